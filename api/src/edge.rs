@@ -1,12 +1,13 @@
 //! What the handlers share: time, randomness, stores, the checks behind readiness, the metrics text.
 
-use crate::access::refused_bytes::RefusedBytes;
 use crate::flow::streams::{Full, Place, Streams};
+use crate::gate::refused_bytes::RefusedBytes;
 use crate::ops::readyz::KeptAnswer;
 use crate::trace::{Origin, TraceContext};
 use axum::http::Uri;
 use chimera_core::limits;
 use chimera_engine::access::{Access, Permit};
+use chimera_engine::act::Actions;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Blobs, Clock, Random, Tenancy};
 use futures::future::{BoxFuture, OptionFuture};
@@ -122,6 +123,7 @@ pub struct Parts {
     pub(crate) blobs: Option<Arc<dyn Blobs>>,
     pub(crate) flow: Option<Flow>,
     pub(crate) access: Option<Arc<Access>>,
+    pub(crate) actions: Option<Arc<Actions>>,
     pub(crate) streams: Streams,
     pub(crate) checks: Arc<[Check]>,
     pub(crate) check_timeout: Duration,
@@ -145,6 +147,7 @@ impl Edge {
             blobs: None,
             flow: None,
             access: None,
+            actions: None,
             streams: Streams::default(),
             checks: Arc::new([]),
             check_timeout: limits::READINESS_CHECK_TIMEOUT,
@@ -197,10 +200,13 @@ impl Edge {
         self.streams.enter(permit.tenant(), permit.actor(), shared)
     }
 
-    /// Sets who lets callers in. Without it nobody is let in.
+    /// Sets who lets callers in, and what they may start. Without it nobody is let in.
     #[must_use]
-    pub fn with_access(self, access: Arc<Access>) -> Self {
-        self.with(|parts| parts.access = Some(access))
+    pub fn with_actions(self, actions: Arc<Actions>) -> Self {
+        self.with(|parts| {
+            parts.access = Some(Arc::clone(actions.access()));
+            parts.actions = Some(actions);
+        })
     }
 
     /// Sets the parts that readiness asks.

@@ -6,15 +6,19 @@
 //! here.
 
 mod access;
+mod act;
+mod audit;
+mod caller;
 mod edge;
 mod extract;
 mod flow;
-mod intent;
+mod gate;
 mod json;
-mod ledger;
 mod ops;
 mod page;
+mod place;
 mod problem;
+mod refusals;
 mod request;
 mod route;
 mod routes;

@@ -8,8 +8,7 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use chimera_core::error::{Code, ErrorBody, Problem};
 use chimera_core::limits::ERROR_TEXT_CHARS_MAX;
-use chimera_engine::access::AccessError;
-use chimera_engine::flow::FlowError;
+use chimera_engine::EngineError;
 use chimera_engine::port::{BlobError, Blocked, CommitError, LinkRefused, ReadError};
 use serde_json::Value;
 
@@ -196,17 +195,8 @@ impl From<ErrorBody> for ApiError {
     }
 }
 
-impl From<AccessError> for ApiError {
-    fn from(error: AccessError) -> Self {
-        match error {
-            AccessError::Refused(body) => (*body).into(),
-            AccessError::Flow(error) => error.into(),
-        }
-    }
-}
-
-impl From<FlowError> for ApiError {
-    fn from(error: FlowError) -> Self {
+impl From<EngineError> for ApiError {
+    fn from(error: EngineError) -> Self {
         let told = Self::from(error.body());
         if told.code == Code::Internal {
             // The caller learns nothing of the inside; whoever runs the server must.

@@ -3,22 +3,22 @@
 //! Each route stands once, with everything that it demands of whoever asks.
 
 use crate::access::{
-    act, actor_get, actor_key, actor_list, actor_put, actor_remove, gate, jwks, tenant_add, tenant_get, tenant_list,
-    tenant_set, token, token_refresh, token_revoke,
+    actor_get, actor_key, actor_list, actor_put, actor_remove, jwks, tenant_add, tenant_get, tenant_list, tenant_set,
+    token, token_refresh, token_revoke,
 };
+use crate::act::{act_post, run_call, run_patch, run_replay, run_retry};
+use crate::audit::audit_list;
 use crate::edge::Edge;
 use crate::flow::{
-    cache_forget, call_list, doubt_list, inbox_list, link_decide, link_open, run_approve, run_call, run_cancel,
-    run_events, run_get, run_list, run_mark, run_patch, run_pause, run_reject, run_replay, run_resume, run_retry,
-    run_rollback, run_steps, run_unpatch, step_edit, step_resolve, tool_list, workflow_apply, workflow_check,
-    workflow_get, workflow_list, workflow_share, workflow_unshare,
+    artifact_get, cache_forget, call_list, doubt_list, inbox_list, link_decide, link_open, run_approve, run_cancel,
+    run_events, run_get, run_list, run_mark, run_pause, run_reject, run_resume, run_rollback, run_steps, run_unpatch,
+    step_edit, step_resolve, tool_list, workflow_apply, workflow_check, workflow_get, workflow_list, workflow_share,
+    workflow_unshare,
 };
-use crate::intent::artifact;
-use crate::ledger::audit_list;
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema, webhooks};
 use crate::problem::ApiError;
-use crate::request;
 use crate::route::{self, Route, Rules, Signed};
+use crate::{gate, request};
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
@@ -64,11 +64,11 @@ routes! {
     GET "/.well-known/jwks.json" jwks::jwks OPEN;
     GET "/approvals/{token}" link_open::open OPEN;
     POST "/approvals/{token}" link_decide::decide LINK;
-    GET "/artifacts/{sha256}" artifact::artifact OPEN;
+    GET "/artifacts/{sha256}" artifact_get::artifact OPEN;
     POST "/auth/token" token::sign_in SIGN_IN;
     POST "/auth/refresh" token_refresh::refresh REFRESH;
     POST "/auth/revoke" token_revoke::revoke CHANGE;
-    POST "/act" act::act ACT;
+    POST "/act" act_post::act ACT;
     GET "/actors" actor_list::list READ;
     GET "/actors/{id}" actor_get::get READ;
     PUT "/actors/{id}" actor_put::put CHANGE;

@@ -7,7 +7,7 @@
 use crate::mask::Mask;
 use chimera_core::error::{Code, ErrorBody, io_reason};
 use chimera_core::text::without_hidden;
-use chimera_engine::flow::FlowError;
+use chimera_engine::EngineError;
 use chimera_engine::port::{Blocked, CommitError, Outage, ReadError, SchemaMismatch, Unavailable};
 use serde_json::{Map, Value};
 use std::fmt::Write;
@@ -126,8 +126,8 @@ pub(crate) fn hint_for(error: &io::Error) -> Option<&'static str> {
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
-impl From<FlowError> for Failure {
-    fn from(error: FlowError) -> Self {
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
         Self::told(error.body())
     }
 }

@@ -3,6 +3,7 @@
 
 mod access;
 mod ambient;
+mod backend;
 mod backup;
 mod bench;
 mod cli;

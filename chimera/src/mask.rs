@@ -5,8 +5,8 @@
 //! its first use. Readers take a copy of a pointer; learning never makes a log line wait.
 
 use chimera_api::Check;
-use chimera_core::access::Secret;
-use chimera_core::ledger::Redactor;
+use chimera_core::redact::Redactor;
+use chimera_core::secret::Secret;
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
 

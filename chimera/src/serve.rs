@@ -95,7 +95,7 @@ pub(crate) async fn serve(
     let Signals { first, second } = signals;
     let parts = waiting::answered(config, compose::begin(config, &ambient, prepared)).await?;
     let token = match examples.first() {
-        Some(example) => Some(crate::access::token(&parts.access, &example.actor)?),
+        Some(example) => Some(crate::access::token(parts.actions.access(), &example.actor)?),
         None => None,
     };
     let mut edge = bounded_edge(config, &ambient)
@@ -109,7 +109,7 @@ pub(crate) async fn serve(
         }
         edge = edge.with_flow(flow);
     }
-    edge = edge.with_access(parts.access.clone());
+    edge = edge.with_actions(parts.actions.clone());
     if let Some(link) = telemetry.link() {
         edge = edge.with_link(link);
     }

@@ -5,10 +5,11 @@
 //! was cut by ending; whoever wants the rest asks again behind the last event that came.
 
 use bytes::BytesMut;
+use chimera_core::access::mac;
 use chimera_core::access::signature::Parts;
-use chimera_core::access::{Secret, mac};
 use chimera_core::error::{Code, ErrorBody, Problem};
 use chimera_core::limits;
+use chimera_core::secret::Secret;
 use chimera_engine::port::{Clock, Random};
 use futures::stream::{BoxStream, StreamExt};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};

@@ -3,5 +3,6 @@
 //! Secrets are resolved here and nowhere else, at the moment of the call. Nothing here decides
 //! whether a call may happen: whoever calls has committed the record that asks for it.
 
+pub mod act;
 pub mod client;
 pub mod flow;

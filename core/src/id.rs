@@ -6,6 +6,10 @@
 //! Swarm entities carry 128 random bits as hex, because their document asks for ids without
 //! meaning. A run's trace id is its own UUID as 32 hex digits, which W3C trace context accepts.
 
+mod blob;
+
+pub use blob::{BlobId, InvalidBlobId};
+
 use crate::time::Timestamp;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;

@@ -5,6 +5,8 @@
 //! stands at the top; the rest lives in its room.
 
 pub mod access;
+pub mod act;
+pub mod audit;
 pub mod error;
 pub mod flow;
 pub mod id;
@@ -14,7 +16,10 @@ pub mod json;
 pub mod ledger;
 pub mod limits;
 pub mod record;
+pub mod redact;
+pub mod secret;
 pub mod swarm;
 pub mod text;
 pub mod time;
+pub mod tool;
 mod words;

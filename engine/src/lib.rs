@@ -4,9 +4,15 @@
 //! load rows, ask `core` to decide, commit, and only then perform effects.
 
 pub mod access;
+pub mod act;
+pub mod audit;
 pub mod commit;
+mod error;
 pub mod flow;
 pub mod ledger;
 pub(crate) mod offload;
 pub mod port;
 pub mod pulse;
+mod rows;
+
+pub use error::EngineError;

@@ -1,11 +1,14 @@
 //! A front door for tests: actors whose keys follow from their names, and tokens for them.
 
+use crate::planner::VerbPlanner;
 use chimera_core::access::signature::Parts as MessageParts;
 use chimera_core::access::token::{Claims, TokenKey};
-use chimera_core::access::{Entry, Level, Secret, SecretName, mac};
+use chimera_core::access::{Entry, Level, mac};
 use chimera_core::limits::RATE_HITS_MAX;
+use chimera_core::secret::{Secret, SecretName};
 use chimera_core::time::Timestamp;
-use chimera_engine::access::{Access, Directory, Door, Parts, Rates, Settings, WithoutCounters, WordPlanner};
+use chimera_engine::access::{Access, Directory, Door, Parts, Rates, Settings, WithoutCounters};
+use chimera_engine::act::Actions;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Bus, Clock, Counters, Random, Records, SecretError, Secrets};
 use std::collections::BTreeMap;
@@ -190,7 +193,11 @@ impl Ground {
 
     /// The front door to a flow engine.
     #[must_use]
-    pub fn access(&self, directory: &Arc<Directory>, flow: Flow) -> Arc<Access> {
-        Arc::new(Access::new(Arc::clone(directory), self.door(directory), flow, Arc::new(WordPlanner)))
+    pub fn access(&self, directory: &Arc<Directory>, flow: Flow) -> Arc<Actions> {
+        Arc::new(Actions::new(
+            Arc::new(Access::new(Arc::clone(directory), self.door(directory))),
+            flow,
+            Arc::new(VerbPlanner),
+        ))
     }
 }

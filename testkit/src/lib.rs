@@ -9,6 +9,7 @@ pub mod crash;
 pub mod flow;
 pub mod memory;
 pub mod net;
+pub mod planner;
 pub mod postgres;
 pub mod preload;
 pub mod proxy;

@@ -1,9 +1,9 @@
 //! `GET /actors/{id}`: what an actor may do, how often and how freely.
 
-use super::Caller;
+use crate::caller::Caller;
 use crate::edge::Edge;
-use crate::flow::refusals::Asking;
 use crate::problem::ApiError;
+use crate::refusals::Asking;
 use axum::Json;
 use axum::extract::{Path, State};
 use chimera_core::access::{Kind, Level};

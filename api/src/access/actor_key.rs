@@ -1,11 +1,11 @@
 //! `POST /actors/{id}/keys`: makes a key for an actor. It is told once.
 
-use super::Caller;
 use super::actor_get::directory;
+use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::extract::OptionalJson;
-use crate::flow::refusals::Changing;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};

@@ -1,10 +1,10 @@
 //! `GET /actors`: the registry of a tenant.
 
-use super::Caller;
 use super::actor_get::{ActorDocument, directory};
+use crate::caller::Caller;
 use crate::edge::Edge;
-use crate::flow::refusals::Asking;
 use crate::problem::ApiError;
+use crate::refusals::Asking;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;

@@ -3,13 +3,13 @@
 //! The whole entry is written. What is left out gets the value of somebody who has no entry: no
 //! scopes, sixty requests a minute; the level is then decided by the risk.
 
-use super::Caller;
-use super::act::Notify;
 use super::actor_get::{ActorDocument, directory};
+use super::notify::Notify;
+use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::extract::ApiJson;
-use crate::flow::refusals::Changing;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::{Path, State};
 use chimera_core::access::{Entry, Kind, Level};

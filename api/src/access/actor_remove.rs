@@ -1,10 +1,10 @@
 //! `DELETE /actors/{id}`: removes an actor's entry, ends its keys and its sign-ins.
 
-use super::Caller;
 use super::actor_get::{ActorDocument, directory};
+use crate::caller::Caller;
 use crate::edge::Edge;
-use crate::flow::refusals::Changing;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::{Path, State};
 

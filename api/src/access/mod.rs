@@ -1,17 +1,12 @@
 //! The access room: who calls, and the front door.
 
-pub(crate) mod act;
 pub(crate) mod actor_get;
 pub(crate) mod actor_key;
 pub(crate) mod actor_list;
 pub(crate) mod actor_put;
 pub(crate) mod actor_remove;
-mod caller;
-pub(crate) mod gate;
-pub(crate) mod headers;
 pub(crate) mod jwks;
-pub(crate) mod refused_bytes;
-pub(crate) mod shown;
+pub(crate) mod notify;
 pub(crate) mod tenant_add;
 pub(crate) mod tenant_get;
 pub(crate) mod tenant_list;
@@ -19,5 +14,3 @@ pub(crate) mod tenant_set;
 pub(crate) mod token;
 pub(crate) mod token_refresh;
 pub(crate) mod token_revoke;
-
-pub(crate) use caller::Caller;

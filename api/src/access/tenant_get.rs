@@ -1,11 +1,11 @@
 //! `GET /tenants/{slug}`: a tenant, for an operator.
 
-use super::Caller;
 use super::actor_get::directory;
 use super::tenant_list::TenantDocument;
+use crate::caller::Caller;
 use crate::edge::Edge;
-use crate::flow::refusals::Asking;
 use crate::problem::ApiError;
+use crate::refusals::Asking;
 use axum::Json;
 use axum::extract::{Path, State};
 

@@ -1,10 +1,10 @@
 //! `GET /tenants`: every tenant, for an operator.
 
-use super::Caller;
 use super::actor_get::directory;
+use crate::caller::Caller;
 use crate::edge::Edge;
-use crate::flow::refusals::Asking;
 use crate::problem::ApiError;
+use crate::refusals::Asking;
 use axum::Json;
 use axum::extract::State;
 use chimera_engine::access::TenantShown;

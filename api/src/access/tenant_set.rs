@@ -1,12 +1,12 @@
 //! `PATCH /tenants/{slug}`: disables or enables a tenant, for an operator.
 
-use super::Caller;
 use super::actor_get::directory;
 use super::tenant_list::TenantDocument;
+use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::extract::ApiJson;
-use crate::flow::refusals::Changing;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Deserialize;

@@ -2,11 +2,11 @@
 //!
 //! The body is signed with the actor's key, says when it was made, and is used once.
 
-use super::gate::{door, turned_away, with_rate};
-use super::shown::Shown;
 use crate::edge::Edge;
-use crate::flow::refusals::Entering;
+use crate::gate::shown::Shown;
+use crate::gate::{door, turned_away, with_rate};
 use crate::problem::ApiError;
+use crate::refusals::Entering;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -35,7 +35,7 @@ pub(crate) struct SignInBody {
 }
 
 /// The schema of a time: Unix seconds or RFC 3339.
-pub(super) fn moment() -> Schema {
+pub(crate) fn moment() -> Schema {
     let seconds = ObjectBuilder::new().schema_type(Type::Number).description(Some("Unix seconds"));
     let text = ObjectBuilder::new().schema_type(Type::String).description(Some("RFC 3339"));
     OneOfBuilder::new().item(seconds).item(text).into()

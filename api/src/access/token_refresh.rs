@@ -2,12 +2,12 @@
 //!
 //! The body is signed with the actor's key; the access token may have ended already.
 
-use super::gate::{door, turned_away};
-use super::shown::Shown;
 use super::token::{TokenDocument, given};
 use crate::edge::Edge;
-use crate::flow::refusals::Entering;
+use crate::gate::shown::Shown;
+use crate::gate::{door, turned_away};
 use crate::problem::ApiError;
+use crate::refusals::Entering;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;

@@ -1,12 +1,12 @@
 //! `POST /auth/revoke`: takes a token back before its time.
 
-use super::Caller;
-use super::gate::door;
-use super::shown::Shown;
+use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::extract::OptionalJson;
-use crate::flow::refusals::Changing;
+use crate::gate::door;
+use crate::gate::shown::Shown;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::extract::State;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! The answer to whoever started a run: at once, or when it has ended or needs somebody.
 
-use super::place::written;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::edge::Edge;
+use crate::place::written;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::http::{StatusCode, header};
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// The answer to whoever started a run: at once, or when it has ended or needs somebody.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     edge: &Edge,
     caller: &Caller,
     started: Started,

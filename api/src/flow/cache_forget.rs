@@ -1,10 +1,10 @@
 //! `DELETE /workflows/{id}/cache`: forgets recorded outputs of a workflow, one or all.
 
-use super::place;
-use super::refusals::Changing;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::ApiQuery;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use serde::Deserialize;

@@ -1,11 +1,11 @@
 //! `GET /tool-calls`: what was called, the newest first.
 
-use super::place;
-use super::refusals::Asking;
-use super::schema::CallDocument;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::ApiQuery;
+use crate::flow::schema::CallDocument;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Asking;
 use axum::response::Response;
 use chimera_engine::flow::CallFilter;
 use serde::Deserialize;

@@ -1,11 +1,11 @@
 //! `GET /doubts`: calls of which nobody knows whether they happened.
 
-use super::place;
-use super::refusals::Asking;
-use super::schema::DoubtDocument;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::ApiQuery;
+use crate::flow::schema::DoubtDocument;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Asking;
 use axum::response::Response;
 use chimera_engine::flow::DoubtFilter;
 use serde::Deserialize;

@@ -1,10 +1,10 @@
 //! `GET /inbox`: what the caller was told and has no other channel for.
 
-use super::place;
-use super::refusals::Asking;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::ApiQuery;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Asking;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;

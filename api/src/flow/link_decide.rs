@@ -2,9 +2,10 @@
 //!
 //! It decides as the person to whom the link was sent, once, about the digest that the page showed.
 
-use super::{link_open, place};
+use super::link_open;
 use crate::edge::Edge;
 use crate::page::{self, escape};
+use crate::place;
 use crate::problem::ApiError;
 use axum::Form;
 use axum::extract::rejection::{FormRejection, PathRejection};

@@ -1,27 +1,22 @@
 //! Workflows, runs and tools over HTTP: one file per endpoint.
 
 pub(crate) mod answer;
+pub(crate) mod artifact_get;
 pub(crate) mod cache_forget;
 pub(crate) mod call_list;
 pub(crate) mod doubt_list;
 pub(crate) mod inbox_list;
 pub(crate) mod link_decide;
 pub(crate) mod link_open;
-pub(crate) mod place;
-pub(crate) mod refusals;
 pub(crate) mod run_approve;
-pub(crate) mod run_call;
 pub(crate) mod run_cancel;
 pub(crate) mod run_events;
 pub(crate) mod run_get;
 pub(crate) mod run_list;
 pub(crate) mod run_mark;
-pub(crate) mod run_patch;
 pub(crate) mod run_pause;
 pub(crate) mod run_reject;
-pub(crate) mod run_replay;
 pub(crate) mod run_resume;
-pub(crate) mod run_retry;
 pub(crate) mod run_rollback;
 pub(crate) mod run_steps;
 pub(crate) mod run_unpatch;

@@ -3,11 +3,11 @@
 //! A decision covers a digest. Without a digest or a step it counts only while exactly one first
 //! approval waits. A request without a body approves, under the same rule.
 
-use super::place;
-use super::refusals::Changing;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::OptionalJson;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::Path;
 use chimera_engine::flow::{Decide, Decision};

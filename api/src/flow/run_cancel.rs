@@ -1,11 +1,11 @@
 //! `POST /runs/{id}/cancel`: stops a run; a call under way is told, and waited for.
 
-use super::place;
-use super::refusals::Changing;
-use super::schema::Accepted;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::OptionalJson;
+use crate::flow::schema::Accepted;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;

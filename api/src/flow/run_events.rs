@@ -6,15 +6,14 @@
 //! stream ends, and whoever reconnects after that is told that there is no more. It ends too when the caller
 //! would not be let in any more.
 
-use super::place;
-use super::refusals::Asking;
 use super::streams::{Full, Place};
-use crate::access::Caller;
-use crate::access::gate;
-use crate::access::shown::Shown;
+use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::extract::ApiQuery;
+use crate::gate::shown::Shown;
 use crate::problem::ApiError;
+use crate::refusals::Asking;
+use crate::{gate, place};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};

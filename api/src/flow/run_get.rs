@@ -1,10 +1,10 @@
 //! `GET /runs/{id}`: one run, with all that is needed to decide about it.
 
-use super::place;
-use super::refusals::Asking;
-use super::schema::RunDocument;
-use crate::access::Caller;
+use crate::caller::Caller;
+use crate::flow::schema::RunDocument;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Asking;
 use axum::extract::Path;
 use axum::response::Response;
 

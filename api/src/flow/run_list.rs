@@ -1,11 +1,11 @@
 //! `GET /runs`: runs, the newest first.
 
-use super::place;
-use super::refusals::Asking;
-use super::schema::RunPage;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::ApiQuery;
+use crate::flow::schema::RunPage;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Asking;
 use axum::response::Response;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;

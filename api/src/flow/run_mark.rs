@@ -1,12 +1,12 @@
 //! `PATCH /runs/{id}`: a person has undone by hand what a failed run did, or what a rollback left, and says so. Nothing is called, and
 //! nothing else of a run can be set.
 
-use super::place;
-use super::refusals::Changing;
-use super::schema::Accepted;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::ApiJson;
+use crate::flow::schema::Accepted;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;

@@ -1,10 +1,10 @@
 //! `POST /runs/{id}/pause`: holds a run: what is under way ends, nothing new starts.
 
-use super::place;
-use super::refusals::Changing;
-use super::schema::Accepted;
-use crate::access::Caller;
+use crate::caller::Caller;
+use crate::flow::schema::Accepted;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;

@@ -1,10 +1,10 @@
 //! `POST /runs/{id}/reject`: a person says no.
 
-use super::refusals::Changing;
 use super::run_approve::{About, DecidedDocument, decide};
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::OptionalJson;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::Path;
 use chimera_engine::flow::Decision;

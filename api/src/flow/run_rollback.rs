@@ -1,11 +1,11 @@
 //! `POST /runs/{id}/rollback`: undoes a run that has ended, all of it or some steps.
 
-use super::place;
-use super::refusals::Changing;
-use super::schema::Accepted;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::OptionalJson;
+use crate::flow::schema::Accepted;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;

@@ -2,12 +2,12 @@
 //!
 //! Whoever doesn't say how many gets as many as a page may have, because most runs fit in one.
 
-use super::place;
-use super::refusals::Asking;
-use super::schema::StepList;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::ApiQuery;
+use crate::flow::schema::StepList;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Asking;
 use axum::extract::Path;
 use axum::response::Response;
 use chimera_core::limits::PAGE_ROWS_MAX;

@@ -1,12 +1,12 @@
 //! `POST /runs/{id}/steps/{step}/edit`: a person changes what waits for approval; it waits anew,
 //! under a new digest. A step of a drafted plan goes by its node, and the whole plan waits anew.
 
-use super::place;
-use super::refusals::Changing;
-use super::schema::Accepted;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::ApiJson;
+use crate::flow::schema::Accepted;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;

@@ -1,12 +1,12 @@
 //! `POST /runs/{id}/steps/{step}/resolve`: a person says what became of an effect that nobody can
 //! tell of.
 
-use super::place;
-use super::refusals::Changing;
-use super::schema::Accepted;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::ApiJson;
+use crate::flow::schema::Accepted;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;

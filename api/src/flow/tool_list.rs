@@ -1,8 +1,8 @@
 //! `GET /tools`: what can be called, with schemas and what policies decide by.
 
-use super::refusals::Asking;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::problem::ApiError;
+use crate::refusals::Asking;
 use axum::Json;
 use serde_json::Value;
 use utoipa::ToSchema;

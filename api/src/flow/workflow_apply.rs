@@ -1,10 +1,10 @@
 //! `PUT /workflows/{id}`: a document becomes the next version of a workflow.
 
-use super::place;
-use super::refusals::Changing;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::JsonText;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::Path;
 use serde::Serialize;

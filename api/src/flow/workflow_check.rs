@@ -1,10 +1,10 @@
 //! `POST /workflows/{id}/check`: whether a document could be applied, without applying it.
 
-use super::place;
-use super::refusals::Changing;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::JsonText;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::Path;
 use chimera_core::error::Code;

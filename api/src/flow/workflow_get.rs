@@ -1,11 +1,11 @@
 //! `GET /workflows/{id}`: a version of a workflow, the newest unless another is asked for.
 
-use super::place;
-use super::refusals::Asking;
-use super::schema::WorkflowDocument;
-use crate::access::Caller;
+use crate::caller::Caller;
 use crate::extract::ApiQuery;
+use crate::flow::schema::WorkflowDocument;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Asking;
 use axum::extract::Path;
 use axum::response::Response;
 use serde::Deserialize;

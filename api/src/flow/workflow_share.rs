@@ -1,9 +1,9 @@
 //! `PUT /workflows/{id}/share`: lets every tenant start a workflow.
 
-use super::place;
-use super::refusals::Changing;
-use crate::access::Caller;
+use crate::caller::Caller;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::Path;
 use serde::Serialize;

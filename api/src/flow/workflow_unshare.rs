@@ -1,10 +1,10 @@
 //! `DELETE /workflows/{id}/share`: lets only its own tenant start a workflow.
 
-use super::place;
-use super::refusals::Changing;
 use super::workflow_share::WorkflowShare;
-use crate::access::Caller;
+use crate::caller::Caller;
+use crate::place;
 use crate::problem::ApiError;
+use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::Path;
 

@@ -24,7 +24,7 @@ impl Direct {
             .header(header::HOST, "localhost")
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::AUTHORIZATION, format!("Bearer {token}"))
-            .header(crate::access::headers::SIGNATURE, signature)
+            .header(crate::gate::headers::SIGNATURE, signature)
             .body(Body::from(body))
             .ok()?;
         let answer = self.0.clone().oneshot(request).await.ok()?;

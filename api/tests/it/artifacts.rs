@@ -3,8 +3,8 @@
 use crate::errors::problem;
 use crate::support::{Counting, Lines, Served, client, edge, served};
 use chimera_api::Edge;
-use chimera_core::access::Secret;
-use chimera_core::ledger::BlobId;
+use chimera_core::id::BlobId;
+use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Blobs, Clock};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};

@@ -4,7 +4,8 @@ use crate::support::{Gate, Served, client, edge, limits, served, served_within};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_api::{Edge, ServerLimits};
-use chimera_core::ledger::{BlobId, Digest32};
+use chimera_core::id::BlobId;
+use chimera_core::ledger::Digest32;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{
     Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outage, Outgoing, PresentedLink, PresignedUrl, Unavailable,

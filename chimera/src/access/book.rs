@@ -3,10 +3,10 @@
 //! Whoever may write to the store is the operator, and needs no key; that is how the first one is made.
 //! A data folder that a server uses is locked, so there the server is asked.
 
+use crate::backend::{Backend, escaped, key_of};
 use crate::compose::{self, ActorStore, Ambient};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
-use crate::flow::desk::{Desk, escaped, key_of};
 use crate::home::Home;
 use chimera_core::access::{ADMIN, Entry, Kind, Level};
 use chimera_core::error::Code;
@@ -64,7 +64,7 @@ const TOOL_SCOPES: &[&str] = &[
 /// Where actors are looked after.
 pub(crate) enum Book {
     /// At a server.
-    Server(Desk),
+    Server(Backend),
     /// In the store.
     Store(Box<ActorStore>, Permit),
 }
@@ -73,7 +73,7 @@ impl Book {
     /// The book of a server that is named or that uses the data folder, else that of the store.
     pub(crate) async fn open(config: &Config, actor: Option<&str>) -> Outcome<Self> {
         if config.server.is_some() {
-            return Ok(Self::Server(Desk::to_change(config, actor)?));
+            return Ok(Self::Server(Backend::to_change(config, actor)?));
         }
         match Home::take(&config.data_dir) {
             Ok(home) => {
@@ -88,7 +88,7 @@ impl Book {
                     return Err(Failure::new(Code::ConfigInvalid, words)
                         .hint("set CHIMERA_HMAC_KEY; or, for the first key, stop the server and try again"));
                 }
-                Ok(Self::Server(Desk::to_change(config, Some(actor))?))
+                Ok(Self::Server(Backend::to_change(config, Some(actor))?))
             }
             Err(failure) => Err(failure),
         }
@@ -104,8 +104,8 @@ impl Book {
     /// Every entry.
     pub(crate) async fn list(&self) -> Outcome<Vec<Value>> {
         match self {
-            Self::Server(desk) => {
-                let mut page = desk.tell("GET", "actors", None).await?;
+            Self::Server(backend) => {
+                let mut page = backend.tell("GET", "actors", None).await?;
                 Ok(match page["items"].take() {
                     Value::Array(items) => items,
                     _ => Vec::new(),
@@ -121,8 +121,8 @@ impl Book {
     /// Every scope that something asks for, and the names of tools, which are scopes too.
     pub(crate) async fn scopes(&self) -> Outcome<Vec<String>> {
         let mut known: Vec<String> = OWN_SCOPES.iter().chain(TOOL_SCOPES).map(|scope| (*scope).to_owned()).collect();
-        if let Self::Server(desk) = self {
-            let tools = desk.tell("GET", "tools", None).await?;
+        if let Self::Server(backend) = self {
+            let tools = backend.tell("GET", "tools", None).await?;
             for tool in tools["items"].as_array().into_iter().flatten() {
                 let capabilities = tool["metadata"]["capabilities"].as_array().or(tool["capabilities"].as_array());
                 let names = capabilities.into_iter().flatten().chain([&tool["name"]]);
@@ -135,7 +135,7 @@ impl Book {
     /// The entry that counts for somebody.
     pub(crate) async fn show(&self, actor: &str) -> Outcome<Value> {
         match self {
-            Self::Server(desk) => desk.tell("GET", &place(actor), None).await,
+            Self::Server(backend) => backend.tell("GET", &place(actor), None).await,
             Self::Store(store, permit) => {
                 let shown = directory(store).actor(permit, actor).map_err(|error| Failure::told(error.body()))?;
                 Ok(document(shown))
@@ -153,7 +153,7 @@ impl Book {
         members.extend(over);
         members.retain(|_, value| !value.is_null());
         match self {
-            Self::Server(desk) => desk.tell("PUT", &place(actor), Some(body)).await,
+            Self::Server(backend) => backend.tell("PUT", &place(actor), Some(body)).await,
             Self::Store(store, permit) => {
                 let entry = entry(actor, &body)?;
                 let put = directory(store).put_actor(permit, entry, body["tenant"].as_str()).await;
@@ -165,8 +165,8 @@ impl Book {
     /// Every tenant.
     pub(crate) async fn tenants(&self) -> Outcome<Vec<Value>> {
         match self {
-            Self::Server(desk) => {
-                let mut page = desk.tell("GET", "tenants", None).await?;
+            Self::Server(backend) => {
+                let mut page = backend.tell("GET", "tenants", None).await?;
                 Ok(match page["items"].take() {
                     Value::Array(items) => items,
                     _ => Vec::new(),
@@ -182,9 +182,9 @@ impl Book {
     /// Adds a tenant.
     pub(crate) async fn add_tenant(&self, slug: &str, name: Option<&str>) -> Outcome<Value> {
         match self {
-            Self::Server(desk) => {
+            Self::Server(backend) => {
                 let body = json!({"slug": slug, "name": name.unwrap_or(slug)});
-                desk.tell("POST", "tenants", Some(body)).await
+                backend.tell("POST", "tenants", Some(body)).await
             }
             Self::Store(store, permit) => {
                 let added = directory(store).add_tenant(permit, slug, name).await;
@@ -196,9 +196,9 @@ impl Book {
     /// Disables or enables a tenant.
     pub(crate) async fn set_tenant(&self, slug: &str, disabled: bool) -> Outcome<Value> {
         match self {
-            Self::Server(desk) => {
+            Self::Server(backend) => {
                 let body = json!({ "disabled": disabled });
-                desk.tell("PATCH", &format!("tenants/{}", escaped(slug)), Some(body)).await
+                backend.tell("PATCH", &format!("tenants/{}", escaped(slug)), Some(body)).await
             }
             Self::Store(store, permit) => {
                 let set = directory(store).set_tenant(permit, slug, disabled).await;
@@ -210,7 +210,7 @@ impl Book {
     /// Removes an entry, and ends the actor's keys and sign-ins; gives what counts for the name then.
     pub(crate) async fn remove(&self, actor: &str) -> Outcome<Value> {
         match self {
-            Self::Server(desk) => desk.tell("DELETE", &place(actor), None).await,
+            Self::Server(backend) => backend.tell("DELETE", &place(actor), None).await,
             Self::Store(store, permit) => {
                 let left = directory(store).remove_actor(permit, actor).await;
                 Ok(document(left.map_err(|error| Failure::told(error.body()))?))
@@ -222,9 +222,9 @@ impl Book {
     pub(crate) async fn add_key(&self, actor: &str, overlap: Option<u32>) -> Outcome<Value> {
         let overlap = overlap.unwrap_or(limits::ACTOR_KEY_OVERLAP_SECONDS);
         match self {
-            Self::Server(desk) => {
+            Self::Server(backend) => {
                 let body = json!({ "overlap_seconds": overlap });
-                desk.tell("POST", &format!("{}/keys", place(actor)), Some(body)).await
+                backend.tell("POST", &format!("{}/keys", place(actor)), Some(body)).await
             }
             Self::Store(store, permit) => {
                 let made = directory(store).add_key(permit, actor, None, Some(overlap.into())).await;

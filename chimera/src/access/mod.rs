@@ -3,7 +3,8 @@
 pub(crate) mod book;
 
 use crate::failure::{Failure, Outcome};
-use chimera_core::access::{Secret, mac};
+use chimera_core::access::mac;
+use chimera_core::secret::Secret;
 use chimera_engine::access::Access;
 
 /// An access token for whoever started this process.

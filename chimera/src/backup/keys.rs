@@ -2,8 +2,9 @@
 
 use super::{KEYS, files};
 use crate::failure::{Failure, Outcome};
-use chimera_core::access::{Secret, seal};
+use chimera_core::access::seal;
 use chimera_core::error::Code;
+use chimera_core::secret::Secret;
 use chimera_engine::port::Random;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -3,13 +3,13 @@
 
 use super::runs::follow;
 use super::{Scene, document, json_of, print, say};
+use crate::backend::{Backend, run_id};
 use crate::cli::{ActArgs, DuplicateWord};
 use crate::failure::{Failure, Outcome};
-use crate::flow::desk::{Desk, run_id};
 use crate::flow::picture::review_lines;
 use crate::flow::table::text;
-use chimera_core::access::risk::{HIGH_FROM, MEDIUM_FROM};
 use chimera_core::error::Code;
+use chimera_core::flow::risk::{HIGH_FROM, MEDIUM_FROM};
 use chimera_core::flow::run::RunStatus;
 use chimera_core::limits;
 use serde_json::{Map, Value, json};
@@ -17,13 +17,13 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &Scene<'_>, args: ActArgs) -> Outcome<ExitCode> {
-    let desk = Desk::to_change(&scene.loaded.config, args.acting.actor.as_deref())?;
+    let backend = Backend::to_change(&scene.loaded.config, args.acting.actor.as_deref())?;
     let (actor, wait) = (args.acting.actor.clone(), args.wait);
-    let mut acted = desk.tell("POST", "act", Some(body(args)?)).await?;
+    let mut acted = backend.tell("POST", "act", Some(body(args)?)).await?;
     let waits = |acted: &Value| acted["approvals"].as_array().is_some_and(|asked| !asked.is_empty());
     if !scene.json && acted["status"] == RunStatus::AwaitingApproval.as_str() && !waits(&acted) {
         // The short answer of a silent run doesn't say what it waits for.
-        let mut shown = desk.run(run_id(acted["run_id"].as_str().unwrap_or_default())?).await?;
+        let mut shown = backend.run(run_id(acted["run_id"].as_str().unwrap_or_default())?).await?;
         acted["approvals"] = shown["approvals"].take();
     }
     let status = acted["status"].as_str().unwrap_or_default();
@@ -35,7 +35,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: ActArgs) -> Outcome<ExitCode> {
     }
     if wait && !over {
         let run = acted["run_id"].as_str().unwrap_or_default();
-        return follow(scene, &desk, run_id(run)?, 0).await;
+        return follow(scene, &backend, run_id(run)?, 0).await;
     }
     if !scene.json && !over && !waits(&acted) {
         say(&format!("it goes on; chimera runs watch {}", text(&acted["run_id"])));

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Outcome};
 use crate::flow::table::{table, text};
 use chimera_core::access::scope::check_scope;
 use chimera_core::error::Code;
-use chimera_core::flow::air::did_you_mean;
+use chimera_core::text::did_you_mean;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 

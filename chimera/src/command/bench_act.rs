@@ -100,9 +100,9 @@ async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency:
     bench.flow.workflows().apply(&permit, "one", ONE).await?;
     let edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
         .with_flow(bench.flow.clone())
-        .with_access(bench.access.clone());
+        .with_actions(bench.actions.clone());
     let direct = Direct::new(chimera_api::router(edge));
-    let token: Arc<str> = crate::access::token(&bench.access, &bench.actor.actor)?.into();
+    let token: Arc<str> = crate::access::token(bench.actions.access(), &bench.actor.actor)?.into();
     let warm = runs.min(500);
     let request = |n: usize| {
         let body = json!({

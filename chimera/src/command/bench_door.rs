@@ -31,9 +31,9 @@ pub(crate) async fn door(scene: &Scene<'_>, at: SocketAddr, store: Option<BenchS
     let permit = operator();
     let applied = bench.flow.workflows().apply(&permit, "three", &workflow().to_string()).await;
     applied.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-    let edge = serve::bounded_edge(&config, &ambient).with_flow(bench.flow.clone()).with_access(bench.access.clone());
+    let edge = serve::bounded_edge(&config, &ambient).with_flow(bench.flow.clone()).with_actions(bench.actions.clone());
     let url = format!("http://{address}/act");
-    let token = crate::access::token(&bench.access, &bench.actor.actor)?;
+    let token = crate::access::token(bench.actions.access(), &bench.actor.actor)?;
     // The body alone is signed there, so that a load generator can send one request again and again.
     let body = r#"{"workflow_id":"three","wait":10}"#;
     let signature = crate::access::sign(&bench.actor.hmac_key, body);

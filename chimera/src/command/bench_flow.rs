@@ -13,8 +13,9 @@ use crate::home::Home;
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
+use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{Flow, FlowError, StartRun};
+use chimera_engine::flow::{Flow, StartRun};
 use chimera_engine::port::Clock;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -115,7 +116,7 @@ pub(crate) fn workflow() -> Value {
     })
 }
 
-async fn measure(flow: &Flow, ambient: &Ambient, load: &Load) -> Result<Measured, FlowError> {
+async fn measure(flow: &Flow, ambient: &Ambient, load: &Load) -> Result<Measured, EngineError> {
     let Load { runs, concurrency, finished, waiting } = *load;
     let permit = operator();
     flow.workflows().apply(&permit, "three", &workflow().to_string()).await?;
@@ -145,7 +146,7 @@ async fn drive(
     clock: &Arc<dyn Clock>,
     runs: usize,
     concurrency: usize,
-) -> Result<Vec<i64>, FlowError> {
+) -> Result<Vec<i64>, EngineError> {
     drive_level(flow, permit, clock, runs, concurrency, Level::ExecuteSilent).await
 }
 
@@ -156,7 +157,7 @@ async fn drive_level(
     runs: usize,
     concurrency: usize,
     level: Level,
-) -> Result<Vec<i64>, FlowError> {
+) -> Result<Vec<i64>, EngineError> {
     let next = Arc::new(AtomicUsize::new(0));
     let workers: Vec<_> = (0..concurrency.min(runs))
         .map(|_| {
@@ -166,7 +167,7 @@ async fn drive_level(
                 loop {
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     if n >= runs {
-                        return Ok::<_, FlowError>(took);
+                        return Ok::<_, EngineError>(took);
                     }
                     let began = clock.steady().micros();
                     one(&flow, &permit, n, level).await?;
@@ -177,18 +178,19 @@ async fn drive_level(
         .collect();
     let mut took = Vec::with_capacity(runs);
     for worker in workers {
-        let worker = worker.await.map_err(|_| FlowError::refused(Code::Internal, "a worker of the benchmark broke"))?;
+        let worker =
+            worker.await.map_err(|_| EngineError::refused(Code::Internal, "a worker of the benchmark broke"))?;
         took.extend(worker?);
     }
     Ok(took)
 }
 
-async fn one(flow: &Flow, permit: &Permit, n: usize, level: Level) -> Result<(), FlowError> {
+async fn one(flow: &Flow, permit: &Permit, n: usize, level: Level) -> Result<(), EngineError> {
     let ask = StartRun { level, ..StartRun::of("three", json!({ "n": n })) };
     let mut started = flow.start(permit, ask).await?;
     let standing = started.standing.wait_for(|standing| standing.rests).await.map(|standing| standing.status);
     match standing {
         Ok(status) if status == RunStatus::Completed || level == Level::Ask => Ok(()),
-        _ => Err(FlowError::refused(Code::Internal, "a run of the benchmark did not complete")),
+        _ => Err(EngineError::refused(Code::Internal, "a run of the benchmark did not complete")),
     }
 }

@@ -1,16 +1,16 @@
 //! `chimera inbox`: what the actor was told and has no other channel for.
 
 use super::{Scene, page_words, print};
+use crate::backend::Backend;
 use crate::cli::PageOf;
 use crate::failure::Outcome;
-use crate::flow::desk::Desk;
 use crate::flow::table::{table, text};
 use serde_json::Value;
 use std::process::ExitCode;
 
 pub(super) async fn run(scene: &Scene<'_>, page: PageOf) -> Outcome<ExitCode> {
-    let desk = Desk::to_read(&scene.loaded.config).await?;
-    let found = desk.inbox(page.limit, page.cursor.as_deref()).await?;
+    let backend = Backend::to_read(&scene.loaded.config).await?;
+    let found = backend.inbox(page.limit, page.cursor.as_deref()).await?;
     if scene.json {
         print(&format!("{found}\n"))?;
         return Ok(ExitCode::SUCCESS);

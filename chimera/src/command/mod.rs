@@ -25,11 +25,11 @@ mod workflow;
 
 use crate::access::book::Book;
 use crate::ambient::{Environment, stderr_is_terminal};
+use crate::backend::Backend;
 use crate::cli::{AuditCommand, BenchCommand, Cli, Command, ConfigCommand};
 use crate::compose::{self, Ambient};
 use crate::config::{Loaded, Origin};
 use crate::failure::{Failure, Outcome};
-use crate::flow::desk::Desk;
 use crate::telemetry::{self, Telemetry, Terminal};
 use chimera_core::error::{Code, io_reason};
 use chimera_core::limits;
@@ -84,20 +84,20 @@ impl Scene<'_> {
     }
 
     /// Whom a command asks that only reads.
-    pub(crate) async fn desk_to_read(&self) -> Outcome<Desk> {
+    pub(crate) async fn desk_to_read(&self) -> Outcome<Backend> {
         match &self.for_tenant {
             // The store alone would show it without a word in that tenant's ledger.
             Some(_) => self.desk_to_change(None),
-            None => Desk::to_read(&self.loaded.config).await,
+            None => Backend::to_read(&self.loaded.config).await,
         }
     }
 
     /// Whom a command asks that changes something.
-    pub(crate) fn desk_to_change(&self, actor: Option<&str>) -> Outcome<Desk> {
-        let desk = Desk::to_change(&self.loaded.config, actor)?;
+    pub(crate) fn desk_to_change(&self, actor: Option<&str>) -> Outcome<Backend> {
+        let backend = Backend::to_change(&self.loaded.config, actor)?;
         Ok(match &self.for_tenant {
-            Some(slug) => desk.for_tenant(slug),
-            None => desk,
+            Some(slug) => backend.for_tenant(slug),
+            None => backend,
         })
     }
 

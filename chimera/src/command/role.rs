@@ -7,7 +7,7 @@ use crate::failure::{Failure, Outcome};
 use crate::flow::table::table;
 use chimera_core::access::Role;
 use chimera_core::error::Code;
-use chimera_core::flow::air::did_you_mean;
+use chimera_core::text::did_you_mean;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 

@@ -4,13 +4,14 @@
 //! newline at its end has signed something else.
 
 use super::{Scene, bytes_of, print};
+use crate::backend::key_of;
 use crate::cli::SignArgs;
 use crate::compose::Ambient;
 use crate::failure::{Failure, Outcome};
-use crate::flow::desk::key_of;
 use chimera_core::access::signature::Parts;
-use chimera_core::access::{ADMIN, Secret, mac};
+use chimera_core::access::{ADMIN, mac};
 use chimera_core::error::Code;
+use chimera_core::secret::Secret;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 

@@ -1,14 +1,14 @@
 //! `chimera token`: signs in, and prints what the server gave.
 
 use super::{Scene, print};
+use crate::backend::Backend;
 use crate::cli::TokenArgs;
 use crate::failure::Outcome;
-use crate::flow::desk::Desk;
 use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &Scene<'_>, args: TokenArgs) -> Outcome<ExitCode> {
-    let desk = Desk::to_change(&scene.loaded.config, args.acting.actor.as_deref())?;
-    let tokens = desk.sign_in(args.scopes).await?;
+    let backend = Backend::to_change(&scene.loaded.config, args.acting.actor.as_deref())?;
+    let tokens = backend.sign_in(args.scopes).await?;
     print(&match scene.json {
         true => format!("{tokens}\n"),
         false => format!("{}\n", tokens["access_token"].as_str().unwrap_or_default()),

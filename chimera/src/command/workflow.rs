@@ -1,9 +1,9 @@
 //! `chimera workflow …`: documents that runs follow.
 
 use super::{EXIT_FOUND_WRONG, Scene, document, page_words, print, say};
+use crate::backend::{Backend, escaped};
 use crate::cli::{PageOf, WorkflowCommand};
 use crate::failure::{Failure, Outcome};
-use crate::flow::desk::{Desk, escaped};
 use crate::flow::table::{table, text};
 use chimera_core::error::Code;
 use serde_json::Value;
@@ -31,7 +31,7 @@ fn read(file: &Path) -> Outcome<(String, String)> {
 
 async fn apply(scene: &Scene<'_>, file: &Path, actor: Option<&str>) -> Outcome<ExitCode> {
     let (text, id) = read(file)?;
-    let Desk::Server(server) = scene.desk_to_change(actor)? else {
+    let Backend::Server(server) = scene.desk_to_change(actor)? else {
         return Err(Failure::new(Code::Internal, "a store alone changes nothing"));
     };
     let applied = server.ask("PUT", &format!("workflows/{}", escaped(&id)), Some(text)).await?;
@@ -47,8 +47,8 @@ async fn apply(scene: &Scene<'_>, file: &Path, actor: Option<&str>) -> Outcome<E
 /// Shares a workflow with all tenants, or no more.
 async fn share(scene: &Scene<'_>, id: &str, shared: bool, actor: Option<&str>) -> Outcome<ExitCode> {
     let method = if shared { "PUT" } else { "DELETE" };
-    let desk = scene.desk_to_change(actor)?;
-    let told = desk.tell(method, &format!("workflows/{}/share", escaped(id)), None).await?;
+    let backend = scene.desk_to_change(actor)?;
+    let told = backend.tell(method, &format!("workflows/{}/share", escaped(id)), None).await?;
     if scene.json {
         print(&format!("{told}\n"))?;
     } else if shared {
@@ -60,8 +60,8 @@ async fn share(scene: &Scene<'_>, id: &str, shared: bool, actor: Option<&str>) -
 }
 
 async fn list(scene: &Scene<'_>, page: &PageOf) -> Outcome<ExitCode> {
-    let desk = scene.desk_to_read().await?;
-    let found = desk.workflows(page.limit, page.cursor.as_deref()).await?;
+    let backend = scene.desk_to_read().await?;
+    let found = backend.workflows(page.limit, page.cursor.as_deref()).await?;
     if scene.json {
         print(&format!("{found}\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -80,8 +80,8 @@ async fn list(scene: &Scene<'_>, page: &PageOf) -> Outcome<ExitCode> {
 }
 
 async fn show(scene: &Scene<'_>, id: &str, version: Option<i64>) -> Outcome<ExitCode> {
-    let desk = scene.desk_to_read().await?;
-    let found = desk.workflow(id, version).await?;
+    let backend = scene.desk_to_read().await?;
+    let found = backend.workflow(id, version).await?;
     if scene.json {
         print(&format!("{found}\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -100,8 +100,8 @@ async fn show(scene: &Scene<'_>, id: &str, version: Option<i64>) -> Outcome<Exit
 
 async fn check(scene: &Scene<'_>, file: &Path) -> Outcome<ExitCode> {
     let (text, id) = read(file)?;
-    let desk = scene.desk_to_read().await?;
-    match desk.check(&id, &text).await {
+    let backend = scene.desk_to_read().await?;
+    match backend.check(&id, &text).await {
         Ok(found) if scene.json => print(&format!("{found}\n"))?,
         Ok(found) => {
             let unstartable = found["not_startable"].as_str();

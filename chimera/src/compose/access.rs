@@ -10,13 +10,14 @@ use chimera_core::access::registry::{Entry, Kind, Registry, is_name, shipped};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
 use chimera_core::access::tenant::{Tenant, is_domain};
 use chimera_core::access::token::TokenKey;
-use chimera_core::access::{Level, Role, Roles, Secret, Shared, overlap};
+use chimera_core::access::{Level, Role, Roles, Shared, overlap};
 use chimera_core::error::Code;
 use chimera_core::limits::{
     ACTORS_MAX, DECLARED_FILE_BYTES_MAX, IDEMPOTENCY_TTL_SECONDS, RATE_HITS_MAX, ROLES_MAX, SHARED_SECRET_CHARS_GOOD,
     SHARED_SECRET_CHARS_MIN,
 };
 use chimera_core::record::{Row, Scope, Select, Tx};
+use chimera_core::secret::Secret;
 use chimera_engine::access::{Directory, Door, Parts, Rates, SealedKeys, Settings, WithoutCounters};
 use chimera_engine::port::{Bus, Counters, Records};
 use chimera_storage::bus::LocalBus;

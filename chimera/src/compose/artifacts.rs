@@ -4,7 +4,7 @@ use super::{Ambient, flow};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
-use chimera_core::ledger::BlobId;
+use chimera_core::id::BlobId;
 use chimera_engine::port::Blobs;
 use std::collections::BTreeSet;
 

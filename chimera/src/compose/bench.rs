@@ -2,19 +2,20 @@
 //! the configured database, that they remove at the end.
 
 use super::access::{self, Example};
-use super::flow;
-use super::{Ambient, plain, records, store_facts};
+use super::{Ambient, flow, plain, records, store_facts};
 use crate::bench::{Setting, Subject, Work};
 use crate::config::{Config, Secretive};
 use crate::failure::{Failure, Outcome};
 use crate::home;
 use async_trait::async_trait;
+use chimera_connect::act::WordPlanner;
 use chimera_connect::flow::local_tools;
-use chimera_core::access::Secret;
 use chimera_core::error::{Code, io_reason};
-use chimera_engine::access::{Access, Guard, WordPlanner};
+use chimera_core::secret::Secret;
+use chimera_engine::access::Access;
+use chimera_engine::act::rules::Rules;
+use chimera_engine::act::{Actions, Guard};
 use chimera_engine::flow::gate::Slots;
-use chimera_engine::flow::policy::Rules;
 use chimera_engine::flow::{Asking, Flow, Parts, Registry, TenantBlobs};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
@@ -58,7 +59,7 @@ async fn scratch(config: &Config, ambient: &Ambient) -> Outcome<(Config, Scratch
 pub(crate) struct FlowBench {
     pub(crate) flow: Flow,
     /// The way in, for one actor with its key.
-    pub(crate) access: Arc<Access>,
+    pub(crate) actions: Arc<Actions>,
     pub(crate) actor: Example,
     pub(crate) setting: Setting,
     records: Arc<dyn Records>,
@@ -101,8 +102,9 @@ impl FlowBench {
             alone,
         });
         let door = access::door(&config, &directory, access::counters(&config, ambient).await?);
-        let access = Arc::new(Access::new(directory, door, flow.clone(), Arc::new(WordPlanner)));
-        Ok(Self { flow, access, actor, setting, records, scratch })
+        let actions =
+            Arc::new(Actions::new(Arc::new(Access::new(directory, door)), flow.clone(), Arc::new(WordPlanner)));
+        Ok(Self { flow, actions, actor, setting, records, scratch })
     }
 
     /// Closes the store and removes what was written.

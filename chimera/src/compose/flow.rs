@@ -11,14 +11,15 @@ use chimera_connect::flow::notify::Channels;
 use chimera_connect::flow::webhook::{Key, WebhookSender, own_key};
 use chimera_connect::flow::{MailSettings, MailTls, Toolbox, declared, http_tools, local_tools, mail_tool, s3_tool};
 use chimera_core::access::tables::TENANTS;
-use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::{Code, io_reason};
-use chimera_core::flow::run::Policy;
+use chimera_core::flow::policy::Policy;
 use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, STOP_LOOK_INTERVAL, STOP_LOOPS_TIMEOUT, STOP_TURNS_TIMEOUT};
 use chimera_core::record::{Insert, Scope, Select, Tx};
-use chimera_engine::access::{Deciders, Directory, Guard, Permit, TenantSecrets};
+use chimera_core::secret::{Secret, SecretName};
+use chimera_engine::access::{Directory, Permit, TenantSecrets};
+use chimera_engine::act::rules::{Rule, Rules};
+use chimera_engine::act::{Deciders, Guard};
 use chimera_engine::flow::gate::Slots;
-use chimera_engine::flow::policy::{Rule, Rules};
 use chimera_engine::flow::{Asking, Flow, Parts, Places, Registry, TenantBlobs, TenantBuckets};
 use chimera_engine::port::{
     Blobs, Blocked, Buckets, Bus, CommitError, Notifier, OneTenant, Records, SecretError, Secrets, Tenancy, Tool,

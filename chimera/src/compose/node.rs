@@ -12,11 +12,13 @@ use crate::config::Config;
 use crate::failure::Outcome;
 use crate::home::Home;
 use chimera_api::Check;
+use chimera_connect::act::WordPlanner;
 use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::Signer;
 use chimera_core::limits;
 use chimera_core::record::Tx;
-use chimera_engine::access::{Access as FrontDoor, Directory, WordPlanner};
+use chimera_engine::access::{Access, Directory};
+use chimera_engine::act::Actions;
 use chimera_engine::flow::Flow;
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace};
 use chimera_engine::port::{Blobs, Bus, Counters, Records};
@@ -83,7 +85,7 @@ pub(crate) struct Parts {
     /// Artifacts.
     pub(crate) blobs: Arc<dyn Blobs>,
     /// Who lets callers in.
-    pub(crate) access: Arc<FrontDoor>,
+    pub(crate) actions: Arc<Actions>,
     /// What runs workflows.
     running: Option<flow::Running>,
     records: Arc<dyn Records>,
@@ -117,7 +119,8 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
     running.watch(&directory);
     upkeep.knows(&directory);
     let door = access::door(config, &directory, counters);
-    let access = Arc::new(FrontDoor::new(directory, door, running.flow.clone(), Arc::new(WordPlanner)));
+    let access = Arc::new(Access::new(directory, door));
+    let actions = Arc::new(Actions::new(Arc::clone(&access), running.flow.clone(), Arc::new(WordPlanner)));
     let clock_watch = tokio::spawn(crate::ambient::watch::watch(Arc::clone(&ambient.machine)));
     upkeep.until_stopped(&running.flow);
     upkeep.beats("runs were", running.flow.pulse());
@@ -126,7 +129,7 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
     checks.push(upkeep.check());
     let ambient = ambient.clone();
     let parts =
-        Parts { checks, blobs, running: Some(running), access, records, ambient, node, checkpoints, clock_watch };
+        Parts { checks, blobs, running: Some(running), actions, records, ambient, node, checkpoints, clock_watch };
     warn_of_own_parts(config);
     match parts.record(signing::STARTED, signing::announcement(&signer)).await {
         // It starts all the same: people have to see what is held.

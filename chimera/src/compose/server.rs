@@ -1,12 +1,12 @@
 //! A server that commands speak to.
 
 use super::Ambient;
+use crate::backend::{Events, Server};
 use crate::failure::{Failure, Outcome};
-use crate::flow::desk::{Events, Server};
 use async_trait::async_trait;
 use chimera_connect::client::{self, ServerError};
-use chimera_core::access::Secret;
 use chimera_core::error::Code;
+use chimera_core::secret::Secret;
 use futures::StreamExt;
 use serde_json::Value;
 use std::sync::Arc;

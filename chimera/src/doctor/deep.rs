@@ -6,7 +6,7 @@ use crate::compose::{self, Ambient};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
-use chimera_core::ledger::BlobId;
+use chimera_core::id::BlobId;
 use chimera_core::text::without_hidden;
 use chimera_engine::port::{BlobError, Blobs};
 use futures::StreamExt;

@@ -5,8 +5,9 @@
 
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
+use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{Flow, FlowError};
+use chimera_engine::flow::Flow;
 
 macro_rules! example {
     ($name:literal) => {
@@ -28,7 +29,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// Applies those that are missing.
 pub(crate) async fn apply(flow: &Flow, permit: &Permit) -> Outcome {
     for (id, text) in EXAMPLES {
-        let failed = |error: FlowError| {
+        let failed = |error: EngineError| {
             let body = error.body();
             let code = Code::parse(&body.code).unwrap_or(Code::Internal);
             Failure::new(code, format!("the example {id}: {}", body.message))
@@ -38,7 +39,7 @@ pub(crate) async fn apply(flow: &Flow, permit: &Permit) -> Outcome {
         }
         match flow.workflows().apply(permit, id, text).await {
             Ok(_) => {}
-            Err(FlowError::Refused(body)) => {
+            Err(EngineError::Refused(body)) => {
                 tracing::info!(workflow_id = id, reason = body.message, "an example can't be used here");
             }
             Err(error) => return Err(failed(error)),

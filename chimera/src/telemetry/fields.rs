@@ -1,8 +1,8 @@
 //! Collects the fields of spans and events, already without secrets.
 
 use crate::mask::Mask;
-use chimera_core::ledger::{REDACTED, Redactor};
 use chimera_core::limits;
+use chimera_core::redact::{REDACTED, Redactor};
 use serde_json::Value;
 use std::error::Error;
 use std::fmt::Debug;

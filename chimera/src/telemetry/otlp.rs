@@ -10,8 +10,8 @@ use crate::mask::Mask;
 use chimera_api::{TraceContext, TraceLink};
 use chimera_core::error::Code;
 use chimera_core::flow::trace::SpanId as OwnSpanId;
-use chimera_core::ledger::{REDACTED, Redactor};
 use chimera_core::limits;
+use chimera_core::redact::{REDACTED, Redactor};
 use chimera_engine::port::Spans as Port;
 use opentelemetry::trace::{
     SpanContext, SpanId, Status, TraceContextExt, TraceFlags, TraceId, TraceState, TracerProvider,

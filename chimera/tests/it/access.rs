@@ -1,7 +1,8 @@
 //! The front door from the command line: acting, tokens, signatures, actors and their keys.
 
 use crate::support::{Place, until};
-use chimera_core::access::{Secret, mac};
+use chimera_core::access::mac;
+use chimera_core::secret::Secret;
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::Value;
 

@@ -1,6 +1,7 @@
 //! Runs the binary in a folder of its own, with an environment of its own.
 
-use chimera_core::access::{Secret, mac};
+use chimera_core::access::mac;
+use chimera_core::secret::Secret;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use chimera_core::error::Code;
-use chimera_core::ledger::BlobId;
+use chimera_core::id::BlobId;
 use chimera_engine::flow::TenantBlobs;
 use chimera_engine::port::{BlobError, BlobStat, CallContext, ToolError};
 use futures::{StreamExt, TryStreamExt, stream};

@@ -6,11 +6,11 @@
 
 use crate::flow::http::{Answer, Call, Care, Client, Keyring, Request, authority_of, lasting};
 use async_trait::async_trait;
-use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
-use chimera_core::flow::schema::BadSchema;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
+use chimera_core::json::schema::BadSchema;
 use chimera_core::limits;
+use chimera_core::secret::{Secret, SecretName};
+use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
 use chimera_engine::port::{CallContext, Secrets, Tool, ToolError};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, Url};

@@ -5,7 +5,7 @@ use crate::flow::http::{Client, HttpRequest};
 use crate::flow::slack::SlackPost;
 use crate::flow::vendor;
 use crate::flow::webhook::{WebhookSend, WebhookSender};
-use chimera_core::flow::schema::BadSchema;
+use chimera_core::json::schema::BadSchema;
 use chimera_engine::port::{Secrets, Tool};
 use reqwest::Url;
 use std::collections::BTreeMap;

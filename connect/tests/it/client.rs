@@ -2,9 +2,10 @@
 
 use crate::server::{Reply, Server};
 use chimera_connect::client::{self, Credentials, ServerError};
+use chimera_core::access::mac;
 use chimera_core::access::signature::{Claimed, Parts};
-use chimera_core::access::{Secret, mac};
 use chimera_core::error::{Code, ErrorBody, Problem};
+use chimera_core::secret::Secret;
 use chimera_testkit::world::World;
 use futures::StreamExt;
 use serde_json::json;

@@ -9,16 +9,16 @@
 
 use crate::server::{Known, Reply, Seen, Server, local};
 use async_trait::async_trait;
-use chimera_connect::flow::Toolbox;
-use chimera_connect::flow::declared;
 use chimera_connect::flow::http::HttpRequest;
-use chimera_core::access::Secret;
+use chimera_connect::flow::{Toolbox, declared};
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, STEPS};
 use chimera_core::record::{Scope, Select};
+use chimera_core::secret::Secret;
+use chimera_engine::EngineError;
+use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::gate::Slots;
-use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Asking, Flow, FlowError, Parts, Registry, RunKey, StartRun};
+use chimera_engine::flow::{Asking, Flow, Parts, Registry, RunKey, StartRun};
 use chimera_engine::port::{NoSpans, Records, Tool};
 use chimera_storage::records::{Access, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::crash::Store;
@@ -235,7 +235,7 @@ impl Play {
         let ask = StartRun { idempotency_key: Some(key), ..StartRun::of("cut", json!({})) };
         let run = match flow.start(&ann, ask).await {
             Ok(started) => started.run_id,
-            Err(FlowError::Refused(body)) if body.code == Code::ConflictIdempotency.as_str() => {
+            Err(EngineError::Refused(body)) if body.code == Code::ConflictIdempotency.as_str() => {
                 Uuid::parse_str(body.details["run_id"].as_str().unwrap()).unwrap()
             }
             Err(error) => panic!("the run can't be started: {error:?}"),

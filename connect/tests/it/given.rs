@@ -2,8 +2,10 @@
 
 use crate::server::{Reply, Server, toolbox};
 use chimera_connect::flow::{MailSettings, MailTls, http_tools, local_tools, mail_tool, s3_tool};
-use chimera_core::access::{Guest, Secret, Shared};
+use chimera_core::access::{Guest, Shared};
+use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
+use chimera_core::tool::{Declared, Metadata, Reach, Rollback, Spec};
 use chimera_engine::flow::{TenantBlobs, TenantBuckets};
 use chimera_engine::port::{Blobs, Buckets, CallContext, Cancel, Tenancy, Tool};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
@@ -11,7 +13,7 @@ use chimera_storage::bucket::FolderBuckets;
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::s3::PrivateS3;
 use chimera_testkit::seeded::Seeded;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,4 +112,27 @@ pub(crate) async fn every_tool(home: &Path) -> Vec<Arc<dyn Tool>> {
     };
     tools.push(mail_tool(mail, Arc::clone(&toolbox.secrets)).unwrap());
     tools
+}
+
+/// A tool that says little of itself.
+pub(crate) fn tool(name: &'static str, effect: Reach, input: Value, output: Value) -> Arc<Spec> {
+    let declared = Declared {
+        name,
+        version: "1",
+        description: "",
+        metadata: Metadata::default(),
+        effect,
+        reads_when: None,
+        checkable: false,
+        rollback: Rollback::Unsupported,
+        timeout_ms: 1_000,
+        input,
+        output,
+    };
+    Arc::new(declared.compile().unwrap())
+}
+
+/// The schema of an object with these members and no others.
+pub(crate) fn closed(properties: Value, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }

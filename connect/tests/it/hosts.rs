@@ -1,7 +1,7 @@
 //! Every tool that reaches outside says which host a call would reach.
 
 use crate::given::every_tool;
-use chimera_core::flow::tool::Reach;
+use chimera_core::tool::Reach;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -3,8 +3,8 @@
 use crate::given::{call, execute};
 use async_trait::async_trait;
 use chimera_connect::flow::{InvalidMail, MailSettings, MailTls, mail_tool};
-use chimera_core::access::{Secret, SecretName};
-use chimera_core::flow::tool::{Reach, Risk};
+use chimera_core::secret::{Secret, SecretName};
+use chimera_core::tool::{Reach, Risk};
 use chimera_engine::port::{Cancel, SecretError, Secrets, Sent, Tool};
 use chimera_testkit::proxy::{Cut, Proxy};
 use chimera_testkit::smtp::{PrivateSmtp, Tls};

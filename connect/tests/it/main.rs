@@ -14,6 +14,7 @@ mod notify;
 mod pdf;
 mod planner;
 mod planner_accounts;
+mod planner_goals;
 mod planner_prepositions;
 mod planner_words;
 mod redirect;

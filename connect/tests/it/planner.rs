@@ -2,11 +2,12 @@
 //! compiles as a workflow, so that the data which flows has the right types.
 
 use crate::given::every_tool;
-use chimera_core::access::{Plan, PlanError};
+use chimera_connect::act::WordPlanner;
+use chimera_core::act::PlanError;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air;
-use chimera_core::flow::tool::Spec;
-use chimera_engine::access::WordPlanner;
+use chimera_core::flow::plan::Plan;
+use chimera_core::tool::Spec;
 use chimera_engine::flow::{Registry, Tools};
 use chimera_engine::port::Planner;
 use serde::Deserialize;

@@ -2,9 +2,9 @@
 //! refusal or another plan, unless the list here says that the word means nothing in that place.
 
 use crate::planner_words::{forms, gaps, planned, tools, words};
-use chimera_core::access::Plan;
-use chimera_core::access::planner::plan;
-use chimera_core::flow::tool::Spec;
+use chimera_connect::act::plan;
+use chimera_core::flow::plan::Plan;
+use chimera_core::tool::Spec;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;

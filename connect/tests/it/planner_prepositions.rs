@@ -2,7 +2,7 @@
 //! is refused, unless people use both for the same.
 
 use crate::planner_words::{planned, tools, words};
-use chimera_core::access::planner::plan;
+use chimera_connect::act::plan;
 use std::collections::BTreeSet;
 
 /// Words that lead to a value in the goals.

@@ -3,9 +3,10 @@
 //! alone: a plan is the right one, or there is none.
 
 use crate::given::every_tool;
-use chimera_core::access::planner::plan;
-use chimera_core::access::{Plan, PlanError};
-use chimera_core::flow::tool::Spec;
+use chimera_connect::act::plan;
+use chimera_core::act::PlanError;
+use chimera_core::flow::plan::Plan;
+use chimera_core::tool::Spec;
 use chimera_engine::flow::Registry;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};

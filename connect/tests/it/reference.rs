@@ -2,7 +2,7 @@
 
 use crate::given::every_tool;
 use chimera_connect::flow::declared::load;
-use chimera_core::flow::tool::{Reach, Risk, Rollback, Spec};
+use chimera_core::tool::{Reach, Risk, Rollback, Spec};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;

@@ -3,8 +3,8 @@
 use crate::given::{apart, blobs, call, call_of, execute, owned};
 use bytes::Bytes;
 use chimera_connect::flow::s3_tool;
-use chimera_core::access::Secret;
-use chimera_core::flow::tool::Reach;
+use chimera_core::secret::Secret;
+use chimera_core::tool::Reach;
 use chimera_engine::flow::TenantBlobs;
 use chimera_engine::port::{Blobs, BucketError, Buckets, CallContext, Done, Found, Object, Sent, Tool};
 use chimera_storage::blob::S3Credentials;

@@ -4,8 +4,8 @@
 use async_trait::async_trait;
 use chimera_connect::flow::Toolbox;
 use chimera_connect::flow::http::{Client, Egress, Settings};
-use chimera_core::access::{Secret, SecretName};
-use chimera_core::flow::schema::Fault;
+use chimera_core::json::schema::Fault;
+use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::port::{CallContext, Cancel, SecretError, Secrets, Tool, ToolError};
 use chimera_testkit::build::NOON;
 use chimera_testkit::seeded::FakeClock;

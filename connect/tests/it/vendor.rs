@@ -3,7 +3,7 @@
 use crate::server::{Known, Reply, Seen, Server, call, call_as, ctx, gist, local, toolbox};
 use chimera_connect::flow::{Toolbox, http_tools, vendor};
 use chimera_core::access::scope;
-use chimera_core::flow::tool::{Metadata, Reach, Risk};
+use chimera_core::tool::{Metadata, Reach, Risk};
 use chimera_engine::flow::Registry;
 use chimera_engine::port::{Done, Found, Sent, Tool};
 use chimera_testkit::build::NOON;

@@ -2,7 +2,7 @@
 
 use crate::server::{Known, Reply, Server, call, call_as, ctx, gist, local};
 use chimera_connect::flow::webhook::{WebhookSend, WebhookSender, sign};
-use chimera_core::flow::tool::Reach;
+use chimera_core::tool::Reach;
 use chimera_engine::port::{Sent, Tool};
 use chimera_testkit::build::NOON;
 use serde_json::{Value, json};

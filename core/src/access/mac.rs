@@ -1,6 +1,6 @@
 //! Signatures of requests: HMAC-SHA256 over the raw bytes of a body, as lower-case hex.
 
-use super::Secret;
+use crate::secret::Secret;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 

@@ -5,8 +5,8 @@
 //! grants that tool, and `{adapter}.{action}` covers `{adapter}.{resource}.{action}` and every capability of
 //! that adapter whose tool declares that class of act: `github.write` covers `github.issues.create`.
 
-use crate::flow::tool::{Class, Spec};
 use crate::limits::SCOPE_CHARS_MAX;
+use crate::tool::{Class, Spec};
 
 /// Whether one of the scopes gives the capability, by the document's rules.
 #[must_use]
@@ -99,7 +99,7 @@ pub fn is_well_formed(scope: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::tool::{Declared, Metadata, Reach, Rollback};
+    use crate::tool::{Declared, Metadata, Reach, Rollback};
     use serde_json::json;
 
     fn tool(name: &'static str, capabilities: &[&str]) -> Spec {

@@ -2,7 +2,7 @@
 //!
 //! A box is bound to the row it lies in: moved to another row it does not open.
 
-use super::Secret;
+use crate::secret::Secret;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use hmac::{Hmac, Mac};

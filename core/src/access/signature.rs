@@ -4,8 +4,9 @@
 //! (`Content-Digest`, RFC 9530): a signed decision about one run says nothing about another. Callers
 //! may cover more, in any order and under any label.
 
-use super::{Secret, mac};
+use super::mac;
 use crate::limits::{NONCE_CHARS_MAX, SIGNATURE_COMPONENTS_MAX, SIGNATURES_LOOKED_AT_MAX, SIGNATURES_TRIED_MAX};
+use crate::secret::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use core::cell::OnceCell;

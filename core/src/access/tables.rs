@@ -134,6 +134,25 @@ pub static NONCES: Table = Table {
     rank: 106,
 };
 
+/// Links by which one person may decide once. The link itself is in their message alone.
+pub static APPROVAL_LINKS: Table = Table {
+    name: "approval_links",
+    columns: &[
+        Column::new("token_digest", Kind::Bytes),
+        Column::new("tenant_id", Kind::Text),
+        Column::new("run_id", Kind::Uuid),
+        Column::new("approval_id", Kind::Uuid),
+        Column::new("actor", Kind::Text),
+        Column::new("expires_at", Kind::Time),
+        Column::new("used_at", Kind::Time).nullable(),
+        Column::new("created_at", Kind::Time).default(),
+    ],
+    key: &["token_digest"],
+    uniques: &[],
+    tenant: Some("tenant_id"),
+    rank: 312,
+};
+
 /// The room's tables and views.
 pub static ALL: &[&Table] =
-    &[&TENANTS, &ACTORS, &ACTOR_KEYS, &TOKEN_FAMILIES, &REFRESH_TOKENS, &REVOKED_TOKENS, &NONCES];
+    &[&TENANTS, &ACTORS, &ACTOR_KEYS, &TOKEN_FAMILIES, &REFRESH_TOKENS, &REVOKED_TOKENS, &NONCES, &APPROVAL_LINKS];

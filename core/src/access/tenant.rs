@@ -5,10 +5,11 @@
 //! default tenant is the one that the process was set up for: every tool, bucket and secret of the configuration is
 //! its own. Any other tenant has what is shared with it by name, and secrets and objects of its own beside that.
 
-use super::{SecretName, fits};
-use crate::flow::tool::{Reach, Spec};
+use super::fits;
 use crate::limits::TENANT_SLUG_CHARS_MAX;
+use crate::secret::SecretName;
 use crate::text::is_shapeless;
+use crate::tool::{Reach, Spec};
 use serde_json::Value;
 
 /// Where objects of tenants other than the default one lie in a bucket.

@@ -104,7 +104,7 @@ pub enum TokenKey {
     /// tokens count for.
     Hs256 {
         /// The key.
-        secret: super::Secret,
+        secret: crate::secret::Secret,
         /// The one actor.
         only: Option<String>,
     },
@@ -267,7 +267,7 @@ impl Claims {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Secret;
+    use crate::secret::Secret;
 
     fn claims() -> Claims {
         Claims {

@@ -4,9 +4,9 @@
 //! `cc`, `bcc` and `url` are known, and any other member may be one too: whoever would write to an outsider unseen would
 //! take the name that nobody thought of. Members that carry words are let off, unless all that they say is an address.
 
-use super::tool::Spec;
 use crate::access::tenant::is_domain;
 use crate::text::is_shapeless;
+use crate::tool::Spec;
 use serde_json::Value;
 
 /// By a capability that ends so a tool says that it writes to somebody.
@@ -141,9 +141,9 @@ fn is_phone(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::schema::Schema;
     use super::*;
     use crate::access::Tenant;
+    use crate::json::schema::Schema;
     use serde_json::json;
 
     fn sender(input: Value) -> Spec {

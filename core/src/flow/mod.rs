@@ -4,11 +4,15 @@ pub mod air;
 pub mod call;
 pub mod destination;
 pub mod expr;
+pub(crate) mod layout;
 pub mod patch;
 pub mod pins;
+pub mod plan;
+pub mod policy;
 pub mod review;
+pub mod risk;
 pub mod run;
-pub mod schema;
 pub mod tables;
-pub mod tool;
 pub mod trace;
+
+pub use layout::Children;

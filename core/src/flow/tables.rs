@@ -360,25 +360,6 @@ pub static APPROVAL_DETAILS: Table = Table {
     rank: 311,
 };
 
-/// Links by which one person may decide once. The link itself is in their message alone.
-pub static APPROVAL_LINKS: Table = Table {
-    name: "approval_links",
-    columns: &[
-        Column::new("token_digest", Kind::Bytes),
-        Column::new("tenant_id", Kind::Text),
-        Column::new("run_id", Kind::Uuid),
-        Column::new("approval_id", Kind::Uuid),
-        Column::new("actor", Kind::Text),
-        Column::new("expires_at", Kind::Time),
-        Column::new("used_at", Kind::Time).nullable(),
-        Column::new("created_at", Kind::Time).default(),
-    ],
-    key: &["token_digest"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
-    rank: 312,
-};
-
 /// Approval requests with scope and details.
 pub static SCOPED_APPROVALS: Table = Table {
     name: "scoped_approvals",
@@ -418,6 +399,24 @@ pub static SCOPED_APPROVALS: Table = Table {
     rank: 950,
 };
 
+/// Who may read which blob.
+pub static ARTIFACTS: Table = Table {
+    name: "artifacts",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("sha256", Kind::Bytes),
+        Column::new("size_bytes", Kind::Int),
+        Column::new("media_type", Kind::Text),
+        Column::new("created_by", Kind::Text).nullable(),
+        Column::new("run_id", Kind::Uuid).nullable(),
+        Column::new("created_at", Kind::Time).default(),
+    ],
+    key: &["tenant_id", "sha256"],
+    uniques: &[],
+    tenant: Some("tenant_id"),
+    rank: 203,
+};
+
 /// The room's tables and views.
 pub static ALL: &[&Table] = &[
     &WORKFLOWS,
@@ -434,6 +433,6 @@ pub static ALL: &[&Table] = &[
     &INBOX_MESSAGES,
     &APPROVAL_REQUESTS,
     &APPROVAL_DETAILS,
-    &APPROVAL_LINKS,
     &SCOPED_APPROVALS,
+    &ARTIFACTS,
 ];

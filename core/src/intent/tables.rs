@@ -1,6 +1,4 @@
-//! The intent room's tables: signed intents and the documents they name.
-//!
-//! The blob store holds bytes; `artifacts` says which tenant may read which.
+//! The intent room's tables: signed intents and the keys that sign them.
 
 use crate::record::{Column, Kind, Table};
 
@@ -63,24 +61,6 @@ pub static INTENT_SIGHTINGS: Table = Table {
     rank: 202,
 };
 
-/// Who may read which blob.
-pub static ARTIFACTS: Table = Table {
-    name: "artifacts",
-    columns: &[
-        Column::new("tenant_id", Kind::Text),
-        Column::new("sha256", Kind::Bytes),
-        Column::new("size_bytes", Kind::Int),
-        Column::new("media_type", Kind::Text),
-        Column::new("created_by", Kind::Text).nullable(),
-        Column::new("run_id", Kind::Uuid).nullable(),
-        Column::new("created_at", Kind::Time).default(),
-    ],
-    key: &["tenant_id", "sha256"],
-    uniques: &[],
-    tenant: Some("tenant_id"),
-    rank: 203,
-};
-
 /// Documents of the knowledge base.
 pub static KB_DOCUMENTS: Table = Table {
     name: "kb_documents",
@@ -105,4 +85,4 @@ pub static KB_DOCUMENTS: Table = Table {
 };
 
 /// The room's tables and views.
-pub static ALL: &[&Table] = &[&INTENT_KEYS, &INTENT_LOG, &INTENT_SIGHTINGS, &ARTIFACTS, &KB_DOCUMENTS];
+pub static ALL: &[&Table] = &[&INTENT_KEYS, &INTENT_LOG, &INTENT_SIGHTINGS, &KB_DOCUMENTS];

@@ -6,6 +6,7 @@
 
 mod canonical;
 mod digest;
+pub mod schema;
 mod strict;
 
 pub use canonical::{canonical, number_text};

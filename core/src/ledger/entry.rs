@@ -5,11 +5,10 @@
 //! committer knows the entry's place.
 
 use crate::json::{self, Digest32};
-use crate::limits;
 use crate::record::escapes_nul;
-use crate::text;
 use crate::time::Timestamp;
 use crate::words::words;
+use crate::{limits, text};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;

@@ -4,6 +4,7 @@
 //! the simulator interprets it, and all of them give the same answer.
 
 mod cursor;
+mod fault;
 mod query;
 mod scoped;
 mod table;
@@ -11,6 +12,7 @@ mod tx;
 mod value;
 
 pub use cursor::{Cursor, InvalidCursor};
+pub use fault::{Damaged, Unstorable};
 pub use query::{Compare, Condition, Count, Counted, Direction, Gathered, Page, Row, Scope, Select};
 pub(crate) use scoped::scoped;
 pub use table::{Column, Kind, Table, catalog};

@@ -1,8 +1,9 @@
 //! Exports: what is whole verifies, and nothing can be changed unnoticed.
 
 use crate::lanes::{Ledger, ledger, signer};
+use chimera_core::audit::{Report, verify};
 use chimera_core::ledger::checkpoint::{Checkpoint, Signer};
-use chimera_core::ledger::{Digest32, Fault, Head, Report, StoredEntry, verify};
+use chimera_core::ledger::{Digest32, Fault, Head, StoredEntry};
 use proptest::prelude::*;
 
 fn check(text: impl AsRef<[u8]>) -> Report {

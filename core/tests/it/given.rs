@@ -1,6 +1,6 @@
 //! What the tests of several rooms are given.
 
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Rollback, Spec};
+use chimera_core::tool::{Declared, Metadata, Reach, Rollback, Spec};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

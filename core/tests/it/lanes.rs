@@ -1,9 +1,10 @@
 //! A small ledger in memory: lanes, entries and checkpoints as a store would hold them.
 
+use chimera_core::audit::export::{Exporter, Header};
+use chimera_core::audit::proof;
 use chimera_core::ledger::checkpoint::{Checkpoint, LaneState, SignedCheckpoint, Signer};
-use chimera_core::ledger::export::{Exporter, Header};
 use chimera_core::ledger::merkle::{leaf_hash, root};
-use chimera_core::ledger::{ActorType, Digest32, Entry, Head, StoredEntry, SubjectType, proof};
+use chimera_core::ledger::{ActorType, Digest32, Entry, Head, StoredEntry, SubjectType};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Integration tests of the pure domain.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod access;
+mod act;
 mod checkpoint;
 mod entry;
 mod export;

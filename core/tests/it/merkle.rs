@@ -1,10 +1,10 @@
 //! Merkle trees against the vectors of certificate transparency and against a naive tree.
 
-use chimera_core::ledger::Digest32;
-use chimera_core::ledger::merkle::{FANOUT, Frontier, Node, NodeId, Span, empty_root, leaf_hash, node_hash, root};
-use chimera_core::ledger::proof::{
+use chimera_core::audit::proof::{
     consistency, consistency_needs, inclusion, inclusion_needs, verify_consistency, verify_inclusion,
 };
+use chimera_core::ledger::Digest32;
+use chimera_core::ledger::merkle::{FANOUT, Frontier, Node, NodeId, Span, empty_root, leaf_hash, node_hash, root};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -3,22 +3,23 @@
 //! An entry that is written here lies over the one of the configuration. A key is shown once, when it
 //! is made; the store has it sealed. While a new key replaces an old one, both count.
 
-use super::AccessError;
 use super::directory::{Directory, Snapshot, place};
 use super::permit::{ACTORS_READ, ACTORS_WRITE, Permit};
+use crate::error::EngineError;
 use crate::ledger::audit::{self, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::access::registry::{BadEntry, Entry, Kind, check_spelling, is_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
-use chimera_core::access::{ADMIN, ANONYMOUS, Level, Pool, Secret, scope, seal};
+use chimera_core::access::{ADMIN, ANONYMOUS, Level, Pool, scope, seal};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::air::did_you_mean;
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits::{
     ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX, ACTORS_OWN_MIN, ADMIN_QUOTA_MIN, ROLES_NAMED_MAX,
     TENANT_ACTORS_MAX,
 };
 use chimera_core::record::{Conflict, Insert, Json, Row, Scope, Select, Tx, Update, Value};
+use chimera_core::secret::Secret;
+use chimera_core::text::did_you_mean;
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use uuid::Uuid;
@@ -53,16 +54,16 @@ pub struct NewKey {
 
 impl Directory {
     /// The entry that counts for somebody.
-    pub fn actor(&self, permit: &Permit, id: &str) -> Result<Shown, AccessError> {
+    pub fn actor(&self, permit: &Permit, id: &str) -> Result<Shown, EngineError> {
         if id != permit.actor() && !permit.may(ACTORS_WRITE) {
             permit.require(ACTORS_READ)?;
         }
         if !is_name(id) {
-            return Err(AccessError::refused(Code::NotFound, "there is no such actor"));
+            return Err(EngineError::refused(Code::NotFound, "there is no such actor"));
         }
         let shown = self.shown(&self.snapshot(), id);
         if shown.entry.tenant != permit.tenant() && !self.is_operator(permit) {
-            return Err(AccessError::refused(Code::NotFound, "there is no such actor"));
+            return Err(EngineError::refused(Code::NotFound, "there is no such actor"));
         }
         Ok(shown)
     }
@@ -74,7 +75,7 @@ impl Directory {
     }
 
     /// Every entry that a tenant has, and everybody who has a key without an entry of their own.
-    pub fn actors(&self, permit: &Permit) -> Result<Vec<Shown>, AccessError> {
+    pub fn actors(&self, permit: &Permit) -> Result<Vec<Shown>, EngineError> {
         if !permit.may(ACTORS_WRITE) {
             permit.require(ACTORS_READ)?;
         }
@@ -111,7 +112,7 @@ impl Directory {
 
     /// Writes an entry over whatever there is for its name. The entry names its tenant by the slug; none: that of
     /// the caller.
-    pub async fn put_actor(&self, permit: &Permit, entry: Entry, slug: Option<&str>) -> Result<Shown, AccessError> {
+    pub async fn put_actor(&self, permit: &Permit, entry: Entry, slug: Option<&str>) -> Result<Shown, EngineError> {
         permit.require(ACTORS_WRITE)?;
         let tenant = slug.map_or_else(|| permit.tenant().to_owned(), |slug| self.snapshot().id_of(slug));
         let entry = Entry { tenant, ..entry };
@@ -142,7 +143,7 @@ impl Directory {
         let select = Select::from(&ACTORS, Scope::System).with("id", entry.id.as_str()).take(1);
         let row = self.parts.records.read(select).await?.rows.into_iter().next();
         if row.as_ref().is_some_and(|row| row.text("tenant_id") != entry.tenant) {
-            return Err(AccessError::refused(Code::RbacForbidden, "the actor belongs to another tenant"));
+            return Err(EngineError::refused(Code::RbacForbidden, "the actor belongs to another tenant"));
         }
         if row.is_none() {
             self.check_room_for(&entry.tenant)?;
@@ -162,12 +163,12 @@ impl Directory {
     }
 
     /// Refuses a new entry for which there is no room: no tenant takes it from another, and none from the default one.
-    fn check_room_for(&self, tenant: &str) -> Result<(), AccessError> {
+    fn check_room_for(&self, tenant: &str) -> Result<(), EngineError> {
         let (snapshot, own) = (self.snapshot(), self.settings.tenant.as_str());
         let count =
             |counts: &dyn Fn(&str) -> bool| snapshot.registry.entries().filter(|entry| counts(&entry.tenant)).count();
         if count(&|_| true) >= ACTORS_MAX {
-            return Err(AccessError::refused(Code::ValidationFailed, "the registry holds no more actors"));
+            return Err(EngineError::refused(Code::ValidationFailed, "the registry holds no more actors"));
         }
         if tenant == own {
             return Ok(());
@@ -179,11 +180,11 @@ impl Directory {
         }
         let slug = snapshot.slug_of(tenant);
         let message = format!("the tenant {slug} has {held} actors, as many as it may; remove some that are not used");
-        Err(AccessError::refused(Code::ValidationFailed, message))
+        Err(EngineError::refused(Code::ValidationFailed, message))
     }
 
     /// Refuses a new name that people could take for another.
-    fn check_spelling(&self, actor: &str) -> Result<(), AccessError> {
+    fn check_spelling(&self, actor: &str) -> Result<(), EngineError> {
         let snapshot = self.snapshot();
         let known = snapshot.registry.entry(actor).is_some()
             || snapshot.own_keys(actor, self.parts.clock.now()).next().is_some();
@@ -191,7 +192,7 @@ impl Directory {
     }
 
     /// Refuses roles that the entry's tenant lacks, and names those that it has.
-    fn check_roles(&self, entry: &Entry) -> Result<(), AccessError> {
+    fn check_roles(&self, entry: &Entry) -> Result<(), EngineError> {
         let snapshot = self.snapshot();
         let (roles, before) = (snapshot.registry.roles(), snapshot.registry.written(&entry.id));
         roles.check(entry, Some(&before)).map_err(|reason| {
@@ -208,11 +209,11 @@ impl Directory {
 
     /// Nobody gives what they don't have, to another tenant, or to a name that is another tenant's; nobody
     /// touches whoever may do more than they may. The operator gives tenants their names, by patterns.
-    fn check_reach(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
+    fn check_reach(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
         if self.is_operator(permit) {
             return Ok(());
         }
-        let forbidden = |what: &str| Err(AccessError::refused(Code::RbacForbidden, what));
+        let forbidden = |what: &str| Err(EngineError::refused(Code::RbacForbidden, what));
         let now = self.snapshot().registry.resolve(&entry.id);
         if entry.tenant != permit.tenant() {
             return forbidden("the actor belongs to another tenant");
@@ -243,11 +244,11 @@ impl Directory {
 
     /// Refuses somebody when the other may do more, or is to: has a scope that they lack, itself or by a role, a freer level, a
     /// larger quota, or is a person while they are none, since people decide about approvals.
-    pub(super) fn check_rank(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
+    pub(super) fn check_rank(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
         if self.is_operator(permit) {
             return Ok(());
         }
-        let forbidden = |what: &str| Err(AccessError::refused(Code::RbacForbidden, what));
+        let forbidden = |what: &str| Err(EngineError::refused(Code::RbacForbidden, what));
         let given = self.snapshot().registry.roles().granted(entry);
         let held = scope::narrowed(permit.scopes(), &given);
         if let Some(scope) = given.iter().find(|scope| !held.contains(scope)) {
@@ -274,7 +275,7 @@ impl Directory {
     }
 
     /// Makes sure that a tenant is there of which the configuration speaks. Any other is added by an operator.
-    async fn found_tenant(&self, tenant: &str, now: Timestamp) -> Result<(), AccessError> {
+    async fn found_tenant(&self, tenant: &str, now: Timestamp) -> Result<(), EngineError> {
         let select = Select::from(&TENANTS, Scope::System).with("id", tenant).take(1);
         if !self.parts.records.read(select).await?.rows.is_empty() {
             return Ok(());
@@ -297,7 +298,7 @@ impl Directory {
         }
     }
 
-    fn inserted(&self, entry: &Entry, now: Timestamp) -> Result<Insert, AccessError> {
+    fn inserted(&self, entry: &Entry, now: Timestamp) -> Result<Insert, EngineError> {
         let mut cells = vec![
             ("id", entry.id.as_str().into()),
             ("tenant_id", entry.tenant.as_str().into()),
@@ -316,14 +317,14 @@ impl Directory {
         actor: &str,
         given: Option<String>,
         overlap_seconds: Option<i64>,
-    ) -> Result<NewKey, AccessError> {
+    ) -> Result<NewKey, EngineError> {
         permit.require(ACTORS_WRITE)?;
         let shown = self.actor(permit, actor)?;
         // Whoever makes a key for somebody can be that somebody.
         self.check_rank(permit, &shown.entry)?;
         self.check_spelling(actor)?;
         if actor.contains('*') {
-            return Err(AccessError::refused(
+            return Err(EngineError::refused(
                 Code::ValidationFailed,
                 "a pattern has no key in the store: every actor has its own, or access.hmac_actor names the pattern",
             ));
@@ -351,7 +352,7 @@ impl Directory {
             }
         }
         if held >= ACTOR_KEYS_MAX && before_until.is_none_or(|until| until > now) {
-            return Err(AccessError::refused(
+            return Err(EngineError::refused(
                 Code::ValidationFailed,
                 format!("an actor has at most {ACTOR_KEYS_MAX} keys"),
             ));
@@ -372,12 +373,12 @@ impl Directory {
         id: Uuid,
         key: &Secret,
         (from, until): (Timestamp, Option<Timestamp>),
-    ) -> Result<Insert, AccessError> {
+    ) -> Result<Insert, EngineError> {
         let mut nonce = [0; 24];
         self.parts.random.fill(&mut nonce);
         let sealing = self.parts.seal.expose().try_into().ok();
         let sealed = sealing.and_then(|sealing| seal::seal(sealing, &place(actor, id), nonce, key));
-        let sealed = sealed.ok_or_else(|| AccessError::refused(Code::Internal, "the key can't be sealed"))?;
+        let sealed = sealed.ok_or_else(|| EngineError::refused(Code::Internal, "the key can't be sealed"))?;
         let cells = vec![
             ("id", id.into()),
             ("actor_id", actor.into()),
@@ -390,7 +391,7 @@ impl Directory {
         Ok(Insert::into(&ACTOR_KEYS, cells)?)
     }
 
-    fn key(&self, given: Option<String>) -> Result<String, AccessError> {
+    fn key(&self, given: Option<String>) -> Result<String, EngineError> {
         let Some(key) = given else {
             let mut bytes = [0; 32];
             self.parts.random.fill(&mut bytes);
@@ -398,7 +399,7 @@ impl Directory {
         };
         if key.chars().count() < ACTOR_KEY_CHARS_MIN {
             let message = format!("a key has at least {ACTOR_KEY_CHARS_MIN} characters");
-            return Err(AccessError::refused(Code::ValidationFailed, message));
+            return Err(EngineError::refused(Code::ValidationFailed, message));
         }
         Ok(key)
     }
@@ -411,7 +412,7 @@ impl Directory {
         tenant: &str,
         (subject, what): (&str, &str),
         mut data: serde_json::Value,
-    ) -> Result<(), AccessError> {
+    ) -> Result<(), EngineError> {
         if tenant == permit.tenant() {
             return Ok(());
         }
@@ -426,7 +427,7 @@ impl Directory {
         subject: &str,
         what: &str,
         data: serde_json::Value,
-    ) -> Result<(), AccessError> {
+    ) -> Result<(), EngineError> {
         self.entered(tx, permit, permit.tenant(), (subject, what), data)?;
         permit.stamp(tx);
         Ok(())
@@ -439,7 +440,7 @@ impl Directory {
         tenant: &str,
         (subject, what): (&str, &str),
         data: serde_json::Value,
-    ) -> Result<(), AccessError> {
+    ) -> Result<(), EngineError> {
         let event = Event {
             tenant_id: tenant.to_owned(),
             subject_type: SubjectType::Other,
@@ -457,12 +458,12 @@ impl Directory {
     }
 }
 
-fn changed(entry: &Entry, row: &Row, now: Timestamp) -> Result<Update, AccessError> {
+fn changed(entry: &Entry, row: &Row, now: Timestamp) -> Result<Update, EngineError> {
     let version = row.int("state_version");
     Ok(Update::versioned(&ACTORS, vec![entry.id.as_str().into()], version, cells_of(entry, now)?)?)
 }
 
-fn cells_of(entry: &Entry, now: Timestamp) -> Result<Vec<(&'static str, Value)>, AccessError> {
+fn cells_of(entry: &Entry, now: Timestamp) -> Result<Vec<(&'static str, Value)>, EngineError> {
     let notify = entry.notify.as_ref().map(Json::of).transpose()?;
     Ok(vec![
         ("kind", entry.kind.as_str().into()),
@@ -476,7 +477,7 @@ fn cells_of(entry: &Entry, now: Timestamp) -> Result<Vec<(&'static str, Value)>,
     ])
 }
 
-fn bad(reason: BadEntry) -> AccessError {
+fn bad(reason: BadEntry) -> EngineError {
     let pointer = match &reason {
         BadEntry::Name | BadEntry::Spelling(_) => "/id",
         BadEntry::Everything | BadEntry::Scope(_) => "/scopes",

@@ -4,21 +4,22 @@
 //! own, when another node says that something changed, and once a second where other nodes can write.
 //! So a revocation elsewhere counts at once with a shared bus, and within a second without.
 
+use super::ended;
 use super::flood::Floods;
 use super::permit::APPROVALS_DECIDE;
 use super::settings::{Settings, WithoutCounters};
 use super::tenants::TenantShown;
-use super::{AccessError, ended};
-use crate::flow::all_rows;
+use crate::error::EngineError;
 use crate::port::{Bus, Clock, Heard, Random, Records, Secrets, Tenancy};
 use crate::pulse::Pulse;
+use crate::rows;
 use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, check_spelling, shipped};
 use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TENANTS, TOKEN_FAMILIES};
-use chimera_core::access::{Guest, Level, Role, Secret, SecretName, Shared, Tenant, scope, seal};
-use chimera_core::flow::run::NotDecider;
+use chimera_core::access::{Guest, Level, NotDecider, Role, Shared, Tenant, scope, seal};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
+use chimera_core::secret::{Secret, SecretName};
 use chimera_core::time::Timestamp;
 use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,8 +52,8 @@ pub struct Parts {
 
 /// Who there is.
 pub struct Directory {
-    pub(super) parts: Parts,
-    pub(super) settings: Settings,
+    pub(crate) parts: Parts,
+    pub(crate) settings: Settings,
     held: RwLock<Arc<Snapshot>>,
     pulse: Pulse,
     /// The last try to read everything anew failed.
@@ -79,56 +80,56 @@ pub struct Snapshot {
     /// Where entries come from that are not shipped.
     sources: BTreeMap<String, &'static str>,
     /// The tenants that are stored, by their ids.
-    pub(super) tenants: BTreeMap<String, TenantShown>,
+    pub(crate) tenants: BTreeMap<String, TenantShown>,
     /// There are tenants besides the default one.
     shared_by_tenants: bool,
 }
 
 /// A key that counts for a while.
-pub(super) struct HeldKey {
-    pub(super) id: Uuid,
+pub(crate) struct HeldKey {
+    pub(crate) id: Uuid,
     /// The actor, or the pattern that shares it.
-    pub(super) of: String,
+    pub(crate) of: String,
     /// It has a row; else it is the configuration's.
-    pub(super) stored: bool,
-    pub(super) secret: Secret,
-    pub(super) from: Timestamp,
-    pub(super) until: Option<Timestamp>,
+    pub(crate) stored: bool,
+    pub(crate) secret: Secret,
+    pub(crate) from: Timestamp,
+    pub(crate) until: Option<Timestamp>,
 }
 
 /// Whether somebody is let in by the key that a pattern shares, or by a token that was got with it. An actor with an entry
 /// of its own may be allowed more than the pattern.
-pub(super) fn shares_key_of(pattern: &str, entry: &Entry, actor: &str) -> bool {
+pub(crate) fn shares_key_of(pattern: &str, entry: &Entry, actor: &str) -> bool {
     entry.is_pattern() && entry.id == pattern && may_share(entry, actor)
 }
 
 /// Whether somebody may be let in by what others hold too. Whoever holds it could decide as any person, and could take a
 /// name that looks like that of another.
-pub(super) fn may_share(entry: &Entry, actor: &str) -> bool {
+pub(crate) fn may_share(entry: &Entry, actor: &str) -> bool {
     entry.kind != Kind::Human && check_spelling(actor).is_ok()
 }
 
 impl Snapshot {
     /// The keys of an actor that count now: its own, and the one that its pattern shares.
-    pub(super) fn keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &HeldKey> {
+    pub(crate) fn keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &HeldKey> {
         let entry = self.registry.resolve(actor);
         let shared = self.shared.get(&entry.id).filter(|_| shares_key_of(&entry.id, &entry, actor));
         self.own_keys(actor, now).chain(shared.into_iter().flatten())
     }
 
     /// The keys of an actor alone that count now.
-    pub(super) fn own_keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &HeldKey> {
+    pub(crate) fn own_keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &HeldKey> {
         let counts = move |key: &&HeldKey| key.from <= now && key.until.is_none_or(|until| now < until);
         self.keys.get(actor).into_iter().flatten().filter(counts)
     }
 
     /// Everybody who has a key that counts now.
-    pub(super) fn holders(&self, now: Timestamp) -> impl Iterator<Item = &str> {
+    pub(crate) fn holders(&self, now: Timestamp) -> impl Iterator<Item = &str> {
         self.keys.keys().map(String::as_str).filter(move |actor| self.keys(actor, now).next().is_some())
     }
 
     /// Whether a token or a sign-in was revoked; none: only the store knows.
-    pub(super) fn is_revoked(&self, id: &str) -> Option<bool> {
+    pub(crate) fn is_revoked(&self, id: &str) -> Option<bool> {
         let held = self.revoked.contains(id);
         (held || !self.more_revoked).then_some(held)
     }
@@ -173,7 +174,7 @@ impl Directory {
     }
 
     /// What a tenant registered.
-    pub(super) fn tenant(&self, id: &str) -> &Tenant {
+    pub(crate) fn tenant(&self, id: &str) -> &Tenant {
         static NOTHING: Tenant = Tenant {
             domains: Vec::new(),
             notify: None,
@@ -186,12 +187,12 @@ impl Directory {
     }
 
     /// Whether an entry counts in a tenant: it belongs there, or it is an operator's, who may act for every tenant.
-    pub(super) fn counts_in(&self, entry: &Entry, tenant: &str) -> bool {
+    pub(crate) fn counts_in(&self, entry: &Entry, tenant: &str) -> bool {
         entry.tenant == tenant || entry.tenant == self.settings.tenant && scope::check_scope(&entry.scopes, "*")
     }
 
     /// Why somebody may not decide about what `requester` of a tenant asked for, if they may not.
-    pub(super) fn not_decider(&self, tenant: &str, person: &str, requester: &str) -> Option<NotDecider> {
+    pub(crate) fn not_decider(&self, tenant: &str, person: &str, requester: &str) -> Option<NotDecider> {
         let entry = self.snapshot().registry.resolve(person);
         let decides = person == requester || scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
         match () {
@@ -215,7 +216,7 @@ impl Directory {
     }
 
     /// The entries of every layer, with the roles. Those of the configuration name tenants by their slugs.
-    pub(super) fn registry(&self, stored: &[Entry], known: &Snapshot) -> Registry {
+    pub(crate) fn registry(&self, stored: &[Entry], known: &Snapshot) -> Registry {
         let tenant = &self.settings.tenant;
         let written =
             self.settings.entries.iter().map(|entry| Entry { tenant: known.id_of(&entry.tenant), ..entry.clone() });
@@ -227,7 +228,7 @@ impl Directory {
     }
 
     /// Reads everything anew, unless somebody who began to read after this was asked for has done so.
-    pub async fn refresh(&self) -> Result<(), AccessError> {
+    pub async fn refresh(&self) -> Result<(), EngineError> {
         let asked = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let mut answered = self.answered.lock().await;
         if *answered >= asked {
@@ -242,7 +243,7 @@ impl Directory {
         read
     }
 
-    async fn read_anew(&self) -> Result<(), AccessError> {
+    async fn read_anew(&self) -> Result<(), EngineError> {
         // What is left out here is not looked for again when the clock is set back.
         let now = self.parts.clock.earlier();
         let rows = self.rows(Select::from(&ACTORS, Scope::System)).await?;
@@ -262,11 +263,11 @@ impl Directory {
     }
 
     /// Every row, page by page. There is no limit: whoever stopped at one would go on with what was before.
-    async fn rows(&self, select: Select) -> Result<Vec<Row>, AccessError> {
-        Ok(all_rows(&*self.parts.records, select, usize::MAX).await?)
+    async fn rows(&self, select: Select) -> Result<Vec<Row>, EngineError> {
+        rows::all(&*self.parts.records, select, usize::MAX).await
     }
 
-    async fn keys(&self) -> Result<BTreeMap<String, Vec<HeldKey>>, AccessError> {
+    async fn keys(&self) -> Result<BTreeMap<String, Vec<HeldKey>>, EngineError> {
         let mut keys: BTreeMap<String, Vec<HeldKey>> = BTreeMap::new();
         let now = self.parts.clock.earlier();
         let mut rows = Vec::new();
@@ -307,7 +308,7 @@ impl Directory {
         Ok(keys)
     }
 
-    pub(super) async fn open(&self, row: &Row) -> Option<Secret> {
+    pub(crate) async fn open(&self, row: &Row) -> Option<Secret> {
         if let Some(name) = row.get("secret_ref").as_text() {
             let name: SecretName = name.parse().ok()?;
             return self.parts.secrets.resolve(&name).await.ok();
@@ -317,7 +318,7 @@ impl Directory {
     }
 
     /// Tokens and sign-ins that were revoked and might still be shown, and whether there are more.
-    async fn revoked(&self, now: Timestamp) -> Result<(BTreeSet<String>, bool), AccessError> {
+    async fn revoked(&self, now: Timestamp) -> Result<(BTreeSet<String>, bool), EngineError> {
         let most = limits::REVOKED_HELD_MAX;
         let select = Select::from(&REVOKED_TOKENS, Scope::System).filter("expires_at", Compare::Above, now);
         let (tokens, more_tokens) = self.parts.records.first(select, most).await?;
@@ -335,7 +336,7 @@ impl Directory {
     }
 
     /// Something of ours has changed: we know at once, others are told.
-    pub(super) async fn changed(&self) -> Result<(), AccessError> {
+    pub(crate) async fn changed(&self) -> Result<(), EngineError> {
         self.refresh().await?;
         // Whoever misses it looks by itself.
         let _ = self.parts.bus.publish(TOPIC, Bytes::from_static(b"changed")).await;
@@ -343,7 +344,7 @@ impl Directory {
     }
 
     /// Removes what counts no more: nonces, tokens, sign-ins and keys whose time is over.
-    pub async fn sweep(&self) -> Result<(), AccessError> {
+    pub async fn sweep(&self) -> Result<(), EngineError> {
         // A nonce that is forgotten too early can be used again.
         let now = self.parts.clock.earlier();
         let over = |table: &'static Table| Step::Delete {
@@ -410,7 +411,7 @@ impl Tenancy for Directory {
 }
 
 /// What a sealed key is bound to.
-pub(super) fn place(actor: &str, key: Uuid) -> String {
+pub(crate) fn place(actor: &str, key: Uuid) -> String {
     format!("{actor}:{key}")
 }
 

@@ -9,7 +9,8 @@ use super::directory::{Directory, HeldKey, may_share, shares_key_of};
 use super::once::{Nonce, Once};
 use super::permit::Permit;
 use super::rate::{Rate, Rates};
-use super::{AccessError, refused};
+use super::refused;
+use crate::error::EngineError;
 use crate::port::{CounterError, Counters};
 use chimera_core::access::signature::{Claimed, Parts, Unsigned};
 use chimera_core::access::tables::{REVOKED_TOKENS, TOKEN_FAMILIES};
@@ -89,7 +90,7 @@ pub struct Door {
     pub(super) directory: Arc<Directory>,
     pub(super) rates: Rates,
     /// What all nodes share, if anything.
-    pub(super) claims: Option<Arc<dyn Counters>>,
+    pub(crate) claims: Option<Arc<dyn Counters>>,
     /// Tokens whose signature was checked, by digest.
     known: Mutex<BTreeMap<[u8; 32], Arc<Claims>>>,
 }
@@ -329,7 +330,7 @@ impl Door {
 
     async fn is_revoked_in_store(&self, claims: &Claims) -> Result<bool, ErrorBody> {
         let records = &self.directory.parts.records;
-        let unreadable = |error| AccessError::from(error).body();
+        let unreadable = |error| EngineError::from(error).body();
         if let Some(jti) = &claims.jti {
             let select = Select::from(&REVOKED_TOKENS, Scope::System).with("token_id", jti.as_str()).take(1);
             if !records.read(select).await.map_err(unreadable)?.rows.is_empty() {

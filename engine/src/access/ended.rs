@@ -3,12 +3,12 @@
 //! The row of a key that the configuration holds stays for ever: it says that the key was replaced, and without it
 //! the key would count again.
 
-use super::AccessError;
 use super::directory::Directory;
-use chimera_core::access::Secret;
+use crate::error::EngineError;
 use chimera_core::access::tables::ACTOR_KEYS;
 use chimera_core::limits::ENDED_KEYS_SWEPT_MAX;
 use chimera_core::record::{Compare, Condition, Row, RowCount, Scope, Select, Step, Tx, Value};
+use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -28,13 +28,13 @@ pub(super) fn configured_id(actor: &str, secret: &Secret) -> Uuid {
 
 impl Directory {
     /// Whether a key of the configuration has a row: it was replaced.
-    pub(super) async fn has_ended(&self, id: Uuid) -> Result<bool, AccessError> {
+    pub(super) async fn has_ended(&self, id: Uuid) -> Result<bool, EngineError> {
         let select = Select::from(&ACTOR_KEYS, Scope::System).with("id", id).take(1);
         Ok(!self.parts.records.read(select).await?.rows.is_empty())
     }
 
     /// Removes the keys that ended by this time.
-    pub(super) async fn sweep_keys(&self, now: Timestamp) -> Result<(), AccessError> {
+    pub(super) async fn sweep_keys(&self, now: Timestamp) -> Result<(), EngineError> {
         for column in ["expires_at", "revoked_at"] {
             let select = Select::from(&ACTOR_KEYS, Scope::System).filter(column, Compare::AtMost, now);
             let mut select = select.take(ENDED_KEYS_SWEPT_MAX);
@@ -50,7 +50,7 @@ impl Directory {
         Ok(())
     }
 
-    async fn remove_ended(&self, rows: &[Row], column: &'static str, now: Timestamp) -> Result<(), AccessError> {
+    async fn remove_ended(&self, rows: &[Row], column: &'static str, now: Timestamp) -> Result<(), EngineError> {
         let mut steps = Vec::new();
         for row in rows {
             if self.is_of_store(row).await {

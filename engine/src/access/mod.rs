@@ -1,20 +1,14 @@
 //! The access room in motion: who may use what.
 
-mod act;
 mod actors;
-mod change;
 mod directory;
 mod door;
 mod ended;
-mod error;
+mod entrance;
 mod flood;
-mod guard;
-mod keys;
 mod once;
 mod permit;
-mod planner;
 mod rate;
-mod recipients;
 mod refused;
 mod remove;
 mod sealed;
@@ -23,20 +17,16 @@ mod tenant_secrets;
 mod tenants;
 mod tokens;
 
-pub use act::{Access, Act, Acted, Begun, OnDuplicate, Summary, What};
 pub use actors::{NewKey, Shown};
 pub use directory::{Directory, Parts, Snapshot};
 pub use door::{Door, Known, Presented, Proof, Turned};
-pub use error::AccessError;
-pub use guard::Guard;
+pub use entrance::Access;
 pub(crate) use once::{is_repeated, used_before};
 pub use permit::{
     ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Permit, RUNS_MANAGE, RUNS_READ,
     WORKFLOWS_READ, WORKFLOWS_WRITE, lacking,
 };
-pub use planner::WordPlanner;
 pub use rate::{Rate, Rates};
-pub use recipients::Deciders;
 pub use sealed::SealedKeys;
 pub use settings::{Settings, WithoutCounters};
 pub use tenant_secrets::TenantSecrets;

@@ -4,7 +4,7 @@
 //! there or neither is: a request that was refused or lost can be sent again as it is, and one that was
 //! obeyed can't.
 
-use super::AccessError;
+use crate::error::EngineError;
 use crate::port::{Clock, CommitError, Records};
 use chimera_core::access::signature::is_nonce;
 use chimera_core::access::tables::NONCES;
@@ -63,7 +63,7 @@ impl Once {
         for nonce in &self.nonces {
             let select = Select::from(&NONCES, Scope::System).with("actor_id", self.actor.as_str());
             let found = records.read(select.with("nonce", nonce.as_str()).take(1)).await;
-            if !found.map_err(|error| AccessError::from(error).body())?.rows.is_empty() {
+            if !found.map_err(|error| EngineError::from(error).body())?.rows.is_empty() {
                 return Err(used_before());
             }
         }
@@ -77,7 +77,7 @@ impl Once {
         }
         let mut tx = Tx::default();
         self.stamp(&mut tx);
-        records.commit(tx).await.map(drop).map_err(|error| AccessError::from(error).body())
+        records.commit(tx).await.map(drop).map_err(|error| EngineError::from(error).body())
     }
 }
 

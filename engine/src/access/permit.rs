@@ -7,9 +7,9 @@ use super::once::Once;
 use crate::port::Records;
 use chimera_core::access::{ADMIN, Actor, Entry, Kind, Level, scope};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::tool::Spec;
 use chimera_core::ledger::ActorType;
 use chimera_core::record::Tx;
+use chimera_core::tool::Spec;
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use super::directory::Directory;
 use super::door::Presented;
 use super::flood::Sum;
 use super::permit::Permit;
-use crate::flow::FlowError;
+use crate::error::EngineError;
 use crate::ledger::audit::{self, Decision, Event, Writer};
 use crate::port::{Blocked, CommitError};
 use chimera_core::access::ANONYMOUS;
@@ -104,7 +104,7 @@ pub(super) async fn enter(
         // Nobody is let in for it: what a held store can't write down is still refused.
         Err(CommitError::Blocked(Blocked::Held(_))) => body,
         // The refusal stands all the same; the log has it.
-        Err(error @ CommitError::Blocked(Blocked::Schema(_))) => FlowError::from(error).body(),
+        Err(error @ CommitError::Blocked(Blocked::Schema(_))) => EngineError::from(error).body(),
         Err(CommitError::Unavailable(why)) => why.body("the store takes no changes now"),
         Err(_) => ErrorBody::new(Code::StoreUnavailable, "the store takes no changes now").retry_after(1),
     }

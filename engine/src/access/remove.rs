@@ -2,16 +2,15 @@
 //!
 //! What was beneath the entry counts again: the one of the configuration, or a pattern that fits the name.
 
-use super::AccessError;
 use super::actors::Shown;
 use super::directory::Directory;
 use super::permit::{ACTORS_WRITE, Permit};
+use crate::error::EngineError;
 use crate::ledger::audit;
 use chimera_core::access::registry::Entry;
-use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TOKEN_FAMILIES};
+use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, APPROVAL_LINKS, TOKEN_FAMILIES};
 use chimera_core::access::{ADMIN, ANONYMOUS};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::tables::APPROVAL_LINKS;
 use chimera_core::record::{Compare, Condition, InvalidTx, RowCount, Scope, Select, Step, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
@@ -19,7 +18,7 @@ use serde_json::json;
 impl Directory {
     /// Removes the entry that the store has for an actor, ends its keys and its sign-ins, and says what counts
     /// for the name from now on.
-    pub async fn remove_actor(&self, permit: &Permit, id: &str) -> Result<Shown, AccessError> {
+    pub async fn remove_actor(&self, permit: &Permit, id: &str) -> Result<Shown, EngineError> {
         permit.require(ACTORS_WRITE)?;
         let shown = self.actor(permit, id)?;
         self.check_removal(permit, &shown.entry)?;
@@ -47,10 +46,10 @@ impl Directory {
 
     /// Nobody removes admin, themselves, or whoever may do more than they; and nobody frees somebody by
     /// removing what held them back.
-    fn check_removal(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
+    fn check_removal(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
         let refused = |message: &str| {
             let body = ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/id");
-            Err(AccessError::from(body))
+            Err(EngineError::from(body))
         };
         if entry.id == ADMIN {
             return refused("admin stays: no operator would be left");
@@ -64,7 +63,7 @@ impl Directory {
         }
         if entry.id == ANONYMOUS || entry.is_pattern() {
             let message = "patterns and anonymous are the operator's";
-            return Err(AccessError::refused(Code::RbacForbidden, message));
+            return Err(EngineError::refused(Code::RbacForbidden, message));
         }
         self.check_rank(permit, &self.beneath(&entry.id))
     }
@@ -78,7 +77,7 @@ impl Directory {
         (*self.registry(&others, &self.snapshot()).written(id)).clone()
     }
 
-    fn end_keys(&self, tx: &mut Tx, entry: &Entry) -> Result<usize, AccessError> {
+    fn end_keys(&self, tx: &mut Tx, entry: &Entry) -> Result<usize, EngineError> {
         let now = self.parts.clock.now();
         let snapshot = self.snapshot();
         let mut ended = 0;
@@ -108,7 +107,7 @@ fn end_links(id: &str, now: Timestamp) -> Result<Step, InvalidTx> {
     Step::update(&APPROVAL_LINKS, conditions, vec![("expires_at", now.into())], RowCount::AtMost(u64::MAX))
 }
 
-fn nothing_to_remove(shown: &Shown) -> AccessError {
+fn nothing_to_remove(shown: &Shown) -> EngineError {
     let id = &shown.entry.id;
     let message = match shown.source {
         "config" if shown.matched.as_ref() == Some(id) => {

@@ -2,7 +2,8 @@
 
 use chimera_core::access::registry::Entry;
 use chimera_core::access::token::TokenKey;
-use chimera_core::access::{Role, Secret, Tenant};
+use chimera_core::access::{Role, Tenant};
+use chimera_core::secret::Secret;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -7,7 +7,7 @@
 use crate::port::{SecretError, Secrets, Tenancy};
 use async_trait::async_trait;
 use chimera_core::access::tenant::is_tenants_secret;
-use chimera_core::access::{Secret, SecretName};
+use chimera_core::secret::{Secret, SecretName};
 use std::sync::Arc;
 
 /// The secrets of every tenant, each tenant's apart.

@@ -4,11 +4,11 @@
 //! the slug is written elsewhere. Tenants from before ids were random have their slug for an id. A disabled tenant's
 //! actors are let in no more, its streams end and its runs make no further call; everything that it has stays.
 
-use super::AccessError;
 use super::directory::{Directory, Snapshot};
 use super::door::{Door, Presented};
 use super::once::is_repeated;
 use super::permit::Permit;
+use crate::error::EngineError;
 use crate::ledger::audit;
 use crate::port::CommitError;
 use chimera_core::access::tables::TENANTS;
@@ -51,7 +51,7 @@ impl TenantShown {
 
 impl Snapshot {
     /// What a tenant is called; a tenant that is not stored has its id for a slug.
-    pub(super) fn slug_of<'a>(&'a self, tenant: &'a str) -> &'a str {
+    pub(crate) fn slug_of<'a>(&'a self, tenant: &'a str) -> &'a str {
         self.tenants.get(tenant).map_or(tenant, |tenant| tenant.slug.as_str())
     }
 
@@ -68,7 +68,7 @@ impl Snapshot {
 
 impl Directory {
     /// Every tenant, by its slug.
-    pub fn list_tenants(&self, permit: &Permit) -> Result<Vec<TenantShown>, AccessError> {
+    pub fn list_tenants(&self, permit: &Permit) -> Result<Vec<TenantShown>, EngineError> {
         self.require_operator(permit)?;
         let mut all: Vec<TenantShown> = self.snapshot().tenants.values().cloned().collect();
         all.sort_by(|one, other| one.slug.cmp(&other.slug));
@@ -76,7 +76,7 @@ impl Directory {
     }
 
     /// A tenant by its slug.
-    pub fn show_tenant(&self, permit: &Permit, slug: &str) -> Result<TenantShown, AccessError> {
+    pub fn show_tenant(&self, permit: &Permit, slug: &str) -> Result<TenantShown, EngineError> {
         self.require_operator(permit)?;
         self.snapshot().called(slug).cloned().ok_or_else(|| unknown(slug))
     }
@@ -87,7 +87,7 @@ impl Directory {
         permit: &Permit,
         slug: &str,
         name: Option<&str>,
-    ) -> Result<TenantShown, AccessError> {
+    ) -> Result<TenantShown, EngineError> {
         self.require_operator(permit)?;
         let refused = |pointer: &str, what: String| {
             Err(ErrorBody::new(Code::ValidationFailed, what).with("pointer", pointer).into())
@@ -100,7 +100,7 @@ impl Directory {
         if !(1..=TENANT_NAME_CHARS_MAX).contains(&name.chars().count()) || name.chars().any(char::is_control) {
             return refused("/name", format!("a tenant's name has 1 to {TENANT_NAME_CHARS_MAX} printable characters"));
         }
-        let taken = || AccessError::refused(Code::OccConflict, format!("there is a tenant {slug} already"));
+        let taken = || EngineError::refused(Code::OccConflict, format!("there is a tenant {slug} already"));
         let snapshot = self.snapshot();
         if snapshot.called(slug).is_some() {
             return Err(taken());
@@ -128,11 +128,11 @@ impl Directory {
     }
 
     /// Lets the actors of a tenant in no more, or again.
-    pub async fn set_tenant(&self, permit: &Permit, slug: &str, disabled: bool) -> Result<TenantShown, AccessError> {
+    pub async fn set_tenant(&self, permit: &Permit, slug: &str, disabled: bool) -> Result<TenantShown, EngineError> {
         let tenant = self.show_tenant(permit, slug)?;
         if tenant.id == self.settings.tenant {
             let what = format!("the tenant {slug} stays: no operator would be left");
-            return Err(AccessError::refused(Code::ValidationFailed, what));
+            return Err(EngineError::refused(Code::ValidationFailed, what));
         }
         if tenant.disabled == disabled {
             return Ok(tenant);
@@ -151,7 +151,7 @@ impl Directory {
     }
 
     /// Refuses whoever does not look after all tenants.
-    fn require_operator(&self, permit: &Permit) -> Result<(), AccessError> {
+    fn require_operator(&self, permit: &Permit) -> Result<(), EngineError> {
         if self.is_operator(permit) {
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl Door {
         let entered = directory.enter_for(&mut tx, permit, &tenant.id, (permit.actor(), "operator.acted"), told);
         entered.map_err(|error| error.body())?;
         let committed = audit::commit(&*directory.parts.records, tx).await;
-        committed.map_err(|error| AccessError::from(error).body())?;
+        committed.map_err(|error| EngineError::from(error).body())?;
         Ok(permit.clone().acting_for(&tenant.id))
     }
 
@@ -191,7 +191,7 @@ impl Door {
     }
 }
 
-pub(super) fn unknown(slug: &str) -> AccessError {
+pub(super) fn unknown(slug: &str) -> EngineError {
     let body = ErrorBody::new(Code::NotFound, format!("there is no tenant {slug}"));
     body.with("hint", "chimera tenant list shows every tenant; chimera tenant add makes one").into()
 }

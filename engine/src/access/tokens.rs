@@ -5,11 +5,11 @@
 //! back after a short grace was stolen by somebody, so the whole sign-in ends. Within the grace it is
 //! taken again, because callers that work side by side share what they were given.
 
-use super::AccessError;
 use super::door::{Door, KeyUsed, Presented, Proof, Turned, is_now, revoked_key};
 use super::once;
 use super::permit::{ACTORS_WRITE, Permit};
 use super::rate::Rate;
+use crate::error::EngineError;
 use crate::ledger::audit::{self, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::access::tables::{REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
@@ -76,7 +76,7 @@ impl Door {
         let granted = Grant { family, actor: &ask.actor, entry: &entry, narrow: scopes, rate, key: &key };
         match self.begin_family(&granted, &ask.nonce, now).await {
             Ok(tokens) => Ok(tokens),
-            Err(AccessError::Refused(body)) => Err(self.turn_away(shown, None, *body).await),
+            Err(EngineError::Refused(body)) => Err(self.turn_away(shown, None, *body).await),
             Err(error) => Err(Turned { body: error.body(), rate: Some(rate) }),
         }
     }
@@ -121,7 +121,7 @@ impl Door {
         self.validate_hmac(actor, shown.body.unwrap_or_default(), signature, now)
     }
 
-    async fn begin_family(&self, grant: &Grant<'_>, nonce: &str, now: Timestamp) -> Result<Tokens, AccessError> {
+    async fn begin_family(&self, grant: &Grant<'_>, nonce: &str, now: Timestamp) -> Result<Tokens, EngineError> {
         let (tokens, refresh) = self.mint(grant, now)?;
         let scopes = grant.narrow.clone().unwrap_or_else(|| vec!["*".to_owned()]);
         let family = Insert::into(
@@ -160,16 +160,16 @@ impl Door {
         match self.renew(refresh_token, shown, now).await {
             Ok(tokens) => Ok(tokens),
             Err(Renewal::Over(turned)) => Err(turned),
-            Err(Renewal::Failed(AccessError::Refused(body))) => Err(self.turn_away(shown, None, *body).await),
+            Err(Renewal::Failed(EngineError::Refused(body))) => Err(self.turn_away(shown, None, *body).await),
             Err(Renewal::Failed(error)) => Err(Turned { body: error.body(), rate: None }),
         }
     }
 
     async fn renew(&self, text: &str, shown: &Presented<'_>, now: Timestamp) -> Result<Tokens, Renewal> {
-        let invalid = || AccessError::refused(Code::Unauthenticated, "the refresh token is not valid");
+        let invalid = || EngineError::refused(Code::Unauthenticated, "the refresh token is not valid");
         let Some((row, family)) = self.refresh_rows(text).await? else { return Err(invalid().into()) };
         let actor = family.text("actor_id").to_owned();
-        let key = self.signed_body(&actor, shown, now).map_err(AccessError::from)?;
+        let key = self.signed_body(&actor, shown, now).map_err(EngineError::from)?;
         let over = |row: &Row| row.get("expires_at").as_time().is_none_or(|until| until <= now);
         if !family.get("revoked_at").is_null() || over(&row) || over(&family) {
             return Err(invalid().into());
@@ -181,7 +181,7 @@ impl Door {
         }
         let entry = self.directory.snapshot().registry.resolve(&actor);
         if entry.disabled {
-            return Err(AccessError::refused(Code::RbacForbidden, "the actor is disabled").into());
+            return Err(EngineError::refused(Code::RbacForbidden, "the actor is disabled").into());
         }
         let permit = Permit::new(Arc::clone(&entry), &actor, Vec::new(), self.directory.settings.strict_scopes);
         let rate = self.count(&permit, shown).await.map_err(Renewal::Over)?;
@@ -196,7 +196,7 @@ impl Door {
         if used_at.is_none() {
             let (key, unused) = (vec![row.get("token_digest").clone()], vec![("used_at", Value::Null)]);
             let used = Update::of(&REFRESH_TOKENS, key, unused, vec![("used_at", now.into())]);
-            tx.updates.push(used.map_err(AccessError::from)?);
+            tx.updates.push(used.map_err(EngineError::from)?);
         }
         self.note(
             &mut tx,
@@ -208,11 +208,11 @@ impl Door {
             Ok(_) => Ok(tokens),
             // Somebody beside us used it in this very moment: within the grace, so it counts again.
             Err(CommitError::Conflict(_)) if used_at.is_none() => Box::pin(self.renew(text, shown, now)).await,
-            Err(error) => Err(AccessError::from(error).into()),
+            Err(error) => Err(EngineError::from(error).into()),
         }
     }
 
-    async fn refresh_rows(&self, text: &str) -> Result<Option<(Row, Row)>, AccessError> {
+    async fn refresh_rows(&self, text: &str) -> Result<Option<(Row, Row)>, EngineError> {
         let records = &self.directory.parts.records;
         let digest = Sha256::digest(text.as_bytes()).to_vec();
         let select = Select::from(&REFRESH_TOKENS, Scope::System).with("token_digest", digest).take(1);
@@ -223,7 +223,7 @@ impl Door {
     }
 
     /// Ends a sign-in: none of its tokens counts any more, on any node.
-    async fn end_family(&self, family: &Row, why: &str, now: Timestamp) -> Result<(), AccessError> {
+    async fn end_family(&self, family: &Row, why: &str, now: Timestamp) -> Result<(), EngineError> {
         let id = family.uuid("id");
         let set = vec![("revoked_at", now.into()), ("revoked_because", why.into())];
         let update = Update::versioned(&TOKEN_FAMILIES, vec![id.into()], family.int("state_version"), set)?;
@@ -244,7 +244,7 @@ impl Door {
     /// Takes a token back: an access token, a refresh token with its whole sign-in, or, without one,
     /// the token that the request was made with and its sign-in. A token that nobody knows is no error; false: there
     /// was nothing to end. One of somebody else is refused, since it goes on counting.
-    pub async fn revoke(&self, permit: &Permit, bearer: &str, token: Option<&str>) -> Result<bool, AccessError> {
+    pub async fn revoke(&self, permit: &Permit, bearer: &str, token: Option<&str>) -> Result<bool, EngineError> {
         let now = self.directory.parts.clock.now();
         let settings = &self.directory.settings;
         let text = token.unwrap_or(bearer);
@@ -253,7 +253,7 @@ impl Door {
             let told =
                 "the token is somebody else's and still counts: its owner ends it, or whoever holds actors.write";
             let refused = || ErrorBody::new(Code::RbacForbidden, told).with("required_scope", ACTORS_WRITE);
-            if may { Ok(()) } else { Err(AccessError::from(refused())) }
+            if may { Ok(()) } else { Err(EngineError::from(refused())) }
         };
         if let Ok(claims) = token::verify(text, &settings.token_keys, &settings.audience) {
             check(&claims.sub, &settings_tenant(self, &claims.sub))?;
@@ -276,7 +276,7 @@ impl Door {
         Ok(false)
     }
 
-    async fn revoke_access(&self, claims: &Claims, now: Timestamp) -> Result<(), AccessError> {
+    async fn revoke_access(&self, claims: &Claims, now: Timestamp) -> Result<(), EngineError> {
         let Some(jti) = &claims.jti else { return Ok(()) };
         let entry = self.directory.snapshot().registry.resolve(&claims.sub);
         let until = Timestamp::from_micros(claims.exp.saturating_mul(1_000_000));
@@ -312,7 +312,7 @@ impl Door {
 
     /// An access token for whoever runs the process, who holds the key that signs it anyway. It can't be
     /// refreshed.
-    pub fn operators_token(&self, actor: &str) -> Result<String, AccessError> {
+    pub fn operators_token(&self, actor: &str) -> Result<String, EngineError> {
         self.signed(actor, None, None, None, self.directory.parts.clock.now())
     }
 
@@ -323,7 +323,7 @@ impl Door {
         scopes: Option<Vec<String>>,
         key_of: Option<String>,
         now: Timestamp,
-    ) -> Result<String, AccessError> {
+    ) -> Result<String, EngineError> {
         let (parts, settings) = (&self.directory.parts, &self.directory.settings);
         let iat = now.millis().div_euclid(1_000);
         let claims = Claims {
@@ -338,11 +338,11 @@ impl Door {
             key_of,
         };
         let signed = settings.token_keys.first().and_then(|key| key.sign(&claims));
-        signed.ok_or_else(|| AccessError::refused(Code::Internal, "there is no key to sign with"))
+        signed.ok_or_else(|| EngineError::refused(Code::Internal, "there is no key to sign with"))
     }
 
     /// Makes an access token, a refresh token and the row of the latter.
-    fn mint(&self, grant: &Grant<'_>, now: Timestamp) -> Result<(Tokens, Insert), AccessError> {
+    fn mint(&self, grant: &Grant<'_>, now: Timestamp) -> Result<(Tokens, Insert), EngineError> {
         let parts = &self.directory.parts;
         let key_of = grant.key.shared_by();
         let access_token = self.signed(grant.actor, Some(grant.family), grant.narrow.clone(), key_of, now)?;
@@ -366,7 +366,7 @@ impl Door {
         Writer { random: &*self.directory.parts.random, clock: &*self.directory.parts.clock }
     }
 
-    fn note(&self, tx: &mut Tx, grant: &Grant<'_>, what: &str, data: serde_json::Value) -> Result<(), AccessError> {
+    fn note(&self, tx: &mut Tx, grant: &Grant<'_>, what: &str, data: serde_json::Value) -> Result<(), EngineError> {
         self.writer().event(tx, event(grant.entry, grant.actor, &grant.family.to_string(), what, data))?;
         Ok(())
     }
@@ -389,11 +389,11 @@ struct Grant<'a> {
 /// Why there is no next token.
 enum Renewal {
     Over(Turned),
-    Failed(AccessError),
+    Failed(EngineError),
 }
 
-impl From<AccessError> for Renewal {
-    fn from(error: AccessError) -> Self {
+impl From<EngineError> for Renewal {
+    fn from(error: EngineError) -> Self {
         Self::Failed(error)
     }
 }

@@ -1,8 +1,9 @@
 //! Which blobs the records name: a store without them is not whole.
 
-use super::{Flow, FlowError};
+use super::Flow;
+use crate::error::EngineError;
 use chimera_core::flow::tables::STEPS;
-use chimera_core::ledger::BlobId;
+use chimera_core::id::BlobId;
 use chimera_core::limits;
 use chimera_core::record::{Json, Row, Scope, Select};
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 impl Flow {
     /// Every blob that the output of a step names, by what the tools of this configuration declare. Reads every
     /// step of them, a page at a time.
-    pub async fn artifacts(&self) -> Result<BTreeSet<BlobId>, FlowError> {
+    pub async fn artifacts(&self) -> Result<BTreeSet<BlobId>, EngineError> {
         let mut found = BTreeSet::new();
         for spec in self.inner.parts.registry.specs().filter(|spec| spec.names_artifacts()) {
             let steps = Select::from(&STEPS, Scope::System).with("tool", spec.name.as_str());

@@ -6,19 +6,22 @@
 //! system is not a person.
 
 use super::node::Inner;
-use super::{load, review};
+use super::review;
 use crate::port::{Recipient, Recipients};
+use crate::rows;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chimera_core::access::Secret;
+use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::flow::review::Review;
-use chimera_core::flow::run::{Head, INBOX, Requested, Unstorable, inbox_row, outbox_row};
-use chimera_core::flow::tables::{APPROVAL_LINKS, SCOPED_APPROVALS};
+use chimera_core::flow::run::{Head, INBOX, Requested, inbox_row, outbox_row};
+use chimera_core::flow::tables::SCOPED_APPROVALS;
 use chimera_core::json::Digest32;
-use chimera_core::ledger::{ActorType, Redactor};
+use chimera_core::ledger::ActorType;
 use chimera_core::limits;
-use chimera_core::record::{Insert, Scope, Select, Tx, Value as Cell};
+use chimera_core::record::{Insert, Scope, Select, Tx, Unstorable, Value as Cell};
+use chimera_core::redact::Redactor;
+use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -75,7 +78,7 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
     // What was asked before is only told of; without it people are asked all the same.
     let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(head.tenant.clone())).with("run_id", head.id);
-    let before = load::all(&*inner.parts.records, select, limits::RUN_ROWS_MAX).await.unwrap_or_default();
+    let before = rows::all(&*inner.parts.records, select, limits::RUN_ROWS_MAX).await.unwrap_or_default();
     for requested in asked {
         let review = told(review::of_request(head, requested, &before, now));
         for recipient in &reached(with_deciders(&named, inner, head, requested).await, head) {

@@ -1,8 +1,9 @@
 //! What was called, over all runs that somebody may see.
 
 use super::document::{CallPage, CallShown, Document, ListedCall};
-use super::{Flow, FlowError, load};
+use super::{Flow, load};
 use crate::access::{Permit, RUNS_READ};
+use crate::error::EngineError;
 use crate::port::ReadError;
 use chimera_core::flow::tables::{RUNS, TOOL_CALLS};
 use chimera_core::limits::JSON_BYTES_ASIDE;
@@ -29,11 +30,11 @@ pub struct CallFilter {
 
 impl Flow {
     /// Calls of tools, the newest first.
-    pub async fn list_calls(&self, permit: &Permit, filter: CallFilter) -> Result<Document, FlowError> {
+    pub async fn list_calls(&self, permit: &Permit, filter: CallFilter) -> Result<Document, EngineError> {
         let scope = || Scope::Tenant(permit.tenant().to_owned());
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
-            return Err(FlowError::lacking(RUNS_READ));
+            return Err(EngineError::lacking(RUNS_READ));
         }
         let mut select = Select::from(&TOOL_CALLS, scope()).by(&[], Direction::Descending);
         if let Some(actor) = filter.actor.or_else(|| (!everybody).then(|| permit.actor().to_owned())) {

@@ -6,18 +6,20 @@
 
 use super::error::{check_words, masked};
 use super::taken_back::{CANCELLED, PATCH, SUPERSEDED, TakenBack};
-use super::{Flow, FlowError, load, review};
+use super::{Flow, load, review};
 use crate::access::{APPROVALS_DECIDE, Permit, is_repeated, lacking};
+use crate::error::EngineError;
 use crate::ledger::audit::{Decision as Audited, Event, Writer};
 use crate::port::CommitError;
+use chimera_core::access::NotDecider;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::{Demand, NotDecider, Signal, Told, Unstorable, affinity, approving};
+use chimera_core::flow::run::{Demand, Signal, Told, affinity, approving};
 use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::decision::{Outcome, Source};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Json, Row, Tx, Update, Value as Cell};
+use chimera_core::record::{Json, Row, Tx, Unstorable, Update, Value as Cell};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -82,7 +84,7 @@ pub struct Decided {
 
 impl Flow {
     /// Decides, and lets the run go on.
-    pub async fn decide(&self, permit: &Permit, ask: Decide) -> Result<Decided, FlowError> {
+    pub async fn decide(&self, permit: &Permit, ask: Decide) -> Result<Decided, EngineError> {
         self.decide_via(permit, ask, None).await
     }
 
@@ -92,7 +94,7 @@ impl Flow {
         permit: &Permit,
         ask: Decide,
         link: Option<Digest32>,
-    ) -> Result<Decided, FlowError> {
+    ) -> Result<Decided, EngineError> {
         if permit.kind() != ActorType::Human {
             return Err(not_decider(&NotDecider::NotAPerson));
         }
@@ -105,14 +107,14 @@ impl Flow {
         for _ in 1..limits::DECIDE_TRIES_MAX {
             match self.try_decide(permit, &ask, link).await {
                 // Somebody else decided at the same moment: what counts is what stands now.
-                Err(FlowError::Commit(error @ CommitError::Conflict(_))) if !is_repeated(&error) => {}
+                Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_repeated(&error) => {}
                 decided => return decided,
             }
         }
         self.try_decide(permit, &ask, link).await
     }
 
-    async fn try_decide(&self, permit: &Permit, ask: &Decide, link: Option<Digest32>) -> Result<Decided, FlowError> {
+    async fn try_decide(&self, permit: &Permit, ask: &Decide, link: Option<Digest32>) -> Result<Decided, EngineError> {
         let used_up = match link {
             Some(link) => Some(self.used_up(link, self.inner.parts.clock.now()).await?),
             None => None,
@@ -130,10 +132,11 @@ impl Flow {
         self.check_narrow(permit, ask, row).await?;
         let mut decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
         let counted = approving(&decisions);
-        let said =
-            decisions.as_array_mut().ok_or_else(|| FlowError::refused(Code::Internal, "the approval can't be read"))?;
+        let said = decisions
+            .as_array_mut()
+            .ok_or_else(|| EngineError::refused(Code::Internal, "the approval can't be read"))?;
         let before = said.iter().find(|said| said["by"] == permit.actor());
-        let decided_already = || FlowError::refused(Code::InvalidTransition, "you have decided about this already");
+        let decided_already = || EngineError::refused(Code::InvalidTransition, "you have decided about this already");
         let repeats = before.is_some();
         match before {
             // Somebody may count again who did not, such as who was disabled for a while.
@@ -182,7 +185,7 @@ impl Flow {
     }
 
     /// Refuses somebody who is not among those who decide.
-    pub(super) fn may_decide(&self, permit: &Permit, row: &Row) -> Result<(), FlowError> {
+    pub(super) fn may_decide(&self, permit: &Permit, row: &Row) -> Result<(), EngineError> {
         let reason = demand_of(row).excludes(permit.actor(), &requesters_of(row));
         reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
@@ -193,7 +196,7 @@ impl Flow {
     }
 
     /// Refuses to approve a call of a tool that was changed since it was asked for; the run asks anew.
-    fn check_current(&self, run: Uuid, row: &Row) -> Result<(), FlowError> {
+    fn check_current(&self, run: Uuid, row: &Row) -> Result<(), EngineError> {
         let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
         let listed = [&data["calls"], &data["plan"]["steps"]].into_iter().filter_map(Value::as_array).flatten();
         let changed = std::iter::once(&data).chain(listed).find_map(|line| {
@@ -204,18 +207,18 @@ impl Flow {
         let Some(tool) = changed else { return Ok(()) };
         self.inner.wake(run);
         let message = format!("{tool} was changed since this was asked for; fetch the run for the current digest");
-        Err(FlowError::refused(Code::StaleApproval, message))
+        Err(EngineError::refused(Code::StaleApproval, message))
     }
 
     /// A token that was made narrower lets nothing happen that it could not ask for, unless it is for deciding. A no
     /// is an answer too: the graph may have a way on behind it.
-    async fn check_narrow(&self, permit: &Permit, ask: &Decide, row: &Row) -> Result<(), FlowError> {
+    async fn check_narrow(&self, permit: &Permit, ask: &Decide, row: &Row) -> Result<(), EngineError> {
         if !permit.is_narrow() || permit.may(APPROVALS_DECIDE) {
             return Ok(());
         }
         match (row.text("action_type"), ask.decision) {
             // What it would add is not part of the run yet.
-            (PATCH, Decision::Approve) => Err(FlowError::lacking(APPROVALS_DECIDE)),
+            (PATCH, Decision::Approve) => Err(EngineError::lacking(APPROVALS_DECIDE)),
             // Nothing of the run has happened, and nothing will.
             ("plan", Decision::Reject | Decision::RequestChanges) => {
                 self.may_end(permit, ask.run, APPROVALS_DECIDE).await
@@ -232,7 +235,7 @@ impl Flow {
         decisions: &Value,
         decided: &Decided,
         void: &TakenBack,
-    ) -> Result<Tx, FlowError> {
+    ) -> Result<Tx, EngineError> {
         let now = self.inner.parts.clock.steady();
         let approval = decided.approval;
         let json = Json::of(decisions).map_err(Unstorable::from)?;
@@ -285,12 +288,12 @@ pub(super) fn people_needed(row: &Row) -> i64 {
 }
 
 /// The refusal of somebody who may not decide.
-pub(super) fn not_decider(reason: &NotDecider) -> FlowError {
+pub(super) fn not_decider(reason: &NotDecider) -> EngineError {
     let body = match reason {
         NotDecider::LacksScope => lacking(APPROVALS_DECIDE),
         reason => ErrorBody::new(Code::RbacForbidden, reason.words()),
     };
-    FlowError::Refused(Box::new(body.with("reason", reason.as_str())))
+    EngineError::Refused(Box::new(body.with("reason", reason.as_str())))
 }
 
 /// Who asked for what a request is about.
@@ -356,12 +359,12 @@ fn audited(permit: &Permit, ask: &Decide, row: &Row, decided: &Decided) -> Audit
 }
 
 /// The request that is meant.
-fn choose<'a>(rows: &'a [Row], ask: &Decide) -> Result<&'a Row, FlowError> {
-    let ambiguous = |message: &str| FlowError::refused(Code::InvalidTransition, message);
-    let stale = || FlowError::refused(Code::StaleApproval, "nothing with this digest waits for a decision");
+fn choose<'a>(rows: &'a [Row], ask: &Decide) -> Result<&'a Row, EngineError> {
+    let ambiguous = |message: &str| EngineError::refused(Code::InvalidTransition, message);
+    let stale = || EngineError::refused(Code::StaleApproval, "nothing with this digest waits for a decision");
     let of_step = |row: &&Row| ask.step.is_none_or(|step| row.uuid("step_id") == step);
     if let Some(id) = ask.approval {
-        let unknown = || FlowError::refused(Code::NotFound, "this run has asked for no approval with this id");
+        let unknown = || EngineError::refused(Code::NotFound, "this run has asked for no approval with this id");
         let row = rows.iter().find(|row| row.uuid("approval_request_id") == id).ok_or_else(unknown)?;
         if !of_step(&row) {
             return Err(ambiguous("the approval is not about this step"));
@@ -380,7 +383,7 @@ fn choose<'a>(rows: &'a [Row], ask: &Decide) -> Result<&'a Row, FlowError> {
     if ask.decision == Decision::Approve && ask.step.is_some() && fitting.len() > 1 && !pending.is_empty() {
         let message =
             "the step was changed since it was first asked for: fetch the run and send the digest of what you saw";
-        return Err(FlowError::refused(Code::StaleApproval, message));
+        return Err(EngineError::refused(Code::StaleApproval, message));
     }
     match pending.as_slice() {
         [] => Err(ambiguous("nothing waits for a decision here")),

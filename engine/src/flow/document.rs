@@ -1,10 +1,9 @@
 //! Documents that are shown: runs, steps and calls. What tools were given and what they gave is copied as it is stored,
 //! because a document of many small values takes a hundred times its text when it is parsed.
 
-use super::FlowError;
 use super::show::time;
-use chimera_core::flow::run::Unstorable;
-use chimera_core::record::{Json, JsonError, Row, Value as Cell};
+use crate::error::EngineError;
+use chimera_core::record::{Json, JsonError, Row, Unstorable, Value as Cell};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -14,7 +13,7 @@ use uuid::Uuid;
 pub struct Document(String);
 
 impl Document {
-    pub(super) fn of(document: &impl Serialize) -> Result<Self, FlowError> {
+    pub(super) fn of(document: &impl Serialize) -> Result<Self, EngineError> {
         let text = serde_json::to_string(document).map_err(JsonError::Serialise).map_err(Unstorable::from)?;
         Ok(Self(text))
     }

@@ -3,17 +3,18 @@
 //! A message about a doubt rides in the transaction that records it, like one that asks for approval, so
 //! it is told once and never of what did not happen.
 
+use super::Flow;
 use super::ask::{self, Asking};
 use super::node::Inner;
 use super::show::time;
-use super::{Flow, FlowError};
 use crate::access::{Permit, RUNS_READ};
+use crate::error::EngineError;
 use crate::port::ReadError;
-use chimera_core::flow::run::{Doubt, Head, StepStatus, Unstorable};
+use chimera_core::flow::run::{Doubt, Head, StepStatus};
 use chimera_core::flow::tables::{RUNS, STEPS};
-use chimera_core::ledger::Redactor;
 use chimera_core::limits;
-use chimera_core::record::{Compare, Cursor, Json, Row, Scope, Select, Tx, Value as Cell};
+use chimera_core::record::{Compare, Cursor, Json, Row, Scope, Select, Tx, Unstorable, Value as Cell};
+use chimera_core::redact::Redactor;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -37,10 +38,10 @@ pub struct DoubtFilter {
 
 impl Flow {
     /// Calls in doubt, those of the oldest steps first.
-    pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<Value, FlowError> {
+    pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<Value, EngineError> {
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
-            return Err(FlowError::lacking(RUNS_READ));
+            return Err(EngineError::lacking(RUNS_READ));
         }
         let actor = filter.actor.or_else(|| (!everybody).then(|| permit.actor().to_owned()));
         let scope = || Scope::Tenant(permit.tenant().to_owned());
@@ -77,7 +78,7 @@ impl Flow {
     }
 
     /// The calls of a run that are in doubt.
-    pub(super) async fn doubts(&self, permit: &Permit, run: &Row) -> Result<Vec<Value>, FlowError> {
+    pub(super) async fn doubts(&self, permit: &Permit, run: &Row) -> Result<Vec<Value>, EngineError> {
         if run.get("in_doubt_since").is_null() {
             return Ok(Vec::new());
         }
@@ -87,7 +88,7 @@ impl Flow {
     }
 
     /// Whether a call that a message tells of is in doubt still.
-    pub(super) async fn is_in_doubt(&self, message: &Row) -> Result<bool, FlowError> {
+    pub(super) async fn is_in_doubt(&self, message: &Row) -> Result<bool, EngineError> {
         let payload = message.get("payload").as_json().map(Json::to_value).unwrap_or_default();
         if payload["type"] != OUTCOME_UNKNOWN {
             return Ok(true);

@@ -10,15 +10,16 @@ use super::commit_turn::{Went, commit, owner_once_claimed};
 use super::entrance::Entrance;
 use super::node::{Inner, Standing, Stop};
 use super::perform::execute_tool;
-use super::{FlowError, load, observe, spans};
+use super::{load, observe, spans};
+use crate::error::EngineError;
 use crate::port::{Cancel, ReadError};
 use chimera_core::flow::call::Answer;
 use chimera_core::flow::run::{At, Call, Effect, Env, Event, Kept, Mode, Owner, Run, Turn, UnderWay};
 use chimera_core::flow::tables::CACHE_ENTRIES;
-use chimera_core::flow::tool::Reach;
 use chimera_core::limits;
 use chimera_core::record::{Json, Scope, Select};
 use chimera_core::time::Timestamp;
+use chimera_core::tool::Reach;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -289,7 +290,7 @@ impl Drive {
         Some(events)
     }
 
-    fn decide(&mut self, events: Vec<Event>, owner: Owner) -> Result<Turn, FlowError> {
+    fn decide(&mut self, events: Vec<Event>, owner: Owner) -> Result<Turn, EngineError> {
         let inner = Arc::clone(&self.inner);
         let parts = &inner.parts;
         let now = parts.clock.steady();
@@ -330,7 +331,7 @@ impl Drive {
             pause = (pause * 2).min(limits::STORE_RETRY_PAUSE_MAX);
             let row = match self.meanwhile(load::run_row(&*inner.parts.records, id)).await {
                 Ok(Some(row)) => row,
-                Ok(None) | Err(FlowError::Read(ReadError::Schema(_))) => return None,
+                Ok(None) | Err(EngineError::Read(ReadError::Schema(_))) => return None,
                 Err(_) => continue,
             };
             let owner = row.get("owner_lane").as_int();
@@ -339,7 +340,7 @@ impl Drive {
             }
             match self.meanwhile(load::load(&*inner.parts.records, &inner.workflows, row)).await {
                 Ok(run) => self.run = run,
-                Err(FlowError::Read(_)) => continue,
+                Err(EngineError::Read(_)) => continue,
                 Err(error) => {
                     tracing::error!(run_id = %id, error = %error, "a run could not be read");
                     return None;

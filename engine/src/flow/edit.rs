@@ -4,23 +4,24 @@
 //! moment on nobody can approve what they saw before, and whoever decided first has decided: of an
 //! edit and a decision about the same request only one is ever accepted.
 
-use super::{Flow, FlowError};
+use super::Flow;
 use crate::access::Permit;
+use crate::error::EngineError;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::{StepStatus, Told, Unstorable};
+use chimera_core::flow::run::{StepStatus, Told};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS, STEPS};
 use chimera_core::json::within_depth;
 use chimera_core::ledger::ActorType;
 use chimera_core::limits::JSON_DEPTH_MAX;
-use chimera_core::record::{Json, Row, Scope, Select, Tx, Update};
+use chimera_core::record::{Json, Row, Scope, Select, Tx, Unstorable, Update};
 use serde_json::Value;
 use uuid::Uuid;
 
 impl Flow {
     /// Changes the input of a step that waits for approval; it waits anew, with a new digest.
-    pub async fn edit(&self, permit: &Permit, run: Uuid, step: Uuid, input: Value) -> Result<(), FlowError> {
+    pub async fn edit(&self, permit: &Permit, run: Uuid, step: Uuid, input: Value) -> Result<(), EngineError> {
         if permit.kind() != ActorType::Human {
-            return Err(FlowError::refused(Code::RbacForbidden, "only people change what waits for approval"));
+            return Err(EngineError::refused(Code::RbacForbidden, "only people change what waits for approval"));
         }
         if let Some(node) = self.drafted(permit, run, step).await? {
             return self.edit_planned(permit, run, &node, input).await;
@@ -37,7 +38,7 @@ impl Flow {
     }
 
     /// The node of a step that was tried dry and has not had its turn.
-    async fn drafted(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Option<String>, FlowError> {
+    async fn drafted(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Option<String>, EngineError> {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&STEPS, scope).with("id", step).with("run_id", run).take(1);
         let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
@@ -47,25 +48,28 @@ impl Flow {
 
     /// Changes the input of a step of a plan that waits for approval; the plan waits anew, with a new
     /// digest.
-    pub async fn edit_planned(&self, permit: &Permit, run: Uuid, node: &str, input: Value) -> Result<(), FlowError> {
+    pub async fn edit_planned(&self, permit: &Permit, run: Uuid, node: &str, input: Value) -> Result<(), EngineError> {
         if permit.kind() != ActorType::Human {
-            return Err(FlowError::refused(Code::RbacForbidden, "only people change what waits for approval"));
+            return Err(EngineError::refused(Code::RbacForbidden, "only people change what waits for approval"));
         }
         let row = self.unfinished(permit, run).await?;
         let plan = row.get("plan").as_json().map(Json::to_value).unwrap_or_default();
         let lines = plan["steps"].as_array().into_iter().flatten().filter(|line| line["node"] == node);
         let lines: Vec<&Value> = lines.collect();
         if lines.is_empty() {
-            return Err(FlowError::not_found("step"));
+            return Err(EngineError::not_found("step"));
         }
         if !row.get("plan_digest").is_null() {
-            return Err(FlowError::refused(
+            return Err(EngineError::refused(
                 Code::InvalidTransition,
                 "the plan was approved, and the step has not begun",
             ));
         }
         let [tool] = lines.iter().map(|line| line["tool"].as_str()).collect::<Vec<_>>()[..] else {
-            return Err(FlowError::refused(Code::InvalidTransition, "the items of a map can't be changed one by one"));
+            return Err(EngineError::refused(
+                Code::InvalidTransition,
+                "the items of a map can't be changed one by one",
+            ));
         };
         self.takes(permit, tool.ok_or_else(no_input)?, &input)?;
         let pending = self.pending_of(permit, run).with("action_type", "plan");
@@ -76,17 +80,17 @@ impl Flow {
 
     /// Refuses an input that the tool does not take, and somebody who may not call it: it would be called
     /// with the rights of whoever asked.
-    fn takes(&self, permit: &Permit, tool: &str, input: &Value) -> Result<(), FlowError> {
+    fn takes(&self, permit: &Permit, tool: &str, input: &Value) -> Result<(), EngineError> {
         let tool = self.inner.parts.registry.get(tool).ok_or_else(no_input)?;
-        permit.covers(tool.spec()).map_err(Box::new).map_err(FlowError::Refused)?;
+        permit.covers(tool.spec()).map_err(Box::new).map_err(EngineError::Refused)?;
         self.may_write(permit, tool.spec(), input)?;
         within_depth(input, JSON_DEPTH_MAX).map_err(|error| {
             let body = ErrorBody::new(Code::ValidationFailed, format!("the input is {error}"));
-            FlowError::Refused(Box::new(body.with("pointer", error.pointer)))
+            EngineError::Refused(Box::new(body.with("pointer", error.pointer)))
         })?;
         tool.spec().input.check(input).map_err(|faults| {
             let body = ErrorBody::new(Code::ValidationFailed, "the tool does not take this input");
-            FlowError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
+            EngineError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
         })
     }
 
@@ -97,18 +101,18 @@ impl Flow {
     }
 
     /// The one of these requests that there is, while there is time to decide about it.
-    async fn request_of(&self, pending: Select) -> Result<Row, FlowError> {
+    async fn request_of(&self, pending: Select) -> Result<Row, EngineError> {
         let row = self.inner.parts.records.read(pending.take(1)).await?.rows.into_iter().next();
         let decided = "this was decided about or changed a moment ago: look at it again";
-        let row = row.ok_or_else(|| FlowError::refused(Code::OccConflict, decided))?;
+        let row = row.ok_or_else(|| EngineError::refused(Code::OccConflict, decided))?;
         if row.get("expires_at").as_time().is_some_and(|end| end <= self.inner.parts.clock.steady()) {
-            return Err(FlowError::refused(Code::InvalidTransition, "the time to decide is over"));
+            return Err(EngineError::refused(Code::InvalidTransition, "the time to decide is over"));
         }
         Ok(row)
     }
 
     /// Takes a request back, unless somebody has decided about it.
-    fn taken_back(&self, permit: &Permit, approval: Uuid) -> Result<Tx, FlowError> {
+    fn taken_back(&self, permit: &Permit, approval: Uuid) -> Result<Tx, EngineError> {
         let expect = vec![("status", "pending".into())];
         let set = vec![
             ("status", "superseded".into()),
@@ -120,6 +124,6 @@ impl Flow {
     }
 }
 
-fn no_input() -> FlowError {
-    FlowError::refused(Code::InvalidTransition, "this step has no input to change")
+fn no_input() -> EngineError {
+    EngineError::refused(Code::InvalidTransition, "this step has no input to change")
 }

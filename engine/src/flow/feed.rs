@@ -3,10 +3,12 @@
 //! Where the run stands is read before its entries: a number that the run's row has reached is
 //! committed, so an entry that is not there yet can't hide behind one that is.
 
-use super::{Flow, FlowError, load};
+use super::{Flow, load};
 use crate::access::Permit;
-use chimera_core::flow::run::{Damaged, RunStatus};
+use crate::error::EngineError;
+use chimera_core::flow::run::RunStatus;
 use chimera_core::limits;
+use chimera_core::record::Damaged;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -23,14 +25,14 @@ pub struct Feed {
 
 impl Flow {
     /// Where a run stands.
-    pub async fn status(&self, permit: &Permit, run: Uuid) -> Result<RunStatus, FlowError> {
+    pub async fn status(&self, permit: &Permit, run: Uuid) -> Result<RunStatus, EngineError> {
         let row = load::seen_run(&*self.inner.parts.records, permit, run).await?;
         let damaged = || Damaged { what: "its status is no known word".to_owned() };
         Ok(RunStatus::parse(row.text("status")).ok_or_else(damaged)?)
     }
 
     /// The events of a run behind number `after`.
-    pub async fn feed(&self, permit: &Permit, run: Uuid, after: i64) -> Result<Feed, FlowError> {
+    pub async fn feed(&self, permit: &Permit, run: Uuid, after: i64) -> Result<Feed, EngineError> {
         let records = &*self.inner.parts.records;
         let row = load::seen_run(records, permit, run).await?;
         let (head, after) = (row.int("run_seq"), after.max(0));

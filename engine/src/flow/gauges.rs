@@ -5,7 +5,9 @@
 //! gauges up counts double; slots, places and held lanes are each process's own.
 
 use super::node::Stop;
-use super::{Flow, FlowError, doubt, load};
+use super::{Flow, doubt};
+use crate::error::EngineError;
+use crate::rows;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::ledger::tables::LEDGER_LANES;
@@ -36,7 +38,7 @@ impl Flow {
     }
 
     /// Sets every gauge once.
-    pub async fn sample(&self) -> Result<(), FlowError> {
+    pub async fn sample(&self) -> Result<(), EngineError> {
         self.sample_process();
         let now = self.inner.parts.clock.steady();
         self.sample_runs().await?;
@@ -60,7 +62,7 @@ impl Flow {
         metrics::gauge!("chimera_run_places_limit").set(self.inner.runs_max() as f64);
     }
 
-    async fn sample_runs(&self) -> Result<(), FlowError> {
+    async fn sample_runs(&self) -> Result<(), EngineError> {
         let runs = || Select::from(&RUNS, Scope::System);
         let owned = runs().filter("owner_lane", Compare::IsNot, Value::Null);
         let parked = runs().with("owner_lane", Value::Null).filter("next_deadline", Compare::IsNot, Value::Null);
@@ -83,7 +85,7 @@ impl Flow {
     }
 
     /// What waits for people or for somebody to take it up, and since when.
-    async fn sample_waiting(&self, now: Timestamp) -> Result<(), FlowError> {
+    async fn sample_waiting(&self, now: Timestamp) -> Result<(), EngineError> {
         let asked = Select::from(&SCOPED_APPROVALS, Scope::System).with("status", "pending");
         let asked = self.count(asked, "created_at").await?;
         metrics::gauge!("chimera_approvals_pending").set(total(&asked));
@@ -106,8 +108,8 @@ impl Flow {
     }
 
     /// The lanes that there are; those of this process one by one.
-    async fn sample_lanes(&self, now: Timestamp) -> Result<(), FlowError> {
-        let rows = load::all(&*self.inner.parts.records, Select::from(&LEDGER_LANES, Scope::System), limits::LANES_MAX)
+    async fn sample_lanes(&self, now: Timestamp) -> Result<(), EngineError> {
+        let rows = rows::all(&*self.inner.parts.records, Select::from(&LEDGER_LANES, Scope::System), limits::LANES_MAX)
             .await?;
         let held: BTreeMap<i64, i64> = (0..limits::NODE_LANES_MAX as u64)
             .map_while(|affinity| self.inner.parts.records.lane(affinity))
@@ -142,7 +144,7 @@ impl Flow {
         Ok(())
     }
 
-    async fn count(&self, select: Select, oldest: &'static str) -> Result<Vec<Counted>, FlowError> {
+    async fn count(&self, select: Select, oldest: &'static str) -> Result<Vec<Counted>, EngineError> {
         let count = Count { select, by: "status", oldest, rows_max: limits::COUNT_ROWS_MAX };
         Ok(self.inner.parts.records.count(count).await?)
     }

@@ -2,9 +2,10 @@
 //!
 //! A message of an inbox needs no sending: it is written together with what it is about, and read here.
 
+use super::Flow;
 use super::show::time;
-use super::{Flow, FlowError};
 use crate::access::Permit;
+use crate::error::EngineError;
 use crate::port::ReadError;
 use chimera_core::flow::tables::{INBOX_MESSAGES, RUNS};
 use chimera_core::record::{Cursor, Direction, Json, Row, Scope, Select};
@@ -13,7 +14,7 @@ use uuid::Uuid;
 
 impl Flow {
     /// A page of the caller's own inbox, the newest message first.
-    pub async fn inbox(&self, permit: &Permit, limit: usize, cursor: Option<&str>) -> Result<Value, FlowError> {
+    pub async fn inbox(&self, permit: &Permit, limit: usize, cursor: Option<&str>) -> Result<Value, EngineError> {
         let select =
             Select::from(&INBOX_MESSAGES, Scope::Tenant(permit.tenant().to_owned())).with("actor", permit.actor());
         let mut select = select.by(&[], Direction::Descending).take(limit);
@@ -28,7 +29,7 @@ impl Flow {
         Ok(json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}))
     }
 
-    async fn message(&self, permit: &Permit, row: &Row) -> Result<Value, FlowError> {
+    async fn message(&self, permit: &Permit, row: &Row) -> Result<Value, EngineError> {
         let event_type = row.text("event_type");
         let data = match row.get("data").as_json() {
             Some(data) => data.to_value(),
@@ -44,7 +45,7 @@ impl Flow {
     }
 
     /// What a run that has ended tells of itself.
-    async fn end_of(&self, permit: &Permit, run: Uuid, event_type: &str) -> Result<Value, FlowError> {
+    async fn end_of(&self, permit: &Permit, run: Uuid, event_type: &str) -> Result<Value, EngineError> {
         let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with("id", run).take(1);
         let page = self.inner.parts.records.read(select).await?;
         let Some(row) = page.rows.first() else { return Ok(Value::Null) };

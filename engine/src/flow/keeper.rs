@@ -8,8 +8,10 @@
 //! deadline.
 
 use super::node::{Stop, TOPIC};
-use super::{Flow, FlowError, load};
+use super::{Flow, load};
+use crate::error::EngineError;
 use crate::port::Heard;
+use crate::rows;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS};
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
@@ -78,7 +80,7 @@ impl Flow {
     }
 
     /// One look at everything.
-    pub async fn look(&self, keeper: &mut Keeper) -> Result<(), FlowError> {
+    pub async fn look(&self, keeper: &mut Keeper) -> Result<(), EngineError> {
         let looked_at = keeper.looked_at.take();
         if self.inner.parts.records.hold().is_some() {
             return Ok(());
@@ -88,7 +90,7 @@ impl Flow {
         self.look_for_deadlines().await
     }
 
-    async fn look_for_signals(&self) -> Result<(), FlowError> {
+    async fn look_for_signals(&self) -> Result<(), EngineError> {
         let mut select = Select::from(&RUN_SIGNALS, Scope::System).without(&["payload"]).take(limits::PAGE_ROWS_MAX);
         loop {
             let page = self.inner.parts.records.read(select.clone()).await?;
@@ -105,7 +107,7 @@ impl Flow {
         }
     }
 
-    async fn look_for_deadlines(&self) -> Result<(), FlowError> {
+    async fn look_for_deadlines(&self) -> Result<(), EngineError> {
         let now = self.inner.parts.clock.steady();
         let mut select = Select::from(&RUNS, Scope::System)
             .without(load::RUN_DOCUMENTS)
@@ -134,10 +136,10 @@ impl Flow {
 
     /// Runs whose owner is gone: of lanes that are ours now but were somebody else's, and of lanes
     /// that nobody renews. Gives `keeper` the time at which the lanes were read.
-    async fn look_for_orphans(&self, keeper: &mut Keeper, looked_at: Option<Timestamp>) -> Result<(), FlowError> {
+    async fn look_for_orphans(&self, keeper: &mut Keeper, looked_at: Option<Timestamp>) -> Result<(), EngineError> {
         let asked_at = self.inner.parts.clock.steady();
         let select = Select::from(&LEDGER_LANES, Scope::System);
-        let lanes = load::all(&*self.inner.parts.records, select, limits::LANES_MAX).await?;
+        let lanes = rows::all(&*self.inner.parts.records, select, limits::LANES_MAX).await?;
         let now = self.inner.parts.clock.steady();
         keeper.looked_at = Some(now);
         let watched_micros = watched_micros(looked_at, asked_at);
@@ -174,7 +176,7 @@ impl Flow {
     }
 
     /// Takes up what a lane's owner left behind; gives whether that was all.
-    async fn adopt_runs_of(&self, lane: i64) -> Result<bool, FlowError> {
+    async fn adopt_runs_of(&self, lane: i64) -> Result<bool, EngineError> {
         let mut select = Select::from(&RUNS, Scope::System).with("owner_lane", lane).by(&[], Direction::Ascending);
         select = select.take(limits::PAGE_ROWS_MAX);
         let mut all = true;

@@ -6,7 +6,8 @@
 //! other form itself.
 
 use crate::access::Permit;
-use chimera_core::access::{Secret, mac};
+use chimera_core::access::mac;
+use chimera_core::secret::Secret;
 use sha2::{Digest, Sha256};
 
 /// How the form that is an actor's own begins.

@@ -7,14 +7,14 @@
 
 use super::ask::token_digest;
 use super::decide::not_decider;
-use super::{Decide, Decided, Decision, Flow, FlowError, load, review};
+use super::{Decide, Decided, Decision, Flow, load, review};
 use crate::access::Permit;
+use crate::error::EngineError;
+use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::error::Code;
 use chimera_core::flow::review::Review;
-use chimera_core::flow::run::Unstorable;
-use chimera_core::flow::tables::APPROVAL_LINKS;
 use chimera_core::json::Digest32;
-use chimera_core::record::{Row, Scope, Select, Update, Value as Cell};
+use chimera_core::record::{Row, Scope, Select, Unstorable, Update, Value as Cell};
 use chimera_core::time::Timestamp;
 use uuid::Uuid;
 
@@ -40,13 +40,13 @@ struct Link {
 
 impl Flow {
     /// Shows what would be decided about. Nothing changes.
-    pub async fn open_link(&self, token: &str) -> Result<Opened, FlowError> {
+    pub async fn open_link(&self, token: &str) -> Result<Opened, EngineError> {
         let link = self.known_link(token).await?;
         let records = &*self.inner.parts.records;
         let row = load::seen_run(records, &link.permit, link.run).await?;
         let all = self.requests_of(link.permit.tenant(), link.run).await?;
         let asked = all.iter().find(|row| row.uuid("approval_request_id") == link.approval);
-        let asked = asked.ok_or_else(|| FlowError::not_found("approval"))?;
+        let asked = asked.ok_or_else(|| EngineError::not_found("approval"))?;
         let review = review::of_row(&row, asked, &all, self.inner.parts.clock.steady());
         if let Err(error) = self.link_of(token).await {
             // Whoever held it learns what became of the request.
@@ -56,7 +56,7 @@ impl Flow {
             }
             let gone = gone.message;
             let told = if review.is_open() { gone } else { format!("{gone}; {}", review.standing.words()) };
-            return Err(FlowError::refused(Code::Gone, told));
+            return Err(EngineError::refused(Code::Gone, told));
         }
         review::check_open(&review)?;
         self.may_decide(&link.permit, asked)?;
@@ -65,7 +65,7 @@ impl Flow {
     }
 
     /// Refuses a link that nothing can be decided by any more, as deciding would. Nothing changes.
-    pub async fn check_link(&self, token: &str) -> Result<(), FlowError> {
+    pub async fn check_link(&self, token: &str) -> Result<(), EngineError> {
         self.link_of(token).await.map(|_| ())
     }
 
@@ -76,7 +76,7 @@ impl Flow {
         decision: Decision,
         digest: Digest32,
         reason: Option<String>,
-    ) -> Result<Decided, FlowError> {
+    ) -> Result<Decided, EngineError> {
         let Link { digest: link, run, approval, permit } = self.link_of(token).await?;
         self.still_decides(&permit, &load::seen_run(&*self.inner.parts.records, &permit, run).await?)?;
         let ask = Decide { run, decision, approval: Some(approval), step: None, digest: Some(digest), reason };
@@ -84,33 +84,33 @@ impl Flow {
     }
 
     /// Refuses a person who has lost the right to decide since the link was sent.
-    fn still_decides(&self, permit: &Permit, run: &Row) -> Result<(), FlowError> {
+    fn still_decides(&self, permit: &Permit, run: &Row) -> Result<(), EngineError> {
         let recipients = &self.inner.parts.asking.recipients;
         let reason = recipients.not_decider(permit.tenant(), permit.actor(), run.text("actor"));
         reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 
-    async fn link_of(&self, token: &str) -> Result<Link, FlowError> {
+    async fn link_of(&self, token: &str) -> Result<Link, EngineError> {
         self.usable_link(digest_of(token)?).await
     }
 
     /// A link, whether it can still be used or not.
-    async fn known_link(&self, token: &str) -> Result<Link, FlowError> {
+    async fn known_link(&self, token: &str) -> Result<Link, EngineError> {
         let digest = digest_of(token)?;
         Ok(link(digest, &self.link_row(digest).await?))
     }
 
-    async fn link_row(&self, digest: Digest32) -> Result<Row, FlowError> {
+    async fn link_row(&self, digest: Digest32) -> Result<Row, EngineError> {
         // The link says whose it is.
         let key = Cell::Bytes(digest.to_vec());
         let select = Select::from(&APPROVAL_LINKS, Scope::System).with("token_digest", key).take(1);
         let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
-        row.ok_or_else(|| FlowError::not_found("link"))
+        row.ok_or_else(|| EngineError::not_found("link"))
     }
 
-    async fn usable_link(&self, digest: Digest32) -> Result<Link, FlowError> {
+    async fn usable_link(&self, digest: Digest32) -> Result<Link, EngineError> {
         let row = self.link_row(digest).await?;
-        let gone = |why: String| Err(FlowError::refused(Code::Gone, why));
+        let gone = |why: String| Err(EngineError::refused(Code::Gone, why));
         if let Some(at) = row.get("used_at").as_time() {
             return gone(format!("this link was used already, at {at} by {}", row.text("actor")));
         }
@@ -122,7 +122,7 @@ impl Flow {
     }
 
     /// Uses a link up, unless somebody has.
-    pub(super) async fn used_up(&self, digest: Digest32, now: Timestamp) -> Result<Update, FlowError> {
+    pub(super) async fn used_up(&self, digest: Digest32, now: Timestamp) -> Result<Update, EngineError> {
         self.usable_link(digest).await?;
         let key = vec![Cell::Bytes(digest.to_vec())];
         let used = Update::of(&APPROVAL_LINKS, key, vec![("used_at", Cell::Null)], vec![("used_at", now.into())]);
@@ -131,10 +131,10 @@ impl Flow {
 }
 
 /// The digest of a token; what can't be a token costs no look into the store.
-fn digest_of(token: &str) -> Result<Digest32, FlowError> {
+fn digest_of(token: &str) -> Result<Digest32, EngineError> {
     let plausible = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     if token.len() != TOKEN_CHARS || !token.bytes().all(plausible) {
-        return Err(FlowError::not_found("link"));
+        return Err(EngineError::not_found("link"));
     }
     Ok(token_digest(token))
 }

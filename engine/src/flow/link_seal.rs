@@ -7,8 +7,9 @@ use super::Asking;
 use crate::port::{Random, ToolError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chimera_core::access::{Secret, seal};
+use chimera_core::access::seal;
 use chimera_core::error::Code;
+use chimera_core::secret::Secret;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

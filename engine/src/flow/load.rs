@@ -1,20 +1,20 @@
 //! Reads everything that a store keeps of one run.
 
+use super::Workflows;
 use super::decide::not_decider;
-use super::{FlowError, Workflows};
 use crate::access::{APPROVALS_DECIDE, Permit, RUNS_MANAGE, RUNS_READ};
+use crate::error::EngineError;
 use crate::port::Records;
-use chimera_core::access::Actor;
+use crate::rows;
+use chimera_core::access::{Actor, NotDecider};
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::{self, Inverse, Patch};
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{
-    Damaged, Head, NotDecider, Recorded, Replay, ReplayMode, Run, Signal, Stored, StoredPatch, Told, behind,
-};
+use chimera_core::flow::run::{Head, Recorded, Replay, ReplayMode, Run, Signal, Stored, StoredPatch, Told, behind};
 use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::limits;
-use chimera_core::record::{Json, Row, Scope, Select};
+use chimera_core::record::{Damaged, Json, Row, Scope, Select};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,99 +32,60 @@ pub(super) fn is_large(row: &Row) -> bool {
 }
 
 /// The row of a run.
-pub(super) async fn run_row(records: &dyn Records, run: Uuid) -> Result<Option<Row>, FlowError> {
+pub(super) async fn run_row(records: &dyn Records, run: Uuid) -> Result<Option<Row>, EngineError> {
     let select = Select::from(&RUNS, Scope::System).with("id", run).take(1);
     Ok(records.read(select).await?.rows.into_iter().next())
 }
 
 /// The row of a run that somebody may see.
-pub(super) async fn seen_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
+pub(super) async fn seen_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
-    if permit.sees(row.text("actor")) { Ok(row) } else { Err(FlowError::lacking(RUNS_READ)) }
+    if permit.sees(row.text("actor")) { Ok(row) } else { Err(EngineError::lacking(RUNS_READ)) }
 }
 
 /// The row of a run that somebody may stop, undo or change.
-pub(super) async fn steered_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
+pub(super) async fn steered_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
-    if permit.steers(row.text("actor")) { Ok(row) } else { Err(FlowError::lacking(RUNS_MANAGE)) }
+    if permit.steers(row.text("actor")) { Ok(row) } else { Err(EngineError::lacking(RUNS_MANAGE)) }
 }
 
 /// The row of a run that somebody may decide about: their own, or anybody's with the scope for it.
-pub(super) async fn decided_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
+pub(super) async fn decided_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
     let may = row.text("actor") == permit.actor() || permit.may(APPROVALS_DECIDE);
     if may { Ok(row) } else { Err(not_decider(&NotDecider::LacksScope)) }
 }
 
-async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
+async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with("id", run).take(1);
     let row = records.read(select).await?.rows.into_iter().next();
-    row.ok_or_else(|| FlowError::not_found("run"))
-}
-
-/// All pages of a query. More than `rows_max` rows, or more bytes than may be held at once, are an error: whoever went
-/// on from a part of them would take what is missing for something that never happened.
-pub(crate) async fn all(records: &dyn Records, select: Select, rows_max: usize) -> Result<Vec<Row>, FlowError> {
-    let table = select.table.name;
-    let (mut rows, mut bytes, mut select) = (Vec::new(), 0_usize, select.take(limits::PAGE_ROWS_MAX));
-    loop {
-        let page = records.read(select.clone()).await?;
-        bytes = page.rows.iter().map(Row::bytes).fold(bytes, usize::saturating_add);
-        rows.extend(page.rows);
-        if rows.len() > rows_max {
-            return Err(too_much(&format!("{rows_max} rows of {table}")));
-        }
-        if bytes > limits::ROWS_HELD_BYTES_MAX {
-            return Err(too_much(&format!("{} bytes of {table}", limits::ROWS_HELD_BYTES_MAX)));
-        }
-        match page.next {
-            Some(next) => select.after = Some(next),
-            None => return Ok(rows),
-        }
-    }
-}
-
-fn too_much(what: &str) -> FlowError {
-    FlowError::refused(Code::PayloadTooLarge, format!("more than {what} would have to be read at once"))
-}
-
-/// Looks at every row of a query, however many there are, and holds one page of them at a time.
-pub(super) async fn each(records: &dyn Records, select: Select, mut look: impl FnMut(Row)) -> Result<(), FlowError> {
-    let mut select = select.take(limits::PAGE_ROWS_MAX);
-    loop {
-        let page = records.read(select.clone()).await?;
-        page.rows.into_iter().for_each(&mut look);
-        match page.next {
-            Some(next) => select.after = Some(next),
-            None => return Ok(()),
-        }
-    }
+    row.ok_or_else(|| EngineError::not_found("run"))
 }
 
 /// What has been told to a run and not taken in yet, as much as one turn takes in, and whether
 /// there is more.
-pub(super) async fn signals(records: &dyn Records, run: Uuid) -> Result<(Vec<Signal>, bool), FlowError> {
+pub(super) async fn signals(records: &dyn Records, run: Uuid) -> Result<(Vec<Signal>, bool), EngineError> {
     let select = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", run).take(limits::TURN_SIGNALS_MAX);
     let page = records.read(select).await?;
     Ok((page.rows.iter().map(Signal::of_row).collect(), page.next.is_some()))
 }
 
 /// The steps of a run: nodes in the order of the graph, each map before its items.
-pub(super) async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, FlowError> {
+pub(super) async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, EngineError> {
     let select = Select::from(&STEPS, Scope::System).with("run_id", run).by(&["position"], Default::default());
-    let mut rows = all(records, select, limits::RUN_ROWS_MAX).await?;
+    let mut rows = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
     rows.sort_by_key(|row| (row.int("position"), row.get("map_index").as_int()));
     Ok(rows)
 }
 
 /// The run with this row, as it stands in the store.
-pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row) -> Result<Run, FlowError> {
+pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row) -> Result<Run, EngineError> {
     let head = Head::of_row(&row)?;
     let (version, graph) = base_graph(records, workflows, &head).await?;
     let of_run = |table| Select::from(table, Scope::System).with("run_id", head.id);
     let steps = steps(records, head.id).await?;
-    let effects = all(records, of_run(&EFFECTS), limits::RUN_ROWS_MAX).await?;
-    let approvals = all(records, of_run(&SCOPED_APPROVALS), limits::RUN_ROWS_MAX).await?;
+    let effects = rows::all(records, of_run(&EFFECTS), limits::RUN_ROWS_MAX).await?;
+    let approvals = rows::all(records, of_run(&SCOPED_APPROVALS), limits::RUN_ROWS_MAX).await?;
     let any = row.int("patches") > 0 || !approvals.is_empty();
     let patches = if any { patches_of(records, head.id).await? } else { Vec::new() };
     let patches = patched(&patches, &graph, workflows)?;
@@ -142,21 +103,21 @@ pub(super) async fn snapshot(
     records: &dyn Records,
     workflows: &Workflows,
     mut row: Row,
-) -> Result<(Row, Run), FlowError> {
+) -> Result<(Row, Run), EngineError> {
     for _ in 0..limits::SNAPSHOT_TRIES_MAX {
         let loaded = load(records, workflows, row.clone()).await;
-        let now = run_row(records, row.uuid("id")).await?.ok_or_else(|| FlowError::not_found("run"))?;
+        let now = run_row(records, row.uuid("id")).await?.ok_or_else(|| EngineError::not_found("run"))?;
         let is_whole = now.int("state_version") == row.int("state_version");
         row = now;
         if is_whole {
             return loaded.map(|run| (row, run));
         }
     }
-    Err(FlowError::refused(Code::OccConflict, "the run changes faster than it can be read; try again"))
+    Err(EngineError::refused(Code::OccConflict, "the run changes faster than it can be read; try again"))
 }
 
 /// When it was decided what a run without pins may do: when the outermost run around it was asked for.
-async fn decided_at(records: &dyn Records, head: &Head) -> Result<Timestamp, FlowError> {
+async fn decided_at(records: &dyn Records, head: &Head) -> Result<Timestamp, EngineError> {
     let (mut at, mut next) = (head.created_at, head.parent.map(|(run, _)| run));
     for _ in 0..limits::RUN_DEPTH_MAX {
         let Some(around) = next else { break };
@@ -173,7 +134,7 @@ pub(super) async fn base_graph(
     records: &dyn Records,
     workflows: &Workflows,
     head: &Head,
-) -> Result<(i64, Arc<Graph>), FlowError> {
+) -> Result<(i64, Arc<Graph>), EngineError> {
     let version = match head.workflow.version {
         Some(version) => Some(version),
         None => workflows.newest_at(&head.tenant, &head.workflow.id, decided_at(records, head).await?).await?,
@@ -184,7 +145,7 @@ pub(super) async fn base_graph(
     let mut replay = head.replay.as_ref().map(|replay| replay.of);
     while let Some(run) = replay {
         if before.len() >= limits::REPLAY_CHAIN_MAX {
-            return Err(FlowError::refused(Code::ValidationFailed, "too many runs repeat each other"));
+            return Err(EngineError::refused(Code::ValidationFailed, "too many runs repeat each other"));
         }
         before.push(run);
         let row = run_row(records, run).await?;
@@ -198,26 +159,26 @@ pub(super) async fn base_graph(
 }
 
 /// The graph of a run, with every patch that was put on it.
-pub(super) async fn graph(records: &dyn Records, workflows: &Workflows, row: &Row) -> Result<Arc<Graph>, FlowError> {
+pub(super) async fn graph(records: &dyn Records, workflows: &Workflows, row: &Row) -> Result<Arc<Graph>, EngineError> {
     let head = Head::of_row(row)?;
     let (_, graph) = base_graph(records, workflows, &head).await?;
     let patches = patched(&patches_of(records, head.id).await?, &graph, workflows)?;
     Ok(patches.into_iter().filter_map(|patch| patch.applied).next_back().unwrap_or(graph))
 }
 
-async fn patches_of(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, FlowError> {
+async fn patches_of(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, EngineError> {
     let select = Select::from(&RUN_PATCHES, Scope::System).with("run_id", run);
-    all(records, select, limits::RUN_ROWS_MAX).await
+    rows::all(records, select, limits::RUN_ROWS_MAX).await
 }
 
 /// Those who put patches on a run: whoever repeats it runs those too.
-pub(super) async fn patchers(records: &dyn Records, run: Uuid) -> Result<Vec<String>, FlowError> {
+pub(super) async fn patchers(records: &dyn Records, run: Uuid) -> Result<Vec<String>, EngineError> {
     let rows = patches_of(records, run).await?;
     Ok(rows.iter().filter(|row| row.text("status") == "applied").map(|row| row.text("actor").to_owned()).collect())
 }
 
 /// The versions of workflows within that a run was let in with, and those that the patches on it were judged by.
-pub(super) async fn pins(records: &dyn Records, head: &Head, run: Uuid) -> Result<Pins, FlowError> {
+pub(super) async fn pins(records: &dyn Records, head: &Head, run: Uuid) -> Result<Pins, EngineError> {
     let rows = patches_of(records, run).await?;
     Ok(pinned(&head.pins, rows.iter().filter(|row| row.text("status") == "applied")))
 }
@@ -229,7 +190,7 @@ pub(super) fn pinned<'a>(pins: &Pins, patches: impl Iterator<Item = &'a Row>) ->
 }
 
 /// The outputs of the run that is repeated.
-pub(super) async fn recorded(records: &dyn Records, replay: &Replay, graph: &Graph) -> Result<Recorded, FlowError> {
+pub(super) async fn recorded(records: &dyn Records, replay: &Replay, graph: &Graph) -> Result<Recorded, EngineError> {
     let recorded = Recorded::of_steps(&steps(records, replay.of).await?, replay.mode);
     let Some(from) = replay.from.as_deref() else { return Ok(recorded) };
     let mut fresh: BTreeSet<usize> = graph.position(from).into_iter().collect();
@@ -240,7 +201,7 @@ pub(super) async fn recorded(records: &dyn Records, replay: &Replay, graph: &Gra
 }
 
 /// The nodes whose work was undone since, in this run or in those whose work it took over.
-async fn undone(records: &dyn Records, graph: &Graph, run: Uuid) -> Result<BTreeSet<usize>, FlowError> {
+async fn undone(records: &dyn Records, graph: &Graph, run: Uuid) -> Result<BTreeSet<usize>, EngineError> {
     let mut undone = BTreeSet::new();
     let mut own = BTreeSet::new();
     let mut next = Some(run);
@@ -269,7 +230,7 @@ async fn undone(records: &dyn Records, graph: &Graph, run: Uuid) -> Result<BTree
 }
 
 /// Whether the run that a step started was undone, if only in part.
-async fn is_child_undone(records: &dyn Records, step: &Row) -> Result<bool, FlowError> {
+async fn is_child_undone(records: &dyn Records, step: &Row) -> Result<bool, EngineError> {
     let Some(child) = step.get("child_run_id").as_uuid() else { return Ok(false) };
     let Some(row) = run_row(records, child).await? else { return Ok(false) };
     let rollback = row.get("rollback").as_json().map(Json::to_value).unwrap_or_default();
@@ -278,7 +239,7 @@ async fn is_child_undone(records: &dyn Records, step: &Row) -> Result<bool, Flow
 }
 
 /// Whether a run is being undone, or was told to be.
-pub(super) async fn is_undoing(records: &dyn Records, row: &Row) -> Result<bool, FlowError> {
+pub(super) async fn is_undoing(records: &dyn Records, row: &Row) -> Result<bool, EngineError> {
     let rollback = row.get("rollback").as_json().map(Json::to_value);
     if rollback.is_some_and(|rollback| rollback["ended"] == false) {
         return Ok(true);
@@ -299,7 +260,7 @@ pub(super) fn applied_seq(row: &Row) -> Option<i64> {
 }
 
 /// The patches of a run in their order, each with the graph that it made.
-fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Vec<StoredPatch>, FlowError> {
+fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Vec<StoredPatch>, EngineError> {
     let mut graph = Arc::clone(graph);
     let mut patches = Vec::new();
     // One that was proposed and asks nobody is still a signal that the run has not taken in.

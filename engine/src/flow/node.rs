@@ -7,16 +7,17 @@
 use super::drive::{Drive, Nudge};
 use super::gate::{Slots, Turnstile};
 use super::places::{Driven, Full, Places};
-use super::{Asking, FlowError, Registry, Workflows, load, spans};
+use super::{Asking, Registry, Workflows, load, spans};
+use crate::error::EngineError;
 use crate::offload::{Offload, Place};
 use crate::port::{Bus, Clock, CommitError, Hold, Notifier, Outage, Random, Records, Span, Spans, Unavailable};
 use crate::pulse::Pulse;
 use bytes::Bytes;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::{Action, Head, Owner, Policy, PolicyVerdict, Run, RunStatus, Turn};
-use chimera_core::json;
-use chimera_core::limits;
+use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::run::{Head, Owner, Run, RunStatus, Turn};
 use chimera_core::record::{Row, Tx};
+use chimera_core::{json, limits};
 use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -270,7 +271,7 @@ impl Inner {
     }
 
     /// Refuses a run for which there is no place.
-    pub(super) fn check_room_for(&self, tenant: &str) -> Result<(), FlowError> {
+    pub(super) fn check_room_for(&self, tenant: &str) -> Result<(), EngineError> {
         let Some(full) = self.full_for(tenant) else { return Ok(()) };
         let body = |message: String| ErrorBody::new(Code::Overloaded, message).retry_after(1);
         let body = match full {
@@ -284,7 +285,7 @@ impl Inner {
                 body(message).with("tenant", tenant)
             }
         };
-        Err(FlowError::Refused(Box::new(body)))
+        Err(EngineError::Refused(Box::new(body)))
     }
 
     /// How many runs can be driven at a time.
@@ -439,7 +440,7 @@ impl Inner {
     }
 
     /// Takes a run up that nobody drives: it was parked, or its owner is gone.
-    pub(super) async fn take_up(self: &Arc<Self>, run: Uuid) -> Result<(), FlowError> {
+    pub(super) async fn take_up(self: &Arc<Self>, run: Uuid) -> Result<(), EngineError> {
         let records = &self.parts.records;
         if !self.goes_on() || !self.has_room() || records.hold().is_some() || records.damage().is_some() {
             return Ok(());
@@ -452,11 +453,11 @@ impl Inner {
     }
 
     /// Drives the run of a row whose owner is gone, whatever the row says.
-    pub(super) async fn take_over(self: &Arc<Self>, row: Row) -> Result<(), FlowError> {
+    pub(super) async fn take_over(self: &Arc<Self>, row: Row) -> Result<(), EngineError> {
         self.drive_row(row).await
     }
 
-    async fn drive_row(self: &Arc<Self>, row: Row) -> Result<(), FlowError> {
+    async fn drive_row(self: &Arc<Self>, row: Row) -> Result<(), EngineError> {
         let id = row.uuid("id");
         if self.owner(id).is_none() {
             // The keeper looks again; by then a lane may be held.

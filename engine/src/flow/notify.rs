@@ -4,17 +4,17 @@
 //! its next attempt into the future, so two processes don't send the same one at a time; a process
 //! that dies in between leaves it to the next attempt. Every try is kept with the message.
 
+use super::Flow;
 use super::node::Stop;
 use super::outbox::Outbox;
-use super::{Flow, FlowError};
+use crate::error::EngineError;
 use crate::ledger::audit::{Event, Writer};
 use crate::port::{CommitError, Delivered, Message, ToolError};
 use chimera_core::error::ErrorBody;
-use chimera_core::flow::run::Unstorable;
 use chimera_core::flow::tables::{NOTIFICATIONS, SCOPED_APPROVALS};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Json, Row, Scope, Select, Tx, Update, Value};
+use chimera_core::record::{Compare, Json, Row, Scope, Select, Tx, Unstorable, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -54,7 +54,7 @@ impl Flow {
     }
 
     /// Tries every message that is due, each once.
-    pub async fn deliver_due(&self) -> Result<(), FlowError> {
+    pub async fn deliver_due(&self) -> Result<(), EngineError> {
         let (mut outbox, mut tried) = (Outbox::default(), BTreeSet::new());
         loop {
             self.begin_due(&mut outbox, &mut tried).await?;
@@ -71,7 +71,7 @@ impl Flow {
     }
 
     /// Begins to send what is due, was not tried, and has a place.
-    async fn begin_due<'a>(&'a self, outbox: &mut Outbox<'a>, tried: &mut BTreeSet<Uuid>) -> Result<(), FlowError> {
+    async fn begin_due<'a>(&'a self, outbox: &mut Outbox<'a>, tried: &mut BTreeSet<Uuid>) -> Result<(), EngineError> {
         if self.inner.parts.records.hold().is_some() {
             return Ok(());
         }
@@ -112,7 +112,7 @@ impl Flow {
         }
     }
 
-    async fn try_message(&self, row: &Row) -> Result<(), FlowError> {
+    async fn try_message(&self, row: &Row) -> Result<(), EngineError> {
         let version = row.int("state_version");
         if !self.still_matters(row).await? {
             return self.drop_message(row, version).await;
@@ -126,7 +126,7 @@ impl Flow {
         match self.set(row, version, taken, None).await {
             Ok(()) => {}
             // Somebody else has it.
-            Err(FlowError::Commit(CommitError::Conflict(_))) => return Ok(()),
+            Err(EngineError::Commit(CommitError::Conflict(_))) => return Ok(()),
             Err(error) => return Err(error),
         }
         let mut message = Message {
@@ -173,7 +173,7 @@ impl Flow {
 
     /// Whether what a message is about still waits for somebody; one that asks nobody for anything always
     /// matters.
-    async fn still_matters(&self, row: &Row) -> Result<bool, FlowError> {
+    async fn still_matters(&self, row: &Row) -> Result<bool, EngineError> {
         let Some(approval) = row.get("approval_id").as_uuid() else { return self.is_in_doubt(row).await };
         let scope = Scope::Tenant(row.text("tenant_id").to_owned());
         let select = Select::from(&SCOPED_APPROVALS, scope).with("approval_request_id", approval).take(1);
@@ -186,12 +186,12 @@ impl Flow {
     }
 
     /// Nobody needs to know any more.
-    async fn drop_message(&self, row: &Row, version: i64) -> Result<(), FlowError> {
+    async fn drop_message(&self, row: &Row, version: i64) -> Result<(), EngineError> {
         let mut set = vec![("status", "dropped".into())];
         set.extend(over(payload(row))?);
         let data = json!({"channel": row.text("channel"), "attempt": row.int("attempt")});
         match self.set(row, version, set, Some(("notification.dropped", data))).await {
-            Err(FlowError::Commit(CommitError::Conflict(_))) => Ok(()),
+            Err(EngineError::Commit(CommitError::Conflict(_))) => Ok(()),
             done => done,
         }
     }
@@ -203,7 +203,7 @@ impl Flow {
         version: i64,
         set: Vec<(&'static str, Value)>,
         told: Option<(&str, serde_json::Value)>,
-    ) -> Result<(), FlowError> {
+    ) -> Result<(), EngineError> {
         let update = Update::versioned(&NOTIFICATIONS, vec![row.uuid("id").into()], version, set);
         let mut tx = Tx { updates: vec![update.map_err(Unstorable::from)?], ..Tx::default() };
         if let Some((event_type, data)) = told {
@@ -263,7 +263,7 @@ impl Tries {
         }
     }
 
-    fn cell(&self) -> Result<Value, FlowError> {
+    fn cell(&self) -> Result<Value, EngineError> {
         Ok(Json::of(&self.all).map_err(Unstorable::from)?.into())
     }
 }
@@ -279,7 +279,7 @@ fn payload(row: &Row) -> serde_json::Value {
 }
 
 /// A message is not sent again: the link in it is forgotten here.
-fn over(mut payload: serde_json::Value) -> Result<Vec<(&'static str, Value)>, FlowError> {
+fn over(mut payload: serde_json::Value) -> Result<Vec<(&'static str, Value)>, EngineError> {
     let mut set = vec![("next_attempt_at", Value::Null)];
     if let Some(link) = payload.pointer_mut("/data/link").filter(|link| !link.is_null()) {
         *link = serde_json::Value::Null;

@@ -6,7 +6,7 @@
 use super::Registry;
 use chimera_core::flow::call::{Answer, Sent};
 use chimera_core::flow::run::{Call, Mode, Run, Turn};
-use chimera_core::flow::tool::{Reach, is_dry};
+use chimera_core::tool::{Reach, is_dry};
 use std::time::Duration;
 
 /// Counts what happened with a turn, and logs failures and doubts.

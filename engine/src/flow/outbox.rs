@@ -3,7 +3,7 @@
 //! One receiver gets one message at a time, the oldest first, so that its order is kept and one that hangs holds up
 //! nobody else. A place goes to the tenant that has the fewest messages on their way, and none has all of them.
 
-use super::FlowError;
+use crate::error::EngineError;
 use chimera_core::limits::{MESSAGES_SENT_AT_ONCE_MAX, MESSAGES_SENT_AT_ONCE_TENANT_MAX};
 use chimera_core::record::{Compare, Row, Select};
 use futures::StreamExt;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// What is on its way.
 #[derive(Default)]
 pub(super) struct Outbox<'a> {
-    under_way: FuturesUnordered<BoxFuture<'a, (String, Result<(), FlowError>)>>,
+    under_way: FuturesUnordered<BoxFuture<'a, (String, Result<(), EngineError>)>>,
     /// Receivers, each with the tenant whose message it gets.
     receivers: BTreeMap<String, String>,
 }
@@ -45,14 +45,14 @@ impl<'a> Outbox<'a> {
     }
 
     /// Begins to send one.
-    pub(super) fn begin(&mut self, row: &Row, sending: BoxFuture<'a, Result<(), FlowError>>) {
+    pub(super) fn begin(&mut self, row: &Row, sending: BoxFuture<'a, Result<(), EngineError>>) {
         let receiver = row.text("target").to_owned();
         self.receivers.insert(receiver.clone(), row.text("tenant_id").to_owned());
         self.under_way.push(Box::pin(async move { (receiver, sending.await) }));
     }
 
     /// Waits until one has ended; nothing when there is none.
-    pub(super) async fn ended(&mut self) -> Option<Result<(), FlowError>> {
+    pub(super) async fn ended(&mut self) -> Option<Result<(), EngineError>> {
         let (receiver, ended) = self.under_way.next().await?;
         self.receivers.remove(&receiver);
         Some(ended)

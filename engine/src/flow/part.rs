@@ -3,34 +3,37 @@
 //! A rule about an actor would be worth nothing if that actor could have the run of another do it: edit its step, undo
 //! it, or say that it never happened so that it is sent.
 
-use super::{Flow, FlowError, load};
+use super::{Flow, load};
 use crate::access::Permit;
+use crate::error::EngineError;
+use crate::rows;
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::{Action, Head, PolicyVerdict};
+use chimera_core::flow::policy::{Action, PolicyVerdict};
+use chimera_core::flow::run::Head;
 use chimera_core::flow::tables::STEPS;
-use chimera_core::flow::tool::{Rollback, Spec};
 use chimera_core::limits::RUN_ROWS_MAX;
 use chimera_core::record::{Row, Scope, Select};
+use chimera_core::tool::{Rollback, Spec};
 use serde_json::Value;
 use uuid::Uuid;
 
 impl Flow {
     /// Refuses to change the input of a tool that a rule denies to whoever changes it. What a rule makes them ask for is
     /// asked for when the step waits anew.
-    pub(super) fn may_write(&self, permit: &Permit, tool: &Spec, input: &Value) -> Result<(), FlowError> {
+    pub(super) fn may_write(&self, permit: &Permit, tool: &Spec, input: &Value) -> Result<(), EngineError> {
         // What they write is asked for, whatever the level of the run.
         let (tenant, actor, level) = (permit.tenant(), permit.actor(), Level::Ask);
         match self.inner.parts.policy.judge_part(&Action { tenant, actor, level, node: "edit", tool, input }) {
             PolicyVerdict::Deny { rule, reason } => {
-                Err(FlowError::Refused(Box::new(ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule))))
+                Err(EngineError::Refused(Box::new(ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule))))
             }
             PolicyVerdict::Allow | PolicyVerdict::Ask(_) => Ok(()),
         }
     }
 
     /// Refuses to have a step called again if a rule denies that to whoever wants it, or makes them ask.
-    pub(super) async fn may_have_called(&self, permit: &Permit, run: Uuid, step: &Row) -> Result<(), FlowError> {
+    pub(super) async fn may_have_called(&self, permit: &Permit, run: Uuid, step: &Row) -> Result<(), EngineError> {
         let head = self.head_of(permit, run).await?;
         self.check_part(permit, &head, step)
     }
@@ -42,29 +45,29 @@ impl Flow {
         permit: &Permit,
         run: Uuid,
         only: Option<&[Uuid]>,
-    ) -> Result<(), FlowError> {
+    ) -> Result<(), EngineError> {
         let head = self.head_of(permit, run).await?;
         if head.actor == permit.actor() {
             return Ok(());
         }
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&STEPS, scope).with("run_id", run).without(load::STEP_DOCUMENTS);
-        let steps = load::all(&*self.inner.parts.records, select, RUN_ROWS_MAX).await?;
+        let steps = rows::all(&*self.inner.parts.records, select, RUN_ROWS_MAX).await?;
         let named = |step: &&Row| only.is_none_or(|only| only.contains(&step.uuid("id")));
         let undone = |step: &&Row| self.tool_of(step).is_some_and(|tool| tool.rollback != Rollback::Unsupported);
         steps.iter().filter(named).filter(undone).try_for_each(|step| self.check_part(permit, &head, step))
     }
 
-    async fn head_of(&self, permit: &Permit, run: Uuid) -> Result<Head, FlowError> {
+    async fn head_of(&self, permit: &Permit, run: Uuid) -> Result<Head, EngineError> {
         Ok(Head::of_row(&load::steered_run(&*self.inner.parts.records, permit, run).await?)?)
     }
 
-    fn check_part(&self, permit: &Permit, head: &Head, step: &Row) -> Result<(), FlowError> {
+    fn check_part(&self, permit: &Permit, head: &Head, step: &Row) -> Result<(), EngineError> {
         let Some(tool) = self.tool_of(step) else { return Ok(()) };
         let (policy, tenant, level) = (&self.inner.parts.policy, head.tenant.as_str(), head.level);
         let (node, input) = (step.text("node_id"), &Value::Null);
         let action = Action { tenant, actor: &head.actor, level, node, tool: &tool, input };
         let part = policy.judge_part(&Action { actor: permit.actor(), ..action });
-        part.check_part(&policy.judge(&action)).map_err(|why| FlowError::refused(Code::PolicyDenied, why))
+        part.check_part(&policy.judge(&action)).map_err(|why| EngineError::refused(Code::PolicyDenied, why))
     }
 }

@@ -6,19 +6,22 @@
 use super::start::Before;
 use super::taken_back::{PATCH, SUPERSEDED, TakenBack};
 use super::tell::check_unfinished;
-use super::{Flow, FlowError, load};
+use super::{Flow, load};
 use crate::access::Permit;
+use crate::error::EngineError;
+use crate::flow::error::invalid;
+use crate::rows;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{
-    Env, Event as RunEvent, Gate, Overlaid, Owner, Run, Slot, Told, Unstorable, request_of_row,
-};
+use chimera_core::flow::run::{Env, Event as RunEvent, Gate, Overlaid, Owner, Run, Slot, Told, request_of_row};
 use chimera_core::flow::tables::{RUN_PATCHES, RUN_SIGNALS, RUNS};
 use chimera_core::json::Digest32;
 use chimera_core::limits;
-use chimera_core::record::{Compare, Condition, Insert, Json, Row, RowCount, Scope, Select, Step, Tx, Value as Cell};
+use chimera_core::record::{
+    Compare, Condition, Insert, Json, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Value as Cell,
+};
 use serde_json::Value;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -67,9 +70,9 @@ pub(crate) struct Look {
 
 impl Look {
     /// The refusal of a patch of a run that goes on faster than anybody can look.
-    pub(crate) fn outrun() -> FlowError {
+    pub(crate) fn outrun() -> EngineError {
         let message = "the run changes faster than the patch can be looked at; pause it and propose the patch again";
-        FlowError::refused(Code::OccConflict, message)
+        EngineError::refused(Code::OccConflict, message)
     }
 }
 
@@ -82,7 +85,7 @@ impl Flow {
         document: Value,
         version: Option<i64>,
         dry_run: bool,
-    ) -> Result<Proposed, FlowError> {
+    ) -> Result<Proposed, EngineError> {
         for _ in 0..limits::PATCH_TRIES_MAX {
             let look = self.look_at_patch(permit, run, &document, version).await?;
             if let Some(proposed) = self.propose(permit, look, dry_run).await? {
@@ -99,21 +102,21 @@ impl Flow {
         run: Uuid,
         document: &Value,
         version: Option<i64>,
-    ) -> Result<Look, FlowError> {
+    ) -> Result<Look, EngineError> {
         let row = self.unfinished(permit, run).await?;
         let (row, copy) = load::snapshot(&*self.inner.parts.records, &self.inner.workflows, row).await?;
         check_unfinished(&row)?;
         let seen = row.int("state_version");
         if version.is_some_and(|version| version != seen) {
-            return Err(FlowError::refused(Code::OccConflict, format!("the run is at version {seen} by now")));
+            return Err(EngineError::refused(Code::OccConflict, format!("the run is at version {seen} by now")));
         }
         let patch = Patch::from_value(document.clone());
-        let mut patch = patch.map_err(|problems| FlowError::problems("the patch", &problems))?;
+        let mut patch = patch.map_err(|problems| invalid("the patch", &problems))?;
         let records = &*self.inner.parts.records;
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
-        let known = load::all(records, select, limits::RUN_ROWS_MAX).await?;
+        let known = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
         if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
-            return Err(FlowError::refused(Code::ValidationFailed, "the run has as many patches as it may"));
+            return Err(EngineError::refused(Code::ValidationFailed, "the run has as many patches as it may"));
         }
         let counts = |row: &&Row| [APPLIED, PROPOSED].contains(&row.text("status"));
         let kept = load::pinned(&request_of_row(&row).1, known.iter().filter(counts));
@@ -122,7 +125,7 @@ impl Flow {
             let (looked, calls) = (run.preview_patch(&patch, env), run.calls_spoken_for());
             (looked, run.judge_patch(&patch, permit.actor(), env).err(), Arc::clone(run.head()), calls)
         })?;
-        let looked = looked.map_err(|problems| FlowError::problems("the patch", &problems))?;
+        let looked = looked.map_err(|problems| invalid("the patch", &problems))?;
         let Overlaid { patch, graph, preview } = looked;
         not_proposed(&known, &patch)?;
         let together = Before {
@@ -138,13 +141,13 @@ impl Flow {
 
     /// Fixes the versions of all workflows that a patch starts: what is looked at is what will run. Within each
     /// other, what the run has looked at before stays.
-    async fn pin(&self, permit: &Permit, patch: &mut Patch, kept: &Pins) -> Result<(), FlowError> {
+    async fn pin(&self, permit: &Permit, patch: &mut Patch, kept: &Pins) -> Result<(), EngineError> {
         for node in &mut patch.add_nodes {
             let Some(child) = node.child() else { continue };
             let found = self.inner.workflows.find(permit.tenant(), &child.workflow_id, child.version).await?;
             let Some((newest, _)) = found else {
                 let message = format!("there is no workflow {}", child.workflow_id);
-                return Err(FlowError::refused(Code::MalformedArgs, message));
+                return Err(EngineError::refused(Code::MalformedArgs, message));
             };
             node.pin(newest);
         }
@@ -156,12 +159,12 @@ impl Flow {
     }
 
     /// A graph with every patch on it that was proposed and is not put on yet.
-    fn with_proposed(&self, tenant: &str, mut graph: Graph, known: &[Row]) -> Result<Graph, FlowError> {
+    fn with_proposed(&self, tenant: &str, mut graph: Graph, known: &[Row]) -> Result<Graph, EngineError> {
         let catalog = self.inner.workflows.running(tenant);
         for row in known.iter().filter(|row| row.text("status") == PROPOSED) {
             let unfit = || {
                 let message = format!("patch {} is not applied yet, and this one does not fit it", row.int("number"));
-                FlowError::refused(Code::OccConflict, message)
+                EngineError::refused(Code::OccConflict, message)
             };
             let document = row.get("patch").as_json().map(Json::to_value).unwrap_or_default();
             let patch = Patch::from_stored(document).map_err(|_| unfit())?;
@@ -179,10 +182,10 @@ impl Flow {
         permit: &Permit,
         look: Look,
         dry_run: bool,
-    ) -> Result<Option<Proposed>, FlowError> {
+    ) -> Result<Option<Proposed>, EngineError> {
         let Look { run, version, number, patch, preview, refused, risk, .. } = look;
         if let Some(why) = refused {
-            return Err(FlowError::refused(Code::PolicyDenied, why));
+            return Err(EngineError::refused(Code::PolicyDenied, why));
         }
         if dry_run {
             return Ok(Some(Proposed { number: None, preview }));
@@ -203,7 +206,7 @@ impl Flow {
     }
 
     /// Looks at a copy of a run as it stands.
-    fn on_copy<T>(&self, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, FlowError> {
+    fn on_copy<T>(&self, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, EngineError> {
         let tenant = run.head().tenant.clone();
         let parts = &self.inner.parts;
         let (now, catalog) = (parts.clock.steady(), self.inner.workflows.running(&tenant));
@@ -221,7 +224,7 @@ impl Flow {
         Ok(look(&run, &env))
     }
 
-    fn patch_row(&self, permit: &Permit, run: Uuid, number: i64, patch: &Patch) -> Result<Insert, FlowError> {
+    fn patch_row(&self, permit: &Permit, run: Uuid, number: i64, patch: &Patch) -> Result<Insert, EngineError> {
         let digest = chimera_core::flow::patch::digest(Digest32::ZERO, patch);
         let row = Insert::into(
             &RUN_PATCHES,
@@ -243,14 +246,14 @@ impl Flow {
     }
 
     /// Takes the last patch out again, while none of its nodes has begun.
-    pub async fn unpatch(&self, permit: &Permit, run: Uuid, number: u32) -> Result<(), FlowError> {
+    pub async fn unpatch(&self, permit: &Permit, run: Uuid, number: u32) -> Result<(), EngineError> {
         self.unfinished(permit, run).await?;
         let records = &*self.inner.parts.records;
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
-        let known = load::all(records, select, limits::RUN_ROWS_MAX).await?;
+        let known = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
         let row = known.iter().find(|row| row.int("number") == i64::from(number));
-        let row = row.ok_or_else(|| FlowError::not_found("patch"))?;
-        let refused = |why: String| Err(FlowError::refused(Code::InvalidTransition, why));
+        let row = row.ok_or_else(|| EngineError::not_found("patch"))?;
+        let refused = |why: String| Err(EngineError::refused(Code::InvalidTransition, why));
         if row.text("status") != APPLIED {
             return refused(format!("patch {number} is {}, so there is nothing to take out", row.text("status")));
         }
@@ -267,7 +270,7 @@ impl Flow {
         let select = Select::from(&RUN_SIGNALS, Scope::Tenant(permit.tenant().to_owned()));
         let told = records.read(select.with("run_id", run).with("kind", "unpatch").take(1)).await?;
         if !told.rows.is_empty() {
-            return Err(FlowError::refused(Code::OccConflict, "the last patch is being taken out already"));
+            return Err(EngineError::refused(Code::OccConflict, "the last patch is being taken out already"));
         }
         let requests = self.requests_of(permit.tenant(), run).await?;
         not_approved(&known, &requests)?;
@@ -285,7 +288,7 @@ fn added(row: &Row) -> Vec<String> {
 }
 
 /// Refuses to take a patch out while another one that was approved is about to be put on it.
-fn not_approved(known: &[Row], requests: &[Row]) -> Result<(), FlowError> {
+fn not_approved(known: &[Row], requests: &[Row]) -> Result<(), EngineError> {
     let approved = |row: &&Row| {
         let request = requests
             .iter()
@@ -294,16 +297,16 @@ fn not_approved(known: &[Row], requests: &[Row]) -> Result<(), FlowError> {
     };
     let Some(row) = known.iter().find(approved) else { return Ok(()) };
     let message = format!("patch {} was approved and is being applied; take it out first", row.int("number"));
-    Err(FlowError::refused(Code::OccConflict, message))
+    Err(EngineError::refused(Code::OccConflict, message))
 }
 
 /// Refuses a patch with a node that one adds which is not applied yet: only one of them could be.
-fn not_proposed(known: &[Row], patch: &Patch) -> Result<(), FlowError> {
+fn not_proposed(known: &[Row], patch: &Patch) -> Result<(), EngineError> {
     for row in known.iter().filter(|row| row.text("status") == PROPOSED) {
         let twice = added(row).into_iter().find(|id| patch.add_nodes.iter().any(|node| node.id == *id));
         if let Some(id) = twice {
             let message = format!("patch {}, which is not applied yet, adds a node {id} too", row.int("number"));
-            return Err(FlowError::refused(Code::OccConflict, message));
+            return Err(EngineError::refused(Code::OccConflict, message));
         }
     }
     Ok(())

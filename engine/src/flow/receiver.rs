@@ -3,12 +3,13 @@
 //! What a run tells holds what its actor wrote. Without this check a `notify` would be a way to send mail
 //! and requests for somebody who may do neither.
 
-use super::{Flow, FlowError};
+use super::Flow;
 use crate::access::{Permit, lacking};
+use crate::error::EngineError;
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::{Action, PolicyVerdict};
-use chimera_core::flow::tool::Spec;
+use chimera_core::flow::policy::{Action, PolicyVerdict};
+use chimera_core::tool::Spec;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -29,9 +30,15 @@ const BY_REQUEST: &[Way] = &[
 
 impl Flow {
     /// Refuses a run that promises to tell somebody who can't be told, or whom its actor may not tell.
-    pub(crate) fn check_notify(&self, permit: &Permit, level: Level, notify: Option<&Value>) -> Result<(), FlowError> {
+    pub(crate) fn check_notify(
+        &self,
+        permit: &Permit,
+        level: Level,
+        notify: Option<&Value>,
+    ) -> Result<(), EngineError> {
         let Some(notify) = notify else { return Ok(()) };
-        let refused = |pointer: &str, body: ErrorBody| Err(FlowError::Refused(Box::new(body.with("pointer", pointer))));
+        let refused =
+            |pointer: &str, body: ErrorBody| Err(EngineError::Refused(Box::new(body.with("pointer", pointer))));
         if level == Level::ExecuteSilent {
             let body = ErrorBody::new(Code::ValidationFailed, "a run at L3_ExecuteSilent tells nobody how it ended");
             return refused("/notify", body);

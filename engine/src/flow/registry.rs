@@ -1,7 +1,7 @@
 //! The tools of this process, by name. A tenant has those that are shared with it.
 
 use crate::port::{OneTenant, Tenancy, Tool};
-use chimera_core::flow::tool::Spec;
+use chimera_core::tool::Spec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

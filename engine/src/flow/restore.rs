@@ -6,18 +6,22 @@
 //! changes something before somebody has found out that it was not sent already. The store takes
 //! changes again with the last of these transactions, so whoever is cut off half way begins anew.
 
-use super::{Flow, FlowError, load};
+use super::{Flow, load};
 use crate::access::Permit;
+use crate::error::EngineError;
 use crate::ledger::audit::{Event, Writer};
 use crate::port::{Hold, Records};
+use crate::rows;
 use chimera_core::access::tables::TOKEN_FAMILIES;
-use chimera_core::flow::run::{RunStatus, Signal, Unstorable, UnsureStep};
+use chimera_core::flow::run::{RunStatus, Signal, UnsureStep};
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
 use chimera_core::ledger::tables::{LEDGER_LANES, STORE_STATE};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Tx, Update, Value};
+use chimera_core::record::{
+    Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Update, Value,
+};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,7 +96,7 @@ pub struct Resume<'a> {
 
 impl Flow {
     /// Looks at everything that has something left to do.
-    pub async fn survey(&self) -> Result<Survey, FlowError> {
+    pub async fn survey(&self) -> Result<Survey, EngineError> {
         let records = &*self.inner.parts.records;
         let mut found = BTreeSet::new();
         let runs = || Select::from(&RUNS, Scope::System).without(load::RUN_DOCUMENTS);
@@ -102,7 +106,7 @@ impl Flow {
             runs().filter("owner_lane", Compare::AtLeast, 0),
             runs().filter("next_deadline", Compare::AtLeast, epoch),
         ] {
-            load::each(records, select, |row| found.extend(has_work_left(&row).then(|| row.uuid("id")))).await?;
+            rows::each(records, select, |row| found.extend(has_work_left(&row).then(|| row.uuid("id")))).await?;
         }
         let mut lapsed = lapsed(records).await?;
         found.extend(lapsed.keys());
@@ -113,25 +117,25 @@ impl Flow {
             survey.runs.push(self.look_into(row, lapsed.remove(&run).unwrap_or_default()).await?);
         }
         let pending = Select::from(&NOTIFICATIONS, Scope::System).with("status", "pending");
-        load::each(records, pending.without(&["payload"]), |_| survey.messages += 1).await?;
+        rows::each(records, pending.without(&["payload"]), |_| survey.messages += 1).await?;
         let open = Select::from(&TOKEN_FAMILIES, Scope::System).with("revoked_at", Value::Null).filter(
             "expires_at",
             Compare::Above,
             self.inner.parts.clock.now(),
         );
-        load::each(records, open, |_| survey.sign_ins += 1).await?;
+        rows::each(records, open, |_| survey.sign_ins += 1).await?;
         Ok(survey)
     }
 
-    async fn look_into(&self, row: Row, lapsed: Vec<Lapsed>) -> Result<RestoredRun, FlowError> {
+    async fn look_into(&self, row: Row, lapsed: Vec<Lapsed>) -> Result<RestoredRun, EngineError> {
         let records = &*self.inner.parts.records;
         let id = row.uuid("id");
         let of_run = |table| Select::from(table, Scope::System).with("run_id", id);
-        let effects = load::all(records, of_run(&EFFECTS), limits::RUN_ROWS_MAX).await?;
+        let effects = rows::all(records, of_run(&EFFECTS), limits::RUN_ROWS_MAX).await?;
         let steps = of_run(&STEPS).without(load::STEP_DOCUMENTS);
-        let steps = load::all(records, steps, limits::RUN_ROWS_MAX).await?;
+        let steps = rows::all(records, steps, limits::RUN_ROWS_MAX).await?;
         let (mut asked, pending) = (0, of_run(&SCOPED_APPROVALS).with("status", "pending"));
-        load::each(records, pending, |_| asked += 1).await?;
+        rows::each(records, pending, |_| asked += 1).await?;
         let written = |row: &Row| {
             ["created_at", "dispatched_at", "settled_at"].iter().filter_map(|column| row.get(column).as_time()).max()
         };
@@ -161,7 +165,7 @@ impl Flow {
                 // A run that waits only shortly stays with its owner, and its row says no time.
                 run.due = run.due.or_else(|| loaded.next_timer());
             }
-            Err(FlowError::Read(error)) => return Err(error.into()),
+            Err(EngineError::Read(error)) => return Err(error.into()),
             Err(error) => run.unreadable = Some(error.to_string()),
         }
         Ok(run)
@@ -174,7 +178,7 @@ impl Flow {
         permit: &Permit,
         survey: &Survey,
         resume: &Resume<'_>,
-    ) -> Result<usize, FlowError> {
+    ) -> Result<usize, EngineError> {
         let records = &*self.inner.parts.records;
         let now = self.inner.parts.clock.now();
         for runs in survey.runs.chunks(limits::RESTORE_RUNS_PER_TX_MAX) {
@@ -218,7 +222,7 @@ impl Flow {
         place: Place<'_>,
         event_type: &str,
         data: serde_json::Value,
-    ) -> Result<(), FlowError> {
+    ) -> Result<(), EngineError> {
         let event = Event {
             tenant_id: place.tenant.to_owned(),
             subject_type: SubjectType::Other,
@@ -274,9 +278,9 @@ fn flagged(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::re
 }
 
 /// What was told to runs and does not count in a state that was put back.
-async fn lapsed(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<Lapsed>>, FlowError> {
+async fn lapsed(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<Lapsed>>, EngineError> {
     let mut lapsed: BTreeMap<Uuid, Vec<Lapsed>> = BTreeMap::new();
-    load::each(records, Select::from(&RUN_SIGNALS, Scope::System), |row| {
+    rows::each(records, Select::from(&RUN_SIGNALS, Scope::System), |row| {
         let signal = Signal::of_row(&row);
         let Some(by) = signal.told.lapses_with_restore() else { return };
         let told = Lapsed { kind: signal.told.kind(), by: by.id.clone() };
@@ -320,14 +324,14 @@ fn let_go(generation: i64) -> Result<Step, Unstorable> {
 
 /// More than every generation that is known here, whatever clocks said. It is the time all the same, unless that
 /// is less: nodes that nobody can ask now may know of more.
-async fn next_generation(records: &dyn Records, now: Timestamp) -> Result<i64, FlowError> {
-    let rows = load::all(records, Select::from(&STORE_STATE, Scope::System), 1).await?;
+async fn next_generation(records: &dyn Records, now: Timestamp) -> Result<i64, EngineError> {
+    let rows = rows::all(records, Select::from(&STORE_STATE, Scope::System), 1).await?;
     let known = rows.first().map_or(0, |row| row.int("generation"));
     Ok(now.micros().max(known.saturating_add(1)))
 }
 
-async fn lanes(records: &dyn Records) -> Result<Vec<serde_json::Value>, FlowError> {
-    let rows = load::all(records, Select::from(&LEDGER_LANES, Scope::System), limits::LANES_MAX).await?;
+async fn lanes(records: &dyn Records) -> Result<Vec<serde_json::Value>, EngineError> {
+    let rows = rows::all(records, Select::from(&LEDGER_LANES, Scope::System), limits::LANES_MAX).await?;
     let hash = |row: &Row| row.get("head_hash").as_bytes().map(hex::encode);
     let lane = |row: &Row| json!({"lane": row.int("lane"), "entries": row.int("head_seq"), "hash": hash(row)});
     Ok(rows.iter().map(lane).collect())

@@ -1,7 +1,9 @@
 //! What a decision is about, read from the store: the same for every surface.
 
+use super::Flow;
 use super::decide::people_needed;
-use super::{Flow, FlowError, load};
+use crate::error::EngineError;
+use crate::rows;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::review::{Request, Review, StandingStatus, refusals};
 use chimera_core::flow::run::{Head, Requested};
@@ -101,7 +103,7 @@ fn latest<'a>(
 }
 
 /// Refuses what can't be decided any more, and says who or what decided it, and when.
-pub(super) fn check_open(review: &Review) -> Result<(), FlowError> {
+pub(super) fn check_open(review: &Review) -> Result<(), EngineError> {
     let code = match review.standing.status {
         StandingStatus::Open => return Ok(()),
         StandingStatus::Superseded | StandingStatus::Cancelled => Code::StaleApproval,
@@ -109,25 +111,25 @@ pub(super) fn check_open(review: &Review) -> Result<(), FlowError> {
     };
     let standing = serde_json::to_value(&review.standing).unwrap_or_default();
     let body = ErrorBody::new(code, review.standing.words());
-    Err(FlowError::Refused(Box::new(
+    Err(EngineError::Refused(Box::new(
         body.with("approval_id", review.approval_id.to_string()).with("standing", standing),
     )))
 }
 
 /// Refuses to approve what the dry run has refused already.
-pub(super) fn check_approvable(row: &Row) -> Result<(), FlowError> {
+pub(super) fn check_approvable(row: &Row) -> Result<(), EngineError> {
     let refused = refusals(row.text("action_type"), &json_of(row, "action_data"));
     let Some(first) = refused.first() else { return Ok(()) };
     let message = format!(
         "the dry run was refused at {first}; reject the plan, or change the input of the step and it is tried anew"
     );
-    Err(FlowError::Refused(Box::new(ErrorBody::new(Code::PolicyDenied, message).with("refusals", refused))))
+    Err(EngineError::Refused(Box::new(ErrorBody::new(Code::PolicyDenied, message).with("refusals", refused))))
 }
 
 impl Flow {
     /// All requests of a run.
-    pub(super) async fn requests_of(&self, tenant: &str, run: Uuid) -> Result<Vec<Row>, FlowError> {
+    pub(super) async fn requests_of(&self, tenant: &str, run: Uuid) -> Result<Vec<Row>, EngineError> {
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(tenant.to_owned())).with("run_id", run);
-        load::all(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await
+        rows::all(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await
     }
 }

@@ -5,18 +5,21 @@
 //! their tenant before the first of them begins, so they keep it whatever becomes of the share. A tenant's own
 //! versions are numbered behind its copies: an id and a version never mean two documents.
 
+use super::Flow;
 use super::workflows::{Inside, PLAN_PREFIX, Workflows};
-use super::{Flow, FlowError};
 use crate::access::{Permit, is_repeated};
+use crate::error::EngineError;
+use crate::flow::error::no_workflow;
 use crate::ledger::audit::{Event, Writer};
 use crate::port::CommitError;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::Unstorable;
 use chimera_core::flow::tables::{WORKFLOW_SHARES, WORKFLOWS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Condition, Direction, Insert, Row, RowCount, Scope, Select, Step, Tx, Value};
+use chimera_core::record::{
+    Compare, Condition, Direction, Insert, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Value,
+};
 use serde_json::json;
 
 /// A workflow in a listing.
@@ -49,13 +52,13 @@ pub(super) fn is_own(row: &Row) -> bool {
 
 impl Workflows {
     /// Lets every tenant start a workflow, or only its own again; says whether that is new.
-    pub async fn set_shared(&self, permit: &Permit, id: &str, shared: bool) -> Result<bool, FlowError> {
+    pub async fn set_shared(&self, permit: &Permit, id: &str, shared: bool) -> Result<bool, EngineError> {
         if !permit.may("*") || self.is_guest(permit.tenant()) {
             let body = ErrorBody::new(Code::RbacForbidden, "only an operator shares workflows");
-            return Err(FlowError::Refused(Box::new(body.with("required_scope", "*"))));
+            return Err(EngineError::Refused(Box::new(body.with("required_scope", "*"))));
         }
         if id.starts_with(PLAN_PREFIX) || self.row(permit.tenant(), id, None).await?.is_none() {
-            return Err(FlowError::no_workflow(id, None));
+            return Err(no_workflow(id, None));
         }
         if self.share_of(id).await?.is_some() == shared {
             return Ok(false);
@@ -91,13 +94,13 @@ impl Workflows {
     }
 
     /// The row that says that a workflow is shared.
-    async fn share_of(&self, id: &str) -> Result<Option<Row>, FlowError> {
+    async fn share_of(&self, id: &str) -> Result<Option<Row>, EngineError> {
         let select = Select::from(&WORKFLOW_SHARES, Scope::System).with("workflow_id", id).take(1);
         Ok(self.records.read(select).await?.rows.into_iter().next())
     }
 
     /// Whether every tenant may start a workflow that a tenant sees.
-    pub(super) async fn is_shared_with(&self, tenant: &str, id: &str, is_own: bool) -> Result<bool, FlowError> {
+    pub(super) async fn is_shared_with(&self, tenant: &str, id: &str, is_own: bool) -> Result<bool, EngineError> {
         Ok(!is_own || (!self.is_guest(tenant) && self.share_of(id).await?.is_some()))
     }
 
@@ -107,7 +110,7 @@ impl Workflows {
         tenant: &str,
         id: &str,
         version: Option<i64>,
-    ) -> Result<Option<Row>, FlowError> {
+    ) -> Result<Option<Row>, EngineError> {
         if !self.is_guest(tenant) || id.starts_with(PLAN_PREFIX) {
             return Ok(None);
         }
@@ -124,7 +127,7 @@ impl Workflows {
         tenant: &str,
         id: &str,
         version: Option<i64>,
-    ) -> Result<Option<(Row, bool)>, FlowError> {
+    ) -> Result<Option<(Row, bool)>, EngineError> {
         match self.row(tenant, id, version).await? {
             Some(row) if is_own(&row) => Ok(Some((row, true))),
             _ => Ok(self.shared_row(tenant, id, version).await?.map(|row| (row, false))),
@@ -137,7 +140,7 @@ impl Workflows {
         permit: &Permit,
         limit: usize,
         after: Option<&str>,
-    ) -> Result<(Vec<Listed>, bool), FlowError> {
+    ) -> Result<(Vec<Listed>, bool), EngineError> {
         let (tenant, mut after) = (permit.tenant(), after.unwrap_or_default().to_owned());
         let is_guest = self.is_guest(tenant);
         let mut listed = Vec::new();
@@ -165,24 +168,24 @@ impl Workflows {
     }
 
     /// One look finds the next id, whatever the number of its versions.
-    async fn next_id(&self, select: Select, after: &str) -> Result<Option<String>, FlowError> {
+    async fn next_id(&self, select: Select, after: &str) -> Result<Option<String>, EngineError> {
         let select = select.filter("workflow_id", Compare::Above, after).by(&["workflow_id"], Direction::Ascending);
         let rows = self.records.read(select.take(1)).await?.rows;
         Ok(rows.first().map(|row| row.text("workflow_id").to_owned()))
     }
 
     /// Refuses a new run that would follow copies of what is shared no more, or start what is not there.
-    pub(super) async fn check_shared(&self, tenant: &str, outer: Used<'_>, inside: &Inside) -> Result<(), FlowError> {
+    pub(super) async fn check_shared(&self, tenant: &str, outer: Used<'_>, inside: &Inside) -> Result<(), EngineError> {
         if !self.is_guest(tenant) {
             return Ok(());
         }
         if let Some((id, version)) = &inside.missing {
-            return Err(FlowError::no_workflow(id, *version));
+            return Err(no_workflow(id, *version));
         }
         for (id, version, _) in inside.used().chain([outer]) {
             let own = self.row(tenant, id, Some(version)).await?.is_some_and(|row| is_own(&row));
             if !own && self.share_of(id).await?.is_none() {
-                return Err(FlowError::no_workflow(id, Some(version)));
+                return Err(no_workflow(id, Some(version)));
             }
         }
         Ok(())
@@ -194,7 +197,7 @@ impl Workflows {
         tenant: &str,
         outer: Option<Used<'_>>,
         inside: &Inside,
-    ) -> Result<(), FlowError> {
+    ) -> Result<(), EngineError> {
         if !self.is_guest(tenant) {
             return Ok(());
         }
@@ -204,7 +207,7 @@ impl Workflows {
         Ok(())
     }
 
-    async fn copy(&self, tenant: &str, (id, version, digest): Used<'_>) -> Result<(), FlowError> {
+    async fn copy(&self, tenant: &str, (id, version, digest): Used<'_>) -> Result<(), EngineError> {
         for _ in 0..limits::APPLY_TRIES_MAX {
             match self.row(tenant, id, Some(version)).await? {
                 Some(row) if row.get("digest").as_bytes() == Some(&digest.0[..]) => return Ok(()),
@@ -213,7 +216,7 @@ impl Workflows {
                 None => {}
             }
             let Some(row) = self.shared_row(tenant, id, Some(version)).await? else {
-                return Err(FlowError::no_workflow(id, Some(version)));
+                return Err(no_workflow(id, Some(version)));
             };
             match self.records.commit(self.copied(tenant, &row)?).await {
                 Ok(_) => return Ok(()),
@@ -222,11 +225,11 @@ impl Workflows {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(FlowError::refused(Code::OccConflict, "others change this workflow at the same time"))
+        Err(EngineError::refused(Code::OccConflict, "others change this workflow at the same time"))
     }
 
     /// The copy says nothing of who wrote the workflow.
-    fn copied(&self, tenant: &str, row: &Row) -> Result<Tx, FlowError> {
+    fn copied(&self, tenant: &str, row: &Row) -> Result<Tx, EngineError> {
         let (id, version) = (row.text("workflow_id"), row.int("version"));
         let cells = vec![
             ("tenant_id", tenant.into()),
@@ -252,7 +255,7 @@ impl Workflows {
         (actor_type, actor_id): (ActorType, Option<&str>),
         (id, what): (&str, &str),
         data: serde_json::Value,
-    ) -> Result<(), FlowError> {
+    ) -> Result<(), EngineError> {
         let event = Event {
             tenant_id: tenant.to_owned(),
             subject_type: SubjectType::Other,
@@ -272,7 +275,7 @@ impl Workflows {
 
 impl Flow {
     /// Lets every tenant start a workflow, or only its own again.
-    pub async fn share_workflow(&self, permit: &Permit, id: &str, shared: bool) -> Result<(), FlowError> {
+    pub async fn share_workflow(&self, permit: &Permit, id: &str, shared: bool) -> Result<(), EngineError> {
         self.workflows().set_shared(permit, id, shared).await.map(drop)
     }
 }

@@ -1,9 +1,11 @@
 //! Workflows and tools as documents, the same for every surface.
 
-use super::{Flow, FlowError};
+use super::Flow;
 use crate::access::{Permit, WORKFLOWS_READ};
-use chimera_core::flow::tool::{Rollback, Spec};
+use crate::error::EngineError;
+use crate::flow::error::no_workflow;
 use chimera_core::record::{Json, Row};
+use chimera_core::tool::{Rollback, Spec};
 use serde_json::{Value, json};
 
 impl Flow {
@@ -13,9 +15,9 @@ impl Flow {
         permit: &Permit,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<Value, FlowError> {
+    ) -> Result<Value, EngineError> {
         if !permit.may(WORKFLOWS_READ) {
-            return Err(FlowError::lacking(WORKFLOWS_READ));
+            return Err(EngineError::lacking(WORKFLOWS_READ));
         }
         let (listed, more) = self.workflows().list(permit, limit, cursor).await?;
         let next = listed.last().filter(|_| more).map(|listed| listed.row.text("workflow_id").to_owned());
@@ -32,12 +34,12 @@ impl Flow {
     }
 
     /// A version of a workflow with its document; the newest without a version.
-    pub async fn show_workflow(&self, permit: &Permit, id: &str, version: Option<i64>) -> Result<Value, FlowError> {
+    pub async fn show_workflow(&self, permit: &Permit, id: &str, version: Option<i64>) -> Result<Value, EngineError> {
         if !permit.may(WORKFLOWS_READ) {
-            return Err(FlowError::lacking(WORKFLOWS_READ));
+            return Err(EngineError::lacking(WORKFLOWS_READ));
         }
         let found = self.workflows().readable(permit.tenant(), id, version).await?;
-        let (row, is_own) = found.ok_or_else(|| FlowError::no_workflow(id, version))?;
+        let (row, is_own) = found.ok_or_else(|| no_workflow(id, version))?;
         let mut shown = head(&row, is_own);
         shown["shared"] = self.workflows().is_shared_with(permit.tenant(), id, is_own).await?.into();
         shown["document"] = document(&row);

@@ -5,10 +5,13 @@
 
 use super::decide::people_needed;
 use super::document::{Begun, CallShown, Called, Document, RunShown, StepPage, StepShown};
-use super::{Flow, FlowError, doubt, load, review};
+use super::{Flow, doubt, load, review};
 use crate::access::{Permit, RUNS_READ};
+use crate::error::EngineError;
 use crate::port::ReadError;
-use chimera_core::access::{Level, Plan};
+use crate::rows;
+use chimera_core::access::Level;
+use chimera_core::flow::plan::Plan;
 use chimera_core::flow::run::{RunStatus, request_of_row};
 use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
@@ -45,12 +48,12 @@ pub struct Filter {
 
 impl Flow {
     /// Runs, the newest first.
-    pub async fn list(&self, permit: &Permit, filter: Filter) -> Result<Value, FlowError> {
+    pub async fn list(&self, permit: &Permit, filter: Filter) -> Result<Value, EngineError> {
         let mut select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).by(&[], Direction::Descending);
         select = select.without(load::RUN_DOCUMENTS);
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
-            return Err(FlowError::lacking(RUNS_READ));
+            return Err(EngineError::lacking(RUNS_READ));
         }
         if !everybody {
             select = select.with("actor", permit.actor());
@@ -80,29 +83,29 @@ impl Flow {
     }
 
     /// One run, with all that is needed to approve it, for whoever looks into it.
-    pub async fn show(&self, permit: &Permit, run: Uuid) -> Result<Value, FlowError> {
+    pub async fn show(&self, permit: &Permit, run: Uuid) -> Result<Value, EngineError> {
         Ok(self.show_document(permit, run).await?.to_value())
     }
 
     /// One run, with all that is needed to approve it.
-    pub async fn show_document(&self, permit: &Permit, run: Uuid) -> Result<Document, FlowError> {
+    pub async fn show_document(&self, permit: &Permit, run: Uuid) -> Result<Document, EngineError> {
         let records = &*self.inner.parts.records;
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         // A run has few requests; all that wait anywhere would be many. They are read before the run: whoever is
         // shown a digest is shown what it stands for, or something newer, and then the digest is refused.
-        let mut asked = load::all(records, select.clone(), limits::RUN_ROWS_MAX).await?;
+        let mut asked = rows::all(records, select.clone(), limits::RUN_ROWS_MAX).await?;
         let mut row = load::seen_run(records, permit, run).await?;
         let waits = |row: &Row| RunStatus::parse(row.text("status")) == Some(RunStatus::AwaitingApproval);
         if waits(&row) && !asked.iter().any(|row| row.text("status") == "pending") {
             // It began to wait between the two looks.
-            asked = load::all(records, select, limits::RUN_ROWS_MAX).await?;
+            asked = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
             row = load::seen_run(records, permit, run).await?;
         }
         self.aside(load::is_large(&row), self.shown(permit, &row, asked)).await
     }
 
     /// A run, of which all was asked.
-    async fn shown(&self, permit: &Permit, row: &Row, asked: Vec<Row>) -> Result<Document, FlowError> {
+    async fn shown(&self, permit: &Permit, row: &Row, asked: Vec<Row>) -> Result<Document, EngineError> {
         let run = row.uuid("id");
         let waiting = asked.iter().filter(|row| row.text("status") == "pending");
         let mut members = summary(row);
@@ -137,7 +140,7 @@ impl Flow {
     }
 
     /// What a run that was not drafted calls.
-    async fn plan_of(&self, permit: &Permit, row: &Row) -> Result<Value, FlowError> {
+    async fn plan_of(&self, permit: &Permit, row: &Row) -> Result<Value, EngineError> {
         let (id, version) = (row.text("workflow_id"), row.get("workflow_version").as_int());
         let found = self.inner.workflows.find_stored(permit.tenant(), id, version).await?;
         let inputs = row.get("inputs").as_json().map(Json::to_value).unwrap_or_default();
@@ -153,7 +156,7 @@ impl Flow {
     }
 
     /// What became of the messages about a run.
-    async fn messages(&self, permit: &Permit, run: &Row) -> Result<Vec<Value>, FlowError> {
+    async fn messages(&self, permit: &Permit, run: &Row) -> Result<Vec<Value>, EngineError> {
         // At L3 there are only messages about calls in doubt.
         if run.text("autonomy_level") == Level::ExecuteSilent.as_str() && run.get("in_doubt_since").is_null() {
             return Ok(Vec::new());
@@ -165,7 +168,7 @@ impl Flow {
     }
 
     /// What became of the patches of a run.
-    async fn patches(&self, permit: &Permit, run: Uuid) -> Result<Vec<Value>, FlowError> {
+    async fn patches(&self, permit: &Permit, run: Uuid) -> Result<Vec<Value>, EngineError> {
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         let (rows, _) = self.inner.parts.records.first(select, limits::PAGE_ROWS_DEFAULT).await?;
         Ok(rows.iter().map(patch).collect())
@@ -178,7 +181,7 @@ impl Flow {
         run: Uuid,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<Value, FlowError> {
+    ) -> Result<Value, EngineError> {
         Ok(self.step_page(permit, run, limit, cursor).await?.to_value())
     }
 
@@ -190,7 +193,7 @@ impl Flow {
         run: Uuid,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<Document, FlowError> {
+    ) -> Result<Document, EngineError> {
         let records = &*self.inner.parts.records;
         let row = load::seen_run(records, permit, run).await?;
         self.aside(load::is_large(&row), self.steps_of(permit, row, limit, cursor)).await
@@ -202,7 +205,7 @@ impl Flow {
         row: Row,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<Document, FlowError> {
+    ) -> Result<Document, EngineError> {
         let run = row.uuid("id");
         let dry = self.dry_calls(permit, &row).await?;
         let mut from = cursor.and_then(|cursor| cursor.strip_prefix(UNBEGUN));
@@ -214,7 +217,7 @@ impl Flow {
         let mut next_cursor = begun.next.as_ref().map(Cursor::encode);
         let mut unbegun = Vec::new();
         if next_cursor.is_none() {
-            let from = from.and_then(|from| from.parse().ok()).ok_or_else(FlowError::foreign_cursor)?;
+            let from = from.and_then(|from| from.parse().ok()).ok_or_else(EngineError::foreign_cursor)?;
             let room = limit.saturating_sub(begun.steps.len());
             (unbegun, next_cursor) = self.unbegun(row, from, room, &dry).await?;
         }
@@ -238,7 +241,7 @@ impl Flow {
         run: Uuid,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<BegunSteps, FlowError> {
+    ) -> Result<BegunSteps, EngineError> {
         let records = &*self.inner.parts.records;
         let scope = || Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&STEPS, scope()).with("run_id", run).by(&["position"], Direction::Ascending);
@@ -273,7 +276,7 @@ impl Flow {
         from: usize,
         room: usize,
         dry: &BTreeMap<String, Value>,
-    ) -> Result<(Vec<Value>, Option<String>), FlowError> {
+    ) -> Result<(Vec<Value>, Option<String>), EngineError> {
         let records = &*self.inner.parts.records;
         let status = RunStatus::parse(row.text("status"));
         let rest = match status {
@@ -285,7 +288,7 @@ impl Flow {
         let id = row.uuid("id");
         let mut begun = BTreeSet::new();
         let steps = Select::from(&STEPS, Scope::System).with("run_id", id).without(load::STEP_DOCUMENTS);
-        load::each(records, steps, |row| begun.extend([row.text("node_id").to_owned()])).await?;
+        rows::each(records, steps, |row| begun.extend([row.text("node_id").to_owned()])).await?;
         // A run whose workflow can't be read any more has shown what it did.
         let graph = load::graph(records, &self.inner.workflows, &row).await;
         let Ok(graph) = graph else { return Ok((Vec::new(), None)) };
@@ -306,14 +309,14 @@ impl Flow {
     }
 
     /// The dry pass of a run that was drafted, by the key of each call.
-    async fn dry_calls(&self, permit: &Permit, run: &Row) -> Result<BTreeMap<String, Value>, FlowError> {
+    async fn dry_calls(&self, permit: &Permit, run: &Row) -> Result<BTreeMap<String, Value>, EngineError> {
         if run.get("plan").is_null() {
             return Ok(BTreeMap::new());
         }
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&TOOL_CALLS, scope).with("run_id", run.uuid("id"));
         let select = select.with("step_id", Cell::Null);
-        let rows = load::all(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await?;
+        let rows = rows::all(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await?;
         let plan = run.get("plan").as_json().map(Json::to_value).unwrap_or_default();
         let lines = plan["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut found = BTreeMap::new();
@@ -345,7 +348,13 @@ impl Flow {
     ///
     /// A run that moved to another lane has its later entries where an order by lane would put them
     /// first, so a page is bounded by numbers and not by rows.
-    pub async fn events(&self, permit: &Permit, run: Uuid, after: i64, limit: usize) -> Result<Vec<Value>, FlowError> {
+    pub async fn events(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Value>, EngineError> {
         let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
         let last = after.saturating_add(i64::try_from(limit).unwrap_or(i64::MAX));
         let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned()))
@@ -359,11 +368,11 @@ impl Flow {
     }
 
     /// The step that a node of a run has.
-    pub async fn step_of(&self, permit: &Permit, run: Uuid, node: &str) -> Result<Uuid, FlowError> {
+    pub async fn step_of(&self, permit: &Permit, run: Uuid, node: &str) -> Result<Uuid, EngineError> {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&STEPS, scope).with("run_id", run).with("node_id", node).take(1);
         let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
-        row.map(|row| row.uuid("id")).ok_or_else(|| FlowError::not_found("step"))
+        row.map(|row| row.uuid("id")).ok_or_else(|| EngineError::not_found("step"))
     }
 }
 

@@ -9,9 +9,9 @@ use crate::port::{Span, SpanKind, Spans};
 use chimera_core::error::Code;
 use chimera_core::flow::call::{Answer, ToolError};
 use chimera_core::flow::run::{Call, Head, Mode, Run, StepStatus, Traced, Turn};
-use chimera_core::flow::tool::is_dry;
 use chimera_core::flow::trace::{SpanId, made_at};
 use chimera_core::time::Timestamp;
+use chimera_core::tool::is_dry;
 use serde_json::Value;
 use uuid::Uuid;
 

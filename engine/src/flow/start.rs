@@ -5,8 +5,10 @@ use super::error::check_words;
 use super::key::RunKey;
 use super::node::Inner;
 use super::perform::execute_tool;
-use super::{Flow, FlowError, Standing, ask, load, seal, spans};
+use super::{Flow, Standing, ask, load, seal, spans};
 use crate::access::Permit;
+use crate::error::EngineError;
+use crate::flow::error::{invalid, no_workflow};
 use crate::port::{Blocked, Cancel, CommitError};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
@@ -119,9 +121,9 @@ pub struct Started {
 
 impl Flow {
     /// Starts a run; it is durable when this returns.
-    pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<Started, FlowError> {
+    pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<Started, EngineError> {
         let found = self.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
-        let (version, graph) = found.ok_or_else(|| FlowError::no_workflow(&ask.workflow_id, ask.version))?;
+        let (version, graph) = found.ok_or_else(|| no_workflow(&ask.workflow_id, ask.version))?;
         let place = self.place_to_work(graph.may_take_long).await;
         place.run(|| check(&graph, &ask))?;
         self.check_notify(permit, ask.level, ask.notify.as_ref())?;
@@ -179,19 +181,19 @@ impl Flow {
         key: Option<RunKey>,
         head: Head,
         graph: Arc<Graph>,
-    ) -> Result<Started, FlowError> {
+    ) -> Result<Started, EngineError> {
         let Some(key) = key else { return self.begin(permit, head, graph, None).await };
         let used = |row: Option<&Row>| {
             let body = ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
             let body = row.into_iter().fold(body, |body, row| {
                 body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status"))
             });
-            FlowError::Refused(Box::new(body))
+            EngineError::Refused(Box::new(body))
         };
         for form in key.forms() {
             let head = Head { idempotency_key: Some(form), ..head.clone() };
             match self.begin(permit, head, Arc::clone(&graph), None).await {
-                Err(FlowError::Commit(CommitError::Conflict(Conflict::Exists(row))))
+                Err(EngineError::Commit(CommitError::Conflict(Conflict::Exists(row))))
                     if row.columns == ["idempotency_key"] => {}
                 begun => return begun,
             }
@@ -204,7 +206,7 @@ impl Flow {
     }
 
     /// What a run was to do, for somebody who may steer it.
-    pub(crate) async fn before(&self, permit: &Permit, run: Uuid) -> Result<Before, FlowError> {
+    pub(crate) async fn before(&self, permit: &Permit, run: Uuid) -> Result<Before, EngineError> {
         let records = &*self.inner.parts.records;
         let head = Head::of_row(&load::steered_run(records, permit, run).await?)?;
         let repeated = Head { replay: Some(Replay { of: run, mode: ReplayMode::Retry, from: None }), ..head };
@@ -215,11 +217,11 @@ impl Flow {
     }
 
     /// Runs a run over again: frozen, as a shadow, or for real from a node on.
-    pub async fn replay(&self, permit: &Permit, replay: Replay, again: Again) -> Result<Started, FlowError> {
+    pub async fn replay(&self, permit: &Permit, replay: Replay, again: Again) -> Result<Started, EngineError> {
         let records = &*self.inner.parts.records;
         let row = load::steered_run(records, permit, replay.of).await?;
         let original = Head::of_row(&row)?;
-        let refused = |why: &str| Err(FlowError::refused(Code::InvalidTransition, why));
+        let refused = |why: &str| Err(EngineError::refused(Code::InvalidTransition, why));
         if original.dry_run {
             return refused("nothing was done in a dry run that could be done again");
         }
@@ -241,7 +243,7 @@ impl Flow {
         if let Some(from) = &replay.from
             && graph.position(from).is_none()
         {
-            return Err(FlowError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
+            return Err(EngineError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
         }
         let recorded = load::recorded(records, &replay, &graph).await?;
         let pins = load::pins(records, &original, replay.of).await?.and(&again.pins);
@@ -289,7 +291,7 @@ impl Flow {
         head: Head,
         graph: Arc<Graph>,
         recorded: Option<Recorded>,
-    ) -> Result<Started, FlowError> {
+    ) -> Result<Started, EngineError> {
         let inner = &self.inner;
         if let Some(hold) = inner.parts.records.hold() {
             return Err(CommitError::from(Blocked::from(hold)).into());
@@ -299,7 +301,7 @@ impl Flow {
         }
         if !inner.goes_on() {
             let body = ErrorBody::new(Code::Overloaded, "this node is being stopped").retry_after(1);
-            return Err(FlowError::Refused(Box::new(body)));
+            return Err(EngineError::Refused(Box::new(body)));
         }
         inner.check_room_for(&head.tenant)?;
         let parts = &inner.parts;
@@ -344,7 +346,7 @@ impl Flow {
     }
 
     /// Refuses a run that would begin by waiting where too many wait already.
-    fn check_crowd(&self, run: Uuid) -> Result<(), FlowError> {
+    fn check_crowd(&self, run: Uuid) -> Result<(), EngineError> {
         let Some(crowded) = self.inner.gate().crowded(run) else { return Ok(()) };
         let waiting = crowded.waiting;
         let whose = crowded.tenant.map(|tenant| format!(" of tenant {tenant}")).unwrap_or_default();
@@ -356,11 +358,11 @@ impl Flow {
             Some(host) => body(format!("host {host}")).with("host", host),
             None => body(format!("tool {}", crowded.tool)),
         };
-        Err(FlowError::Refused(Box::new(body.with("tool", crowded.tool))))
+        Err(EngineError::Refused(Box::new(body.with("tool", crowded.tool))))
     }
 
     /// The run that somebody asked for under a key.
-    pub async fn by_key(&self, permit: &Permit, key: &RunKey) -> Result<Option<Row>, FlowError> {
+    pub async fn by_key(&self, permit: &Permit, key: &RunKey) -> Result<Option<Row>, EngineError> {
         let own = |row: &Row| row.text("tenant_id") == permit.tenant() && row.text("actor") == permit.actor();
         let said = self.held_by(key.said()).await?;
         match said {
@@ -378,7 +380,7 @@ impl Flow {
     }
 
     /// The run that has a key, whosever it is: a key has one holder in the whole store.
-    async fn held_by(&self, key: &str) -> Result<Option<Row>, FlowError> {
+    async fn held_by(&self, key: &str) -> Result<Option<Row>, EngineError> {
         let select = Select::from(&RUNS, Scope::System).with("idempotency_key", key).take(1);
         Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
     }
@@ -406,12 +408,12 @@ impl Drop for HeldSlots<'_> {
     }
 }
 
-fn check(graph: &Graph, ask: &StartRun) -> Result<(), FlowError> {
+fn check(graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
     if let Some(problem) = graph.unsupported_problem() {
-        return Err(FlowError::problems("the workflow", &[problem]));
+        return Err(invalid("the workflow", &[problem]));
     }
     if !(1..=10).contains(&ask.priority) {
-        return Err(FlowError::refused(Code::ValidationFailed, "priority is a number from 1 to 10"));
+        return Err(EngineError::refused(Code::ValidationFailed, "priority is a number from 1 to 10"));
     }
     let key = ask.idempotency_key.as_ref().map(RunKey::said);
     check_words("idempotency key", key)?;
@@ -419,19 +421,20 @@ fn check(graph: &Graph, ask: &StartRun) -> Result<(), FlowError> {
     let chars_max = limits::IDEMPOTENCY_KEY_CHARS_MAX;
     if key.is_some_and(|key| !(1..=chars_max).contains(&key.chars().count())) {
         let message = format!("an idempotency key has 1 to {chars_max} characters");
-        return Err(FlowError::refused(Code::ValidationFailed, message));
+        return Err(EngineError::refused(Code::ValidationFailed, message));
     }
     if !ask.inputs.is_object() {
         let body = ErrorBody::new(Code::ValidationFailed, "the inputs of a run are a JSON object");
-        return Err(FlowError::Refused(Box::new(body.with("pointer", "/inputs"))));
+        return Err(EngineError::Refused(Box::new(body.with("pointer", "/inputs"))));
     }
-    let text = Json::of(&ask.inputs).map_err(|error| FlowError::refused(Code::ValidationFailed, error.to_string()))?;
+    let text =
+        Json::of(&ask.inputs).map_err(|error| EngineError::refused(Code::ValidationFailed, error.to_string()))?;
     if text.as_str().len() > limits::RUN_INPUT_BYTES_MAX {
-        return Err(FlowError::refused(Code::PayloadTooLarge, "the inputs of a run are too large"));
+        return Err(EngineError::refused(Code::PayloadTooLarge, "the inputs of a run are too large"));
     }
     let Some(schema) = &graph.input_schema else { return Ok(()) };
     schema.check(&ask.inputs).map_err(|faults| {
         let body = ErrorBody::new(Code::ValidationFailed, "the inputs are not what the workflow takes");
-        FlowError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
+        EngineError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
     })
 }

@@ -13,11 +13,11 @@
 //! What has no request of its own (the outcome of a call, a rollback, taking a patch out) is said about one
 //! version of a row, once: see `tell_once`.
 
-use super::FlowError;
 use crate::access::Permit;
-use chimera_core::flow::run::{Signal, Unstorable};
+use crate::error::EngineError;
+use chimera_core::flow::run::Signal;
 use chimera_core::flow::tables::APPROVAL_REQUESTS;
-use chimera_core::record::{Row, Tx, Update};
+use chimera_core::record::{Row, Tx, Unstorable, Update};
 use chimera_core::time::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
@@ -52,7 +52,7 @@ impl TakenBack {
         signal: &mut Signal,
         permit: &Permit,
         now: Timestamp,
-    ) -> Result<(), FlowError> {
+    ) -> Result<(), EngineError> {
         for request in &self.requests {
             let set = vec![
                 ("status", self.status.into()),

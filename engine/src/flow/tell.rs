@@ -5,18 +5,18 @@
 
 use super::error::told_words;
 use super::taken_back::{CANCELLED, TakenBack};
-use super::{Flow, FlowError, load};
+use super::{Flow, load};
 use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_repeated};
+use crate::error::EngineError;
 use crate::ledger::audit::{Event, Writer};
 use crate::port::CommitError;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{RunStatus, Signal, StepStatus, Told, affinity, may_hold, paused_by};
 use chimera_core::flow::tables::{CACHE_ENTRIES, RUNS, STEPS};
-use chimera_core::flow::tool::Rollback;
-use chimera_core::id;
 use chimera_core::ledger::{ActorType, SubjectType};
-use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Row, RowCount, Scope, Select, Step, Table, Tx, Value as Cell};
+use chimera_core::tool::Rollback;
+use chimera_core::{id, limits};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -37,7 +37,7 @@ pub struct Settle {
 
 impl Flow {
     /// Stops a run.
-    pub async fn cancel(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), FlowError> {
+    pub async fn cancel(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), EngineError> {
         let reason = told_words("reason", reason)?;
         self.unfinished(permit, run).await?;
         self.may_end(permit, run, RUNS_MANAGE).await?;
@@ -54,24 +54,24 @@ impl Flow {
     }
 
     /// Holds a run: what is under way ends, nothing new starts.
-    pub async fn pause(&self, permit: &Permit, run: Uuid) -> Result<(), FlowError> {
+    pub async fn pause(&self, permit: &Permit, run: Uuid) -> Result<(), EngineError> {
         let row = self.unfinished(permit, run).await?;
         // A person may make the pause of a service their own.
         if paused_by(&row).is_some_and(|by| permit.kind() != ActorType::Human || by.kind == ActorType::Human) {
-            return Err(FlowError::refused(Code::InvalidTransition, "the run is paused already"));
+            return Err(EngineError::refused(Code::InvalidTransition, "the run is paused already"));
         }
         self.tell(permit, run, Told::Pause { by: permit.by() }).await
     }
 
     /// Lets a paused run go on.
-    pub async fn resume(&self, permit: &Permit, run: Uuid) -> Result<(), FlowError> {
+    pub async fn resume(&self, permit: &Permit, run: Uuid) -> Result<(), EngineError> {
         let row = self.unfinished(permit, run).await?;
         let holder = paused_by(&row);
         if holder.is_none() {
-            return Err(FlowError::refused(Code::InvalidTransition, "the run is not paused"));
+            return Err(EngineError::refused(Code::InvalidTransition, "the run is not paused"));
         }
         if !may_hold(holder.as_ref(), permit.kind()) {
-            return Err(FlowError::refused(Code::RbacForbidden, "a person has paused the run, and people resume it"));
+            return Err(EngineError::refused(Code::RbacForbidden, "a person has paused the run, and people resume it"));
         }
         self.may_let_go_on(permit, run, RUNS_MANAGE).await?;
         self.tell(permit, run, Told::Resume { by: permit.by() }).await
@@ -86,21 +86,21 @@ impl Flow {
         happened: bool,
         output: Option<Value>,
         notes: Option<String>,
-    ) -> Result<(), FlowError> {
+    ) -> Result<(), EngineError> {
         self.settle(permit, run, Settle { step, attempt: None, happened, output, notes }).await
     }
 
     /// Says what became of one try of a step. It counts only while that is the last one.
-    pub async fn settle(&self, permit: &Permit, run: Uuid, found: Settle) -> Result<(), FlowError> {
+    pub async fn settle(&self, permit: &Permit, run: Uuid, found: Settle) -> Result<(), EngineError> {
         if permit.kind() != ActorType::Human {
-            return Err(FlowError::refused(Code::RbacForbidden, "only people settle an unknown outcome"));
+            return Err(EngineError::refused(Code::RbacForbidden, "only people settle an unknown outcome"));
         }
         let Settle { step, attempt, happened, output, notes } = found;
         let notes = told_words("note", notes)?;
         let row = self.step_in(permit, run, step, StepStatus::OutcomeUnknown).await?;
         let now = u32::try_from(row.int("attempt")).unwrap_or(0);
         if attempt.is_some_and(|attempt| attempt != now) {
-            return Err(FlowError::refused(Code::OccConflict, format!("the step is at its try {now} by now")));
+            return Err(EngineError::refused(Code::OccConflict, format!("the step is at its try {now} by now")));
         }
         self.could_give(&row, output.as_ref().filter(|_| happened))?;
         if !happened {
@@ -116,12 +116,12 @@ impl Flow {
     }
 
     /// Refuses an output that the tool of a step could not have given.
-    fn could_give(&self, step: &Row, output: Option<&Value>) -> Result<(), FlowError> {
+    fn could_give(&self, step: &Row, output: Option<&Value>) -> Result<(), EngineError> {
         let tool = step.get("tool").as_text().and_then(|tool| self.inner.parts.registry.get(tool));
         let (Some(tool), Some(output)) = (tool, output) else { return Ok(()) };
         tool.spec().output.check(output).map_err(|faults| {
             let body = ErrorBody::new(Code::ValidationFailed, "the tool never gives such an output");
-            FlowError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
+            EngineError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
         })
     }
 
@@ -132,7 +132,7 @@ impl Flow {
         run: Uuid,
         steps: Option<Vec<Uuid>>,
         reason: Option<String>,
-    ) -> Result<(), FlowError> {
+    ) -> Result<(), EngineError> {
         let reason = told_words("reason", reason)?;
         self.ended(permit, run).await?;
         for step in steps.iter().flatten() {
@@ -145,22 +145,27 @@ impl Flow {
 
     /// Refuses to undo a step of which nobody knows whether it was undone, unless a person asks who has
     /// found out, or a second undo changes nothing.
-    fn may_undo_again(&self, permit: &Permit, step: &Row) -> Result<(), FlowError> {
+    fn may_undo_again(&self, permit: &Permit, step: &Row) -> Result<(), EngineError> {
         let tool = step.get("tool").as_text().and_then(|tool| self.inner.parts.registry.get(tool));
         let repeatable = tool.is_some_and(|tool| tool.spec().rollback == Rollback::Repeatable);
         if step.get("in_doubt_since").is_null() || repeatable || permit.kind() == ActorType::Human {
             return Ok(());
         }
         let message = "nobody knows whether the step was undone; only people find out and undo it again";
-        Err(FlowError::refused(Code::RbacForbidden, message))
+        Err(EngineError::refused(Code::RbacForbidden, message))
     }
 
     /// Says that a person has undone by hand what a run did: the run is marked, nothing is called.
-    pub async fn mark_rolled_back(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), FlowError> {
+    pub async fn mark_rolled_back(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        reason: Option<String>,
+    ) -> Result<(), EngineError> {
         let reason = told_words("reason", reason)?;
         let row = self.ended(permit, run).await?;
         if permit.kind() != ActorType::Human {
-            return Err(FlowError::refused(Code::RbacForbidden, "only people say that a run was undone by hand"));
+            return Err(EngineError::refused(Code::RbacForbidden, "only people say that a run was undone by hand"));
         }
         // A run that did not fail is undone by calls, unless such a rollback left something.
         if row.text("status") != RunStatus::Failed.as_str() && row.get("rollback").is_null() {
@@ -168,13 +173,13 @@ impl Flow {
                 "a run that is {} is not marked as undone by hand: undo it with POST /runs/{{id}}/rollback first",
                 row.text("status")
             );
-            return Err(FlowError::refused(Code::InvalidTransition, message));
+            return Err(EngineError::refused(Code::InvalidTransition, message));
         }
         self.tell_ended(permit, run, Told::MarkRolledBack { by: permit.by(), reason }).await
     }
 
     /// Tells a run that has ended how it is undone, unless somebody else does or the run is at it already.
-    async fn tell_ended(&self, permit: &Permit, run: Uuid, told: Told) -> Result<(), FlowError> {
+    async fn tell_ended(&self, permit: &Permit, run: Uuid, told: Told) -> Result<(), EngineError> {
         for _ in 0..limits::DECIDE_TRIES_MAX {
             let row = self.ended(permit, run).await?;
             if self.try_tell_once(permit, run, told.clone(), (&RUNS, &row), &TakenBack::default()).await? {
@@ -185,32 +190,32 @@ impl Flow {
     }
 
     /// A run that has ended and may be undone.
-    async fn ended(&self, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
+    async fn ended(&self, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
         let row = load::steered_run(&*self.inner.parts.records, permit, run).await?;
         let status = RunStatus::parse(row.text("status"));
         if !matches!(status, Some(RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled)) {
             let message = format!("a run that is {} can't be rolled back", row.text("status"));
-            return Err(FlowError::refused(Code::InvalidTransition, message));
+            return Err(EngineError::refused(Code::InvalidTransition, message));
         }
         if row.get("dry_run") == &chimera_core::record::Value::Bool(true) {
-            return Err(FlowError::refused(
+            return Err(EngineError::refused(
                 Code::InvalidTransition,
                 "nothing was done in a dry run that could be undone",
             ));
         }
         if ["freeze", "shadow"].contains(&row.text("replay_mode")) {
-            return Err(FlowError::refused(Code::InvalidTransition, "a replay did nothing that could be undone"));
+            return Err(EngineError::refused(Code::InvalidTransition, "a replay did nothing that could be undone"));
         }
         if load::is_undoing(&*self.inner.parts.records, &row).await? {
-            return Err(FlowError::refused(Code::InvalidTransition, "a rollback is under way"));
+            return Err(EngineError::refused(Code::InvalidTransition, "a rollback is under way"));
         }
         Ok(row)
     }
 
     /// Forgets recorded outputs of a workflow: one key, or all; gives how many at the most.
-    pub async fn invalidate(&self, permit: &Permit, workflow: &str, key: Option<&str>) -> Result<(), FlowError> {
+    pub async fn invalidate(&self, permit: &Permit, workflow: &str, key: Option<&str>) -> Result<(), EngineError> {
         if !permit.may(WORKFLOWS_WRITE) {
-            return Err(FlowError::lacking(WORKFLOWS_WRITE));
+            return Err(EngineError::lacking(WORKFLOWS_WRITE));
         }
         let is = |column, value: &str| Condition { column, compare: Compare::Is, value: value.into() };
         let mut conditions = vec![is("tenant_id", permit.tenant()), is("workflow_id", workflow)];
@@ -223,7 +228,7 @@ impl Flow {
         Ok(())
     }
 
-    pub(super) async fn unfinished(&self, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
+    pub(super) async fn unfinished(&self, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
         let row = load::steered_run(&*self.inner.parts.records, permit, run).await?;
         check_unfinished(&row)?;
         Ok(row)
@@ -235,29 +240,29 @@ impl Flow {
         run: Uuid,
         step: Uuid,
         status: StepStatus,
-    ) -> Result<Row, FlowError> {
+    ) -> Result<Row, EngineError> {
         self.unfinished(permit, run).await?;
         let row = self.step_row(permit, run, step).await?;
         if row.text("status") != status.as_str() {
             let message = format!("the step is {}, not {}", row.text("status"), status.as_str());
-            return Err(FlowError::refused(Code::InvalidTransition, message));
+            return Err(EngineError::refused(Code::InvalidTransition, message));
         }
         Ok(row)
     }
 
-    async fn step_row(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Row, FlowError> {
+    async fn step_row(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Row, EngineError> {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&STEPS, scope).with("id", step).with("run_id", run).take(1);
         let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
-        row.ok_or_else(|| FlowError::not_found("step"))
+        row.ok_or_else(|| EngineError::not_found("step"))
     }
 
-    pub(super) async fn tell(&self, permit: &Permit, run: Uuid, told: Told) -> Result<(), FlowError> {
+    pub(super) async fn tell(&self, permit: &Permit, run: Uuid, told: Told) -> Result<(), EngineError> {
         self.tell_with(permit, run, told, Tx::default()).await
     }
 
     /// Tells a run something together with what else changes.
-    pub(super) async fn tell_with(&self, permit: &Permit, run: Uuid, told: Told, tx: Tx) -> Result<(), FlowError> {
+    pub(super) async fn tell_with(&self, permit: &Permit, run: Uuid, told: Told, tx: Tx) -> Result<(), EngineError> {
         match self.try_tell(permit, run, told, TakenBack::default(), tx).await? {
             true => Ok(()),
             false => Err(changed()),
@@ -273,7 +278,7 @@ impl Flow {
         told: Told,
         (table, row): (&'static Table, &Row),
         taken_back: TakenBack,
-    ) -> Result<(), FlowError> {
+    ) -> Result<(), EngineError> {
         match self.try_tell_once(permit, run, told, (table, row), &taken_back).await? {
             true => Ok(()),
             false => Err(changed()),
@@ -288,7 +293,7 @@ impl Flow {
         told: Told,
         (table, row): (&'static Table, &Row),
         taken_back: &TakenBack,
-    ) -> Result<bool, FlowError> {
+    ) -> Result<bool, EngineError> {
         let is = |column, value: Cell| Condition { column, compare: Compare::Is, value };
         let version = row.int("state_version");
         let mut conditions: Vec<_> = table.key.iter().map(|column| is(column, row.get(column).clone())).collect();
@@ -308,7 +313,7 @@ impl Flow {
         told: Told,
         taken_back: TakenBack,
         tx: Tx,
-    ) -> Result<bool, FlowError> {
+    ) -> Result<bool, EngineError> {
         self.send(permit, run, Signal::new(self.inner.id(), told), &taken_back, tx).await
     }
 
@@ -319,10 +324,10 @@ impl Flow {
         mut signal: Signal,
         taken_back: &TakenBack,
         mut tx: Tx,
-    ) -> Result<bool, FlowError> {
+    ) -> Result<bool, EngineError> {
         let told = &signal.told;
         if serde_json::to_string(told).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
-            return Err(FlowError::refused(Code::PayloadTooLarge, "that is too much to tell a run"));
+            return Err(EngineError::refused(Code::PayloadTooLarge, "that is too much to tell a run"));
         }
         let kind = told.kind();
         taken_back.put(&mut tx, &mut signal, permit, self.inner.parts.clock.steady())?;
@@ -348,7 +353,7 @@ impl Flow {
         subject_id: String,
         event_type: &str,
         data: Value,
-    ) -> Result<(), FlowError> {
+    ) -> Result<(), EngineError> {
         let event = Event {
             tenant_id: permit.tenant().to_owned(),
             subject_type: SubjectType::Other,
@@ -369,15 +374,15 @@ impl Flow {
 }
 
 /// The refusal of what met somebody else's change.
-fn changed() -> FlowError {
-    FlowError::refused(Code::OccConflict, "somebody else changed the run at the same time; look at it again")
+fn changed() -> EngineError {
+    EngineError::refused(Code::OccConflict, "somebody else changed the run at the same time; look at it again")
 }
 
 /// Refuses a run that has ended.
-pub(super) fn check_unfinished(row: &Row) -> Result<(), FlowError> {
+pub(super) fn check_unfinished(row: &Row) -> Result<(), EngineError> {
     if RunStatus::parse(row.text("status")).is_none_or(RunStatus::is_final) {
         let message = format!("the run is {} already", row.text("status"));
-        return Err(FlowError::refused(Code::InvalidTransition, message));
+        return Err(EngineError::refused(Code::InvalidTransition, message));
     }
     Ok(())
 }

@@ -4,11 +4,12 @@
 //! of `artifacts` says who may read it. A blob without the tenant's row is not found, whether another tenant has
 //! it or nobody; putting it again gives the tenant its row and tells nothing about the others.
 
-use crate::port::{Blob, BlobError, BlobStat, Blobs, CallContext, CommitError, Incoming, Outage, ReadError};
-use crate::port::{Records, Unavailable};
+use crate::port::{
+    Blob, BlobError, BlobStat, Blobs, CallContext, CommitError, Incoming, Outage, ReadError, Records, Unavailable,
+};
 use chimera_core::flow::run::affinity;
-use chimera_core::intent::tables::ARTIFACTS;
-use chimera_core::ledger::BlobId;
+use chimera_core::flow::tables::ARTIFACTS;
+use chimera_core::id::BlobId;
 use chimera_core::record::{Conflict, Insert, Scope, Select, Tx, Value};
 use std::sync::Arc;
 

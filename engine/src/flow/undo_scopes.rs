@@ -1,24 +1,26 @@
 //! Whoever lets a tool be called needs its scopes, also when the call undoes or repeats one of somebody else.
 
-use super::{Flow, FlowError, load};
+use super::{Flow, load};
 use crate::access::Permit;
+use crate::error::EngineError;
+use crate::rows;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::STEPS;
-use chimera_core::flow::tool::{Rollback, Spec};
 use chimera_core::limits::{RUN_DEPTH_MAX, UNDO_RUNS_LOOKED_MAX};
 use chimera_core::record::{Row, Scope, Select};
+use chimera_core::tool::{Rollback, Spec};
 use std::sync::Arc;
 use uuid::Uuid;
 
 impl Flow {
     /// Refuses whoever may not call the tool of a step themselves.
-    pub(super) fn may_call(&self, permit: &Permit, step: &Row) -> Result<(), FlowError> {
+    pub(super) fn may_call(&self, permit: &Permit, step: &Row) -> Result<(), EngineError> {
         self.tool_of(step).map_or(Ok(()), |tool| covers(permit, &tool))
     }
 
     /// Refuses whoever may not call the tools that a rollback would call: those of these steps, or of all, and of
     /// the runs inside.
-    pub(super) async fn may_undo(&self, permit: &Permit, run: Uuid, only: Option<&[Uuid]>) -> Result<(), FlowError> {
+    pub(super) async fn may_undo(&self, permit: &Permit, run: Uuid, only: Option<&[Uuid]>) -> Result<(), EngineError> {
         if permit.may("*") {
             return Ok(());
         }
@@ -29,11 +31,11 @@ impl Flow {
                 let message = format!(
                     "the run has more than {UNDO_RUNS_LOOKED_MAX} runs inside: somebody with the scope * must roll it back"
                 );
-                return Err(FlowError::refused(Code::RbacForbidden, message));
+                return Err(EngineError::refused(Code::RbacForbidden, message));
             }
             let scope = Scope::Tenant(permit.tenant().to_owned());
             let select = Select::from(&STEPS, scope).with("run_id", next).without(load::STEP_DOCUMENTS);
-            for step in load::all(&*self.inner.parts.records, select, chimera_core::limits::RUN_ROWS_MAX).await? {
+            for step in rows::all(&*self.inner.parts.records, select, chimera_core::limits::RUN_ROWS_MAX).await? {
                 if next == run && only.is_some_and(|only| !only.contains(&step.uuid("id"))) {
                     continue;
                 }
@@ -49,7 +51,12 @@ impl Flow {
 
     /// Refuses a token that is narrower than its actor and could not ask for what goes on behind what it decides: in
     /// this run, in the runs inside and in the runs around. `else_` is the scope that stands above all.
-    pub(super) async fn may_let_go_on(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), FlowError> {
+    pub(super) async fn may_let_go_on(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        else_: &'static str,
+    ) -> Result<(), EngineError> {
         if !permit.is_narrow() || permit.may(else_) {
             return Ok(());
         }
@@ -58,7 +65,7 @@ impl Flow {
     }
 
     /// The same for what ends a run: the runs around go on when it has ended, also when it did not end well.
-    pub(super) async fn may_end(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), FlowError> {
+    pub(super) async fn may_end(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), EngineError> {
         if !permit.is_narrow() || permit.may(else_) {
             return Ok(());
         }
@@ -69,11 +76,11 @@ impl Flow {
             self.covers_run(permit, around, else_).await?;
             inner = around;
         }
-        Err(FlowError::lacking(else_))
+        Err(EngineError::lacking(else_))
     }
 
     /// Refuses whoever may not call every tool of a run themselves, and every tool of the runs that it may start.
-    async fn covers_run(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), FlowError> {
+    async fn covers_run(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), EngineError> {
         let before = self.before(permit, run).await?;
         let inside = self.inner.workflows.inside(permit.tenant(), &before.graph, &before.pins).await?;
         for graph in std::iter::once(&before.graph).chain(inside.children.values()) {
@@ -81,7 +88,7 @@ impl Flow {
                 match (&node.tool, node.node.child()) {
                     (Some(tool), _) => covers(permit, tool)?,
                     // What nobody can look through, somebody with the wider scope has to answer for.
-                    (None, Some(child)) if !inside.has(child) => return Err(FlowError::lacking(else_)),
+                    (None, Some(child)) if !inside.has(child) => return Err(EngineError::lacking(else_)),
                     (None, _) => {}
                 }
             }
@@ -96,6 +103,6 @@ impl Flow {
     }
 }
 
-fn covers(permit: &Permit, tool: &Spec) -> Result<(), FlowError> {
-    permit.covers(tool).map_err(Box::new).map_err(FlowError::Refused)
+fn covers(permit: &Permit, tool: &Spec) -> Result<(), EngineError> {
+    permit.covers(tool).map_err(Box::new).map_err(EngineError::Refused)
 }

@@ -3,23 +3,25 @@
 //! A version never changes, so a compiled graph is kept and shared by all its runs. Applying the
 //! same document again gives the version that is there.
 
+use super::Registry;
 use super::share::is_own;
-use super::{FlowError, Registry};
 use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_repeated};
+use crate::error::EngineError;
+use crate::flow::error::invalid;
 use crate::ledger::audit::{Event, Writer};
 use crate::offload::Offload;
 use crate::port::{Clock, CommitError, Random, Records};
-use chimera_core::access::Children;
 use chimera_core::error::Code;
+use chimera_core::flow::Children;
 use chimera_core::flow::air::{self, Body, Catalog, Child, Document, Graph, Known, Node, Problem, ProblemCode};
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::tables::WORKFLOWS;
-use chimera_core::flow::tool::Spec;
 use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits;
 use chimera_core::record::{Compare, Direction, Insert, Json, Row, Scope, Select, Tx, Value};
 use chimera_core::time::Timestamp;
+use chimera_core::tool::Spec;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -169,24 +171,24 @@ impl Workflows {
     }
 
     /// Refuses a stored graph with tools that are not set up here.
-    pub(super) fn check_tools(&self, tenant: &str, graph: &Graph) -> Result<(), FlowError> {
+    pub(super) fn check_tools(&self, tenant: &str, graph: &Graph) -> Result<(), EngineError> {
         if !graph.nodes.iter().any(|node| node.is_tool_absent) {
             return Ok(());
         }
         let problems = air::compile(graph.document.clone(), &self.running(tenant)).err().unwrap_or_default();
-        Err(FlowError::problems("the stored workflow", &problems))
+        Err(invalid("the stored workflow", &problems))
     }
 
     /// Checks a document without storing it.
-    pub async fn check(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, FlowError> {
+    pub async fn check(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, EngineError> {
         if !permit.may(WORKFLOWS_READ) {
-            return Err(FlowError::lacking(WORKFLOWS_READ));
+            return Err(EngineError::lacking(WORKFLOWS_READ));
         }
         self.compile(permit, text).await
     }
 
-    async fn compile(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, FlowError> {
-        let document = air::parse(text).map_err(|problems| FlowError::problems("the workflow", &problems))?;
+    async fn compile(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, EngineError> {
+        let document = air::parse(text).map_err(|problems| invalid("the workflow", &problems))?;
         self.starts_itself(permit.tenant(), &document).await?;
         let mut children = BTreeMap::new();
         for child in document.nodes.iter().filter_map(Node::child) {
@@ -203,19 +205,18 @@ impl Workflows {
         let place = self.offload.place(text.len() > limits::COMPILE_BYTES_ASIDE).await;
         let tenant = Some(permit.tenant());
         let catalog = Tools { registry: &self.registry, tenant, children, unknown: Known::Missing, stands_in: false };
-        let graph = place
-            .run(|| air::compile(document, &catalog))
-            .map_err(|problems| FlowError::problems("the workflow", &problems))?;
+        let graph =
+            place.run(|| air::compile(document, &catalog)).map_err(|problems| invalid("the workflow", &problems))?;
         Ok(Arc::new(graph))
     }
 
     /// Refuses a document whose runs would start runs of itself without end, as far as the versions
     /// that are there show it. An older version of itself, by its number, is another workflow.
-    async fn starts_itself(&self, tenant: &str, document: &Document) -> Result<(), FlowError> {
+    async fn starts_itself(&self, tenant: &str, document: &Document) -> Result<(), EngineError> {
         let refused = |at: usize, code, reason: String| {
             let inside = if matches!(document.nodes[at].body, Body::Map(_)) { "/do" } else { "" };
             let problem = Problem::new(code, format!("/nodes/{at}{inside}/workflow_id"), reason);
-            Err(FlowError::problems("the workflow", &[problem]))
+            Err(invalid("the workflow", &[problem]))
         };
         let own = document.workflow_id.as_str();
         let direct = document.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.child()?.clone())));
@@ -242,7 +243,7 @@ impl Workflows {
     }
 
     /// The workflows that runs of a graph may start. Refuses those with tools that are not set up here.
-    pub(crate) async fn inside(&self, tenant: &str, graph: &Graph, pins: &Pins) -> Result<Inside, FlowError> {
+    pub(crate) async fn inside(&self, tenant: &str, graph: &Graph, pins: &Pins) -> Result<Inside, EngineError> {
         let found = self.inside_stored(tenant, &graph.document.nodes, pins).await?;
         found.children.values().try_for_each(|graph| self.check_tools(tenant, graph))?;
         Ok(found)
@@ -250,7 +251,7 @@ impl Workflows {
 
     /// The workflows that nodes start, and those that these start: in the version that they name, else the one
     /// that was looked at before, else the newest.
-    pub(super) async fn inside_stored(&self, tenant: &str, nodes: &[Node], pins: &Pins) -> Result<Inside, FlowError> {
+    pub(super) async fn inside_stored(&self, tenant: &str, nodes: &[Node], pins: &Pins) -> Result<Inside, EngineError> {
         let children = |nodes: &[Node]| -> Vec<(String, Option<i64>)> {
             nodes.iter().filter_map(Node::child).map(|child| (child.workflow_id.clone(), child.version)).collect()
         };
@@ -275,13 +276,13 @@ impl Workflows {
     }
 
     /// Stores a document as the next version of the workflow `id`.
-    pub async fn apply(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, FlowError> {
+    pub async fn apply(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, EngineError> {
         if !permit.may(WORKFLOWS_WRITE) {
-            return Err(FlowError::lacking(WORKFLOWS_WRITE));
+            return Err(EngineError::lacking(WORKFLOWS_WRITE));
         }
         if id.starts_with(PLAN_PREFIX) {
             let message = format!("names that begin with {PLAN_PREFIX} are for plans");
-            return Err(FlowError::refused(Code::ValidationFailed, message));
+            return Err(EngineError::refused(Code::ValidationFailed, message));
         }
         self.store(permit, id, text).await
     }
@@ -292,7 +293,7 @@ impl Workflows {
         permit: &Permit,
         id: &str,
         document: &serde_json::Value,
-    ) -> Result<(), FlowError> {
+    ) -> Result<(), EngineError> {
         if self.find(permit.tenant(), id, None).await?.is_none() {
             self.compile(permit, &document.to_string()).await?;
         }
@@ -305,18 +306,18 @@ impl Workflows {
         permit: &Permit,
         id: &str,
         document: &serde_json::Value,
-    ) -> Result<(), FlowError> {
+    ) -> Result<(), EngineError> {
         if self.find(permit.tenant(), id, None).await?.is_none() {
             self.store(&permit.beside(), id, &document.to_string()).await?;
         }
         Ok(())
     }
 
-    async fn store(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, FlowError> {
+    async fn store(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, EngineError> {
         let graph = self.compile(permit, text).await?;
         if graph.document.workflow_id != id {
             let message = format!("the document is of {}, not of {id}", graph.document.workflow_id);
-            return Err(FlowError::refused(Code::MalformedArgs, message));
+            return Err(EngineError::refused(Code::MalformedArgs, message));
         }
         for _ in 0..limits::APPLY_TRIES_MAX {
             let last = self.row(permit.tenant(), id, None).await?;
@@ -341,12 +342,12 @@ impl Workflows {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(FlowError::refused(Code::OccConflict, "others change this workflow at the same time"))
+        Err(EngineError::refused(Code::OccConflict, "others change this workflow at the same time"))
     }
 
-    fn insert(&self, permit: &Permit, graph: &Graph, version: i64) -> Result<Tx, FlowError> {
+    fn insert(&self, permit: &Permit, graph: &Graph, version: i64) -> Result<Tx, EngineError> {
         let id = graph.document.workflow_id.as_str();
-        let document = Json::of(&graph.document.to_value()).map_err(chimera_core::flow::run::Unstorable::from)?;
+        let document = Json::of(&graph.document.to_value()).map_err(chimera_core::record::Unstorable::from)?;
         let row = Insert::into(
             &WORKFLOWS,
             vec![
@@ -359,7 +360,7 @@ impl Workflows {
                 ("created_at", self.clock.now().into()),
             ],
         )
-        .map_err(chimera_core::flow::run::Unstorable::from)?;
+        .map_err(chimera_core::record::Unstorable::from)?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
         let event = Event {
             tenant_id: permit.tenant().to_owned(),
@@ -379,7 +380,7 @@ impl Workflows {
     }
 
     /// A version's row, also of a copy; the newest of the tenant's own without a version.
-    pub async fn row(&self, tenant: &str, id: &str, version: Option<i64>) -> Result<Option<Row>, FlowError> {
+    pub async fn row(&self, tenant: &str, id: &str, version: Option<i64>) -> Result<Option<Row>, EngineError> {
         let select = match version {
             Some(version) => versions(tenant, id).with("version", version),
             None => versions(tenant, id).with("shared_from", Value::Null),
@@ -388,14 +389,14 @@ impl Workflows {
     }
 
     /// The highest version that a tenant has, its own or a copy; 0 if it has none.
-    async fn last_version(&self, tenant: &str, id: &str) -> Result<i64, FlowError> {
+    async fn last_version(&self, tenant: &str, id: &str) -> Result<i64, EngineError> {
         let rows = self.records.read(versions(tenant, id).take(1)).await?.rows;
         Ok(rows.first().map_or(0, |row| row.int("version")))
     }
 
     /// Who wrote a version of a workflow. A plan has nobody: it is made anew by everybody who asks for one like it. Nor
     /// has what another tenant shares, whose people decide about nothing here.
-    pub(super) async fn author(&self, tenant: &str, id: &str, version: i64) -> Result<Option<String>, FlowError> {
+    pub(super) async fn author(&self, tenant: &str, id: &str, version: i64) -> Result<Option<String>, EngineError> {
         match id.starts_with(PLAN_PREFIX) {
             true => Ok(None),
             false => self.first_author(tenant, id, version).await,
@@ -403,7 +404,7 @@ impl Workflows {
     }
 
     /// Who wrote a version of a workflow first, a plan too.
-    async fn first_author(&self, tenant: &str, id: &str, version: i64) -> Result<Option<String>, FlowError> {
+    async fn first_author(&self, tenant: &str, id: &str, version: i64) -> Result<Option<String>, EngineError> {
         let key = (tenant.to_owned(), id.to_owned(), version);
         let known = self.authors.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         if known.is_some() {
@@ -420,7 +421,7 @@ impl Workflows {
     }
 
     /// Who wrote the versions of workflows that start each other, each once.
-    pub(super) async fn authors(&self, tenant: &str, inside: &Inside) -> Result<Vec<String>, FlowError> {
+    pub(super) async fn authors(&self, tenant: &str, inside: &Inside) -> Result<Vec<String>, EngineError> {
         let mut authors = BTreeSet::new();
         for (id, asked) in inside.children.keys() {
             let Some(version) = asked.or_else(|| inside.pins.get(id)) else { continue };
@@ -432,7 +433,7 @@ impl Workflows {
 
     /// Which version was the newest at a moment; none: there was none yet. Only runs from before pins were kept go
     /// by it: a version may be dated before it is there.
-    pub(super) async fn newest_at(&self, tenant: &str, id: &str, at: Timestamp) -> Result<Option<i64>, FlowError> {
+    pub(super) async fn newest_at(&self, tenant: &str, id: &str, at: Timestamp) -> Result<Option<i64>, EngineError> {
         let select = versions(tenant, id).with("shared_from", Value::Null).filter("created_at", Compare::AtMost, at);
         Ok(self.records.read(select.take(1)).await?.rows.first().map(|row| row.int("version")))
     }
@@ -444,7 +445,7 @@ impl Workflows {
         tenant: &str,
         id: &str,
         version: Option<i64>,
-    ) -> Result<Option<(i64, Arc<Graph>)>, FlowError> {
+    ) -> Result<Option<(i64, Arc<Graph>)>, EngineError> {
         // A copy is for the runs that follow it: new ones go by what is shared now.
         if version.is_some() && self.is_guest(tenant) && self.readable(tenant, id, version).await?.is_none() {
             return Ok(None);
@@ -460,7 +461,7 @@ impl Workflows {
         tenant: &str,
         id: &str,
         version: Option<i64>,
-    ) -> Result<Option<(i64, Arc<Graph>)>, FlowError> {
+    ) -> Result<Option<(i64, Arc<Graph>)>, EngineError> {
         let asked = version;
         let version = version.or_else(|| self.newest(tenant, id));
         if let Some(version) = version
@@ -480,11 +481,11 @@ impl Workflows {
             return Ok(Some((version, graph)));
         }
         let text = row.get("document").as_json().map(|json| json.as_str().to_owned()).unwrap_or_default();
-        let document = air::parse(&text).map_err(|problems| FlowError::problems("the stored workflow", &problems))?;
+        let document = air::parse(&text).map_err(|problems| invalid("the stored workflow", &problems))?;
         let place = self.offload.place(text.len() > limits::COMPILE_BYTES_ASIDE).await;
         let graph = place
             .run(|| air::compile(document, &self.stored(tenant)))
-            .map_err(|problems| FlowError::problems("the stored workflow", &problems))?;
+            .map_err(|problems| invalid("the stored workflow", &problems))?;
         let graph = Arc::new(graph);
         if !is_kept && self.row(tenant, id, Some(version)).await?.is_none() {
             // Until it is copied, the tenant may yet give this version to a document of its own.

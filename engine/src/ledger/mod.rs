@@ -1,5 +1,4 @@
-//! The ledger in motion: checkpoints, proofs, exports, verification, the feed, the audit writer,
-//! idempotency records.
+//! The ledger in motion: checkpoints, the feed, the writer of entries, idempotency records.
 //!
 //! What a digest, a link, a tree or a decision *is* stands in `core`; here rows are read and
 //! transactions are built. Nothing here writes an entry by itself: entries ride in the `Tx` of
@@ -7,16 +6,8 @@
 
 pub mod audit;
 pub mod checkpoint;
-mod export;
 pub mod feed;
 pub mod idempotency;
-mod list;
-mod prove;
-mod read;
-mod verify;
+pub(crate) mod read;
 
-pub use export::{Exported, export};
-pub use list::{Filter as EntryFilter, document as entry_document, list as list_entries};
-pub use prove::{Proof, prove};
 pub use read::{LedgerError, last_checkpoint};
-pub use verify::verify;

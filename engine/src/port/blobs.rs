@@ -3,7 +3,7 @@
 use super::Unavailable;
 use async_trait::async_trait;
 use bytes::Bytes;
-use chimera_core::ledger::BlobId;
+use chimera_core::id::BlobId;
 use chimera_core::time::Timestamp;
 use futures::stream::BoxStream;
 

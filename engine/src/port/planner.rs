@@ -1,8 +1,9 @@
 //! How a goal in words becomes a plan.
 
 use async_trait::async_trait;
-use chimera_core::access::{Plan, PlanError};
-use chimera_core::flow::tool::Spec;
+use chimera_core::act::PlanError;
+use chimera_core::flow::plan::Plan;
+use chimera_core::tool::Spec;
 use serde_json::Value;
 use std::sync::Arc;
 

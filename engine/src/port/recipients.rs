@@ -1,7 +1,8 @@
 //! Who is told that a run waits for a person.
 
 use async_trait::async_trait;
-use chimera_core::flow::run::{Head, INBOX, NotDecider};
+use chimera_core::access::NotDecider;
+use chimera_core::flow::run::{Head, INBOX};
 
 /// Somebody who is told.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Secrets: values behind names.
 
 use async_trait::async_trait;
-use chimera_core::access::{Secret, SecretName};
 use chimera_core::limits::SECRET_BYTES_MAX;
+use chimera_core::secret::{Secret, SecretName};
 
 /// Finds the value of a secret, at the moment it is used.
 ///

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use chimera_core::error::Code;
 pub use chimera_core::flow::call::{Found, Sent, ToolError};
-use chimera_core::flow::tool::Spec;
 use chimera_core::time::Timestamp;
+use chimera_core::tool::Spec;
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::watch;

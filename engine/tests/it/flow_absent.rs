@@ -2,8 +2,9 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode};
-use chimera_core::flow::tool::{Reach, Rollback};
-use chimera_engine::flow::{Again, FlowError, StartRun};
+use chimera_core::tool::{Reach, Rollback};
+use chimera_engine::EngineError;
+use chimera_engine::flow::{Again, StartRun};
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -33,7 +34,7 @@ async fn left_behind(air: &Air) -> (Stage, Uuid) {
     (first.restart(stage(1)).await, run)
 }
 
-async fn retry(stage: &Stage, of: Uuid) -> Result<Uuid, FlowError> {
+async fn retry(stage: &Stage, of: Uuid) -> Result<Uuid, EngineError> {
     let replay = Replay { of, mode: ReplayMode::Retry, from: None };
     Ok(stage.flow.replay(&stage.permit("user_ann"), replay, Again::default()).await?.run_id)
 }

@@ -1,12 +1,15 @@
 //! Approvals: who decides, about exactly what, until when.
 
 use chimera_core::access::Level;
-use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
+use chimera_core::act::risk;
+use chimera_core::flow::plan::Plan;
+use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::risk::Score;
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS};
-use chimera_core::flow::tool::{Reach, Spec};
 use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::limits;
-use chimera_engine::flow::policy::{Rule, Rules, Says};
+use chimera_core::tool::{Reach, Spec};
+use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::{Decide, Decision, StartRun};
 use chimera_testkit::flow::{Air, Puppet, Stage, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
@@ -324,8 +327,12 @@ impl Policy for Freeze {
         }
     }
 
-    fn risk(&self, _: &Spec, _: &Value) -> u32 {
-        0
+    fn score_call(&self, _: &Spec, _: &Value) -> Score {
+        Score::default()
+    }
+
+    fn score(&self, plan: &Plan, tools: &[&Spec]) -> Score {
+        risk::score_with(plan, tools)
     }
 }
 

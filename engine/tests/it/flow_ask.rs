@@ -3,11 +3,12 @@
 use crate::flow_levels::{Letters, both};
 use async_trait::async_trait;
 use chimera_core::access::Level;
+use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::error::Code;
 use chimera_core::flow::run::Head;
-use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
-use chimera_core::flow::tool::Reach;
+use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::tool::Reach;
 use chimera_engine::flow::{Asking, Decision, OfRun, StartRun};
 use chimera_engine::port::{Recipient, Recipients};
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, id_of, stage, workflow};

@@ -2,9 +2,9 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::CACHE_ENTRIES;
-use chimera_core::flow::tool::Reach;
+use chimera_core::tool::Reach;
+use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::StartRun;
-use chimera_engine::flow::policy::{Rule, Rules, Says};
 use chimera_testkit::flow::{Air, Asked, Puppet, Stage, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -3,9 +3,9 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
-use chimera_core::flow::tool::Reach;
 use chimera_core::limits::LOOK_AGAIN_SECONDS;
 use chimera_core::record::Row;
+use chimera_core::tool::Reach;
 use chimera_engine::flow::{Keeper, StartRun};
 use chimera_testkit::flow::{Puppet, Stage, chain, code_of, stage, workflow};
 use chimera_testkit::memory::{ClaimFate, MemoryRecords};

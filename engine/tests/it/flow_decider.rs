@@ -1,8 +1,8 @@
 //! Who may not decide is told the true reason.
 
 use async_trait::async_trait;
-use chimera_core::access::{Entry, Kind, Level};
-use chimera_core::flow::run::{Head, NotDecider};
+use chimera_core::access::{Entry, Kind, Level, NotDecider};
+use chimera_core::flow::run::Head;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::json::Digest32;
 use chimera_engine::access::Permit;

@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, STEPS, TOOL_CALLS};
-use chimera_core::flow::tool::Reach;
+use chimera_core::tool::Reach;
 use chimera_engine::flow::{Decision, StartRun};
 use chimera_testkit::flow::{Puppet, chain, id_of, stage, workflow};
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 //! call that the other node may still be making.
 
 use chimera_core::access::Level;
-use chimera_core::flow::tool::Reach;
 use chimera_core::limits::LANE_LEASE_SECONDS;
+use chimera_core::tool::Reach;
 use chimera_engine::flow::{Decision, Keeper, StartRun};
 use chimera_testkit::build::NOON;
 use chimera_testkit::flow::{Air, Asked, Puppet, Setup, Stage, World, chain, stage, until, workflow};

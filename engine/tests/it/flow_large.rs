@@ -4,9 +4,9 @@
 use chimera_core::access::Level;
 use chimera_core::flow::call::Found;
 use chimera_core::flow::tables::{STEPS, TOOL_CALLS};
-use chimera_core::flow::tool::Reach;
 use chimera_core::limits;
 use chimera_core::record::Row;
+use chimera_core::tool::Reach;
 use chimera_engine::flow::CallFilter;
 use chimera_testkit::flow::{Puppet, Setup, Stage, chain, stage, until, workflow};
 use serde_json::{Value, json};

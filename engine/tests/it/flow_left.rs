@@ -3,10 +3,13 @@
 
 use crate::flow_four_eyes::{approve, asked_at, gated, newer, started, strict, strict_less};
 use chimera_core::access::Level;
+use chimera_core::act::risk;
 use chimera_core::error::Code;
 use chimera_core::flow::call::ToolError;
-use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
-use chimera_core::flow::tool::{Reach, Spec};
+use chimera_core::flow::plan::Plan;
+use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::risk::Score;
+use chimera_core::tool::{Reach, Spec};
 use chimera_testkit::flow::{Puppet, Setup, Stage, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -35,8 +38,12 @@ impl Policy for Left {
         PolicyVerdict::Allow
     }
 
-    fn risk(&self, _: &Spec, _: &Value) -> u32 {
-        0
+    fn score_call(&self, _: &Spec, _: &Value) -> Score {
+        Score::default()
+    }
+
+    fn score(&self, plan: &Plan, tools: &[&Spec]) -> Score {
+        risk::score_with(plan, tools)
     }
 }
 

@@ -2,12 +2,13 @@
 
 use crate::flow_ask::{asking, mail_of, tools};
 use async_trait::async_trait;
-use chimera_core::access::Level;
-use chimera_core::flow::run::{Head, NotDecider};
-use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
+use chimera_core::access::tables::APPROVAL_LINKS;
+use chimera_core::access::{Level, NotDecider};
+use chimera_core::flow::run::Head;
+use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::json::Digest32;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_engine::flow::policy::{Rule, Rules, Says};
+use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::{Asking, Decision};
 use chimera_engine::port::{Recipient, Recipients};
 use chimera_testkit::flow::{Air, Stage, chain, code_of, id_of, link_in};

@@ -1,8 +1,8 @@
 //! Maps and approvals: every call that runs was listed in what people approved, with its count.
 
 use chimera_core::access::Level;
-use chimera_core::flow::tool::Reach;
 use chimera_core::limits::{DRAFT_BYTES_MAX, DRAFT_ITEMS_MAX, PLAN_STEPS_FREE_MAX};
+use chimera_core::tool::Reach;
 use chimera_engine::flow::{Decision, StartRun};
 use chimera_testkit::flow::{Air, Puppet, Stage, id_of, stage, workflow};
 use proptest::prelude::*;

@@ -4,9 +4,10 @@
 use chimera_core::access::{Entry, Kind, Level};
 use chimera_core::error::Code;
 use chimera_core::flow::tables::RUNS;
-use chimera_core::flow::tool::Reach;
+use chimera_core::tool::Reach;
+use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{Decide, Decision, FlowError};
+use chimera_engine::flow::{Decide, Decision};
 use chimera_engine::port::ToolError;
 use chimera_testkit::flow::{Air, Puppet, Stage, TENANT, code_of, id_of, stage, workflow};
 use serde_json::json;
@@ -35,7 +36,7 @@ async fn open() -> (Stage, chimera_testkit::flow::Asked) {
     (stage(1).tool(first.build()).tool(other.build()).open().await, asked)
 }
 
-async fn say(stage: &Stage, who: &Permit, run: Uuid, decision: Decision) -> Result<(), FlowError> {
+async fn say(stage: &Stage, who: &Permit, run: Uuid, decision: Decision) -> Result<(), EngineError> {
     let reason = Some("words of somebody".to_owned());
     let ask = Decide { run, decision, approval: None, step: None, digest: None, reason };
     stage.flow.decide(who, ask).await.map(drop)

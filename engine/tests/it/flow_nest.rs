@@ -3,10 +3,10 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::RUNS;
-use chimera_core::flow::tool::Reach;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::{Json, Row, Value as Cell};
+use chimera_core::tool::Reach;
 use chimera_engine::flow::StartRun;
 use chimera_engine::port::ToolError;
 use chimera_testkit::flow::{Air, Puppet, Stage, Watch, chain, id_of, stage, until, workflow};

@@ -3,9 +3,9 @@
 use chimera_core::access::Level;
 use chimera_core::flow::run::affinity;
 use chimera_core::flow::tables::{EFFECTS, RUNS};
-use chimera_core::flow::tool::Reach;
 use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::record::{Conflict, Insert};
+use chimera_core::tool::Reach;
 use chimera_engine::commit::{Loss, Outcome};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{Air, Asked, Puppet, Setup, Stage, World, stage, workflow};

@@ -4,10 +4,11 @@ use chimera_core::access::Level;
 use chimera_core::flow::patch;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_PATCHES};
-use chimera_core::flow::tool::Reach;
 use chimera_core::json::Digest32;
-use chimera_engine::flow::policy::{Rule, Rules, Says};
-use chimera_engine::flow::{Again, FlowError, Proposed};
+use chimera_core::tool::Reach;
+use chimera_engine::EngineError;
+use chimera_engine::act::rules::{Rule, Rules, Says};
+use chimera_engine::flow::{Again, Proposed};
 use chimera_testkit::flow::{Puppet, Setup, Stage, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -72,7 +73,7 @@ async fn held(setup: Setup, level: Level) -> Held {
 }
 
 impl Held {
-    async fn patch(&self, patch: Value, version: Option<i64>, dry: bool) -> Result<Proposed, FlowError> {
+    async fn patch(&self, patch: Value, version: Option<i64>, dry: bool) -> Result<Proposed, EngineError> {
         self.stage.flow.patch(&self.stage.permit("user_bob"), self.run, patch, version, dry).await
     }
 

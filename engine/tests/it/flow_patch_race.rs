@@ -1,7 +1,7 @@
 //! Patches that several people propose at once, while the run goes on under their eyes.
 
 use chimera_core::access::Level;
-use chimera_core::flow::tool::Reach;
+use chimera_core::tool::Reach;
 use chimera_testkit::flow::{Puppet, chain, code_of, stage};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::RUNS;
-use chimera_core::flow::tool::Reach;
 use chimera_core::record::Row;
+use chimera_core::tool::Reach;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::{Places, StartRun};
 use chimera_engine::port::ToolError;

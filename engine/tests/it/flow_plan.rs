@@ -1,9 +1,13 @@
 //! L1: what is approved is what runs, and what was not known is looked at again.
 
 use chimera_core::access::Level;
-use chimera_core::flow::run::{Action, Demand, Policy, PolicyVerdict};
-use chimera_core::flow::tool::{Reach, Risk, Spec};
+use chimera_core::act::risk;
+use chimera_core::flow::plan::Plan;
+use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::risk::Score;
+use chimera_core::flow::run::Demand;
 use chimera_core::ledger::tables::AUDIT_LOGS;
+use chimera_core::tool::{Reach, Risk, Spec};
 use chimera_engine::flow::Decision;
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
@@ -26,8 +30,13 @@ impl Policy for Moody {
         said.filter(|_| action.tool.name == "write").unwrap_or(PolicyVerdict::Allow)
     }
 
-    fn risk(&self, _: &Spec, input: &Value) -> u32 {
-        if input.to_string().contains("delete") { 50 } else { 10 }
+    fn score_call(&self, _: &Spec, input: &Value) -> Score {
+        let score = if input.to_string().contains("delete") { 50 } else { 10 };
+        Score { score, reasons: Vec::new() }
+    }
+
+    fn score(&self, plan: &Plan, tools: &[&Spec]) -> Score {
+        risk::score_with(plan, tools)
     }
 }
 
@@ -89,7 +98,7 @@ async fn an_input_that_was_not_known_is_shown_as_deferred_and_runs_if_it_is_harm
 
 #[tokio::test(start_paused = true)]
 async fn an_input_that_was_not_known_stops_once_more_for_a_risky_tool() {
-    let changes: [fn(&mut chimera_core::flow::tool::Declared); 2] =
+    let changes: [fn(&mut chimera_core::tool::Declared); 2] =
         [|tool| tool.metadata.requires_approval = true, |tool| tool.metadata.risk_level = Risk::High];
     for change in changes {
         let risky = write().declared(change);

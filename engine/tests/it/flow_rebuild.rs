@@ -1,7 +1,7 @@
 //! A run that is rebuilt from its rows has decided what it had decided before.
 
 use chimera_core::access::Level;
-use chimera_core::flow::tool::Reach;
+use chimera_core::tool::Reach;
 use chimera_testkit::flow::{Air, Puppet, Setup, Twin, stage, workflow};
 use serde_json::json;
 use std::sync::Arc;

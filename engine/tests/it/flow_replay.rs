@@ -4,8 +4,9 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS, STEPS};
-use chimera_core::flow::tool::Reach;
-use chimera_engine::flow::{Again, FlowError, StartRun};
+use chimera_core::tool::Reach;
+use chimera_engine::EngineError;
+use chimera_engine::flow::{Again, StartRun};
 use chimera_engine::port::ToolError;
 use chimera_testkit::flow::{Air, Asked, Puppet, Stage, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-async fn replay(stage: &Stage, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Result<Uuid, FlowError> {
+async fn replay(stage: &Stage, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Result<Uuid, EngineError> {
     let replay = Replay { of, mode, from: from.map(str::to_owned) };
     Ok(stage.flow.replay(&stage.permit("user_bob"), replay, Again::default()).await?.run_id)
 }

@@ -4,10 +4,10 @@
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tables::{EFFECTS, RUN_SIGNALS, RUNS};
-use chimera_core::flow::tool::Reach;
 use chimera_core::ledger::tables::STORE_STATE;
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
+use chimera_core::tool::Reach;
 use chimera_engine::flow::{DoubtFilter, Resume, StartRun, Survey};
 use chimera_engine::port::{CallContext, CommitError, Found, Hold, Records, Sent, ToolError};
 use chimera_testkit::flow::{Asked, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};

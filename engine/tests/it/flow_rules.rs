@@ -4,9 +4,10 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::call::ToolError;
-use chimera_core::flow::tool::Reach;
-use chimera_engine::flow::policy::{Rule, Rules, Says};
-use chimera_engine::flow::{Decide, Decision, FlowError};
+use chimera_core::tool::Reach;
+use chimera_engine::EngineError;
+use chimera_engine::act::rules::{Rule, Rules, Says};
+use chimera_engine::flow::{Decide, Decision};
 use chimera_testkit::flow::{Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -48,7 +49,7 @@ fn gated(gate: &Arc<Notify>) -> Setup {
     stage(1).tool(tool.build())
 }
 
-async fn patch(stage: &Stage, run: Uuid, node: Value) -> Result<(), FlowError> {
+async fn patch(stage: &Stage, run: Uuid, node: Value) -> Result<(), EngineError> {
     let edges = json!([{"from": "g", "to": node["id"]}]);
     let document = json!({"patch_version": "0.1", "justification": "more", "add_nodes": [node], "add_edges": edges});
     stage.flow.patch(&stage.permit("user_bob"), run, document, None, false).await.map(drop)

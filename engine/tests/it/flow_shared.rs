@@ -2,7 +2,7 @@
 //! workflow to the moment of the call.
 
 use chimera_core::access::{Guest, Level, Shared};
-use chimera_core::flow::tool::Reach;
+use chimera_core::tool::Reach;
 use chimera_engine::flow::StartRun;
 use chimera_engine::port::Tenancy;
 use chimera_testkit::flow::{Air, Puppet, Setup, TENANT, code_of, stage, workflow};

@@ -4,7 +4,7 @@
 use chimera_core::access::{Guest, Level, Shared};
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tables::{RUNS, STEPS, WORKFLOWS};
-use chimera_core::flow::tool::Reach;
+use chimera_core::tool::Reach;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::{Again, Decide, Decision, StartRun};
 use chimera_engine::port::Tenancy;

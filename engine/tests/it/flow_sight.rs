@@ -1,8 +1,9 @@
 //! What can be seen of runs, and by whom: events without gaps, and no tenant sees another.
 
-use chimera_core::access::{Level, Secret};
+use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::json::Digest32;
+use chimera_core::secret::Secret;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::{Again, Decide, Decision, Filter, RunKey, StartRun};
 use chimera_testkit::flow::{Stage, chain, code_of, stage, until, workflow};
@@ -90,7 +91,7 @@ async fn failed_runs_are_listed_and_their_steps_tell_what_was_done() {
 
 fn broken() -> std::sync::Arc<dyn chimera_engine::port::Tool> {
     use chimera_core::error::Code;
-    use chimera_core::flow::tool::Reach;
+    use chimera_core::tool::Reach;
     let no = |_: &_, _: &Value| Err(chimera_engine::port::ToolError::not_sent(Code::ValidationFailed, "no"));
     chimera_testkit::flow::Puppet::new("broken", Reach::Write).answers(no).build()
 }

@@ -3,9 +3,9 @@
 use chimera_core::access::{Actor, Level};
 use chimera_core::flow::run::{Event, RunStatus, Signal, Told};
 use chimera_core::flow::tables::STEPS;
-use chimera_core::flow::tool::Reach;
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
+use chimera_core::tool::Reach;
 use chimera_engine::flow::{Keeper, StartRun};
 use chimera_testkit::flow::{Air, Bare, Puppet, Work, code_of, stage, until, workflow};
 use serde_json::{Value, json};

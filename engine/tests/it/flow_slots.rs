@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use chimera_core::access::{Guest, Level, Shared};
 use chimera_core::flow::run::Head;
-use chimera_core::flow::tool::Reach;
+use chimera_core::tool::Reach;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::{Asking, StartRun};
 use chimera_engine::port::{Recipient, Recipients, Tenancy};

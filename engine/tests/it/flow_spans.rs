@@ -1,9 +1,10 @@
 //! Spans: the run, its steps, their calls, in one tree however often the run changed hands.
 
-use chimera_core::access::{Level, Secret};
+use chimera_core::access::Level;
 use chimera_core::error::Code;
-use chimera_core::flow::tool::Reach;
 use chimera_core::flow::trace::{SpanId, traceparent};
+use chimera_core::secret::Secret;
+use chimera_core::tool::Reach;
 use chimera_engine::flow::{RunKey, StartRun};
 use chimera_engine::port::{Span, SpanKind, ToolError};
 use chimera_testkit::flow::{Listener, Puppet, Setup, Stage, chain, id_of, stage, workflow};

@@ -2,8 +2,8 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::{EFFECTS, RUNS, TOOL_CALLS};
-use chimera_core::flow::tool::Reach;
 use chimera_core::limits;
+use chimera_core::tool::Reach;
 use chimera_engine::flow::StartRun;
 use chimera_testkit::flow::{Puppet, chain, code_of, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;

@@ -1,9 +1,13 @@
 //! Who approved must be allowed to decide still when what they approved is done.
 
 use chimera_core::access::Level;
-use chimera_core::flow::run::{Action, Demand, Policy, PolicyVerdict};
-use chimera_core::flow::tool::{Reach, Spec};
+use chimera_core::act::risk;
+use chimera_core::flow::plan::Plan;
+use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::risk::Score;
+use chimera_core::flow::run::Demand;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS};
+use chimera_core::tool::{Reach, Spec};
 use chimera_engine::flow::Decision;
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, stage, workflow};
 use serde_json::{Value, json};
@@ -43,8 +47,12 @@ impl Policy for Known {
         !self.gone.lock().unwrap().contains(person)
     }
 
-    fn risk(&self, _: &Spec, _: &Value) -> u32 {
-        0
+    fn score_call(&self, _: &Spec, _: &Value) -> Score {
+        Score::default()
+    }
+
+    fn score(&self, plan: &Plan, tools: &[&Spec]) -> Score {
+        risk::score_with(plan, tools)
     }
 }
 

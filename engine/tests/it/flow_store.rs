@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::EFFECTS;
-use chimera_core::flow::tool::Reach;
+use chimera_core::tool::Reach;
 use chimera_engine::commit::Outcome;
 use chimera_testkit::flow::{Puppet, chain, stage, until};
 use chimera_testkit::memory::MemoryRecords;

@@ -1,11 +1,14 @@
 //! Rolling back: in reverse order, as far as it goes, again after a failure or a crash.
 
 use chimera_core::access::Level;
+use chimera_core::act::risk;
 use chimera_core::error::Code;
-use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::plan::Plan;
+use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::risk::Score;
 use chimera_core::flow::tables::EFFECTS;
-use chimera_core::flow::tool::{Reach, Rollback, Spec};
-use chimera_engine::flow::policy::Rules;
+use chimera_core::tool::{Reach, Rollback, Spec};
+use chimera_engine::act::rules::Rules;
 use chimera_engine::port::{Tool, ToolError};
 use chimera_testkit::flow::{Air, Puppet, Stage, chain, code_of, id_of, stage, until, workflow};
 use serde_json::{Value, json};
@@ -182,8 +185,12 @@ impl Policy for NoUndo {
         if self.1.swap(false, Ordering::SeqCst) { PolicyVerdict::Allow } else { denied() }
     }
 
-    fn risk(&self, tool: &Spec, input: &Value) -> u32 {
-        self.0.risk(tool, input)
+    fn score_call(&self, tool: &Spec, input: &Value) -> Score {
+        self.0.score_call(tool, input)
+    }
+
+    fn score(&self, plan: &Plan, tools: &[&Spec]) -> Score {
+        risk::score_with(plan, tools)
     }
 }
 

@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::EFFECTS;
-use chimera_core::flow::tool::{Reach, Rollback, Spec};
+use chimera_core::tool::{Reach, Rollback, Spec};
 use chimera_engine::port::{CallContext, Done, Tool, ToolError};
 use chimera_testkit::flow::{Setup, Stage, chain, code_of, id_of, stage, until};
 use serde_json::{Value, json};

@@ -3,10 +3,10 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, TOOL_CALLS};
-use chimera_core::flow::tool::{Reach, Rollback};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::Tx;
+use chimera_core::tool::{Reach, Rollback};
 use chimera_engine::commit::Outcome;
 use chimera_engine::port::{Outage, ToolError, Unavailable};
 use chimera_testkit::flow::{Puppet, Stage, chain, stage, until, workflow};

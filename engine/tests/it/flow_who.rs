@@ -1,13 +1,14 @@
 //! The registry says who is a person, and what it said is kept with what somebody did. A name says nothing.
 
 use crate::flow_ask::asks;
+use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::access::{Actor, Entry, Kind, Level};
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Signal, Told};
-use chimera_core::flow::tables::{APPROVAL_LINKS, RUNS};
-use chimera_core::flow::tool::Reach;
+use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Tx, Update};
+use chimera_core::tool::Reach;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::StartRun;
 use chimera_engine::port::{Records, ToolError};

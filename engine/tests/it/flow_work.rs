@@ -1,8 +1,9 @@
 //! The work of expressions is counted: a run that computes much does so over several turns, and a plan that would take
 //! too much is not laid out to its end.
 
-use chimera_core::access::{Level, Plan};
+use chimera_core::access::Level;
 use chimera_core::flow::air::{Graph, compile};
+use chimera_core::flow::plan::Plan;
 use chimera_testkit::flow::{Air, Stage, TENANT, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,10 +1,11 @@
 //! Verifying a store of several lanes in place, after an intruder was there.
 
+use chimera_core::audit::Report;
 use chimera_core::ledger::checkpoint::{Checkpoint, SignedCheckpoint, Signer};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_CHECKPOINTS, LEDGER_LANES};
-use chimera_core::ledger::{Digest32, Fault, Head, Report, StoredEntry};
+use chimera_core::ledger::{Digest32, Fault, Head, StoredEntry};
 use chimera_core::record::{Row, Table, Value};
-use chimera_engine::ledger::verify;
+use chimera_engine::audit::verify;
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::world::World;
 

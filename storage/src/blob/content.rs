@@ -1,7 +1,8 @@
 //! Content in motion: hashed and measured on its way in, verified on its way out.
 
 use bytes::Bytes;
-use chimera_core::ledger::{BlobId, Digest32};
+use chimera_core::id::BlobId;
+use chimera_core::ledger::Digest32;
 use chimera_engine::port::{BlobError, BlobStat, Incoming, Outgoing};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};

@@ -10,14 +10,13 @@ use super::{LinkSigner, folder_of, id_of, key, unavailable};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::error::io_reason;
-use chimera_core::ledger::BlobId;
+use chimera_core::id::BlobId;
 use chimera_core::limits::BLOB_BYTES_MAX;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{
     Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outage, PresentedLink, PresignedUrl, Random, Unavailable,
 };
-use futures::StreamExt;
-use futures::stream;
+use futures::{StreamExt, stream};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;

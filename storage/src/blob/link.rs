@@ -4,9 +4,9 @@
 //! before the expiry is looked at, so that a stranger learns nothing from the answer.
 
 use super::link_seconds;
-use chimera_core::access::Secret;
-use chimera_core::ledger::BlobId;
+use chimera_core::id::BlobId;
 use chimera_core::limits::PRESIGN_SECONDS_MAX;
+use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{LinkRefused, PresentedLink, PresignedUrl};
 use hmac::{Hmac, KeyInit, Mac};

@@ -12,7 +12,7 @@ pub(crate) use s3::client as s3_client;
 pub use s3::{InvalidS3, S3Blobs, S3Credentials};
 pub use s3_url::{InvalidS3Url, S3Url};
 
-use chimera_core::ledger::BlobId;
+use chimera_core::id::BlobId;
 use chimera_core::limits::PRESIGN_SECONDS_MAX;
 use chimera_engine::port::{BlobError, Outage, Unavailable};
 

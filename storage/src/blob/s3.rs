@@ -9,12 +9,12 @@ use super::content::{Measured, verified};
 use super::{S3Url, folder_of, id_of, key, link_seconds, unavailable};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use chimera_core::access::Secret;
-use chimera_core::ledger::BlobId;
+use chimera_core::id::BlobId;
 use chimera_core::limits::{
     BLOB_BYTES_MAX, S3_CONNECT_TIMEOUT, S3_PART_BYTES, S3_RETRIES_MAX, S3_RETRY_PAUSE_FIRST, S3_RETRY_PAUSE_MAX,
     S3_RETRY_TIMEOUT, S3_SILENCE_TIMEOUT,
 };
+use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{
     Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outage, PresentedLink, PresignedUrl, Random, Unavailable,

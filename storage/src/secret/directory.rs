@@ -2,8 +2,8 @@
 
 use super::{checked, read_file, unreadable};
 use async_trait::async_trait;
-use chimera_core::access::{Secret, SecretName};
 use chimera_core::limits::SECRET_BYTES_MAX;
+use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::port::{SecretError, Secrets};
 use std::path::PathBuf;
 

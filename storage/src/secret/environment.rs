@@ -2,7 +2,7 @@
 
 use super::checked;
 use async_trait::async_trait;
-use chimera_core::access::{Secret, SecretName};
+use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::port::{SecretError, Secrets};
 
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;

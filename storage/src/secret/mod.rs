@@ -14,9 +14,9 @@ pub use environment::EnvironmentSecrets;
 pub use file::FileSecrets;
 
 use async_trait::async_trait;
-use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::io_reason;
 use chimera_core::limits::SECRET_BYTES_MAX;
+use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::port::{SecretError, Secrets};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;

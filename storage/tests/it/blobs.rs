@@ -1,7 +1,7 @@
 //! Blobs in a folder and in S3: the contract on both, and what happens when either is lost.
 
-use chimera_core::access::Secret;
-use chimera_core::ledger::BlobId;
+use chimera_core::id::BlobId;
+use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{BlobError, Blobs, LinkRefused, Outage, PresentedLink, Random, Records, Unavailable};
 use chimera_storage::blob::{FolderBlobs, LinkSigner, S3Blobs, S3Credentials};

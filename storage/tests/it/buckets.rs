@@ -1,6 +1,6 @@
 //! Buckets in a folder and in S3: the contract on both, and what happens when either is lost.
 
-use chimera_core::access::Secret;
+use chimera_core::secret::Secret;
 use chimera_engine::port::{BucketError, Buckets};
 use chimera_storage::blob::S3Credentials;
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};

@@ -1,7 +1,7 @@
 //! Secrets from environment, directory and file, and in which order.
 
-use chimera_core::access::SecretName;
 use chimera_core::limits::SECRET_BYTES_MAX;
+use chimera_core::secret::SecretName;
 use chimera_engine::port::{SecretError, Secrets};
 use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets, LayeredSecrets};
 use std::fs;

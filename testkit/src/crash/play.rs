@@ -5,15 +5,15 @@ use super::late::LateLane;
 use super::{IN_DOUBT, Store, workflow};
 use crate::flow::{HintBus, Nobody, World};
 use crate::simulate::wire::{Link, Moment, Wire, WiredRecords, WiredTool};
-use chimera_core::access::{Level, Secret};
+use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::record::{Compare, Scope, Select, Table};
+use chimera_core::secret::Secret;
+use chimera_engine::EngineError;
+use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::gate::Slots;
-use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{
-    Asking, Decide, Decision, Filter, Flow, FlowError, Parts, Registry, RunKey, Settle, StartRun,
-};
+use chimera_engine::flow::{Asking, Decide, Decision, Filter, Flow, Parts, Registry, RunKey, Settle, StartRun};
 use chimera_engine::port::{NoSpans, Records};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -143,7 +143,7 @@ impl Person<'_> {
                     match told {
                         Ok(()) => {}
                         // It was told already, and the run has not taken it in yet.
-                        Err(FlowError::Refused(body)) if body.code == Code::InvalidTransition.as_str() => {}
+                        Err(EngineError::Refused(body)) if body.code == Code::InvalidTransition.as_str() => {}
                         Err(error) => panic!("the run can't be undone: {error:?}"),
                     }
                 }
@@ -169,7 +169,7 @@ impl Person<'_> {
         };
         match flow.start(&ann, ask).await {
             Ok(started) => started.run_id,
-            Err(FlowError::Refused(body)) if body.code == Code::ConflictIdempotency.as_str() => {
+            Err(EngineError::Refused(body)) if body.code == Code::ConflictIdempotency.as_str() => {
                 id_in(&body.details["run_id"])
             }
             Err(error) => panic!("the run can't be started: {error:?}"),

@@ -7,16 +7,19 @@ use super::air::Air;
 use super::engine::World;
 use crate::build::NOON;
 use chimera_core::access::Level;
+use chimera_core::act::risk;
 use chimera_core::flow::air::{self, Graph};
 use chimera_core::flow::call::Answer;
+use chimera_core::flow::plan::Plan;
+use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::{
-    Action, Effect, Env, Event, Gate, Head, Mode, Note, Owner, Policy, PolicyVerdict, Run, Slot, Source, Turn,
-    WorkflowRef,
+    Effect, Env, Event, Gate, Head, Mode, Note, Owner, Run, Slot, Source, Turn, WorkflowRef,
 };
-use chimera_core::flow::tool::Spec;
 use chimera_core::ledger::ActorType;
 use chimera_core::limits;
 use chimera_core::record::Tx;
+use chimera_core::tool::Spec;
 use chimera_engine::flow::{Registry, Tools};
 use chimera_engine::port::Random;
 use serde_json::{Value, json};
@@ -64,8 +67,12 @@ impl Policy for Lenient {
         PolicyVerdict::Allow
     }
 
-    fn risk(&self, _: &Spec, _: &Value) -> u32 {
-        0
+    fn score_call(&self, _: &Spec, _: &Value) -> Score {
+        Score::default()
+    }
+
+    fn score(&self, plan: &Plan, tools: &[&Spec]) -> Score {
+        risk::score_with(plan, tools)
     }
 }
 

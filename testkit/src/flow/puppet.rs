@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chimera_core::error::Code;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
+use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
 use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
 use futures::FutureExt;
 use futures::future::BoxFuture;

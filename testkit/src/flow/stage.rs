@@ -9,16 +9,18 @@ use super::engine::{Nobody, World};
 use super::patience::within;
 use super::somebody;
 use crate::memory::MemoryRecords;
+use chimera_core::access::Level;
 use chimera_core::access::tables::TENANTS;
-use chimera_core::access::{Level, Secret};
-use chimera_core::flow::run::Policy;
+use chimera_core::flow::policy::Policy;
 use chimera_core::json::Digest32;
 use chimera_core::limits;
 use chimera_core::record::{Insert, Json, Row, Table, Tx};
+use chimera_core::secret::Secret;
+use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
+use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::gate::Slots;
-use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Asking, Decide, Decided, Decision, Flow, FlowError, Parts, Places, StartRun};
+use chimera_engine::flow::{Asking, Decide, Decided, Decision, Flow, Parts, Places, StartRun};
 use chimera_engine::port::{NoSpans, Notifier, OneTenant, Records, Spans, Tenancy, Tool};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -382,7 +384,7 @@ impl Stage {
         run: Uuid,
         decision: Decision,
         asked: Option<&Value>,
-    ) -> Result<Decided, FlowError> {
+    ) -> Result<Decided, EngineError> {
         let digest = asked.and_then(|asked| asked["digest"].as_str());
         let digest = digest.map(|digest| Digest32::from_hex(digest).expect("a digest"));
         let ask = Decide { run, decision, approval: None, step: None, digest, reason: None };
@@ -422,7 +424,7 @@ pub fn id_of(value: &Value) -> Uuid {
 
 /// The code of a refusal.
 #[must_use]
-pub fn code_of<T>(result: Result<T, FlowError>) -> String {
+pub fn code_of<T>(result: Result<T, EngineError>) -> String {
     match result {
         Ok(_) => "none".to_owned(),
         Err(error) => error.body().code.as_str().to_owned(),

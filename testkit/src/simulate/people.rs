@@ -2,15 +2,15 @@
 //! for every run to end once it is good.
 
 use super::workflow;
-use crate::flow::Outside;
-use crate::flow::somebody;
+use crate::flow::{Outside, somebody};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_core::flow::run::Told;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::record::{Row, Value as Cell};
+use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{Decide, Decision, Flow, FlowError, Settle};
+use chimera_engine::flow::{Decide, Decision, Flow, Settle};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -47,7 +47,7 @@ pub enum Wish {
 
 impl Wish {
     /// Tells an engine.
-    pub async fn tell(self, flow: &Flow) -> Result<(), FlowError> {
+    pub async fn tell(self, flow: &Flow) -> Result<(), EngineError> {
         let ann = actor("user_ann");
         match self {
             Self::Decide(decide) => flow.decide(&ann, decide).await.map(drop),

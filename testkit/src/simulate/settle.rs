@@ -79,7 +79,7 @@ pub(super) async fn check(disk: &MemoryRecords, ground: &Ground) {
             fault(format!("an approval of {} is pending at the end", row.uuid("run_id")));
         }
     }
-    match chimera_engine::ledger::verify(disk, &[]).await {
+    match chimera_engine::audit::verify(disk, &[]).await {
         Ok(report) if report.first_broken.is_none() => {}
         other => fault(format!("the ledger is broken: {other:?}")),
     }

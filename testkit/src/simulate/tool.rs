@@ -11,7 +11,7 @@ use crate::memory::MemoryRecords;
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::EFFECTS;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
+use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
 use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};

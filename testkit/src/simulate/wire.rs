@@ -5,8 +5,8 @@
 //! frozen tool call is dropped by its deadline as if the process had woken up right then.
 
 use async_trait::async_trait;
-use chimera_core::flow::tool::{Reach, Spec, is_dry};
 use chimera_core::record::{Page, Select, Tx};
+use chimera_core::tool::{Reach, Spec, is_dry};
 use chimera_engine::port::{
     CallContext, CommitError, Done, Found, Held, Hold, ReadError, Receipt, Records, Tool, ToolError, Unavailable,
 };

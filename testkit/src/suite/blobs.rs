@@ -1,7 +1,8 @@
 //! The contract of `chimera_engine::port::Blobs`.
 
 use bytes::Bytes;
-use chimera_core::ledger::{BlobId, Digest32};
+use chimera_core::id::BlobId;
+use chimera_core::ledger::Digest32;
 use chimera_core::limits::{BLOB_BYTES_MAX, PRESIGN_SECONDS_MAX};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Blob, BlobError, BlobStat, Blobs, Incoming};

@@ -8,7 +8,8 @@
 use crate::build::{self, NOON, entry, run, run_update, signal, step};
 use crate::seeded::Seeded;
 use crate::suite::{count, pages, views};
-use chimera_core::flow::tables::{APPROVAL_LINKS, APPROVAL_REQUESTS, RUN_SIGNALS, RUNS};
+use chimera_core::access::tables::APPROVAL_LINKS;
+use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_SIGNALS, RUNS};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, IDEMPOTENCY_RECORDS, LEDGER_LANES};
 use chimera_core::ledger::{Digest32, Head, extend};
 use chimera_core::record::{

@@ -1,10 +1,11 @@
 //! Keys that count no more: they are in nobody's way, they go, and none of them comes back.
 
 use super::porch::{entry, porch_with};
+use chimera_core::access::Entry;
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
-use chimera_core::access::{Entry, Secret};
 use chimera_core::limits::{ACTOR_KEYS_MAX, ACTORS_MAX, ACTORS_OWN_MIN, TENANT_ACTORS_MAX};
 use chimera_core::record::{Row, Value as Cell};
+use chimera_core::secret::Secret;
 use chimera_testkit::access::{key_of, settings};
 use chimera_testkit::flow::TENANT;
 use reqwest::Method;

@@ -4,8 +4,9 @@
 use super::porch::ground;
 use chimera_core::access::{Entry, Level};
 use chimera_core::flow::run::{Replay, ReplayMode};
-use chimera_core::flow::tool::{Reach, ReadsWhen};
-use chimera_engine::access::{Access, Act, Acted, OnDuplicate, Permit, What};
+use chimera_core::tool::{Reach, ReadsWhen};
+use chimera_engine::access::Permit;
+use chimera_engine::act::{Act, Acted, Actions, OnDuplicate, What};
 use chimera_engine::flow::StartRun;
 use chimera_testkit::access::{everybody, settings};
 use chimera_testkit::flow::{Air, Asked, Puppet, Stage, TENANT, World, stage, workflow};
@@ -20,7 +21,7 @@ use uuid::Uuid;
 /// A front door without a socket, so that time stands until everybody waits.
 struct Yard {
     stage: Stage,
-    access: Arc<Access>,
+    access: Arc<Actions>,
     http: Asked,
     gates: Arc<BTreeMap<&'static str, Notify>>,
 }

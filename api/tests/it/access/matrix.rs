@@ -122,7 +122,7 @@ async fn divided() -> (House, Value) {
     let entries = everybody(TENANT).into_iter().chain([stranger, neighbour]).collect();
     let access = front(&stage, settings(TENANT, entries)).await;
     let flow = stage.flow.clone();
-    let mut house = furnished(setup().unkept(), |edge| edge.with_flow(flow).with_access(access)).await;
+    let mut house = furnished(setup().unkept(), |edge| edge.with_flow(flow).with_actions(access)).await;
     house.stage = stage;
     let run = house.run(&reviewed(), json!({})).await;
     (house, run)

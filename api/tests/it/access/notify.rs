@@ -1,8 +1,9 @@
 //! Whom a run may tell: nobody gets a message that its actor could not send by a tool.
 
 use super::porch::{Porch, entry, harmless, porch_with};
+use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::access::{Entry, Tenant};
-use chimera_core::flow::tables::{APPROVAL_LINKS, INBOX_MESSAGES, NOTIFICATIONS};
+use chimera_core::flow::tables::{INBOX_MESSAGES, NOTIFICATIONS};
 use chimera_core::record::Row;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, id_of, link_in, workflow};

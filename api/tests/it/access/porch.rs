@@ -5,12 +5,16 @@ use crate::support::{client, served};
 use chimera_api::Edge;
 use chimera_core::access::Entry;
 use chimera_core::access::token::Claims;
-use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
+use chimera_core::act::risk;
+use chimera_core::flow::plan::Plan;
+use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::risk::Score;
 use chimera_core::flow::tables::RUNS;
-use chimera_core::flow::tool::{Reach, ReadsWhen, Risk, Rollback, Spec};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS, IDEMPOTENCY_RECORDS};
 use chimera_core::time::Timestamp;
-use chimera_engine::access::{Deciders, Directory, Guard, Settings};
+use chimera_core::tool::{Reach, ReadsWhen, Risk, Rollback, Spec};
+use chimera_engine::access::{Directory, Settings};
+use chimera_engine::act::{Deciders, Guard};
 use chimera_engine::flow::Asking;
 use chimera_engine::port::{Clock, Counters, ToolError};
 use chimera_storage::bus::LocalBus;
@@ -76,8 +80,12 @@ impl Policy for Never {
         }
     }
 
-    fn risk(&self, _: &Spec, _: &Value) -> u32 {
-        0
+    fn score_call(&self, _: &Spec, _: &Value) -> Score {
+        Score::default()
+    }
+
+    fn score(&self, plan: &Plan, tools: &[&Spec]) -> Score {
+        risk::score_with(plan, tools)
     }
 }
 
@@ -169,7 +177,7 @@ pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counte
     let asking = Asking { base_url: "https://chimera.example".to_owned(), recipients, ..asking() };
     let stage = setup.world(world).policy(guard).asking(asking).on(records).await;
     let access = ground.access(&directory, stage.flow.clone());
-    let edge = edge_of(&stage.world).with_flow(stage.flow.clone()).with_access(access);
+    let edge = edge_of(&stage.world).with_flow(stage.flow.clone()).with_actions(access);
     let house = House { server: served(edge).await, stage, client: client() };
     Porch { house, clock, directory, tools: asked }
 }
@@ -208,7 +216,7 @@ impl Porch {
         let directory = ground.directory(settings).await;
         let flow = self.house.stage.flow.clone();
         let access = ground.access(&directory, flow.clone());
-        let edge = edge_of(&self.house.stage.world).with_flow(flow.clone()).with_access(access);
+        let edge = edge_of(&self.house.stage.world).with_flow(flow.clone()).with_actions(access);
         let server = served(edge).await;
         let stage = chimera_testkit::flow::Stage {
             world: self.house.stage.world.clone(),

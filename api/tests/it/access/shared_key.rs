@@ -1,7 +1,8 @@
 //! A key that a pattern shares is for services: the registry says who is a person, and people never share one.
 
 use super::porch::{Answer, Porch, entry, porch_with, sent};
-use chimera_core::access::{Entry, Kind, Secret, mac};
+use chimera_core::access::{Entry, Kind, mac};
+use chimera_core::secret::Secret;
 use chimera_testkit::access::{key_of, settings};
 use chimera_testkit::flow::TENANT;
 use reqwest::Method;

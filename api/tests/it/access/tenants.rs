@@ -159,7 +159,7 @@ async fn street() -> House {
     ];
     let access = front(&stage, settings(TENANT, everybody(TENANT).into_iter().chain(others).collect())).await;
     let flow = stage.flow.clone();
-    let mut house = furnished(setup().unkept(), |edge| edge.with_flow(flow).with_access(access)).await;
+    let mut house = furnished(setup().unkept(), |edge| edge.with_flow(flow).with_actions(access)).await;
     house.stage = stage;
     house
 }
@@ -334,7 +334,7 @@ async fn a_role_is_a_tenants_own() {
     let all = settings(TENANT, everybody(TENANT).into_iter().chain(actors).collect());
     let access = front(&stage, Settings { roles, ..all }).await;
     let flow = stage.flow.clone();
-    let mut house = furnished(setup().unkept(), |edge| edge.with_flow(flow).with_access(access)).await;
+    let mut house = furnished(setup().unkept(), |edge| edge.with_flow(flow).with_actions(access)).await;
     house.stage = stage;
     let put = async |who: &str, role: &str| {
         let body = json!({"roles": [role], "autonomy_level": "L0_Ask"});

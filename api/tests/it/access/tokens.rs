@@ -5,9 +5,10 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::tables::{NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{Audience, Claims, TokenKey};
-use chimera_core::access::{Entry, Secret, mac};
+use chimera_core::access::{Entry, mac};
 use chimera_core::limits::{REFRESH_SECONDS, REVOKED_HELD_MAX, TOKEN_SECONDS};
 use chimera_core::record::{Insert, Tx};
+use chimera_core::secret::Secret;
 use chimera_engine::access::Settings;
 use chimera_engine::port::{Clock, Counters, Records};
 use chimera_storage::Redis;
@@ -520,7 +521,7 @@ async fn a_key_that_a_pattern_shares_counts_for_every_name_the_pattern_stands_fo
     let own = super::porch::entry("n8n_workflow_special", &["local.summarize"]);
     let mut settings = chimera_testkit::access::settings(chimera_testkit::flow::TENANT, vec![own]);
     let shared = chimera_testkit::access::key_of("n8n_workflow_*");
-    settings.keys.push(("n8n_workflow_*".to_owned(), chimera_core::access::Secret::new(shared.as_str())));
+    settings.keys.push(("n8n_workflow_*".to_owned(), chimera_core::secret::Secret::new(shared.as_str())));
     let porch = super::porch::porch_with(settings, None).await;
     let sign_in = async |actor: &str, nonce: &str| {
         let body = json!({"actor": actor, "issued_at": porch.now(), "nonce": nonce});

@@ -9,9 +9,10 @@ mod workflows;
 
 use crate::support::{Served, client, edge, served};
 use chimera_api::Edge;
-use chimera_core::flow::tool::Reach;
 use chimera_core::time::Timestamp;
-use chimera_engine::access::{Access, Settings};
+use chimera_core::tool::Reach;
+use chimera_engine::access::Settings;
+use chimera_engine::act::Actions;
 use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::LocalCounters;
 use chimera_testkit::access::{Ground, everybody, settings, token};
@@ -49,13 +50,13 @@ pub(crate) async fn house() -> House {
 pub(crate) async fn furnished(setup: Setup, change: impl FnOnce(Edge) -> Edge) -> House {
     let stage = setup.open().await;
     let settings = settings(TENANT, everybody(TENANT));
-    let edge = edge().with_flow(stage.flow.clone()).with_access(front(&stage, settings).await);
+    let edge = edge().with_flow(stage.flow.clone()).with_actions(front(&stage, settings).await);
     let edge = change(edge.with_request_timeout(Duration::from_secs(20)));
     House { server: served(edge).await, stage, client: client() }
 }
 
 /// The front door to a stage.
-pub(crate) async fn front(stage: &Stage, settings: Settings) -> Arc<Access> {
+pub(crate) async fn front(stage: &Stage, settings: Settings) -> Arc<Actions> {
     let ground = Ground {
         records: stage.records.clone(),
         clock: Arc::clone(&stage.world.clock),

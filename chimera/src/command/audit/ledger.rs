@@ -1,11 +1,12 @@
 //! What `export` and `verify` ask of the ledger, in the words of these commands.
 
 use crate::failure::{Failure, Outcome};
+use chimera_core::audit::Report;
 use chimera_core::error::Code;
-use chimera_core::ledger::Report;
 use chimera_core::ledger::checkpoint::{PublicKey, Signer};
+use chimera_engine::audit::verify;
 use chimera_engine::ledger::checkpoint::known;
-use chimera_engine::ledger::{LedgerError, last_checkpoint, verify};
+use chimera_engine::ledger::{LedgerError, last_checkpoint};
 use chimera_engine::port::{Clock, Records};
 use serde::Serialize;
 use std::fs::File;
@@ -44,7 +45,7 @@ pub(super) struct Exported {
 /// Verifies an export, offline.
 pub(super) fn verify_export(path: &Path, keys: &[String]) -> Outcome<Verified> {
     let keys = public_keys(keys)?;
-    let report = File::open(path).and_then(|file| chimera_core::ledger::verify(BufReader::new(file), &keys));
+    let report = File::open(path).and_then(|file| chimera_core::audit::verify(BufReader::new(file), &keys));
     report.map(Verified::from).map_err(|error| Failure::file("can't read the export", path, &error))
 }
 
@@ -84,7 +85,7 @@ pub(super) async fn export(
     out: &mut (dyn AsyncWrite + Unpin + Send),
 ) -> Outcome<Exported> {
     let keys = known_keys(signer, others);
-    let done = chimera_engine::ledger::export(records, clock, tenant, &keys, signer, out).await.map_err(ledger)?;
+    let done = chimera_engine::audit::export(records, clock, tenant, &keys, signer, out).await.map_err(ledger)?;
     Ok(Exported { entries: done.entries, checkpoints: done.checkpoints, newer_than_last_checkpoint: done.newer })
 }
 

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Cursor, Page, Scope, Select};
-use chimera_engine::ledger::entry_document;
+use chimera_engine::audit::entry_document;
 use chimera_engine::port::Records;
 use serde_json::json;
 use std::fmt::Write;

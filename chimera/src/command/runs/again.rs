@@ -1,10 +1,10 @@
 //! `chimera runs retry` and `replay`: a run begins over again.
 
 use super::follow;
+use crate::backend::run_id;
 use crate::cli::{Acting, ReplayMode};
 use crate::command::{Scene, print, say};
 use crate::failure::Outcome;
-use crate::flow::desk::run_id;
 use clap::ValueEnum;
 use serde_json::json;
 use std::process::ExitCode;
@@ -17,16 +17,16 @@ pub(super) async fn again(
     wait: bool,
     acting: &Acting,
 ) -> Outcome<ExitCode> {
-    let desk = scene.desk_to_change(acting.actor.as_deref())?;
+    let backend = scene.desk_to_change(acting.actor.as_deref())?;
     let mut body = json!({ "from": from });
     if let Some(mode) = mode.and_then(|mode| mode.to_possible_value()) {
         body["mode"] = mode.get_name().into();
     }
-    let started = desk.tell("POST", &format!("runs/{}/{word}", run_id(run)?), Some(body)).await?;
+    let started = backend.tell("POST", &format!("runs/{}/{word}", run_id(run)?), Some(body)).await?;
     let run = started["run_id"].as_str().unwrap_or_default().to_owned();
     if wait {
         say(&format!("started {run}"));
-        return follow(scene, &desk, run_id(&run)?, 0).await;
+        return follow(scene, &backend, run_id(&run)?, 0).await;
     }
     if scene.json {
         print(&format!("{started}\n"))?;

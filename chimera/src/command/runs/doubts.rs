@@ -11,9 +11,9 @@ use serde_json::Value;
 use std::process::ExitCode;
 
 pub(super) async fn run(scene: &Scene<'_>, args: DoubtsArgs) -> Outcome<ExitCode> {
-    let desk = scene.desk_to_read().await?;
+    let backend = scene.desk_to_read().await?;
     let filter = DoubtFilter { actor: args.actor, tool: args.tool, limit: args.page.limit, cursor: args.page.cursor };
-    let found = desk.doubts(filter).await?;
+    let found = backend.doubts(filter).await?;
     if scene.json {
         print(&format!("{found}\n"))?;
         return Ok(ExitCode::SUCCESS);

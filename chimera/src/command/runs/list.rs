@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::process::ExitCode;
 
 pub(super) async fn run(scene: &Scene<'_>, args: ListArgs) -> Outcome<ExitCode> {
-    let desk = scene.desk_to_read().await?;
+    let backend = scene.desk_to_read().await?;
     let filter = Filter {
         status: args.status,
         actor: args.actor,
@@ -19,7 +19,7 @@ pub(super) async fn run(scene: &Scene<'_>, args: ListArgs) -> Outcome<ExitCode> 
         cursor: args.page.cursor,
         ..Filter::default()
     };
-    let found = desk.runs(filter).await?;
+    let found = backend.runs(filter).await?;
     if scene.json {
         print(&format!("{found}\n"))?;
         return Ok(ExitCode::SUCCESS);

@@ -1,10 +1,10 @@
 //! `chimera runs show` and `steps`: one run, and what it did.
 
 use crate::ambient::stdout_size;
+use crate::backend::run_id;
 use crate::command::{Scene, document, print};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
-use crate::flow::desk::run_id;
 use crate::flow::picture::{Canvas, Sight, draw};
 use crate::flow::table::{table, text};
 use chimera_core::flow::review::Standing;
@@ -15,14 +15,14 @@ use std::process::ExitCode;
 const UNBOUNDED: usize = 100_000;
 
 pub(super) async fn run(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {
-    let (desk, id) = (scene.desk_to_read().await?, run_id(run)?);
-    let run = desk.run(id).await?;
+    let (backend, id) = (scene.desk_to_read().await?, run_id(run)?);
+    let run = backend.run(id).await?;
     if scene.json {
         print(&format!("{run}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let steps = desk.steps(id).await?;
-    let workflow = super::watch::workflow_of(&desk, &run).await;
+    let steps = backend.steps(id).await?;
+    let workflow = super::watch::workflow_of(&backend, &run).await;
     let steps = steps["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
     let sight = Sight { run: &run, steps, workflow: &workflow, now: Ambient::new().clock.now() };
     let columns = stdout_size().map_or(UNBOUNDED, |(columns, _)| columns);
@@ -56,8 +56,8 @@ pub(super) fn left(run: &Value) -> Option<String> {
 }
 
 pub(super) async fn steps(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {
-    let (desk, id) = (scene.desk_to_read().await?, run_id(run)?);
-    let found = desk.steps(id).await?;
+    let (backend, id) = (scene.desk_to_read().await?, run_id(run)?);
+    let found = backend.steps(id).await?;
     if scene.json {
         print(&format!("{found}\n"))?;
         return Ok(ExitCode::SUCCESS);

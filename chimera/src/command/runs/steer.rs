@@ -1,16 +1,16 @@
 //! Commands that tell a run something: approve, reject, edit, stop, hold, resolve, undo, patch.
 
 use super::watch;
+use crate::backend::{escaped, run_id};
 use crate::cli::{Acting, DecideArgs, PatchArgs, ResolveArgs};
 use crate::command::{Scene, document, json_of, print, say};
 use crate::failure::Outcome;
-use crate::flow::desk::{escaped, run_id};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) async fn decide(scene: &Scene<'_>, args: DecideArgs, decision: &str) -> Outcome<ExitCode> {
-    let desk = scene.desk_to_change(args.acting.actor.as_deref())?;
+    let backend = scene.desk_to_change(args.acting.actor.as_deref())?;
     let given = [
         ("decision", Some(decision.to_owned())),
         ("step_id", args.step),
@@ -20,7 +20,7 @@ pub(super) async fn decide(scene: &Scene<'_>, args: DecideArgs, decision: &str) 
     ];
     let body: Map<String, Value> =
         given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
-    let told = desk.tell("POST", &format!("runs/{}/approve", run_id(&args.run)?), Some(body.into())).await?;
+    let told = backend.tell("POST", &format!("runs/{}/approve", run_id(&args.run)?), Some(body.into())).await?;
     if scene.json {
         print(&format!("{told}\n"))?;
     } else if told["approval_status"] == "pending" {
@@ -68,31 +68,31 @@ pub(super) async fn rollback(
     acting: &Acting,
 ) -> Outcome<ExitCode> {
     let id = run_id(run)?;
-    let desk = scene.desk_to_change(acting.actor.as_deref())?;
-    let known = desk.run(id).await?["run_seq"].as_i64().unwrap_or(0);
+    let backend = scene.desk_to_change(acting.actor.as_deref())?;
+    let known = backend.run(id).await?["run_seq"].as_i64().unwrap_or(0);
     let steps = if steps.is_empty() { Value::Null } else { steps.into() };
     let body = json!({"step_ids": steps, "reason": reason});
-    let told = desk.tell("POST", &format!("runs/{id}/rollback"), Some(body)).await?;
+    let told = backend.tell("POST", &format!("runs/{id}/rollback"), Some(body)).await?;
     if wait {
-        desk.heard(id, known).await?;
-        return watch::follow(scene, &desk, id, known).await;
+        backend.heard(id, known).await?;
+        return watch::follow(scene, &backend, id, known).await;
     }
     answer(scene, &told, "the run is being undone")
 }
 
 /// Says that a run was undone by hand.
 pub(super) async fn mark(scene: &Scene<'_>, run: &str, reason: Option<String>, acting: &Acting) -> Outcome<ExitCode> {
-    let desk = scene.desk_to_change(acting.actor.as_deref())?;
+    let backend = scene.desk_to_change(acting.actor.as_deref())?;
     let body = json!({"status": "rolled_back", "reason": reason});
-    let told = desk.tell("PATCH", &format!("runs/{}", run_id(run)?), Some(body)).await?;
+    let told = backend.tell("PATCH", &format!("runs/{}", run_id(run)?), Some(body)).await?;
     answer(scene, &told, "the run is marked as rolled back")
 }
 
 pub(super) async fn patch(scene: &Scene<'_>, args: PatchArgs) -> Outcome<ExitCode> {
-    let desk = scene.desk_to_change(args.acting.actor.as_deref())?;
+    let backend = scene.desk_to_change(args.acting.actor.as_deref())?;
     let run = run_id(&args.run)?;
     if let Some(number) = args.remove {
-        let told = desk.tell("DELETE", &format!("runs/{run}/patches/{number}"), None).await?;
+        let told = backend.tell("DELETE", &format!("runs/{run}/patches/{number}"), None).await?;
         return answer(scene, &told, "the run was told to take the patch out");
     }
     let patch = match &args.file {
@@ -100,7 +100,7 @@ pub(super) async fn patch(scene: &Scene<'_>, args: PatchArgs) -> Outcome<ExitCod
         None => Value::Null,
     };
     let body = json!({"patch": patch, "state_version": args.state_version, "dry_run": args.dry_run});
-    let told = desk.tell("POST", &format!("runs/{run}/patch"), Some(body)).await?;
+    let told = backend.tell("POST", &format!("runs/{run}/patch"), Some(body)).await?;
     if scene.json {
         print(&format!("{told}\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -113,8 +113,8 @@ pub(super) async fn patch(scene: &Scene<'_>, args: PatchArgs) -> Outcome<ExitCod
 }
 
 async fn tell(scene: &Scene<'_>, acting: &Acting, path: &str, body: Option<Value>, words: &str) -> Outcome<ExitCode> {
-    let desk = scene.desk_to_change(acting.actor.as_deref())?;
-    let told = desk.tell("POST", path, body).await?;
+    let backend = scene.desk_to_change(acting.actor.as_deref())?;
+    let told = backend.tell("POST", path, body).await?;
     answer(scene, &told, words)
 }
 

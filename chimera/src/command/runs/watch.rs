@@ -4,10 +4,10 @@
 //! the clocks in it. Elsewhere every event is one line. It ends when the run has ended.
 
 use crate::ambient::stdout_size;
+use crate::backend::{Backend, Events, run_id};
 use crate::command::{Scene, print, say};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
-use crate::flow::desk::{Desk, Events, run_id};
 use crate::flow::picture::{Canvas, Sight, draw, review_lines};
 use crate::flow::table::text;
 use chimera_core::limits;
@@ -20,21 +20,21 @@ use uuid::Uuid;
 
 pub(super) async fn run(scene: &Scene<'_>, run: &str, after: i64) -> Outcome<ExitCode> {
     let id = run_id(run)?;
-    let desk = scene.desk_to_read().await?;
+    let backend = scene.desk_to_read().await?;
     // Whether it is there is asked first: following waits.
-    desk.run(id).await?;
-    follow(scene, &desk, id, after).await
+    backend.run(id).await?;
+    follow(scene, &backend, id, after).await
 }
 
 /// Shows a run until it has ended; fails if it did.
-pub(crate) async fn follow(scene: &Scene<'_>, desk: &Desk, run: Uuid, after: i64) -> Outcome<ExitCode> {
-    let events = desk.follow(run, after);
+pub(crate) async fn follow(scene: &Scene<'_>, backend: &Backend, run: Uuid, after: i64) -> Outcome<ExitCode> {
+    let events = backend.follow(run, after);
     if stdout_size().is_some() && !scene.json {
-        paint(scene, desk, run, events).await?;
+        paint(scene, backend, run, events).await?;
     } else {
-        lines(scene, desk, run, events).await?;
+        lines(scene, backend, run, events).await?;
     }
-    let shown = desk.run(run).await?;
+    let shown = backend.run(run).await?;
     let status = shown["status"].as_str().unwrap_or_default();
     let why = shown["error_message"].as_str().map_or(String::new(), |why| format!(": {why}"));
     say(&format!("{run} is {status}{why}"));
@@ -45,13 +45,13 @@ pub(crate) async fn follow(scene: &Scene<'_>, desk: &Desk, run: Uuid, after: i64
     Ok(if matches!(status, "failed" | "cancelled") || left.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn lines(scene: &Scene<'_>, desk: &Desk, run: Uuid, mut events: Events) -> Outcome {
+async fn lines(scene: &Scene<'_>, backend: &Backend, run: Uuid, mut events: Events) -> Outcome {
     let mut seen = BTreeSet::new();
     while let Some(event) = events.next().await {
         let event = event?;
         print(&if scene.json { format!("{event}\n") } else { line(&event) })?;
         if !scene.json && event["event_type"] == "approval.requested" {
-            print(&unseen(&desk.run(run).await?, &mut seen, limits::SHOWN_COLUMNS_DEFAULT))?;
+            print(&unseen(&backend.run(run).await?, &mut seen, limits::SHOWN_COLUMNS_DEFAULT))?;
         }
     }
     Ok(())
@@ -80,15 +80,15 @@ fn line(event: &Value) -> String {
     format!("{:>4}  {}  {}\n", event["run_seq"].as_i64().unwrap_or(0), text(&event["timestamp"]), text(&words.into()))
 }
 
-async fn paint(scene: &Scene<'_>, desk: &Desk, run: Uuid, mut events: Events) -> Outcome {
+async fn paint(scene: &Scene<'_>, backend: &Backend, run: Uuid, mut events: Events) -> Outcome {
     let clock = Ambient::new().clock;
     let (mut drawn, mut over, mut seen) = (0, false, BTreeSet::new());
     let mut workflow = Value::Null;
     while !over {
-        let shown = desk.run(run).await?;
-        let steps = desk.steps(run).await?;
+        let shown = backend.run(run).await?;
+        let steps = backend.steps(run).await?;
         if workflow.is_null() {
-            workflow = workflow_of(desk, &shown).await;
+            workflow = workflow_of(backend, &shown).await;
         }
         let steps = steps["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
         let (columns, rows) = stdout_size().unwrap_or((80, 24));
@@ -123,11 +123,11 @@ fn drain(first: Option<Outcome<Value>>, events: &mut Events) -> Outcome<bool> {
 }
 
 /// The document that a run follows; null if it can't be had.
-pub(super) async fn workflow_of(desk: &Desk, run: &Value) -> Value {
+pub(super) async fn workflow_of(backend: &Backend, run: &Value) -> Value {
     let (Some(id), version) = (run["workflow_id"].as_str(), run["workflow_version"].as_i64()) else {
         return Value::Null;
     };
-    desk.workflow(id, version).await.map(|mut found| found["document"].take()).unwrap_or_default()
+    backend.workflow(id, version).await.map(|mut found| found["document"].take()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 
 use super::doubts::Settled;
 use super::outside::Outside;
-use chimera_core::access::Secret;
 use chimera_core::access::token::{Claims, TokenKey};
+use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use chimera_testkit::access::{signed_with, unix_seconds};
 use serde_json::{Value, json};

@@ -6,9 +6,9 @@
 //! out, and dropped when the vendor refuses it.
 
 use crate::flow::http::{Call, Care, Client, Keyring, Request, lasting};
-use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
 use chimera_core::limits;
+use chimera_core::secret::{Secret, SecretName};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::ToolError;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};

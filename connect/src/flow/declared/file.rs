@@ -1,6 +1,6 @@
 //! A vendor's file as it is written. Every key that is not here is refused.
 
-use chimera_core::flow::tool::{Metadata, Reach};
+use chimera_core::tool::{Metadata, Reach};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

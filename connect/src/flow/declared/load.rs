@@ -9,14 +9,14 @@ use super::file::{Auth, Check, Entry, Exchange, File, Paging, RateLimited, Undo}
 use super::mapping::{Mapping, Place};
 use super::plan::{CursorInto, Declaration, HeaderText, Lookup, Next, Pages, Plan, Rate, Step, Vendor};
 use super::template::{Hole, Text, Tree};
-use chimera_core::access::SecretName;
 use chimera_core::flow::destination::DECLARED as DESTINATIONS;
-use chimera_core::flow::schema::Schema;
-use chimera_core::flow::tool::{DELETES, Reach, Rollback, Spec, with_dry_run};
 use chimera_core::json::Digest32;
+use chimera_core::json::schema::Schema;
 use chimera_core::limits::{
     DECLARED_FILE_BYTES_MAX, DECLARED_PAGES_MAX, DECLARED_TOOLS_MAX, TOOL_NAME_CHARS_MAX, TOOL_TIMEOUT_MS_MAX,
 };
+use chimera_core::secret::SecretName;
+use chimera_core::tool::{DELETES, Reach, Rollback, Spec, with_dry_run};
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};

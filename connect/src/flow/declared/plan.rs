@@ -3,8 +3,8 @@
 use super::auth::Credential;
 use super::mapping::{Mapping, Place};
 use super::template::{Text, Tree};
-use chimera_core::access::SecretName;
-use chimera_core::flow::tool::Spec;
+use chimera_core::secret::SecretName;
+use chimera_core::tool::Spec;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use std::sync::Arc;

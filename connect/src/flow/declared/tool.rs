@@ -1,19 +1,18 @@
 //! A declared tool at work.
 
-use super::DeclareError;
 use super::auth::Tokens;
 use super::exchange::{Line, malformed};
 use super::load::load_at;
 use super::mapping::Source;
-use super::paging;
 use super::plan::{Declaration, Lookup, Plan, Step};
 use super::template::Values;
+use super::{DeclareError, paging};
 use crate::flow::http::{Call, Care, Keyring, authority_of};
 use crate::flow::toolbox::Toolbox;
 use async_trait::async_trait;
-use chimera_core::flow::tool::{Reach, Rollback, Spec, is_dry};
 use chimera_core::limits::{DECLARED_CLOCK_SKEW_SECONDS, DECLARED_PAGES_MAX, ERROR_TEXT_CHARS_MAX};
 use chimera_core::time::Timestamp;
+use chimera_core::tool::{Reach, Rollback, Spec, is_dry};
 use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;

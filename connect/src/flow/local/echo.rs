@@ -4,8 +4,8 @@
 //! gives the same values, because there is nothing that it would do.
 
 use async_trait::async_trait;
-use chimera_core::flow::schema::BadSchema;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
+use chimera_core::json::schema::BadSchema;
+use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
 use chimera_engine::port::{CallContext, Tool, ToolError};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

@@ -4,7 +4,7 @@ mod echo;
 mod markdown_to_pdf;
 mod summarize;
 
-use chimera_core::flow::schema::BadSchema;
+use chimera_core::json::schema::BadSchema;
 use chimera_engine::flow::TenantBlobs;
 use chimera_engine::port::Tool;
 use std::sync::Arc;

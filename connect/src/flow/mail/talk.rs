@@ -7,9 +7,9 @@
 use super::message::Mail;
 use super::{InvalidMail, MailSettings, MailTls};
 use crate::flow::http::Keyring;
-use chimera_core::access::SecretName;
 use chimera_core::error::Code;
 use chimera_core::limits;
+use chimera_core::secret::SecretName;
 use chimera_engine::port::{CallContext, Sent, ToolError};
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};

@@ -1,8 +1,8 @@
 //! What a compiler must be told: which tools and which workflows there are.
 
 use crate::flow::expr::Type;
-use crate::flow::schema::Schema;
-use crate::flow::tool::Spec;
+use crate::json::schema::Schema;
+use crate::tool::Spec;
 use std::sync::Arc;
 
 /// Tools and workflows by name.

@@ -5,11 +5,11 @@
 //! places that hold a stand-in, or contain one, is not believed.
 
 use super::graph::CompiledNode;
-use super::nearest::did_you_mean;
 use super::problem::{ProblemCode, Problems};
 use crate::flow::expr::{Mismatch, Part, Shape, Template, Type, Types, pointer_token};
-use crate::flow::schema::Schema;
-use crate::flow::tool::Spec;
+use crate::json::schema::Schema;
+use crate::text::did_you_mean;
+use crate::tool::Spec;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;

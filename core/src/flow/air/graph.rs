@@ -9,9 +9,9 @@ use super::compile::output_type;
 use super::document::{Body, Document, Node};
 use super::problem::{Problem, ProblemCode, Problems};
 use crate::flow::expr::{Template, Type};
-use crate::flow::schema::Schema;
-use crate::flow::tool::Spec;
 use crate::json::Digest32;
+use crate::json::schema::Schema;
+use crate::tool::Spec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 

@@ -236,7 +236,7 @@ fn read_body(kind: &str, members: &mut Members, out: &mut Problems) -> Body {
         }
         unknown => {
             if !unknown.is_empty() {
-                let guess = super::did_you_mean(unknown, KINDS.iter().copied());
+                let guess = crate::text::did_you_mean(unknown, KINDS.iter().copied());
                 let reason = format!("there is no node type {unknown:?}{guess}; there are {}", KINDS.join(", "));
                 out.add(ProblemCode::InvalidValue, members.path("type"), reason);
             }

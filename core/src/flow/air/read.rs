@@ -2,8 +2,8 @@
 //!
 //! Every getter gives a usable value even after a fault, so that one pass finds all of them.
 
-use super::nearest::did_you_mean;
 use super::problem::{ProblemCode, Problems};
+use crate::text::did_you_mean;
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
 

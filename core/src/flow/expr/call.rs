@@ -3,9 +3,9 @@
 use super::eval::Budget;
 use super::operate::{fraction, integer, type_word, whole};
 use super::types::Type;
-use crate::flow::air::did_you_mean;
 use crate::json::canonical;
 use crate::limits::EXPRESSION_LIST_MAX;
+use crate::text::did_you_mean;
 use serde_json::Value;
 use std::sync::Arc;
 

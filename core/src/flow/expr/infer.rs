@@ -3,7 +3,7 @@
 use super::operate::type_word;
 use super::term::{Macro, Operator, Root, Step, Term};
 use super::types::Type;
-use crate::flow::air::did_you_mean;
+use crate::text::did_you_mean;
 use std::sync::Arc;
 
 /// What the walk knows of the variables.

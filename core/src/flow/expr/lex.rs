@@ -1,7 +1,6 @@
 //! The words of an expression: CEL's tokens.
 
-use super::literal;
-use super::operate;
+use super::{literal, operate};
 use serde_json::{Number, Value};
 
 /// A word of an expression.

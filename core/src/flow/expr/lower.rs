@@ -6,8 +6,8 @@
 use super::call::Call;
 use super::syntax::{Syntax, read};
 use super::term::{Macro, Root, Step, Term};
-use crate::flow::air::did_you_mean;
 use crate::limits::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX};
+use crate::text::did_you_mean;
 use serde_json::Value;
 
 const VARIABLES: &[&str] = &["inputs", "nodes", "run_id", "item", "index"];

@@ -10,10 +10,10 @@ mod text;
 
 pub use change::Change;
 
-use crate::access::risk::{Factor, Score};
 use crate::error::Code;
-use crate::flow::tool::Risk;
+use crate::flow::risk::{Factor, Score};
 use crate::time::Timestamp;
+use crate::tool::Risk;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;

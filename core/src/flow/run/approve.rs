@@ -4,24 +4,26 @@
 //! `approval_requests`, so it survives restarts; whoever decides tells the run by a signal.
 
 use super::demand::Demand;
-use super::env::{Action, Env, Verdict as PolicyVerdict};
+use super::env::Env;
 use super::event::Verdict;
 use super::past::Past;
 use super::requesters::also;
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::scope::View;
-use super::start::{taken_in, too_deep};
+use super::start::{Work, taken_in, too_deep};
 use super::task::{Approved, Asked, State, shown};
-use super::{At, ReplayMode, Run, start::Work};
-use crate::access::{Actor, Because, Level, risk};
+use super::{At, ReplayMode, Run};
+use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Approval, Body};
 use crate::flow::expr::{RenderError, Template};
-use crate::flow::tool::{Reach, Risk, Spec, is_dry};
+use crate::flow::policy::{Action, Because, Policy, PolicyVerdict};
 use crate::json::{CanonicalJson, Digest32};
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
+use crate::record::Unstorable;
 use crate::time::Timestamp;
+use crate::tool::{Reach, Risk, Spec, is_dry};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -68,13 +70,14 @@ impl Run {
                         Some(Demand::one(differs))
                     }
                     None if self.is_patched(at.node) => {
-                        let rises = env.policy.risk(spec, input) > env.policy.risk(spec, &self.written(at));
+                        let rises = env.policy.score_call(spec, input).score
+                            > env.policy.score_call(spec, &self.written(at)).score;
                         (risky || rises).then(|| Demand::one(unknown))
                     }
                     None => Some(Demand::one("the plan that was approved does not have this step")),
                     Some(planned) if planned.differs(at.item, spec) => Some(Demand::one(differs)),
                     Some(planned) => {
-                        let rises = env.policy.risk(spec, input) > planned.risk;
+                        let rises = env.policy.score_call(spec, input).score > planned.risk;
                         (risky || rises).then(|| Demand::one(unknown))
                     }
                 }
@@ -196,7 +199,7 @@ impl Run {
     }
 
     /// What people are asked about: its word, and all that they are shown of it.
-    fn asked_about(&self, at: At, demand: &Demand) -> (String, Value) {
+    fn asked_about(&self, at: At, demand: &Demand, policy: &dyn Policy) -> (String, Value) {
         let input = || self.task(at).and_then(|task| task.input.as_deref()).cloned();
         let (node, item, reason) = (self.name(at), at.item, &demand.reason);
         match self.work(at) {
@@ -204,7 +207,7 @@ impl Run {
                 let calls = self.calls_of_map(at.node);
                 let data = json!({
                     "node": node, "calls": calls.lines, "items": calls.total, "items_listed": calls.inputs.len(),
-                    "reason": reason, "risk": self.score_known(),
+                    "reason": reason, "risk": self.score_known(policy),
                 });
                 ("map".to_owned(), data)
             }
@@ -212,7 +215,7 @@ impl Run {
                 let input = input().unwrap_or_default();
                 let data = json!({
                     "node": node, "item": item, "tool": spec.name, "tool_version": spec.version, "reason": reason,
-                    "risk": risk::score_call(&spec, &input), "input": input,
+                    "risk": policy.score_call(&spec, &input), "input": input,
                 });
                 (spec.name.clone(), data)
             }
@@ -245,7 +248,7 @@ impl Run {
         let step = self.ensure_step(at, env);
         let digest = self.shown(self.action_digest(at));
         let asked = self.request(digest, demand, env);
-        let (tool, mut data) = self.asked_about(at, demand);
+        let (tool, mut data) = self.asked_about(at, demand, env.policy);
         if let Some(task) = self.task(at).filter(|task| !task.changed_by.is_empty()) {
             data[EDITED_BY] = task.changed_by.clone().into();
         }

@@ -3,14 +3,14 @@
 use super::approve::refusal;
 use super::env::Env;
 use super::event::Effect;
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::task::State;
-use super::{At, Damaged, Run};
+use super::{At, Run};
 use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::ledger::ActorType;
 use crate::limits;
-use crate::record::{Json, Row, Value};
+use crate::record::{Damaged, Json, Row, Unstorable, Value};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

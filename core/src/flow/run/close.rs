@@ -3,15 +3,14 @@
 use super::env::Env;
 use super::event::{Mode, Signal, Told, Turn};
 use super::pinned::with_pins;
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::task::{State, Stored, Task};
 use super::{At, Head, Owner, Run};
 use crate::flow::tables::{RUN_SIGNALS, RUNS, STEPS};
-use crate::id;
 use crate::json::Digest32;
-use crate::limits;
-use crate::record::{Insert, Json, JsonError, Update, Value};
+use crate::record::{Insert, Json, JsonError, Unstorable, Update, Value};
 use crate::time::Timestamp;
+use crate::{id, limits};
 use serde_json::json;
 use uuid::Uuid;
 

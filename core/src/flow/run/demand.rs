@@ -3,7 +3,7 @@
 //! Several may demand something of one act: the level, the node, a rule. Each demand must be met by
 //! people that fit it; one person may count for several.
 
-use crate::access::fits;
+use crate::access::{NotDecider, fits};
 use serde_json::{Value, json};
 
 /// How many people must approve, and who.
@@ -156,6 +156,22 @@ impl Demand {
 
 fn count(people: usize) -> i64 {
     i64::try_from(people).unwrap_or(i64::MAX)
+}
+
+impl Demand {
+    /// Why somebody may not decide about what `requesters` asked for, if they may not. Who would count had they not asked
+    /// for it is told so.
+    #[must_use]
+    pub fn excludes(&self, who: &str, requesters: &[String]) -> Option<NotDecider> {
+        let is_named = |part: &Self| part.approvers.is_empty() || part.approvers.iter().any(|name| fits(name, who));
+        if self.allows(who, requesters) {
+            return None;
+        }
+        Some(match self.parts().any(is_named) {
+            true => NotDecider::Requester,
+            false => NotDecider::NotNamed(self.everybody()),
+        })
+    }
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@
 
 use super::demand::Demand;
 use super::draft_view::{DraftView, Reached};
-use super::env::{Action, Env, Verdict as PolicyVerdict};
+use super::env::Env;
 use super::event::{Call, Effect, Mode, Verdict};
 use super::kept::tried;
 use super::listed::Lines;
 use super::plan::Planned;
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::start::{Work, check_input, tool_absent};
 use super::{At, ReplayMode, Run};
 use crate::access::Level;
@@ -19,12 +19,13 @@ use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
 use crate::flow::call::Answer;
 use crate::flow::expr::Preview;
-use crate::flow::tool::{Reach, Spec};
+use crate::flow::policy::{Action, PolicyVerdict};
 use crate::json::Digest32;
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
-use crate::record::{Insert, Json};
+use crate::record::{Insert, Json, Unstorable};
 use crate::time::Timestamp;
+use crate::tool::{Reach, Spec};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -213,7 +214,7 @@ impl Run {
         let input = match preview {
             Preview::Exact(input) => input,
             Preview::Deferred { shown, from } => {
-                self.plan_for(&node, &spec, env.policy.risk(&spec, &shown));
+                self.plan_for(&node, &spec, env.policy.score_call(&spec, &shown).score);
                 let line = json!({
                     "node": node, "item": at.item, "tool": spec.name, "tool_version": spec.version, "input": shown,
                     "deferred": from, "result": {"status": "dry_run", "deferred": true,
@@ -232,7 +233,7 @@ impl Run {
         let is_tried = self.draft.as_ref().is_some_and(|draft| {
             at.item.is_none() || draft.tried.get(&at.node).is_none_or(|tried| *tried < limits::DRAFT_ITEMS_MAX)
         });
-        let risk = env.policy.risk(&spec, &input);
+        let risk = env.policy.score_call(&spec, &input).score;
         let line = json!({
             "node": node, "item": at.item, "tool": spec.name, "tool_version": spec.version, "input": input,
             "input_digest": digest, "risk": risk,
@@ -342,7 +343,7 @@ impl Run {
             });
             self.draft_line(at, line);
             if let Some(spec) = self.graph.nodes[at.node].tool.clone() {
-                self.plan_for(&node, &spec, env.policy.risk(&spec, &shown));
+                self.plan_for(&node, &spec, env.policy.score_call(&spec, &shown).score);
             }
             return Ok(());
         };

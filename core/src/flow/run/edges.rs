@@ -13,13 +13,14 @@
 //! the end of its source.
 
 use super::env::Env;
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::scope::View;
 use super::task::{State, Task};
 use super::{At, Run};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Join;
 use crate::flow::expr::Template;
+use crate::record::Unstorable;
 use serde_json::{Value, json};
 
 /// A node whose edges are being decided. A fan may be wider than one turn reaches.

@@ -2,7 +2,7 @@
 
 use super::env::Env;
 use super::event::{Effect, Told};
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::scope::View;
 use super::task::State;
 use super::undo::Undo;
@@ -11,7 +11,7 @@ use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::json::Digest32;
 use crate::limits;
-use crate::record::Json;
+use crate::record::{Json, Unstorable};
 use serde_json::{Map, Value, json};
 
 impl Run {

@@ -5,12 +5,13 @@
 //! asked for it now: what they wrote into the run of another does not outlive their right to ask for it.
 
 use super::demand::Demand;
-use super::env::{Action, Env, Verdict};
+use super::env::Env;
 use super::{At, Run};
+use crate::flow::policy::{Action, PolicyVerdict};
 
 impl Run {
     /// What the rules say about a call for all who asked for it.
-    pub(crate) fn judge_for_all(&self, at: At, action: &Action<'_>, env: &Env<'_>) -> Verdict {
+    pub(crate) fn judge_for_all(&self, at: At, action: &Action<'_>, env: &Env<'_>) -> PolicyVerdict {
         let mut verdict = env.policy.judge(action);
         for who in self.requesters_of(at).iter().skip(1) {
             let action = Action { actor: who, ..*action };
@@ -24,7 +25,7 @@ impl Run {
     }
 }
 
-impl Verdict {
+impl PolicyVerdict {
     /// The stricter of two; what both demand must be met.
     #[must_use]
     pub fn and(self, other: Self) -> Self {

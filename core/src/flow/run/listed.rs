@@ -7,19 +7,22 @@
 //! comes: no call runs because it was left out of what people saw.
 
 use super::demand::Demand;
-use super::env::{Action, Env, Grown};
+use super::env::Env;
 use super::scope::View;
 use super::start::Work;
 use super::task::{Approved, State};
 use super::{At, ReplayMode, Run};
-use crate::access::risk::{self, Score};
-use crate::access::{Because, Beforehand, Level, OfItem, Plan};
+use crate::access::Level;
 use crate::flow::air::Graph;
 use crate::flow::expr::{Preview, WorkMeter};
+use crate::flow::layout::{Beforehand, OfItem};
 use crate::flow::patch::Patch;
-use crate::flow::tool::Spec;
+use crate::flow::plan::Plan;
+use crate::flow::policy::{Action, Because, Grown, Policy};
+use crate::flow::risk::Score;
 use crate::json::Digest32;
 use crate::limits::{DRAFT_BYTES_MAX, PLAN_STEPS_FREE_MAX};
+use crate::tool::Spec;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -184,7 +187,7 @@ impl Run {
     fn demand_of_grown(&self, node: usize, items: usize, env: &Env<'_>) -> Option<Demand> {
         let (made, inside) = (self.calls_known(), self.calls_left_inside());
         let calls = made.saturating_add(inside);
-        let (level, score, specs) = (self.head.level, self.score_known(), self.specs());
+        let (level, score, specs) = (self.head.level, self.score_known(env.policy), self.specs());
         let cap = (calls <= PLAN_STEPS_FREE_MAX).then(|| self.cap_of_items(node, items, env)).flatten();
         let grown = Grown {
             actor: &self.head.actor,
@@ -232,9 +235,9 @@ impl Run {
     }
 
     /// How risky the run is, with all that is known of it by now.
-    pub(crate) fn score_known(&self) -> Score {
+    pub(crate) fn score_known(&self, policy: &dyn Policy) -> Score {
         let (plan, specs) = (Plan::of_scope(&self.graph, &View::of(self)), self.specs());
-        risk::score(&plan, &|name: &str| specs.iter().find(|spec| spec.name == name).copied())
+        policy.score(&plan, &specs)
     }
 
     fn specs(&self) -> Vec<&Spec> {

@@ -20,10 +20,10 @@ use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Graph};
 use crate::flow::patch::Patch;
-use crate::flow::tool::Reach;
 use crate::json::Digest32;
-use crate::record::Row;
+use crate::record::{Damaged, Row};
 use crate::time::Timestamp;
+use crate::tool::Reach;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -91,14 +91,6 @@ pub struct Recording {
     pub tool_version: Option<String>,
     /// The run made its call, and did not take the answer from elsewhere.
     pub sent: bool,
-}
-
-/// Rows that don't make a run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the run's rows are damaged: {what}")]
-pub struct Damaged {
-    /// What is wrong.
-    pub what: String,
 }
 
 impl Recorded {

@@ -10,11 +10,12 @@
 //! it is not sent now. Where a recording must stand and there is none, the replay ends with `NOT_RECORDED`.
 
 use super::env::Env;
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::task::State;
 use super::{At, Recording, ReplayMode, Run};
 use crate::error::{Code, ErrorBody};
-use crate::flow::tool::{Reach, Spec};
+use crate::record::Unstorable;
+use crate::tool::{Reach, Spec};
 use serde_json::{Value, json};
 
 /// What the run before knows of a place.

@@ -6,22 +6,23 @@
 
 use super::demand::Demand;
 use super::edges::Came;
-use super::env::{Action, Env, Verdict as PolicyVerdict};
+use super::env::Env;
 use super::event::Verdict;
 use super::requesters::also;
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::task::{Asked, State, Task};
 use super::{At, Run};
 use crate::access::{Actor, Level};
 use crate::flow::air::{CURRENT_NODE, Graph, Problem};
 use crate::flow::patch::{self, Inverse, Patch};
+use crate::flow::policy::{Action, PolicyVerdict};
 use crate::flow::tables::RUN_PATCHES;
-use crate::flow::tool::Spec;
 use crate::json::Digest32;
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
-use crate::record::{Json, Update};
+use crate::record::{Json, Unstorable, Update};
 use crate::time::Timestamp;
+use crate::tool::Spec;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;

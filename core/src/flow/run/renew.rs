@@ -3,11 +3,13 @@
 //! Nobody can approve such a request, so when the run is taken up with the new tool, people are asked anew.
 
 use super::demand::Demand;
-use super::env::{Env, Verdict as PolicyVerdict};
-use super::rows::{Book, Unstorable};
+use super::env::Env;
+use super::rows::Book;
 use super::start::Work;
 use super::task::{Asked, State};
 use super::{At, Run};
+use crate::flow::policy::PolicyVerdict;
+use crate::record::Unstorable;
 
 const CHANGED: &str = "the tool was changed since it was asked for";
 

@@ -7,14 +7,14 @@
 
 use super::env::Env;
 use super::event::Mode;
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::start::Work;
 use super::task::Task;
 use super::{At, EffectStatus, Run};
 use crate::flow::tables::EFFECTS;
-use crate::flow::tool::{Reach, Spec, is_dry};
-use crate::record::{Row, Update};
+use crate::record::{Row, Unstorable, Update};
 use crate::time::Timestamp;
+use crate::tool::{Reach, Spec, is_dry};
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -13,23 +13,12 @@ use super::{At, EffectStatus, Head, RunStatus};
 use crate::access::Actor;
 use crate::flow::call::{Sent, ToolError};
 use crate::flow::tables::{CACHE_ENTRIES, EFFECTS, RUN_SIGNALS, RUNS, TOOL_CALLS};
-use crate::flow::tool::{Reach, Spec, is_dry};
 use crate::id;
-use crate::record::{Compare, Condition, Insert, InvalidTx, Json, JsonError, RowCount, Step, Tx, Update, Value};
+use crate::record::{Compare, Condition, Insert, Json, RowCount, Step, Tx, Unstorable, Update, Value};
 use crate::time::Timestamp;
+use crate::tool::{Reach, Spec, is_dry};
 use std::collections::BTreeSet;
 use uuid::Uuid;
-
-/// Why a turn can't be written: a fault of ours, since everything from outside was checked.
-#[derive(Debug, thiserror::Error)]
-pub enum Unstorable {
-    /// A document can't be stored.
-    #[error(transparent)]
-    Json(#[from] JsonError),
-    /// A row can't be stored.
-    #[error(transparent)]
-    Row(#[from] InvalidTx),
-}
 
 /// What one turn has gathered.
 #[derive(Default)]

@@ -5,22 +5,23 @@
 //! looked for if the node allows it, a slot is taken, and the call goes out. A tool that reaches
 //! outside is written down as dispatched first; a pure one needs no row before its result.
 
-use super::env::{Action, Env, Slot, Verdict as PolicyVerdict};
+use super::env::{Env, Slot};
 use super::event::{Call, Effect, Mode, Verdict};
 use super::past::Past;
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::scope::View;
 use super::task::State;
 use super::{At, EffectStatus, Run};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Child, Function, Item};
-use crate::flow::tool::{Reach, Spec, is_dry};
+use crate::flow::policy::{Action, PolicyVerdict};
 use crate::json::{CanonicalJson, Digest32, TooDeep, within_depth};
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
-use crate::record::{Json, escapes_nul};
+use crate::record::{Json, Unstorable, escapes_nul};
 use crate::time::Timestamp;
+use crate::tool::{Reach, Spec, is_dry};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -2,13 +2,13 @@
 
 use super::env::Env;
 use super::event::{Effect, Event, Turn};
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::task::State;
 use super::{At, Run, RunStatus};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::limits;
-use crate::record::Value;
+use crate::record::{Unstorable, Value};
 use std::sync::Arc;
 
 impl Run {

@@ -5,13 +5,14 @@
 
 use super::env::Env;
 use super::event::{Signal, Told};
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::start::Work;
 use super::task::State;
 use super::undo::Wanted;
 use super::unwritten::UNWRITABLE;
 use super::{At, EffectStatus, Run};
 use crate::access::Actor;
+use crate::record::Unstorable;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -6,9 +6,9 @@
 //! that was under way is sent again only if its tool says that a second one changes nothing; else
 //! nobody knows whether it happened, and a person finds out.
 
-use super::env::{Action, Env, Verdict as PolicyVerdict};
+use super::env::Env;
 use super::event::{Call, Effect, Mode};
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::start::Work;
 use super::task::{State, Task};
 use super::unwritten::UNWRITABLE;
@@ -16,11 +16,12 @@ use super::{At, EffectStatus, Run, RunStatus, Told, retry};
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{Answer, Sent};
+use crate::flow::policy::{Action, PolicyVerdict};
 use crate::flow::tables::EFFECTS;
-use crate::flow::tool::{Reach, Rollback, is_dry};
 use crate::limits;
-use crate::record::{Insert, Json, Update, Value as Cell};
+use crate::record::{Insert, Json, Unstorable, Update, Value as Cell};
 use crate::time::Timestamp;
+use crate::tool::{Reach, Rollback, is_dry};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -6,10 +6,11 @@
 
 use super::env::Env;
 use super::event::{Kept, Mode};
-use super::rows::{Book, Unstorable};
+use super::rows::Book;
 use super::task::State;
 use super::{At, Run};
 use crate::error::{Code, ErrorBody};
+use crate::record::Unstorable;
 use uuid::Uuid;
 
 /// Why a run doesn't go on.

@@ -2,7 +2,7 @@
 
 use super::given::{compiled, document, echo, problem, problems, tools};
 use chimera_core::flow::air::{Body, Document, Join, Known, SCHEMA, compile, parse};
-use chimera_core::flow::schema::Schema;
+use chimera_core::json::schema::Schema;
 use serde_json::{Value, json};
 
 fn chain(count: usize) -> Value {

@@ -2,8 +2,8 @@
 
 use super::given::tools;
 use chimera_core::flow::air::{Catalog, Graph, Known, ProblemCode, SCHEMA, compile, parse};
-use chimera_core::flow::schema::Schema;
-use chimera_core::flow::tool::Spec;
+use chimera_core::json::schema::Schema;
+use chimera_core::tool::Spec;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

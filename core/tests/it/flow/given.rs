@@ -4,7 +4,7 @@
 use crate::given::{closed, tool};
 use chimera_core::flow::air::{Catalog, Document, Graph, Known, Problem, compile};
 use chimera_core::flow::expr::{Lookup, Preview, RenderError, Scope, Template, WorkMeter};
-use chimera_core::flow::tool::{Reach, Spec};
+use chimera_core::tool::{Reach, Spec};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -5,9 +5,9 @@
 use chimera_core::flow::air::{Catalog, Document, Graph, Known, Problem, SCHEMA, compile, parse};
 use chimera_core::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter};
 use chimera_core::flow::patch::{Patch, apply, digest, inverse, revert};
-use chimera_core::flow::schema::Schema;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Rollback, Spec};
 use chimera_core::json::Digest32;
+use chimera_core::json::schema::Schema;
+use chimera_core::tool::{Declared, Metadata, Reach, Rollback, Spec};
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 

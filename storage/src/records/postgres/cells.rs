@@ -6,8 +6,7 @@
 use bytes::BytesMut;
 use chimera_core::record::{Json, Kind, Value};
 use chimera_core::time::Timestamp;
-use postgres_protocol::IsNull as ArrayIsNull;
-use postgres_protocol::types as wire;
+use postgres_protocol::{IsNull as ArrayIsNull, types as wire};
 use std::error::Error;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;

@@ -9,11 +9,9 @@
 
 use super::super::is_probe;
 use super::super::sql::{self, Dialect};
-use super::cells;
-use super::failure;
 use super::objects::ObjectWatch;
-use super::pair;
 use super::texts::Texts;
+use super::{cells, failure, pair};
 use crate::migrate;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
 use chimera_core::ledger::{Head, Link, SealedEntry};

@@ -5,11 +5,13 @@
 
 use super::sites;
 use crate::records::{fresh_database, one_lane, sqlite};
+use chimera_core::audit::Report;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::ledger::{ActorType, Fault, Head, Report, StoredEntry, SubjectType};
+use chimera_core::ledger::{ActorType, Fault, Head, StoredEntry, SubjectType};
 use chimera_core::record::{Compare, Scope, Select, Tx};
+use chimera_engine::audit::verify;
 use chimera_engine::ledger::audit::Event;
-use chimera_engine::ledger::{last_checkpoint, verify};
+use chimera_engine::ledger::last_checkpoint;
 use chimera_engine::port::{Clock as _, Records};
 use chimera_testkit::world::World;
 use serde_json::json;

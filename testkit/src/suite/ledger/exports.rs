@@ -2,9 +2,11 @@
 
 use super::{Stage, entries, joined};
 use crate::seeded::Seeded;
-use chimera_core::ledger::{Fault, Report, verify};
+use chimera_core::audit::{Report, verify};
+use chimera_core::ledger::Fault;
 use chimera_core::record::Scope;
-use chimera_engine::ledger::{Exported, LedgerError, export, prove};
+use chimera_engine::audit::{Exported, export, prove};
+use chimera_engine::ledger::LedgerError;
 use chimera_engine::port::Records;
 
 async fn exported(stage: &Stage, records: &dyn Records, tenant: Option<&str>) -> (Exported, Vec<u8>) {

@@ -15,6 +15,7 @@ mod layers;
 mod leftovers;
 mod limits;
 mod manifests;
+mod matrix;
 mod names;
 mod owned;
 mod panics;

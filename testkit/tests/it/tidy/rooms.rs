@@ -1,13 +1,12 @@
-//! Every layer has the same six rooms, and a short list of what they share.
+//! Every layer has the same nine rooms, and a short list of what they share.
 //!
 //! A new name at the top of a layer is a decision: it goes into a room, or into the list below
 //! with the reason why no room can hold it. It also keeps one test binary per crate, because
 //! every binary links everything.
 
 use super::finding::{Finding, assert_none};
+use super::matrix::ROOMS;
 use super::tree;
-
-const ROOMS: &[&str] = &["access", "intent", "flow", "swarm", "job", "ledger"];
 
 /// Layer, what its rooms share, and why.
 const SHARED: &[(&str, &str, &str)] = &[
@@ -16,13 +15,18 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("core", "json", "canonical documents and their digests"),
     ("core", "limits", "every limit on one page"),
     ("core", "record", "tables, transactions and reads as data"),
+    ("core", "redact", "what must not be read, masked in every text that leaves"),
+    ("core", "secret", "a name of a secret, and the secret that is never shown"),
     ("core", "text", "words of others, made fit to be stored"),
     ("core", "time", "the one spelling of an instant"),
+    ("core", "tool", "what a tool says of itself"),
     ("core", "words", "enums whose values are words of a table"),
     ("engine", "commit", "the one way to change state"),
+    ("engine", "error", "why a use case did not happen, as every surface tells it"),
     ("engine", "offload", "work that callers choose, off the threads that answer"),
     ("engine", "port", "what the engine needs from outside"),
     ("engine", "pulse", "whether the loops of every room still do their work"),
+    ("engine", "rows", "all rows of a query, page by page"),
     ("storage", "bench", "the ceiling that the store's own numbers are held against"),
     ("storage", "blob", "content-addressed bytes: folder and S3"),
     ("storage", "bucket", "objects by bucket and key: folder and S3"),
@@ -34,18 +38,23 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("storage", "redis", "the connection that bus and counters share"),
     ("storage", "secret", "names resolved where they are used"),
     ("connect", "client", "a Chimera server, for the command line of another process"),
+    ("api", "caller", "somebody who was let in"),
     ("api", "edge", "what the handlers are given"),
     ("api", "extract", "the one way to read a request body"),
+    ("api", "gate", "what every request passes before its handler"),
     ("api", "json", "strict JSON at the door"),
     ("api", "ops", "health, readiness, metrics, documentation"),
     ("api", "page", "pages for people, all with one look"),
+    ("api", "place", "what an address or a parameter names"),
     ("api", "problem", "every error as problem+json"),
+    ("api", "refusals", "the refusals that many endpoints share, for OpenAPI"),
     ("api", "request", "what surrounds every request"),
     ("api", "route", "what a route demands of whoever asks"),
     ("api", "routes", "the route table on a page"),
     ("api", "server", "connections and their limits"),
     ("api", "trace", "W3C trace context in and out"),
     ("chimera", "ambient", "the real clock, randomness and environment"),
+    ("chimera", "backend", "where commands turn to: a server, or the store itself"),
     ("chimera", "backup", "what a backup is made of"),
     ("chimera", "bench", "the benchmark of the record store"),
     ("chimera", "cli", "the command line on a page"),
@@ -63,7 +72,7 @@ const SHARED: &[(&str, &str, &str)] = &[
 ];
 
 /// Layers that have rooms; `testkit` is arranged by what tests need.
-const LAYERS: &[&str] = &["core", "engine", "storage", "connect", "sandbox", "api", "chimera"];
+pub(super) const LAYERS: &[&str] = &["core", "engine", "storage", "connect", "sandbox", "api", "chimera"];
 
 fn check(path: &str) -> Option<Finding> {
     let (layer, rest) = path.split_once("/src/")?;
@@ -71,13 +80,13 @@ fn check(path: &str) -> Option<Finding> {
     let name = rest.split('/').next().unwrap_or_default();
     let name = name.strip_suffix(".rs").unwrap_or(name);
     let known = matches!(name, "lib" | "main")
-        || ROOMS.contains(&name)
+        || ROOMS.iter().any(|(room, _)| *room == name)
         || SHARED.iter().any(|(place, shared, _)| *place == layer && *shared == name);
     let what = || {
         format!(
             "{name} is neither a room ({}) nor shared by the rooms of {layer}: move it into its room, \
              or add it to SHARED in rooms.rs with the reason",
-            ROOMS.join(", ")
+            ROOMS.iter().map(|(room, _)| *room).collect::<Vec<_>>().join(", ")
         )
     };
     (!known).then(|| Finding::new(path, 1, what()))

@@ -1,0 +1,39 @@
+//! Who is told: in a request, and in an entry of the registry.
+
+use crate::problem::ApiError;
+use chimera_core::error::Code;
+use chimera_core::limits::TARGET_BYTES_MAX;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// Who is told how a run ended.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Notify {
+    /// Gets a signed request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook: Option<String>,
+    /// Gets a mail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<String>,
+}
+
+impl Notify {
+    /// As a document, if somebody could be there.
+    pub(crate) fn checked(self) -> Result<Value, ApiError> {
+        let invalid = |pointer: &str, what: &str| ApiError::new(Code::ValidationFailed, what).with("pointer", pointer);
+        let is_url = |url: &str| {
+            let rest = url.strip_prefix("https://").or(url.strip_prefix("http://"));
+            url.len() <= TARGET_BYTES_MAX && rest.is_some_and(|rest| !rest.is_empty())
+        };
+        if self.webhook.as_deref().is_some_and(|url| !is_url(url)) {
+            return Err(invalid("/notify/webhook", "a webhook is an http or https address"));
+        }
+        let is_mail = |mail: &str| mail.len() <= 320 && mail.contains('@') && !mail.contains(char::is_control);
+        if self.email.as_deref().is_some_and(|mail| !is_mail(mail)) {
+            return Err(invalid("/notify/email", "that is no mail address"));
+        }
+        serde_json::to_value(self).map_err(|_| ApiError::internal())
+    }
+}

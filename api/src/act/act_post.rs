@@ -1,0 +1,284 @@
+//! `POST /act`: somebody asks for something to be done.
+//!
+//! A goal in words, a workflow with inputs, or steps. The answer depends on the level: at L0 and L1 it
+//! is the plan that waits for a person, at L2 the result if it came in time, at L3 only that it was
+//! begun. The gate enters in the ledger whatever is refused.
+
+use crate::access::notify::Notify;
+use crate::caller::Caller;
+use crate::edge::Edge;
+use crate::flow::answer::wait_for;
+use crate::flow::schema::ActedDocument;
+use crate::gate::shown::Shown;
+use crate::problem::ApiError;
+use crate::refusals::Changing;
+use crate::trace::RunSeed;
+use crate::{json, place};
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::run::RunStatus;
+use chimera_core::json::Digest32;
+use chimera_core::limits::{ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, REDACT_AT_ONCE_BYTES_MAX};
+use chimera_core::redact::Redactor;
+use chimera_engine::act::{Act, Acted, Actions, Begun, OnDuplicate, What};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Bytes that most summaries fit in.
+const SUMMARY_BYTES: usize = 1_024;
+
+/// What is different each time the same thing is asked for.
+const PASSING: [&str; 4] = ["issued_at", "nonce", "wait", "on_duplicate"];
+
+/// What is asked for: exactly one of `goal`, `workflow_id` and `steps`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ActBody {
+    /// Who asks; the token's actor without it, and no other.
+    actor: Option<String>,
+    /// What is wanted, in words.
+    #[schema(example = "Summarize \"…\" and mail it to ada@example.com")]
+    goal: Option<String>,
+    /// A workflow.
+    workflow_id: Option<String>,
+    /// Its version; the newest without it.
+    version: Option<i64>,
+    /// What the workflow works on, or values that the goal leaves open.
+    #[schema(value_type = Option<Object>)]
+    inputs: Option<Value>,
+    /// Calls of tools, one after the other. `${nodes.s1.outputs.…}` is what the first one gave.
+    steps: Option<Vec<StepBody>>,
+    /// A second request under this key starts nothing.
+    #[schema(max_length = 256, min_length = 1)]
+    idempotency_key: Option<String>,
+    /// Only what would be done is wanted: nothing runs, at any level.
+    #[serde(default)]
+    dry_run: bool,
+    /// Another level than the one it would get; a freer one needs the scope `autonomy.override`.
+    #[schema(value_type = Option<String>, example = "L1_Draft")]
+    autonomy_level: Option<Level>,
+    /// Seconds to wait for the result.
+    wait: Option<f64>,
+    /// Who is told how it ended.
+    notify: Option<Notify>,
+    /// What is answered when the key was used before: `conflict` (409), or `return` (200 with the run).
+    #[serde(default)]
+    on_duplicate: Duplicate,
+    /// When the request was made, within a minute of now: Unix seconds or RFC 3339.
+    #[schema(schema_with = crate::access::token::moment, required = false)]
+    #[expect(dead_code, reason = "the door has looked at it")]
+    issued_at: Option<Value>,
+    /// Makes the request usable once.
+    #[expect(dead_code, reason = "the door has looked at it")]
+    nonce: Option<String>,
+    /// One is most urgent, ten least.
+    #[schema(minimum = 1, maximum = 10)]
+    priority: Option<i32>,
+    /// The caller's own id for it.
+    correlation_id: Option<String>,
+}
+
+/// A call of a tool.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StepBody {
+    /// The tool's name.
+    #[schema(example = "local.summarize")]
+    tool: String,
+    /// What it is given.
+    #[serde(default = "nothing")]
+    #[schema(value_type = Object)]
+    input: Value,
+}
+
+fn nothing() -> Value {
+    json!({})
+}
+
+/// What is answered when the key was used before.
+#[derive(Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Duplicate {
+    /// A conflict that names the run.
+    #[default]
+    Conflict,
+    /// The run.
+    Return,
+}
+
+/// Asks for something to be done.
+#[utoipa::path(
+    post,
+    path = "/act",
+    tag = "access",
+    request_body = ActBody,
+    responses(
+        (
+            status = 200,
+            body = ActedDocument,
+            description = "The result; or what waits for a person, would be done, or was asked for before, as the whole run"
+        ),
+        (status = 202, body = ActedDocument, description = "It was begun"),
+        Changing
+    )
+)]
+pub(crate) async fn act(
+    State(edge): State<Edge>,
+    caller: Caller,
+    Extension(shown): Extension<Arc<Shown>>,
+    seed: RunSeed,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let actions = actions(&edge)?;
+    let is_large = shown.body.len() > REDACT_AT_ONCE_BYTES_MAX;
+    let (ask, wait) = actions.work(is_large, || read(&shown, &headers, seed)).await?;
+    match Box::pin(actions.act(&caller.permit, ask)).await? {
+        Acted::Started(begun) => answer(&edge, &caller, &begun, wait).await,
+        Acted::Duplicate { run, differs } => known(&caller, run, differs).await,
+    }
+}
+
+/// The front door of this server.
+pub(crate) fn actions(edge: &Edge) -> Result<&Actions, ApiError> {
+    edge.actions.as_deref().ok_or_else(ApiError::internal)
+}
+
+/// A request for something, as it is to be kept, with nothing special about it.
+pub(crate) fn plain(what: What, request: Value, seed: RunSeed) -> Act {
+    Act {
+        actor: None,
+        what,
+        level: None,
+        dry_run: false,
+        idempotency_key: None,
+        on_duplicate: OnDuplicate::Conflict,
+        notify: None,
+        priority: None,
+        correlation_id: None,
+        run_id: seed.run_id,
+        parent_span: seed.span,
+        request: Arc::new(request),
+        unmasked: None,
+    }
+}
+
+/// Reads the body; what is wrong with it is told here.
+fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(Act, Option<Duration>), ApiError> {
+    let mut request = shown.document(headers)?;
+    let body: ActBody = json::shaped(&request)?;
+    let wait = place::patience(body.wait)?;
+    let invalid = |pointer: &str, what: &str| ApiError::new(Code::ValidationFailed, what).with("pointer", pointer);
+    if body.correlation_id.as_ref().is_some_and(|id| id.chars().count() > IDEMPOTENCY_KEY_CHARS_MAX) {
+        return Err(invalid("/correlation_id", "a correlation id is shorter"));
+    }
+    let header = headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str().unwrap_or_default());
+    if header.is_some() && header != body.idempotency_key.as_deref() {
+        let what = "the Idempotency-Key header is not signed: it counts only beside the same idempotency_key";
+        return Err(invalid("/idempotency_key", what));
+    }
+    if let Some(members) = request.as_object_mut() {
+        PASSING.iter().for_each(|name| drop(members.remove(*name)));
+    }
+    let unmasked = Some(Digest32::of(&request));
+    Redactor::default().json(&mut request);
+    let what = what(body.goal, body.workflow_id, body.version, body.steps, body.inputs)?;
+    let act = Act {
+        actor: body.actor,
+        level: body.autonomy_level,
+        dry_run: body.dry_run,
+        idempotency_key: body.idempotency_key,
+        on_duplicate: match body.on_duplicate {
+            Duplicate::Conflict => OnDuplicate::Conflict,
+            Duplicate::Return => OnDuplicate::Return,
+        },
+        notify: body.notify.map(Notify::checked).transpose()?,
+        priority: body.priority,
+        correlation_id: body.correlation_id,
+        unmasked,
+        ..plain(what, request, seed)
+    };
+    Ok((act, wait))
+}
+
+fn what(
+    goal: Option<String>,
+    workflow: Option<String>,
+    version: Option<i64>,
+    steps: Option<Vec<StepBody>>,
+    inputs: Option<Value>,
+) -> Result<What, ApiError> {
+    let invalid = |what: &str| ApiError::new(Code::SchemaInvalid, what).with("pointer", "");
+    if inputs.as_ref().is_some_and(|inputs| !inputs.is_object()) {
+        let error = ApiError::new(Code::SchemaInvalid, "the inputs are a JSON object");
+        return Err(error.with("pointer", "/inputs"));
+    }
+    let given = inputs.is_some();
+    let inputs = inputs.unwrap_or_else(nothing);
+    match (goal, workflow, steps) {
+        (Some(goal), None, None) if version.is_none() => Ok(What::Goal { goal, inputs }),
+        (None, Some(id), None) => Ok(What::Workflow { id: place::workflow(&id)?.to_owned(), version, inputs }),
+        (None, None, Some(_)) if given || version.is_some() => {
+            Err(invalid("steps have inputs of their own, and no version"))
+        }
+        (None, None, Some(steps)) => Ok(What::Steps(steps.into_iter().map(|step| (step.tool, step.input)).collect())),
+        _ => Err(invalid("a request has exactly one of goal, workflow_id and steps")),
+    }
+}
+
+/// The answer: how long it takes, and what it shows, depends on the level.
+async fn answer(edge: &Edge, caller: &Caller, begun: &Begun, wait: Option<Duration>) -> Result<Response, ApiError> {
+    let (run, level) = (begun.started.run_id, begun.started.level);
+    if level == Level::ExecuteSilent && !begun.dry_run {
+        return summed_up(StatusCode::ACCEPTED, run, begun);
+    }
+    let drafts = begun.dry_run || level.needs_approval();
+    let wait = if drafts { wait.unwrap_or_default().max(DRAFT_WAIT_MIN) } else { wait.unwrap_or(ACT_WAIT_DEFAULT) };
+    // The answer must begin before the request as a whole is given up.
+    let until = Instant::now() + wait.min(edge.request_timeout.mul_f64(0.9));
+    let status = if wait.is_zero() { RunStatus::Running } else { wait_for(caller, &begun.started, until).await? };
+    match status {
+        // A run that went on elsewhere, or later, is known to the store alone.
+        status if !drafts && status.is_final() && begun.started.standing.borrow().ended.is_some() => {
+            summed_up(StatusCode::OK, run, begun)
+        }
+        status if status.is_final() || status == RunStatus::AwaitingApproval => {
+            whole(caller, run, StatusCode::OK).await
+        }
+        _ => summed_up(StatusCode::ACCEPTED, run, begun),
+    }
+}
+
+/// What is known of a run without asking the store.
+fn summed_up(status: StatusCode, run: Uuid, begun: &Begun) -> Result<Response, ApiError> {
+    let mut text = Vec::with_capacity(SUMMARY_BYTES);
+    serde_json::to_writer(&mut text, &begun.summary()).map_err(|_| ApiError::internal())?;
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    Ok((status, place_of(run), kind, text).into_response())
+}
+
+/// The run that was asked for under this key before, and whether it is what is asked for now.
+async fn known(caller: &Caller, run: Uuid, differs: bool) -> Result<Response, ApiError> {
+    let mut shown = caller.flow.show(&caller.permit, run).await?;
+    shown["request_differs"] = differs.into();
+    Ok((place_of(run), place::document(caller, shown).await).into_response())
+}
+
+async fn whole(caller: &Caller, run: Uuid, status: StatusCode) -> Result<Response, ApiError> {
+    let shown = caller.flow.show_document(&caller.permit, run).await?;
+    Ok((status, place_of(run), place::written(shown)).into_response())
+}
+
+fn place_of(run: Uuid) -> [(HeaderName, String); 1] {
+    [(header::LOCATION, format!("/runs/{run}"))]
+}

@@ -1,0 +1,7 @@
+//! The act room: asking for something to be done, again, or otherwise.
+
+pub(crate) mod act_post;
+pub(crate) mod run_call;
+pub(crate) mod run_patch;
+pub(crate) mod run_replay;
+pub(crate) mod run_retry;

@@ -1,0 +1,88 @@
+//! `POST /workflows/{id}/call`: calls a workflow like a function.
+//!
+//! The body is the inputs, the answer is the result. The run behind it is a run like any other, named
+//! in `Location`; when it does not end in time the answer is where it stands, and it goes on.
+
+use super::act_post;
+use crate::caller::Caller;
+use crate::edge::Edge;
+use crate::extract::{ApiJson, ApiQuery};
+use crate::flow::schema::StartedDocument;
+use crate::place;
+use crate::problem::ApiError;
+use crate::refusals::Changing;
+use crate::trace::RunSeed;
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use chimera_core::access::Level;
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::run::RunStatus;
+use chimera_core::limits;
+use chimera_engine::act::{Acted, What};
+use chimera_engine::flow::Standing;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+/// How long to wait.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Patience {
+    /// Seconds to wait for the result; thirty when absent.
+    wait: Option<f64>,
+}
+
+/// Calls a workflow like a function: the body is its inputs, the answer its result.
+#[utoipa::path(
+    post,
+    path = "/workflows/{id}/call",
+    tag = "flow",
+    params(("id" = String, Path, description = "The workflow's id"), Patience),
+    request_body(content = Object, description = "The inputs"),
+    responses(
+        (status = 200, body = Object, description = "The result"),
+        (status = 202, body = StartedDocument, description = "It has not ended; it goes on"),
+        Changing
+    )
+)]
+pub(crate) async fn call(
+    State(edge): State<Edge>,
+    caller: Caller,
+    Path(id): Path<String>,
+    ApiQuery(patience): ApiQuery<Patience>,
+    seed: RunSeed,
+    ApiJson(inputs): ApiJson<Value>,
+) -> Result<Response, ApiError> {
+    let wait = place::patience(patience.wait)?.unwrap_or(limits::RUN_CALL_WAIT_DEFAULT);
+    let id = place::workflow(&id)?;
+    let request = json!({"workflow_id": id, "inputs": inputs});
+    let what = What::Workflow { id: id.to_owned(), version: None, inputs };
+    let acted = act_post::actions(&edge)?.act(&caller.permit, act_post::plain(what, request, seed)).await?;
+    let Acted::Started(begun) = acted else { return Err(ApiError::internal()) };
+    let mut started = begun.started;
+    let wait = wait.min(edge.request_timeout.mul_f64(0.9));
+    // Whether it rests or the time is over: where it stands is the answer.
+    drop(timeout(wait, started.standing.wait_for(|standing| standing.rests)).await);
+    let standing = started.standing.borrow().clone();
+    answer(started.run_id, started.level, &standing)
+}
+
+fn answer(run: Uuid, level: Level, standing: &Standing) -> Result<Response, ApiError> {
+    let place = [(header::LOCATION, format!("/runs/{run}"))];
+    let Some(ended) = &standing.ended else {
+        let told = json!({
+            "run_id": run, "status": standing.status.as_str(), "autonomy_level": level.as_str(),
+            "trace_id": chimera_core::id::trace_id(run),
+        });
+        return Ok((StatusCode::ACCEPTED, place, Json(told)).into_response());
+    };
+    if standing.status == RunStatus::Completed {
+        return Ok((place, Json(ended.result.clone().unwrap_or_default())).into_response());
+    }
+    let error = ended.error.clone().unwrap_or_else(|| ErrorBody::new(Code::Internal, "the run failed"));
+    Err(ApiError::from(error).with("run_id", run.to_string()))
+}

@@ -1,0 +1,75 @@
+//! `GET /audit`: entries of the ledger.
+
+use crate::caller::Caller;
+use crate::edge::Edge;
+use crate::extract::ApiQuery;
+use crate::place;
+use crate::problem::ApiError;
+use crate::refusals::Asking;
+use axum::extract::State;
+use axum::response::Response;
+use chimera_engine::audit::{EntryFilter, list_entries};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// Which entries.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Which {
+    subject_id: Option<String>,
+    event_type: Option<String>,
+    actor: Option<String>,
+    run_id: Option<Uuid>,
+    since: Option<String>,
+    limit: Option<usize>,
+    after: Option<String>,
+}
+
+/// A page of entries.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct EntryPage {
+    /// In the order of the lanes: `lane`, `seq`, `id`, `event_type`, `subject_id`, `actor_id`, `timestamp`,
+    /// `data_json`, `run_id`, `trace_id`, `content_digest`, `prev_hash`, `hash`.
+    #[schema(value_type = Vec<Object>)]
+    items: Vec<Value>,
+    /// Where the next page begins.
+    next_cursor: Option<String>,
+}
+
+/// Lists entries of the ledger.
+#[utoipa::path(
+    get,
+    path = "/audit",
+    tag = "ledger",
+    params(
+        ("subject_id" = Option<String>, Query, description = "Only about this"),
+        ("event_type" = Option<String>, Query, description = "Only of this type"),
+        ("actor" = Option<String>, Query, description = "Only caused by this actor"),
+        ("run_id" = Option<String>, Query, description = "Only of this run"),
+        ("since" = Option<String>, Query, description = "Only from this time on (RFC 3339)"),
+        ("limit" = Option<usize>, Query, description = "Entries of the page"),
+        ("after" = Option<String>, Query, description = "Where the page before ended"),
+    ),
+    responses((status = 200, body = EntryPage, description = "A page"), Asking)
+)]
+pub(crate) async fn list(
+    State(edge): State<Edge>,
+    caller: Caller,
+    ApiQuery(which): ApiQuery<Which>,
+) -> Result<Response, ApiError> {
+    let filter = EntryFilter {
+        subject_id: which.subject_id,
+        event_type: which.event_type,
+        actor: which.actor,
+        run_id: which.run_id,
+        since: place::time("since", which.since.as_deref())?,
+        limit: place::page_rows(which.limit)?,
+        after: which.after,
+    };
+    let access = edge.access.as_deref().ok_or_else(ApiError::internal)?;
+    let entries = list_entries(access.records(), &caller.permit, filter).await?;
+    Ok(place::document(&caller, entries).await)
+}

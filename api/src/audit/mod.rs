@@ -1,0 +1,3 @@
+//! The audit room: reading what the ledger holds.
+
+pub(crate) mod audit_list;

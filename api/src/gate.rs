@@ -1,0 +1,248 @@
+//! What stands before every route that demands a token or takes a body: the head is checked, the body
+//! is read whole, its caller is let in or turned away, and the answer says where the caller stands.
+//!
+//! Nothing of a body is read before all that the head shows was found good; what the route demands
+//! stands in its line of the table. The body's type and shape come last, in the handler, because they
+//! are nobody's business before the caller is known.
+
+pub(crate) mod headers;
+pub(crate) mod refused_bytes;
+pub(crate) mod shown;
+
+use self::headers::tell;
+use self::refused_bytes::Spent;
+use self::shown::Shown;
+use crate::edge::Edge;
+use crate::extract::{self, Pace};
+use crate::flow::link_open;
+use crate::page;
+use crate::problem::{ApiError, Attached};
+use crate::route::Signed;
+use axum::body::{Body, HttpBody};
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use chimera_core::error::Code;
+use chimera_core::limits::{BODY_RECHECK_MS, JSON_BYTES_ASIDE};
+use chimera_engine::access::{Door, Known, Permit, Rate, Turned};
+use std::sync::Arc;
+
+/// The parameter by which an operator acts for another tenant.
+pub(crate) const FOR_TENANT: &str = "for_tenant";
+
+/// Checks what the head of a request shows, reads its body, and lets its handler have it: with a permit, if the route
+/// demands a token.
+pub(crate) async fn enter(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let Some(mut shown) = Shown::of(&edge, &parts) else {
+        // A route that the table doesn't know is a fault of ours: nobody gets through it.
+        return ApiError::internal().into_response();
+    };
+    let (announced, has_body) = (body.size_hint().lower(), !body.is_end_stream());
+    let received = match admit(&edge, &mut shown, &mut parts, announced).await {
+        Ok(known) => receive(&edge, &mut shown, known, body).await,
+        Err(refused) => Err(refused),
+    };
+    let request = Request::from_parts(parts, Body::from(shown.body.clone()));
+    let large = shown.body.len() > JSON_BYTES_ASIDE;
+    match received {
+        Ok((Some(known), spent)) => edge.aside(large, let_in((&edge, known, shown, spent), request, next)).await,
+        Ok((None, spent)) => edge.aside(large, let_through(shown, spent, request, next)).await,
+        Err(refused) if has_body => last(refused),
+        Err(refused) => refused,
+    }
+}
+
+/// The last answer of a connection on which a body was left unread: nothing that follows it could be told from it.
+fn last(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// Lets the handler decide about whoever has no token.
+async fn let_through(shown: Shown, spent: Spent<'_>, mut request: Request, next: Next) -> Response {
+    request.extensions_mut().insert(Arc::new(shown));
+    let response = next.run(request).await;
+    if response.status().is_client_error() { response } else { spent.forgiven(response) }
+}
+
+/// Lets somebody in whose token counts, if the request is their own and within their quota.
+async fn let_in(
+    (edge, known, shown, spent): (&Edge, Known, Shown, Spent<'_>),
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let door = match door(edge) {
+        Ok(door) => door,
+        Err(error) => return error.into_response(),
+    };
+    let permit = match door.prove(known, &shown.presented()).await {
+        Ok(permit) => permit,
+        Err(turned) => return turned_away(turned),
+    };
+    let shown = Arc::new(shown);
+    request.extensions_mut().insert(permit.clone());
+    request.extensions_mut().insert(Arc::clone(&shown));
+    rate_limit_middleware((door, &permit, &shown, spent), request, next).await
+}
+
+/// Whoever sends a request, if its head shows all that the route demands and announces no body that is too large.
+async fn admit(edge: &Edge, shown: &mut Shown, parts: &mut Parts, announced: u64) -> Result<Option<Known>, Response> {
+    if let Err(error) = shown.read_head(&parts.headers, announced) {
+        return Err(shown.refuse(edge, error).await);
+    }
+    if shown.rules.link {
+        let checked = match link_open::flow(edge) {
+            Ok(flow) => flow.check_link(&link_token(parts).await).await.map_err(ApiError::from),
+            Err(error) => Err(error),
+        };
+        return checked.map(|()| None).map_err(|error| page::refused(error, &*edge.random));
+    }
+    let door = door(edge).map_err(IntoResponse::into_response)?;
+    match shown.rules.token {
+        true => door.admit(&shown.presented()).await.map(Some).map_err(turned_away),
+        false => door.admit_stranger(&shown.presented()).await.map(|()| None).map_err(turned_away),
+    }
+}
+
+async fn link_token(parts: &mut Parts) -> String {
+    link_open::named(Path::from_request_parts(parts, &()).await)
+}
+
+/// Reads the body of somebody who was admitted. A sender whose bodies were refused too often is refused unread, and one who
+/// took long is admitted anew: a token may have been revoked meanwhile.
+async fn receive<'a>(
+    edge: &'a Edge,
+    shown: &mut Shown,
+    known: Option<Known>,
+    body: Body,
+) -> Result<(Option<Known>, Spent<'a>), Response> {
+    let mut spent = Spent::new(edge, shown.peer, known.as_ref().map(Known::actor));
+    if shown.rules.body_bytes_max == 0 {
+        return Ok((known, spent));
+    }
+    if body.is_end_stream() {
+        shown.take(Bytes::new());
+        return Ok((known, spent));
+    }
+    if let Err(over) = spent.check() {
+        return Err(shown.refuse(edge, over).await);
+    }
+    let began = edge.clock.steady();
+    let pace = Pace { grace: edge.body_timeout, ..Pace::default() };
+    match extract::read(body, shown.rules.body_bytes_max, pace, |bytes| spent.add(bytes)).await {
+        Ok(bytes) => shown.take(bytes),
+        Err(error) => return Err(shown.refuse(edge, error).await),
+    }
+    if known.is_none() || edge.clock.steady().millis() - began.millis() <= BODY_RECHECK_MS {
+        return Ok((known, spent));
+    }
+    let door = door(edge).map_err(IntoResponse::into_response)?;
+    let known = door.admit(&shown.presented()).await.map_err(turned_away)?;
+    Ok((Some(known), spent))
+}
+
+/// Lets an operator act for another tenant, if the request says so. The parameter is no business of the handler.
+async fn act_for(door: &Door, permit: &Permit, shown: &Shown, request: &mut Request) -> Result<(), ApiError> {
+    let Some((slug, uri)) = for_tenant(request.uri())? else { return Ok(()) };
+    if shown.rules.signed == Signed::Body {
+        return Err(misplaced("the query is not signed here, so nobody acts for another tenant"));
+    }
+    let permit = door.act_for(permit, &slug, &shown.presented()).await?;
+    *request.uri_mut() = uri;
+    request.extensions_mut().insert(permit);
+    Ok(())
+}
+
+/// The tenant for which a request acts, and its address without that.
+fn for_tenant(uri: &Uri) -> Result<Option<(String, Uri)>, ApiError> {
+    let parts = uri.query().unwrap_or_default().split('&');
+    let (named, others): (Vec<&str>, Vec<&str>) = parts.partition(|part| part.split('=').next() == Some(FOR_TENANT));
+    let slug = match named[..] {
+        [] => return Ok(None),
+        [one] => one.split_once('=').map_or("", |(_, slug)| slug),
+        _ => return Err(misplaced("it stands more than once")),
+    };
+    let rest = others.join("&");
+    let rest = if rest.is_empty() { uri.path().to_owned() } else { format!("{}?{rest}", uri.path()) };
+    let rest = rest.parse().map_err(|_| misplaced("the rest is no address"))?;
+    Ok(Some((slug.to_owned(), rest)))
+}
+
+fn misplaced(why: &str) -> ApiError {
+    ApiError::new(Code::SchemaInvalid, format!("the parameter {FOR_TENANT}: {why}")).with("parameter", FOR_TENANT)
+}
+
+/// Counts a request of somebody who is known, and says in the answer where they stand.
+async fn rate_limit_middleware(
+    (door, permit, shown, spent): (&Door, &Permit, &Shown, Spent<'_>),
+    mut request: Request,
+    call_next: Next,
+) -> Response {
+    let rate = match door.count(permit, &shown.presented()).await {
+        Ok(rate) => spent.forgiven(rate),
+        Err(turned) => return turned_away(turned),
+    };
+    let response = match door.check_once(permit, &shown.presented()).await {
+        Ok(()) => match act_for(door, permit, shown, &mut request).await {
+            Ok(()) => finished(door, permit, call_next.run(request).await).await,
+            Err(error) => error.into_response(),
+        },
+        Err(body) => return with_rate(ApiError::from(body).into_response(), &rate),
+    };
+    with_rate(entered(door, permit, shown, response).await, &rate)
+}
+
+/// A request that was obeyed counts no second time, also if it changed nothing.
+async fn finished(door: &Door, permit: &Permit, response: Response) -> Response {
+    if !response.status().is_success() {
+        return response;
+    }
+    match door.finish(permit).await {
+        Ok(()) => response,
+        Err(body) => ApiError::from(body).into_response(),
+    }
+}
+
+/// Enters in the ledger what was refused to somebody who is known: what they may not do, and whatever
+/// they asked to be done.
+async fn entered(door: &Door, permit: &Permit, shown: &Shown, mut response: Response) -> Response {
+    let counts = |error: &ApiError| match error.code.status() {
+        403 => true,
+        status => shown.rules.acts && status < 500,
+    };
+    match response.extensions_mut().remove::<Attached>() {
+        Some(Attached(error)) if counts(&error) => {
+            ApiError::from(door.enter(permit, &shown.presented(), error.body).await).into_response()
+        }
+        Some(attached) => {
+            response.extensions_mut().insert(attached);
+            response
+        }
+        None => response,
+    }
+}
+
+/// The door, if this server has one.
+pub(crate) fn door(edge: &Edge) -> Result<&Door, ApiError> {
+    let closed = || ApiError::new(Code::Unauthenticated, "nobody is let in here");
+    edge.access.as_ref().map(|access| access.door()).ok_or_else(closed)
+}
+
+/// The answer to somebody who was turned away.
+pub(crate) fn turned_away(turned: Turned) -> Response {
+    let response = ApiError::from(turned.body).into_response();
+    match &turned.rate {
+        Some(rate) => with_rate(response, rate),
+        None => response,
+    }
+}
+
+/// An answer that says where the caller stands.
+pub(crate) fn with_rate(mut response: Response, rate: &Rate) -> Response {
+    tell(response.headers_mut(), rate);
+    response
+}

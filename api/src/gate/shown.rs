@@ -1,0 +1,147 @@
+//! What a request shows: its head at first, and its body once that was read.
+
+use super::headers::{SIGNATURE, bearer, single};
+use super::{door, turned_away};
+use crate::edge::{Edge, PublicUrl};
+use crate::problem::ApiError;
+use crate::route::{Dated, Limit, Rules, Signed};
+use crate::server::Peer;
+use crate::trace::TraceContext;
+use crate::{extract, json, page, routes};
+use axum::extract::MatchedPath;
+use axum::http::request::Parts;
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use chimera_core::access::signature;
+use chimera_engine::access::{Presented, Proof};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What a request shows, owned, so that it outlives the request's parts.
+pub(crate) struct Shown {
+    bearer: Option<String>,
+    /// The signature of the body alone.
+    signature: Option<String>,
+    pub(crate) body: Bytes,
+    has_body: bool,
+    pub(super) rules: &'static Rules,
+    method: Method,
+    uri: Uri,
+    /// What a signature of the whole request can cover, if one is demanded.
+    fields: Vec<(String, String)>,
+    public: PublicUrl,
+    pub(super) peer: Option<Peer>,
+    target: String,
+    trace_id: Option<String>,
+}
+
+impl Shown {
+    /// What stands in a request's head and needs no trust; none for a route that the table doesn't know.
+    pub(super) fn of(edge: &Edge, parts: &Parts) -> Option<Self> {
+        let path = parts.extensions.get::<MatchedPath>()?.as_str();
+        let route = routes::route(&parts.method, path)?;
+        Some(Self {
+            bearer: None,
+            signature: None,
+            body: Bytes::new(),
+            has_body: false,
+            rules: route.rules,
+            method: parts.method.clone(),
+            uri: parts.uri.clone(),
+            fields: match route.rules.signed {
+                Signed::Message => fields(&parts.headers),
+                Signed::Body | Signed::No => Vec::new(),
+            },
+            public: edge.public.clone(),
+            peer: parts.extensions.get::<Peer>().copied(),
+            target: format!("{} {path}", parts.method),
+            trace_id: parts.extensions.get::<TraceContext>().map(|context| context.trace_id.clone()),
+        })
+    }
+
+    /// Reads the credentials in the head. A body that is announced as too large is refused first, because nothing else
+    /// could be done with it.
+    pub(super) fn read_head(&mut self, headers: &HeaderMap, announced: u64) -> Result<(), ApiError> {
+        let bytes_max = self.rules.body_bytes_max;
+        if bytes_max > 0 && announced > bytes_max as u64 {
+            return Err(extract::too_large(bytes_max));
+        }
+        self.bearer = bearer(headers)?.map(str::to_owned);
+        self.signature = single(headers, &SIGNATURE)?.map(str::to_owned);
+        Ok(())
+    }
+
+    /// Takes the body that was read.
+    pub(super) fn take(&mut self, body: Bytes) {
+        (self.body, self.has_body) = (body, true);
+    }
+
+    /// Refuses whoever sent something that can't be read, before it is known who they are. It is counted and entered in
+    /// the ledger like any other refusal, except for links: who opens them is no caller that is counted.
+    pub(crate) async fn refuse(&self, edge: &Edge, error: ApiError) -> Response {
+        if self.rules.link {
+            return page::refused(error, &*edge.random);
+        }
+        match door(edge) {
+            Ok(door) if error.code.status() < 500 => turned_away(door.refuse(&self.presented(), error.body).await),
+            _ => error.into_response(),
+        }
+    }
+
+    /// The body as JSON of one shape.
+    pub(crate) fn json<T: DeserializeOwned + 'static>(&self, headers: &HeaderMap) -> Result<T, ApiError> {
+        Ok(json::shaped(&self.document(headers)?)?)
+    }
+
+    /// The body as JSON of any shape.
+    pub(crate) fn document(&self, headers: &HeaderMap) -> Result<Value, ApiError> {
+        extract::require_json(headers)?;
+        Ok(json::parse(&self.body)?)
+    }
+
+    /// The token that was shown.
+    pub(crate) fn bearer(&self) -> &str {
+        self.bearer.as_deref().unwrap_or_default()
+    }
+
+    /// As the door wants to see it.
+    pub(crate) fn presented(&self) -> Presented<'_> {
+        let signature = self.signature.as_deref();
+        Presented {
+            bearer: self.bearer.as_deref(),
+            proof: match self.rules.signed {
+                Signed::No => Proof::Token,
+                Signed::Body => Proof::Body { signature, dated: self.rules.dated == Dated::IfSaid },
+                Signed::Message => Proof::Message(self.parts()),
+            },
+            body: self.has_body.then_some(&self.body),
+            reads: self.rules.limit == Limit::Reads,
+            peer: self.peer.map(|peer| peer.address),
+            target: &self.target,
+            trace_id: self.trace_id.as_deref(),
+        }
+    }
+
+    /// What a signature of the whole request can cover.
+    fn parts(&self) -> signature::Parts<'_> {
+        let host = self.fields.iter().find(|(name, _)| name == "host").map(|(_, value)| value.as_str());
+        signature::Parts {
+            method: self.method.as_str(),
+            scheme: self.public.scheme(),
+            authority: self.uri.authority().map(Authority::as_str).or(host).unwrap_or_default(),
+            path: self.uri.path(),
+            prefix: self.public.prefix(),
+            query: self.uri.query(),
+            fields: &self.fields,
+            body: &self.body,
+        }
+    }
+}
+
+/// Header fields as a signature can cover them; those that are no text can't be.
+fn fields(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |(name, value): (&HeaderName, &HeaderValue)| Some((name.to_string(), value.to_str().ok()?.to_owned()));
+    headers.iter().filter_map(text).collect()
+}

@@ -1,3 +1,0 @@
-//! Endpoints of intents and of what they produce.
-
-pub(crate) mod artifact;

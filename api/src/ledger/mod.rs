@@ -1,3 +1,0 @@
-//! The ledger over HTTP.
-
-pub(crate) mod audit_list;

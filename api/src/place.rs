@@ -1,0 +1,112 @@
+//! What an address names: a workflow, a run, a step of a run.
+//!
+//! A name that nothing can have is not found, like one that nothing has.
+
+use crate::caller::Caller;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use chimera_core::error::Code;
+use chimera_core::json::{self as documents, Digest32};
+use chimera_core::limits::{
+    JSON_BYTES_ASIDE, NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX, WORKFLOW_ID_CHARS_MAX,
+};
+use chimera_core::time::Timestamp;
+use chimera_engine::flow::Document;
+use serde_json::{Value, json};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The run that a path names.
+pub(crate) fn run(text: &str) -> Result<Uuid, ApiError> {
+    Uuid::parse_str(text).map_err(|_| ApiError::new(Code::NotFound, "there is no such run"))
+}
+
+/// The workflow that a path names.
+pub(crate) fn workflow(text: &str) -> Result<&str, ApiError> {
+    let nameable = !text.contains(char::is_control) && (1..=WORKFLOW_ID_CHARS_MAX).contains(&text.chars().count());
+    if nameable { Ok(text) } else { Err(ApiError::new(Code::NotFound, "there is no such workflow")) }
+}
+
+/// The workflow that a path names, which need not be there yet.
+pub(crate) fn new_workflow(text: &str) -> Result<&str, ApiError> {
+    workflow(text).map_err(|_| {
+        let what = format!("a workflow's id has 1 to {WORKFLOW_ID_CHARS_MAX} letters, digits, '_', '-' and '.'");
+        ApiError::new(Code::ValidationFailed, what).with("parameter", "id")
+    })
+}
+
+/// How long somebody wants to wait.
+pub(crate) fn patience(seconds: Option<f64>) -> Result<Option<Duration>, ApiError> {
+    let Some(seconds) = seconds else { return Ok(None) };
+    let wait = Duration::try_from_secs_f64(seconds).ok().filter(|wait| wait.as_secs_f64() <= WAIT_SECONDS_MAX);
+    let what = format!("wait is a number of seconds from 0 to {WAIT_SECONDS_MAX}");
+    wait.map(Some).ok_or_else(|| ApiError::new(Code::ValidationFailed, what).with("parameter", "wait"))
+}
+
+/// The step that a path or body names, by its own id or by its node's.
+pub(crate) async fn step(caller: &Caller, run: Uuid, text: &str) -> Result<Uuid, ApiError> {
+    if let Ok(id) = Uuid::parse_str(text) {
+        return Ok(id);
+    }
+    if text.contains(char::is_control) {
+        return Err(ApiError::new(Code::NotFound, "there is no such step"));
+    }
+    Ok(caller.flow.step_of(&caller.permit, run, text).await?)
+}
+
+/// A digest of 64 hex digits.
+pub(crate) fn digest(text: &str) -> Result<Digest32, ApiError> {
+    Digest32::from_hex(text).ok_or_else(|| {
+        ApiError::new(Code::SchemaInvalid, "a digest has 64 hex digits")
+            .with("pointer", "/digest")
+            .with("reason", "expected 64 hex digits")
+    })
+}
+
+/// A moment that a parameter names.
+pub(crate) fn time(parameter: &str, text: Option<&str>) -> Result<Option<Timestamp>, ApiError> {
+    let refused = |_| {
+        let what = format!("{parameter} is a time such as 2026-01-31T12:00:00Z");
+        ApiError::new(Code::SchemaInvalid, what).with("parameter", parameter)
+    };
+    text.map(|text| text.parse().map_err(refused)).transpose()
+}
+
+/// How many rows a page may have.
+pub(crate) fn page_rows(limit: Option<usize>) -> Result<usize, ApiError> {
+    let limit = limit.unwrap_or(PAGE_ROWS_DEFAULT);
+    if (1..=PAGE_ROWS_MAX).contains(&limit) {
+        return Ok(limit);
+    }
+    let what = format!("limit is a number from 1 to {PAGE_ROWS_MAX}");
+    Err(ApiError::new(Code::SchemaInvalid, what).with("parameter", "limit"))
+}
+
+/// What is answered when a run was told something: it takes it in with its next turn.
+pub(crate) async fn told(caller: &Caller, run: Uuid) -> Result<Value, ApiError> {
+    let status = caller.flow.status(&caller.permit, run).await?;
+    Ok(json!({"run_id": run, "status": status.as_str(), "accepted": true}))
+}
+
+/// A note that somebody leaves, if it is not too long.
+pub(crate) fn note(text: Option<String>) -> Result<Option<String>, ApiError> {
+    match text {
+        Some(text) if text.len() > NOTES_BYTES_MAX => {
+            Err(ApiError::new(Code::PayloadTooLarge, "the note is too long").with("bytes_max", NOTES_BYTES_MAX))
+        }
+        text => Ok(text),
+    }
+}
+
+/// The answer that shows a document which is written already.
+pub(crate) fn written(document: Document) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], document.into_text()).into_response()
+}
+
+/// The answer that shows a document, written where it holds up nobody if it is large.
+pub(crate) async fn document(caller: &Caller, document: Value) -> Response {
+    let large = documents::is_larger_than(&document, JSON_BYTES_ASIDE);
+    caller.flow.aside(large, async { Json(document).into_response() }).await
+}

@@ -1,0 +1,398 @@
+//! Where commands turn to: a server, or the store itself for those that only read.
+//!
+//! A store can be read beside the server that uses it, and after it has stopped. Whatever changes
+//! something goes to a server, because only the owner of a run changes it.
+
+use crate::compose::{self, Ambient};
+use crate::config::Config;
+use crate::failure::{Failure, Outcome};
+use crate::home;
+use async_trait::async_trait;
+use chimera_core::access::ADMIN;
+use chimera_core::error::Code;
+use chimera_core::limits::{
+    COMMAND_HEARD_LOOK_INTERVAL, COMMAND_HEARD_LOOKS_MAX, COMMAND_RECONNECTS_MAX, EVENTS_LOOK_INTERVAL, PAGE_ROWS_MAX,
+};
+use chimera_engine::access::Permit;
+use chimera_engine::flow::{DoubtFilter, Filter, Flow};
+use futures::stream::{self, BoxStream, StreamExt};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Events of a run.
+pub(crate) type Events = BoxStream<'static, Outcome<Value>>;
+
+/// A server.
+#[async_trait]
+pub(crate) trait Server: Send + Sync {
+    /// The document of the answer; `path` begins without a slash.
+    async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Outcome<Value>;
+
+    /// What the server gives to whoever signs in, narrowed to `scopes` if there are any.
+    async fn sign_in(&self, scopes: Option<Vec<String>>) -> Outcome<Value>;
+
+    /// The events behind an address, until the server ends the stream.
+    async fn events(&self, path: &str) -> Outcome<Events>;
+}
+
+/// A server that an operator asks for another tenant.
+struct ForTenant {
+    server: Arc<dyn Server>,
+    slug: String,
+}
+
+impl ForTenant {
+    fn path(&self, path: &str) -> String {
+        query(path, &[("for_tenant", Some(&self.slug))])
+    }
+}
+
+#[async_trait]
+impl Server for ForTenant {
+    async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Outcome<Value> {
+        self.server.ask(method, &self.path(path), body).await
+    }
+
+    async fn sign_in(&self, scopes: Option<Vec<String>>) -> Outcome<Value> {
+        self.server.sign_in(scopes).await
+    }
+
+    async fn events(&self, path: &str) -> Outcome<Events> {
+        self.server.events(&self.path(path)).await
+    }
+}
+
+/// Whom a command asks.
+#[derive(Clone)]
+pub(crate) enum Backend {
+    /// A server.
+    Server(Arc<dyn Server>),
+    /// The store.
+    Store(Flow, Permit),
+}
+
+impl Backend {
+    /// For a command that only reads: the server if one is named, else the store.
+    pub(crate) async fn to_read(config: &Config) -> Outcome<Self> {
+        if config.server.is_some() {
+            return Self::to_change(config, None);
+        }
+        let opened = compose::reader(config, &Ambient::new()).await;
+        let (flow, permit) = opened.map_err(|failure| match failure.code {
+            Code::NotFound => {
+                failure.hint("chimera dev creates it; --data names another folder, --server URL a server")
+            }
+            _ => failure,
+        })?;
+        Ok(Self::Store(flow, permit))
+    }
+
+    /// For a command that changes something: the server that is named, or that uses the data folder.
+    pub(crate) fn to_change(config: &Config, actor: Option<&str>) -> Outcome<Self> {
+        let url = match &config.server {
+            Some(url) => url.clone(),
+            None => home::address(&config.data_dir)?.unwrap_or_else(|| format!("http://{}", config.listen)),
+        };
+        let actor = actor.or(config.actor.as_deref()).unwrap_or(ADMIN);
+        let key = key_of(config, actor)?;
+        let token = config.token.as_ref().map(|token| token.0.as_str());
+        Ok(Self::Server(compose::server(&url, actor, key.as_deref(), token)?))
+    }
+
+    /// The same for another tenant, which only a server can be asked for.
+    pub(crate) fn for_tenant(self, slug: &str) -> Self {
+        match self {
+            Self::Server(server) => Self::Server(Arc::new(ForTenant { server, slug: slug.to_owned() })),
+            store @ Self::Store(..) => store,
+        }
+    }
+
+    /// Signs in.
+    pub(crate) async fn sign_in(&self, scopes: Option<Vec<String>>) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => server.sign_in(scopes).await,
+            Self::Store(..) => Err(Failure::new(Code::Internal, "a store gives no tokens")),
+        }
+    }
+
+    /// Tells a server something.
+    pub(crate) async fn tell(&self, method: &str, path: &str, body: Option<Value>) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => server.ask(method, path, body.map(|body| body.to_string())).await,
+            Self::Store(..) => Err(Failure::new(Code::Internal, "a store alone changes nothing")),
+        }
+    }
+
+    /// A page of workflows.
+    pub(crate) async fn workflows(&self, limit: usize, cursor: Option<&str>) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let path = query("workflows", &[("limit", Some(&limit.to_string())), ("cursor", cursor)]);
+                server.ask("GET", &path, None).await
+            }
+            Self::Store(flow, permit) => Ok(flow.list_workflows(permit, limit, cursor).await?),
+        }
+    }
+
+    /// A version of a workflow.
+    pub(crate) async fn workflow(&self, id: &str, version: Option<i64>) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let version = version.map(|version| version.to_string());
+                let path = query(&format!("workflows/{}", escaped(id)), &[("version", version.as_deref())]);
+                server.ask("GET", &path, None).await
+            }
+            Self::Store(flow, permit) => Ok(flow.show_workflow(permit, id, version).await?),
+        }
+    }
+
+    /// What a document is, if nothing is wrong with it.
+    pub(crate) async fn check(&self, id: &str, text: &str) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let path = format!("workflows/{}/check", escaped(id));
+                server.ask("POST", &path, Some(text.to_owned())).await
+            }
+            Self::Store(flow, permit) => {
+                let graph = flow.workflows().check(permit, text).await?;
+                Ok(json!({
+                    "workflow_id": graph.document.workflow_id, "digest": graph.digest,
+                    "nodes": graph.nodes.len(), "edges": graph.edges.len(),
+                    "not_startable": graph.unsupported_problem().map(|problem| problem.reason),
+                }))
+            }
+        }
+    }
+
+    /// A page of runs.
+    pub(crate) async fn runs(&self, filter: Filter) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let pairs = [
+                    ("status", filter.status.as_deref()),
+                    ("actor", filter.actor.as_deref()),
+                    ("workflow_id", filter.workflow_id.as_deref()),
+                    ("in_doubt", filter.in_doubt.then_some("true")),
+                    ("limit", Some(&*filter.limit.to_string())),
+                    ("cursor", filter.cursor.as_deref()),
+                ];
+                server.ask("GET", &query("runs", &pairs), None).await
+            }
+            Self::Store(flow, permit) => Ok(flow.list(permit, filter).await?),
+        }
+    }
+
+    /// A page of calls in doubt.
+    pub(crate) async fn doubts(&self, filter: DoubtFilter) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let pairs = [
+                    ("actor", filter.actor.as_deref()),
+                    ("tool", filter.tool.as_deref()),
+                    ("limit", Some(&*filter.limit.to_string())),
+                    ("cursor", filter.cursor.as_deref()),
+                ];
+                server.ask("GET", &query("doubts", &pairs), None).await
+            }
+            Self::Store(flow, permit) => Ok(flow.list_doubts(permit, filter).await?),
+        }
+    }
+
+    /// A page of the actor's own inbox.
+    pub(crate) async fn inbox(&self, limit: usize, cursor: Option<&str>) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let pairs = [("limit", Some(&*limit.to_string())), ("cursor", cursor)];
+                server.ask("GET", &query("inbox", &pairs), None).await
+            }
+            Self::Store(flow, permit) => Ok(flow.inbox(permit, limit, cursor).await?),
+        }
+    }
+
+    /// A run.
+    pub(crate) async fn run(&self, run: Uuid) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => server.ask("GET", &format!("runs/{run}"), None).await,
+            Self::Store(flow, permit) => Ok(flow.show(permit, run).await?),
+        }
+    }
+
+    /// Waits until a run has taken in what it was told after its event number `known`.
+    pub(crate) async fn heard(&self, run: Uuid, known: i64) -> Outcome {
+        for _ in 0..COMMAND_HEARD_LOOKS_MAX {
+            if self.run(run).await?["run_seq"].as_i64().is_some_and(|now| now > known) {
+                break;
+            }
+            tokio::time::sleep(COMMAND_HEARD_LOOK_INTERVAL).await;
+        }
+        Ok(())
+    }
+
+    /// The steps of a run.
+    pub(crate) async fn steps(&self, run: Uuid) -> Outcome<Value> {
+        let mut all = self.steps_from(run, None).await?;
+        while let Some(cursor) = all["next_cursor"].as_str().map(str::to_owned) {
+            let mut page = self.steps_from(run, Some(&cursor)).await?;
+            all["next_cursor"] = page["next_cursor"].take();
+            if let (Value::Array(steps), Value::Array(more)) = (&mut all["steps"], page["steps"].take()) {
+                steps.extend(more);
+            }
+        }
+        Ok(all)
+    }
+
+    async fn steps_from(&self, run: Uuid, cursor: Option<&str>) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let path = query(&format!("runs/{run}/steps"), &[("cursor", cursor)]);
+                server.ask("GET", &path, None).await
+            }
+            Self::Store(flow, permit) => Ok(flow.steps(permit, run, PAGE_ROWS_MAX, cursor).await?),
+        }
+    }
+
+    /// What happens to a run behind event number `after`, until it has ended. A stream that is cut
+    /// goes on where it was.
+    pub(crate) fn follow(&self, run: Uuid, after: i64) -> Events {
+        let follower = Follower { backend: self.clone(), run, after, open: None, fails: 0, over: false };
+        stream::unfold(follower, |mut follower| async move {
+            let event = follower.next().await?;
+            Some((event, follower))
+        })
+        .boxed()
+    }
+}
+
+struct Follower {
+    backend: Backend,
+    run: Uuid,
+    after: i64,
+    open: Option<Events>,
+    fails: u32,
+    over: bool,
+}
+
+impl Follower {
+    async fn next(&mut self) -> Option<Outcome<Value>> {
+        loop {
+            if let Some(events) = &mut self.open {
+                match events.next().await {
+                    Some(Ok(event)) => {
+                        self.after = event["run_seq"].as_i64().unwrap_or(self.after);
+                        self.fails = 0;
+                        return Some(Ok(event));
+                    }
+                    Some(Err(failure)) if self.fails >= COMMAND_RECONNECTS_MAX => {
+                        self.over = true;
+                        self.open = None;
+                        return Some(Err(failure));
+                    }
+                    Some(Err(_)) => {
+                        self.open = None;
+                        self.fails += 1;
+                        tokio::time::sleep(EVENTS_LOOK_INTERVAL * self.fails).await;
+                    }
+                    None => (self.open, self.over) = (None, true),
+                }
+            }
+            if self.over {
+                return None;
+            }
+            if self.open.is_none() {
+                match self.reopen().await {
+                    Ok(events) => self.open = Some(events),
+                    // A run that isn't there, or a door that stays shut, is nothing to wait for.
+                    Err(failure) if self.fails == 0 || self.fails >= COMMAND_RECONNECTS_MAX => {
+                        self.over = true;
+                        return Some(Err(failure));
+                    }
+                    Err(_) => {
+                        self.fails += 1;
+                        tokio::time::sleep(EVENTS_LOOK_INTERVAL * self.fails).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn reopen(&mut self) -> Outcome<Events> {
+        match &self.backend {
+            Backend::Server(server) => server.events(&format!("runs/{}/events?after={}", self.run, self.after)).await,
+            Backend::Store(flow, permit) => Ok(polled(flow.clone(), permit.clone(), self.run, self.after)),
+        }
+    }
+}
+
+/// The events of a run as the store has them.
+fn polled(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
+    let pages = stream::unfold(Some((flow, permit, after)), move |state| async move {
+        let (flow, permit, after) = state?;
+        loop {
+            match flow.feed(&permit, run, after).await {
+                Err(error) => return Some((vec![Err(error.into())], None)),
+                Ok(feed) if feed.over => return None,
+                Ok(feed) if feed.after == after => tokio::time::sleep(EVENTS_LOOK_INTERVAL).await,
+                Ok(feed) => {
+                    let events = feed.events.into_iter().map(Ok).collect();
+                    return Some((events, Some((flow, permit, feed.after))));
+                }
+            }
+        }
+    });
+    pages.flat_map(stream::iter).boxed()
+}
+
+/// The key of an actor, if it is here: of the settings, which is that of the actor they name, or of the
+/// data folder.
+pub(crate) fn key_of(config: &Config, actor: &str) -> Outcome<Option<String>> {
+    let set = || config.hmac_key.as_ref().map(|key| key.0.clone());
+    let kept = || home::existing_actor_key(&config.data_dir, actor);
+    if actor == config.actor.as_deref().unwrap_or(ADMIN) {
+        return Ok(set().or(kept()?));
+    }
+    Ok(kept()?.or_else(set))
+}
+
+/// The run that an argument names.
+pub(crate) fn run_id(text: &str) -> Outcome<Uuid> {
+    let refused =
+        || Failure::new(Code::NotFound, "there is no such run").hint("chimera runs list shows those there are");
+    Uuid::parse_str(text).map_err(|_| refused())
+}
+
+/// A path with the parameters that have a value.
+fn query(path: &str, pairs: &[(&str, Option<&str>)]) -> String {
+    let mut text = path.to_owned();
+    for (name, value) in pairs {
+        if let Some(value) = value {
+            let mark = if text.contains('?') { '&' } else { '?' };
+            let _ = write!(text, "{mark}{name}={}", escaped(value));
+        }
+    }
+    text
+}
+
+/// Text as it may stand in an address.
+pub(crate) fn escaped(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut escaped, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+        escaped
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_an_address_is_escaped() {
+        assert_eq!(query("runs", &[("status", None), ("actor", Some("a b&c"))]), "runs?actor=a%20b%26c");
+        assert_eq!(escaped("ä/../x"), "%C3%A4%2F..%2Fx");
+    }
+}

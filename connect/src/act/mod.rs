@@ -1,0 +1,5 @@
+//! The act room: how goals become plans.
+
+mod planner;
+
+pub use planner::{WordPlanner, plan};

@@ -1,0 +1,305 @@
+//! The account of a clause: what each of its tokens has become.
+//!
+//! A token is taken exactly once: as a value, as the word that announces one, as the name of a
+//! tool's thing, as a pointer at an earlier step. Words that carry nothing themselves (articles,
+//! prepositions, manners) are taken only beside something that is; they are settled from the end to
+//! the beginning, so that `from` stays over with the `last week` behind it. What nobody has taken
+//! refuses the goal, so a word that the planner does not know can't change nothing.
+
+use super::choose::Profile;
+use super::clause::{Clause, Use};
+use super::form;
+use super::lexicon::{self, stem};
+use super::slot::Slot;
+use super::token::{Kind, Token};
+use super::{preposition, qualifier};
+use chimera_core::act::{PlanError, excerpt};
+
+/// What the steps of one clause were made of.
+#[derive(Default)]
+pub(super) struct Facts<'a> {
+    /// The tools of its steps, and of the steps that they point at.
+    pub(super) tools: Vec<&'a Profile>,
+    /// Labels of inputs that are filled.
+    pub(super) labels: Vec<&'a str>,
+    /// Something of an earlier step flows into one of them.
+    pub(super) wired: bool,
+    /// Something that is handed on comes from the caller's `inputs`.
+    pub(super) given: bool,
+    /// Something is handed on, wherever it comes from.
+    pub(super) carried: bool,
+}
+
+impl<'a> Facts<'a> {
+    /// Notes an input that is filled.
+    pub(super) fn fill(&mut self, slot: &Slot<'a>) {
+        self.labels.extend(lexicon::labels(slot.name));
+        self.labels.extend(slot.name.split('_'));
+    }
+
+    fn names(&self, word: &str) -> bool {
+        self.tools.iter().any(|tool| tool.has_thing(word) || tool.lists(word) || tool.does(word) || tool.makes(word))
+    }
+
+    fn is_thing(&self, word: &str) -> bool {
+        self.tools.iter().any(|tool| tool.has_thing(word) || tool.lists(word) || tool.makes(word))
+    }
+
+    fn lists(&self, word: &str) -> bool {
+        self.tools.iter().any(|tool| tool.lists(word) || (tool.does("list") && tool.has_thing(word)))
+    }
+}
+
+/// Settles what is left of a clause once its steps are made.
+pub(super) fn settle(clause: &mut Clause, facts: &Facts<'_>) {
+    for at in (0..clause.tokens.len()).rev() {
+        if !clause.is_used(at)
+            && let Some(becomes) = role(clause, facts, at)
+        {
+            clause.take(at, becomes);
+        }
+    }
+    // The same word twice is a slip, or says something that a plan can't hold.
+    let twice = |at: &usize| {
+        let word = clause.tokens[*at].word();
+        let told = clause.uses[*at] != Some(Use::Value) || clause.uses[at + 1] != Some(Use::Value);
+        word.is_some() && word == clause.tokens[at + 1].word() && told
+    };
+    let doubled: Vec<usize> = (0..clause.tokens.len().saturating_sub(1)).filter(twice).collect();
+    doubled.into_iter().for_each(|at| clause.uses[at] = None);
+}
+
+/// What an unused token is good for.
+fn role(clause: &Clause, facts: &Facts<'_>, at: usize) -> Option<Use> {
+    let token = &clause.tokens[at];
+    if token.is_mark() || token.kind == Kind::Sign {
+        return form::mark(clause, at).then_some(Use::Form);
+    }
+    let word = token.word()?;
+    if clause.verb == Some(at) {
+        return form::is_whole_verb(clause, word).then_some(Use::Act);
+    }
+    // The same word twice says something, or is a slip; neither can be planned.
+    if lexicon::is_condition(word) || clause.tokens.get(at + 1).is_some_and(|next| next.is(word)) {
+        return None;
+    }
+    let noun = || noun(clause, facts, at, word);
+    small(clause, facts, at, word).or_else(noun)
+}
+
+/// Words that are only there for the grammar, each where it can mean nothing else.
+fn small(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use> {
+    let next = behind(clause, at);
+    let before = at.checked_sub(1);
+    let possessive = lexicon::is_possessive(word);
+    let form = form::leads(clause, at)
+        || form::courtesy(clause, at, word)
+        || form::particle(clause, at, word)
+        || form::conjunction(clause, at, word)
+        || form::receiver(clause, at, word)
+        || form::ending(clause, at, word)
+        || (!possessive && form::determiner(clause, at, word, &|thing| facts.lists(thing)))
+        || (lexicon::is_preposition(word)
+            && form::follows(clause, at, word)
+            && next.is_some_and(|next| leads_to(clause, facts, at, next)));
+    if form {
+        return Some(Use::Form);
+    }
+    if possessive {
+        // `my drive` is where the tool looks anyway; `my issues` would be some of them.
+        let own = next.is_some_and(|next| match clause.uses[next] {
+            Some(Use::Value | Use::Reference) => true,
+            Some(Use::Thing) => !clause.tokens[next].word().is_some_and(|word| facts.lists(word)),
+            _ => false,
+        });
+        let theirs = matches!(word, "its" | "their") && next.is_some_and(|next| clause.is_used(next));
+        return (own || theirs).then_some(Use::Reference);
+    }
+    // `what it says` is what it gives.
+    let says = facts.wired && lexicon::is_content_question(word);
+    let asks = |ahead: usize, words: &[&str]| {
+        clause.tokens.get(at + ahead).and_then(Token::word).is_some_and(|word| words.contains(&word))
+    };
+    let question =
+        (word == "what" && asks(1, &["it", "they"])) || (says && before.is_some_and(|at| clause.tokens[at].is("it")));
+    (question && facts.wired).then_some(Use::Reference)
+}
+
+/// Whether a preposition may lead to what stands behind it, which is taken. What it says before a value
+/// was looked at when the value was taken.
+fn leads_to(clause: &Clause, facts: &Facts<'_>, from: usize, next: usize) -> bool {
+    let word = clause.tokens[from].word().unwrap_or_default();
+    let behind_verb = from.checked_sub(1).is_some_and(|before| clause.verb == Some(before));
+    let before = from.checked_sub(1).filter(|_| !behind_verb);
+    let before = before.and_then(|before| clause.tokens[before].word()).unwrap_or_default();
+    let part = !before.is_empty() && !facts.names(before);
+    let small = |at: &usize| {
+        clause.uses[*at] == Some(Use::Form) && clause.tokens[*at].word().is_some_and(lexicon::is_determiner)
+    };
+    let Some(at) = (next..clause.tokens.len()).find(|at| !small(at)) else { return clause.is_used(next) };
+    if !form::opens(clause, from, at) || form::splits(clause, from, at) {
+        return false;
+    }
+    // `of the open issues` speaks of the issues.
+    let chosen = |at: &usize| clause.uses[*at] != Some(Use::Choice);
+    let noun = |at: &usize| matches!(clause.uses[*at], Some(Use::Thing | Use::Reference));
+    let thing = (at..clause.tokens.len()).find(chosen).filter(noun).unwrap_or(at);
+    // `Drive files` are files.
+    let named = |at: &usize| clause.uses[*at] == Some(Use::Thing);
+    let thing = (thing..clause.tokens.len()).take_while(named).last().unwrap_or(thing);
+    let next = clause.uses.get(thing + 1).copied().flatten();
+    match clause.uses[thing] {
+        None => false,
+        Some(Use::Thing) if next != Some(Use::Value) || lexicon::is_outcome(&clause.tokens[thing].text) => {
+            let thing = clause.tokens[thing].word();
+            thing.is_none_or(|thing| preposition::names(word, thing, &facts.tools, part))
+        }
+        Some(Use::Label) if !matches!(next, Some(Use::Value | Use::Label | Use::Reference | Use::Form)) => {
+            preposition::fills(word)
+        }
+        Some(Use::Reference) => match clause.tokens[thing].word() {
+            Some(thing) if facts.lists(thing) => preposition::names(word, thing, &facts.tools, part),
+            // `a summary with it` is not one of it.
+            _ => preposition::refers(word) && !(word == "with" && lexicon::is_outcome(before)),
+        },
+        // `look with pages` says nothing of which ones.
+        Some(Use::Choice) => preposition::chooses(word) && !(word == "with" && behind_verb),
+        Some(Use::Act) => false,
+        // `with the subject "x"`, and not `from since`.
+        Some(Use::Label) => clause.tokens[thing].word().is_none_or(|label| {
+            let leads = lexicon::is_preposition(label) && next == Some(Use::Value);
+            !leads && label != "assign" && !label.ends_with("ed") && !label.ends_with("ing")
+        }),
+        Some(Use::Form) => clause.tokens[thing].word().is_some_and(lexicon::describes),
+        Some(_) => true,
+    }
+}
+
+/// Nouns that name a tool's thing, an input, or what is handed on.
+fn noun(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use> {
+    let next = clause.tokens.get(at + 1).filter(|_| clause.is_used(at + 1));
+    let value = |place: usize| matches!(clause.uses.get(place), Some(Some(Use::Value | Use::Choice | Use::Reference)));
+    // `the reports bucket`, `high importance`; what a text is for stands in front of it.
+    let announces = word.ends_with("ed") || word.ends_with("ing") || lexicon::announces_text(word);
+    let beside = value(at + 1) || (!announces && at.checked_sub(1).is_some_and(value));
+    // What picks some of what is listed is no name of all of it.
+    if qualifier::is_kind(word) && !facts.tools.iter().any(|tool| tool.does("create")) {
+        return None;
+    }
+    if facts.names(word) {
+        // `the upload`, `a POST request`: what a tool does is a thing only behind what makes it a noun.
+        let act = !facts.is_thing(word);
+        return (!act || form::is_attributed(clause, at)).then_some(Use::Thing);
+    }
+    // `that` announces what is said only where it begins it.
+    if word == "that" && !matches!(clause.tokens.get(at + 1).map(|next| &next.kind), Some(Kind::Text)) {
+        return (facts.carried && form::is_object(clause, at)).then_some(Use::Reference);
+    }
+    let led = at.checked_sub(1).and_then(|before| clause.tokens[before].word());
+    let led = led.is_some_and(|word| lexicon::is_determiner(word) || lexicon::is_preposition(word));
+    let with = clause.tokens.get(at + 1).is_some_and(|next| next.is("with"));
+    let labels = !lexicon::is_preposition(word)
+        && facts.labels.iter().any(|label| {
+            // `read` is not the `reading` of `reading "x"`.
+            *label == word || (stem(label) == stem(word) && !lexicon::is_act(word))
+        });
+    if labels && (beside || (facts.wired && led && !with)) {
+        return Some(Use::Label);
+    }
+    // `create a repository acme/web` asks for something else than an issue in it.
+    if lexicon::is_thing(word) && object_of_verb(clause, at) {
+        return None;
+    }
+    // `the blog post https://…`, `the text "…"`.
+    let apposed = next.is_some_and(|next| lexicon::apposes(word, &next.kind) && value(at + 1))
+        || next.and_then(Token::word).is_some_and(|next| {
+            lexicon::apposes(word, &Kind::Url) && lexicon::apposes(next, &Kind::Url) && value_follows(clause, at + 1)
+        });
+    if apposed {
+        return Some(Use::Form);
+    }
+    let pointed = match word {
+        "this" | "these" | "that" | "those" | "following" | "everything" => {
+            let sought = facts.tools.iter().any(|tool| tool.does("search")) && !facts.wired && !facts.given;
+            facts.carried && !sought
+        }
+        _ => lexicon::is_pronoun(word) && (facts.wired || facts.given),
+    };
+    if pointed && form::is_object(clause, at) {
+        return Some(Use::Reference);
+    }
+    let definite =
+        at.checked_sub(1).is_some_and(|before| clause.tokens[before].is("the") || clause.tokens[before].is("this"));
+    let mailed = lexicon::thing(word) == lexicon::thing("mail") && facts.labels.contains(&"subject");
+    let told = mailed || (lexicon::is_missive(word) && facts.tools.iter().any(|tool| tool.hands_on()));
+    let handed = lexicon::is_document(word) && definite && facts.given && object_of_verb(clause, at);
+    (told || handed).then_some(Use::Reference)
+}
+
+/// Whether only articles stand between the verb and this noun.
+fn object_of_verb(clause: &Clause, at: usize) -> bool {
+    let Some(verb) = clause.verb.filter(|verb| *verb < at) else { return false };
+    clause.tokens[verb + 1..at].iter().all(|token| {
+        token.word().is_some_and(|word| lexicon::is_determiner(word) || matches!(word, "up" | "me" | "us"))
+    })
+}
+
+/// Whether nouns that describe it lead from here to a value.
+fn value_follows(clause: &Clause, at: usize) -> bool {
+    let value = |token: &Token| token.is_entity();
+    (at..clause.tokens.len()).find(|place| clause.tokens[*place].word().is_none()).is_some_and(|place| {
+        value(&clause.tokens[place]) && clause.is_used(place) && (at..place).all(|place| clause.is_used(place))
+    })
+}
+
+/// The token behind, past a colon.
+fn behind(clause: &Clause, at: usize) -> Option<usize> {
+    let next = (at + 1..clause.tokens.len()).find(|next| clause.tokens[*next].kind != Kind::Mark(':'))?;
+    (!clause.tokens[next].is_mark()).then_some(next)
+}
+
+/// The refusal that names what is left of a clause, if anything is.
+pub(super) fn leftover(goal: &str, clause: &Clause) -> Option<PlanError> {
+    named(goal, clause, |_| true)
+}
+
+/// The refusal that names the words of a clause that nobody knows, if there are any. What a step
+/// could have taken, had it been made, is none of them.
+pub(super) fn unknown(goal: &str, clause: &Clause) -> Option<PlanError> {
+    let known = |word: &str| {
+        lexicon::is_preposition(word)
+            || lexicon::is_determiner(word)
+            || lexicon::is_generic(word)
+            || lexicon::is_label(word)
+            || lexicon::describes(word)
+    };
+    named(goal, clause, |token| token.word().is_some_and(|word| !known(word)))
+}
+
+fn named(goal: &str, clause: &Clause, counts: impl Fn(&Token) -> bool) -> Option<PlanError> {
+    let mut spans: Vec<(usize, usize)> = Vec::new();
+    let mut last = None;
+    for (at, token) in clause.unused().filter(|(_, token)| counts(token)) {
+        match spans.last_mut() {
+            Some(span) if at > 0 && last == Some(at - 1) && token.start >= span.1 => span.1 = token.end,
+            _ => spans.push((token.start, token.end)),
+        }
+        last = Some(at);
+    }
+    let texts: Vec<&str> = spans.iter().filter_map(|(start, end)| goal.get(*start..*end)).collect();
+    (!texts.is_empty()).then(|| PlanError::Unplaced { text: excerpt(&texts.join(" … ")) })
+}
+
+/// A refusal that names also what stands between the clauses and joins nothing: it may be why something is
+/// missing.
+pub(super) fn with_stray(goal: &str, error: PlanError, stray: &[Token]) -> PlanError {
+    let texts: Vec<&str> = stray.iter().filter_map(|token| goal.get(token.start..token.end)).collect();
+    let stray = texts.join(" … ");
+    match error {
+        error if texts.is_empty() => error,
+        PlanError::Unplaced { text } => PlanError::Unplaced { text: excerpt(&format!("{text} … {stray}")) },
+        PlanError::NoTool { wanted } => PlanError::Unplaced { text: excerpt(&format!("{stray} … {wanted}")) },
+        PlanError::MissingInput { .. } | PlanError::Ambiguous { .. } => PlanError::Unplaced { text: excerpt(&stray) },
+        other => other,
+    }
+}

@@ -1,0 +1,467 @@
+//! Steps from clauses, one after the other.
+//!
+//! A clause may need more than its own step: `post a summary of https://…` fetches and summarises
+//! first. Such steps are made only by tools that change nothing.
+
+use super::account::{self, Facts};
+use super::choose::{Profile, choose, producer};
+use super::clause::{Clause, Governor, Use};
+use super::fill::Fill;
+use super::ledger::Ledger;
+use super::lexicon::{self, stem};
+use super::slot::{self, Class, Slot, slots};
+use super::token::{Kind, Token};
+use super::wire::{self, Listing, Made};
+use super::{preposition, request};
+use chimera_core::act::{PlanError, excerpt};
+use chimera_core::flow::plan::{Plan, PlanStep};
+use chimera_core::limits::{PLAN_FILL_DEPTH_MAX, PLAN_STEPS_MAX};
+use chimera_core::tool::Reach;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+
+/// Words between the members of a list.
+const LISTED: &[&str] = &["in", "to", "of", "for", "on", "into", "at"];
+/// Verbs that don't say whether something is asked or changed.
+const UNSAID: &[&str] = &["call", "request", "send", "hit", "submit"];
+/// Words at which what a noun speaks of ends.
+const NOUN_ENDS: &[&str] = &["to", "with", "via", "as", "into", "under", "through", "using", "and"];
+
+/// A plan in the making.
+pub(super) struct Builder<'a> {
+    goal: &'a str,
+    pub(super) inputs: Option<&'a Map<String, Value>>,
+    tools: &'a [Profile],
+    pub(super) steps: Vec<Made<'a>>,
+    /// Members of `inputs` that a step has.
+    pub(super) given: BTreeSet<String>,
+    /// The repository that was spoken of last.
+    repo: Option<(Value, Value)>,
+    /// What the steps of the present clause were made of.
+    pub(super) facts: Facts<'a>,
+    /// What has become of the goal so far.
+    ledger: Ledger<'a>,
+}
+
+impl<'a> Builder<'a> {
+    /// `joints` is what only stands between the clauses.
+    pub(super) fn new(goal: &'a str, inputs: &'a Value, tools: &'a [Profile], joints: &[Token]) -> Self {
+        let mut ledger = Ledger::new(goal);
+        ledger.settle(joints);
+        Self {
+            goal,
+            inputs: inputs.as_object(),
+            tools,
+            steps: Vec::new(),
+            given: BTreeSet::new(),
+            repo: None,
+            facts: Facts::default(),
+            ledger,
+        }
+    }
+
+    /// The finished plan, unless it leaves out something of the goal or that the caller gave.
+    pub(super) fn plan(self) -> Result<Plan, PlanError> {
+        self.ledger.close()?;
+        let held = |name: &String, value: &Value| {
+            let literal = escaped(value.clone());
+            self.given.contains(name) || self.steps.iter().any(|step| step.input.get(name) == Some(&literal))
+        };
+        let inputs = self.inputs.into_iter().flatten().filter(|(name, value)| !held(name, value));
+        let unused: Vec<String> = inputs.map(|(name, _)| excerpt(name)).collect();
+        if !unused.is_empty() {
+            return Err(PlanError::UnusedInput { inputs: unused });
+        }
+        let step = |made: Made<'_>| PlanStep {
+            id: made.id,
+            tool: made.tool.spec.name.clone(),
+            input: Value::Object(made.input),
+        };
+        Ok(Plan { steps: self.steps.into_iter().map(step).collect(), more: false })
+    }
+
+    /// Adds the steps of one clause.
+    pub(super) fn clause(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
+        self.facts = Facts::default();
+        self.asked(clause)?;
+        let tool = choose(self.tools, self.goal, clause)?;
+        let made = self.step(tool, clause, &[]).and_then(|()| self.again(clause));
+        if matches!(made, Err(PlanError::MissingInput { .. })) {
+            // Something that nobody knows is told before something that is not there: it may be why.
+            self.facts.carried = true;
+            self.facts.wired = true;
+            self.facts.given = true;
+        }
+        account::settle(clause, &self.facts);
+        let conditions = self.unconditional(clause, clause.tokens.len());
+        match made {
+            Err(PlanError::Unplaced { text }) => {
+                let texts = std::iter::once(text).chain(conditions.err().into_iter().filter_map(PlanError::into_text));
+                Err(PlanError::Unplaced { text: excerpt(&texts.collect::<Vec<_>>().join(" … ")) })
+            }
+            _ if conditions.is_err() => conditions,
+            Err(missing @ PlanError::MissingInput { .. }) => {
+                Err(account::unknown(self.goal, clause).unwrap_or(missing))
+            }
+            Err(other) => Err(other),
+            Ok(()) => {
+                self.ledger.settle_clause(clause);
+                account::leftover(self.goal, clause).map_or(Ok(()), Err)
+            }
+        }
+    }
+
+    /// What is no wish, or one that holds only sometimes, is told before anything else.
+    fn asked(&self, clause: &Clause) -> Result<(), PlanError> {
+        self.unconditional(clause, clause.verb.map_or(0, |verb| verb + 1))?;
+        request::refusal(self.goal, clause, self.tools).map_or(Ok(()), Err)
+    }
+
+    /// A refusal that names also the later clauses that nothing here can do.
+    pub(super) fn with_others(&self, error: PlanError, later: &[Clause]) -> PlanError {
+        let refused = |clause: &Clause| {
+            let chosen = self.asked(clause).and_then(|()| choose(self.tools, self.goal, clause));
+            chosen.err().filter(|error| matches!(error, PlanError::Unplaced { .. } | PlanError::NoTool { .. }))
+        };
+        let mut others = later.iter().filter_map(refused);
+        let text = match error {
+            PlanError::Unplaced { text } => text,
+            PlanError::MissingInput { .. } => return others.next().unwrap_or(error),
+            _ => return error,
+        };
+        let texts: Vec<String> = std::iter::once(text).chain(others.filter_map(PlanError::into_text)).collect();
+        PlanError::Unplaced { text: excerpt(&texts.join(" … ")) }
+    }
+
+    /// A wish that holds only sometimes, or not at all, must not become a plan that always acts.
+    fn unconditional(&self, clause: &Clause, end: usize) -> Result<(), PlanError> {
+        let mut words = clause.words().take_while(|(at, _)| *at < end);
+        let settled = end == clause.tokens.len();
+        let counts = |word: &str| lexicon::is_condition(word) && !(settled && lexicon::is_time(word));
+        let Some((at, word)) = words.find(|(_, word)| counts(word)) else { return Ok(()) };
+        if lexicon::is_time(word) {
+            return Err(PlanError::Unplaced { text: clause.tokens[at].text.clone() });
+        }
+        let from = clause.unused().map(|(at, _)| at).filter(|first| *first < at && settled);
+        let at = from.min().unwrap_or(at);
+        let last = clause.tokens.last().map_or(0, |token| token.end);
+        let text = self.goal.get(clause.tokens[at].start..last).unwrap_or(&clause.tokens[at].text);
+        Err(PlanError::Unplaced { text: excerpt(text) })
+    }
+
+    /// Adds a step and those that it needs before it.
+    fn step(&mut self, at: usize, clause: &mut Clause, above: &[usize]) -> Result<(), PlanError> {
+        let tools: &'a [Profile] = self.tools;
+        let tool = &tools[at];
+        let above: Vec<usize> = above.iter().copied().chain([at]).collect();
+        self.facts.tools.push(tool);
+        let mut fill = Fill {
+            goal: self.goal,
+            slots: slots(&tool.spec),
+            input: Map::new(),
+            wired: BTreeSet::new(),
+            tool,
+            searches: tool.does("search"),
+            tells: tool.does("send") || tool.does("post"),
+            asks: above.len() > 1 && tool.spec.reads_when.is_some(),
+            settled: BTreeSet::new(),
+            run_places: Vec::new(),
+            held: Vec::new(),
+            withheld: Vec::new(),
+        };
+        if let Some(reads) = tool.spec.reads_when.as_ref().filter(|_| fill.asks) {
+            // Nobody asked for this call in words, so it only asks.
+            fill.slots.retain(|slot| slot.name != reads.member);
+        }
+        let outcome = self.outcome_of_a_noun(&fill, clause, &above)?;
+        fill.read(clause);
+        if let Some(text) = fill.doubtful(clause).or_else(|| fill.misled(clause)) {
+            return Err(PlanError::Unplaced { text: excerpt(&text) });
+        }
+        self.remember_repo(&mut fill);
+        let listing = Listing::to(tool, "");
+        if let Some(noun) = outcome
+            && !self.flow(&mut fill, tool, 1, |step, slot| wire::given(step, slot, listing))
+        {
+            return Err(PlanError::Unplaced { text: excerpt(&clause.tokens[noun].text) });
+        }
+        let refers = self.refer(&mut fill, tool, clause)?;
+        self.take_inputs(&mut fill, clause, false);
+        if !refers {
+            self.implicit(&mut fill, tool);
+        }
+        self.produce(&mut fill, tool, clause, &above)?;
+        self.take_inputs(&mut fill, clause, true);
+        self.finish(fill, tool, refers)
+    }
+
+    /// `a summary of X` is made before what is done with it, unless it is there already.
+    /// Gives the noun's place.
+    fn outcome_of_a_noun(
+        &mut self,
+        fill: &Fill<'a>,
+        clause: &mut Clause,
+        above: &[usize],
+    ) -> Result<Option<usize>, PlanError> {
+        // A search finds PDFs; it makes none.
+        if above.len() > PLAN_FILL_DEPTH_MAX || fill.searches {
+            return Ok(None);
+        }
+        let found = clause.words().filter(|(place, _)| Some(*place) != clause.verb).find_map(|(place, word)| {
+            let at = lexicon::is_outcome(word).then(|| self.tools.iter().position(|tool| tool.makes(word)))??;
+            let made = self.steps.iter().any(|step| step.tool.makes(word));
+            let definite = place.checked_sub(1).is_some_and(|before| clause.tokens[before].is("the"));
+            let handed = fill.slots.iter().any(|slot| slot.is_content() && self.fresh(slot.name));
+            let kept = above.contains(&at) || made || (definite && handed);
+            (!kept).then_some((place, at))
+        });
+        let Some((from, at)) = found else { return Ok(None) };
+        let ends = |token: &Token| token.is_mark() || token.word().is_some_and(|word| NOUN_ENDS.contains(&word));
+        let end =
+            (from + 1..clause.tokens.len()).find(|place| ends(&clause.tokens[*place])).unwrap_or(clause.tokens.len());
+        // What stands before the noun belongs to it too: `a three sentence summary`.
+        let attributes = clause.tokens[..from].iter().rev().take_while(|token| {
+            matches!(token.kind, Kind::Number(_)) || token.word().is_some_and(|word| stem(word) == stem("sentence"))
+        });
+        let noun = from;
+        let from = from - attributes.count();
+        let mut part = clause.clone();
+        part.verb = None;
+        (0..part.tokens.len())
+            .filter(|place| !(from..end).contains(place))
+            .for_each(|place| part.take(place, Use::Form));
+        part.take(noun, Use::Thing);
+        self.step(at, &mut part, above)?;
+        (from..end).for_each(|place| clause.uses[place] = part.uses[place]);
+        Ok(Some(noun))
+    }
+
+    /// `its issues`: a repository is spoken of until another is named.
+    fn remember_repo(&mut self, fill: &mut Fill<'a>) {
+        if let (Some(owner), Some(repo)) = (fill.input.get("owner"), fill.input.get("repo")) {
+            self.repo = Some((owner.clone(), repo.clone()));
+        } else if fill.has("owner")
+            && fill.has("repo")
+            && !self.fresh("owner")
+            && let Some((owner, repo)) = self.repo.clone()
+        {
+            fill.put("owner", owner);
+            fill.put("repo", repo);
+        }
+    }
+
+    /// Whether the caller gave this, and no step has it yet.
+    pub(super) fn fresh(&self, name: &str) -> bool {
+        self.inputs.is_some_and(|inputs| inputs.contains_key(name)) && !self.given.contains(name)
+    }
+
+    /// Members of `inputs` with the names of inputs; those that a step has already only where
+    /// something would be missing otherwise.
+    fn take_inputs(&mut self, fill: &mut Fill<'a>, clause: &Clause, even_used: bool) {
+        let Some(inputs) = self.inputs else { return };
+        // Words that say how a thing is asked for are not overruled: `fetch` is no DELETE.
+        let says_how = clause.verb_word().is_some_and(|verb| !UNSAID.contains(&verb));
+        let how = fill.tool.spec.reads_when.as_ref().map(|reads| reads.member).filter(|_| says_how);
+        let free = |slot: &&Slot<'_>| !fill.settled.contains(slot.name) && how != Some(slot.name);
+        let open: Vec<(&str, bool)> = fill.open().filter(free).map(|slot| (slot.name, slot.required)).collect();
+        for (name, required) in open {
+            let wanted = if even_used { required } else { !self.given.contains(name) && self.room(fill, name) };
+            if let Some(value) = inputs.get(name).filter(|_| wanted) {
+                fill.put(name, value.clone());
+                self.given.insert(name.to_owned());
+                self.facts.given |= fill.is_content(name);
+            }
+        }
+    }
+
+    /// Whether an input may be added beside those that are there: of several places for what is
+    /// handed on, one is enough.
+    fn room(&self, fill: &Fill<'a>, name: &str) -> bool {
+        let is_content = |wanted: &str| fill.slots.iter().any(|slot| slot.name == wanted && slot.is_content());
+        !is_content(name) || (fill.writes() && !fill.input.keys().any(|key| is_content(key)))
+    }
+
+    /// `fetch …, post to #ops`: what was made is handed on without being named.
+    fn implicit(&mut self, fill: &mut Fill<'a>, tool: &Profile) {
+        let needed = fill.open().any(|slot| slot.required && slot.is_content());
+        if needed || tool.hands_on() {
+            let listing = Listing::to(tool, "");
+            self.flow(fill, tool, 1, |step, slot| wire::given(step, slot, listing));
+        }
+    }
+
+    /// A step that makes what is needed from what else the clause speaks of.
+    fn produce(
+        &mut self,
+        fill: &mut Fill<'a>,
+        tool: &Profile,
+        clause: &mut Clause,
+        above: &[usize],
+    ) -> Result<(), PlanError> {
+        // What is sent as data is named by the words; an address alone does not say so.
+        let texts = |slot: &Slot<'_>| slot.class != Class::Open && (slot.required || tool.hands_on());
+        let wants = fill.open().any(|slot| slot.is_content() && texts(slot));
+        let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
+        if !wants || filled || tool.does("search") || above.len() > PLAN_FILL_DEPTH_MAX {
+            return Ok(());
+        }
+        // What an earlier step made is not made again.
+        let made = |at: &usize| {
+            let tool = &self.tools[*at];
+            let done = self.steps.iter().any(|step| std::ptr::eq(step.tool, tool));
+            done && clause.words().any(|(_, word)| lexicon::is_outcome(word) && tool.makes(word))
+        };
+        let besides: Vec<usize> = above.iter().copied().chain((0..self.tools.len()).filter(made)).collect();
+        let Some(maker) = producer(self.tools, clause, &besides) else { return Ok(()) };
+        // The verb says what is done with it, not how it is made.
+        let verb = clause.verb.take();
+        let before = clause.uses.clone();
+        let made = self.step(maker, clause, above);
+        clause.verb = verb;
+        made?;
+        let listing = Listing::to(tool, if clause.words().any(|(_, word)| word == "results") { "results" } else { "" });
+        let flows = self.refer_by_noun(fill, tool, clause, 1)?
+            || self.flow(fill, tool, 1, |step, slot| wire::given(step, slot, listing));
+        if flows {
+            return Ok(());
+        }
+        // What is read and handed to nobody was not asked for.
+        let taken = |at: &usize| before[*at].is_none() && clause.is_used(*at);
+        let last = (0..before.len()).rev().find(taken).unwrap_or(0);
+        let verb_word = clause.verb_word().unwrap_or_default();
+        let part = |at: &usize| {
+            let word = clause.tokens[*at].word().filter(|word| !lexicon::is_particle(verb_word, word));
+            taken(at) || (word.is_some() && !clause.is_used(*at) && clause.verb != Some(*at))
+        };
+        let first = (0..=last).rev().take_while(part).last().unwrap_or(last);
+        let text = self.goal.get(clause.tokens[first].start..clause.tokens[last].end).unwrap_or_default();
+        Err(PlanError::Unplaced { text: excerpt(text) })
+    }
+
+    /// The step, if nothing is missing and all that was said is valid.
+    fn finish(&mut self, mut fill: Fill<'a>, tool: &'a Profile, refers: bool) -> Result<(), PlanError> {
+        let spec = &tool.spec;
+        let missing = |name: &str, why: Option<String>| PlanError::MissingInput {
+            tool: spec.name.clone(),
+            input: name.to_owned(),
+            hint: why.unwrap_or_else(|| hint(&fill.slots, name)),
+        };
+        for slot in fill.slots.iter().filter(|slot| fill.input.contains_key(slot.name)) {
+            self.facts.fill(slot);
+            self.facts.carried |= slot.is_content();
+        }
+        if let Some(name) = slot::missing(spec, &fill.input) {
+            // It is there, behind a word that means something else.
+            if let Some((_, text)) = fill.withheld.iter().find(|(input, _)| input == name) {
+                return Err(PlanError::Unplaced { text: excerpt(text) });
+            }
+            return Err(missing(name, None));
+        }
+        let content = fill.slots.iter().filter(|slot| slot.is_content());
+        let filled = content.clone().any(|slot| fill.input.contains_key(slot.name));
+        if let Some(slot) =
+            content.clone().next().filter(|_| !filled && ((refers && tool.hands_on()) || tool.does("upload")))
+        {
+            return Err(missing(slot.name, None));
+        }
+        if let Err(faults) = spec.input.check(&Value::Object(fill.input.clone())) {
+            let name = |pointer: &str| pointer.split('/').nth(1).unwrap_or("input").to_owned();
+            if let Some(fault) = faults.iter().find(|fault| !fill.wired.contains(&name(&fault.pointer))) {
+                return Err(missing(&name(&fault.pointer), Some(excerpt(&fault.message))));
+            }
+        }
+        let wired = std::mem::take(&mut fill.wired);
+        let literal = |(name, value): (String, Value)| {
+            let value = if wired.contains(&name) { value } else { escaped(value) };
+            (name, value)
+        };
+        let input = std::mem::take(&mut fill.input).into_iter().map(literal).collect();
+        self.push(tool, input)
+    }
+
+    fn push(&mut self, tool: &'a Profile, input: Map<String, Value>) -> Result<(), PlanError> {
+        if self.steps.len() >= PLAN_STEPS_MAX {
+            return Err(PlanError::TooLong);
+        }
+        self.steps.push(Made::new(self.steps.len() + 1, tool, input));
+        Ok(())
+    }
+
+    /// The same again for every further channel or repository that the clause names.
+    fn again(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
+        for at in 0..clause.tokens.len() {
+            let token = &clause.tokens[at];
+            let Some(last) = self.steps.last() else { return Ok(()) };
+            let others: Vec<(&str, Value)> = match (&token.kind, token.repo()) {
+                (Kind::Channel, _) => vec![("channel_alias", Value::from(token.text.as_str()))],
+                (_, Some((owner, repo))) => vec![("owner", owner.into()), ("repo", repo.into())],
+                _ => continue,
+            };
+            let (slots, writes) = (slots(&last.tool.spec), last.tool.spec.effect == Reach::Write);
+            let led = |name: &str| match clause.governor(at) {
+                Governor::Preposition(word) => {
+                    let slot = slots.iter().find(|slot| slot.name == name);
+                    slot.is_none_or(|slot| preposition::introduces(word, slot, last.tool, writes))
+                }
+                Governor::Word(_) | Governor::None => true,
+            };
+            let same = |(name, _): &(&str, Value)| last.input.contains_key(*name) && led(name);
+            if clause.is_used(at) || !others.iter().all(same) || !is_listed(clause, at, last.tool) {
+                continue;
+            }
+            let (tool, mut input) = (last.tool, last.input.clone());
+            others.into_iter().for_each(|(name, value)| drop(input.insert(name.to_owned(), value)));
+            clause.take(at, Use::Value);
+            self.push(tool, input)?;
+            self.steps.iter_mut().rev().take(2).for_each(|step| step.repeated = true);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a channel or repository stands in a list with one that is used: `in acme/web and in
+/// acme/api`, and not `in acme/web about acme/api`.
+fn is_listed(clause: &Clause, at: usize, tool: &Profile) -> bool {
+    let repeats = |word: &str| lexicon::is_determiner(word) || LISTED.contains(&word) || tool.has_thing(word);
+    let mut joined = false;
+    for place in (0..at).rev() {
+        let token = &clause.tokens[place];
+        if token.is("and") || token.kind == Kind::Mark(',') {
+            joined = true;
+        } else if token.is_entity() {
+            let alike = std::mem::discriminant(&token.kind) == std::mem::discriminant(&clause.tokens[at].kind);
+            return joined && alike && clause.uses[place] == Some(Use::Value);
+        } else if !token.word().is_some_and(repeats) {
+            return false;
+        }
+    }
+    false
+}
+
+/// A value in which no text is an expression, whatever it looks like.
+fn escaped(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(text.replace("${", "$${")),
+        Value::Array(items) => items.into_iter().map(escaped).collect(),
+        Value::Object(members) => {
+            Value::Object(members.into_iter().map(|(name, value)| (name, escaped(value))).collect())
+        }
+        other => other,
+    }
+}
+
+/// How to say what is missing.
+fn hint(slots: &[Slot<'_>], name: &str) -> String {
+    let example = match (name, slots.iter().find(|slot| slot.name == name).map(|slot| slot.class)) {
+        ("owner" | "repo", _) => "name the repository as owner/name",
+        ("channel_alias", _) => "name the channel as #alias",
+        ("url", _) => "give an https:// address",
+        ("bucket" | "key", _) => "write s3://bucket/key",
+        ("secret", _) => "name the secret as secret://…",
+        ("to", _) => "give an e-mail address",
+        (_, Some(Class::Id)) => "give its id",
+        (_, Some(Class::Text | Class::Texts)) => return format!("write {} \"…\"", name.replace('_', " ")),
+        _ => "give it in inputs",
+    };
+    example.to_owned()
+}

@@ -1,0 +1,340 @@
+//! Values that a word announces: `subject "…"`, `labelled bug and urgent`, `the reports bucket`, and
+//! what a search is about.
+//!
+//! The words between a label and its value are taken together with it. A value without quotes is
+//! taken only where one word can hold it and something ends it; names can't be pronouns.
+
+use super::clause::{Clause, Use};
+use super::fill::Fill;
+use super::slot::{Class, Slot};
+use super::token::{Kind, Token};
+use super::{lexicon, qualifier, request};
+use serde_json::Value;
+
+/// Places that a word without quotes may fill.
+const BARE: &[&str] = &["bucket", "channel_alias", "labels", "assignee", "assignees", "event_type", "language"];
+/// Words between a label and its value.
+const BETWEEN: &[&str] = &["is", "of", "to", "the", "it", "with", "line", "a", "an", "being", "says", "that", "="];
+/// The ways in which they stand there, by the label; any label may stand right before its value.
+const PHRASES: &[(&[&str], &[&str])] = &[
+    (&["assign", "assigned", "reply"], &["to", "to the", "it to", "it to the"]),
+    (&["signed"], &["with", "with the"]),
+    (&["saying"], &["that", "the"]),
+    (&["subject"], &["line", "line is", "line of"]),
+    (&["text", "message", "content", "description"], &["that says", "says"]),
+    (&["subject", "title", "body", "text", "message", "content", "query", "labels"], &["is", "of", "="]),
+];
+/// Words that announce what is looked for, the surest first.
+pub(super) const SOUGHT: &[&str] = &["about", "containing", "contain", "contains", "matching", "mentioning", "for"];
+/// Words before `since` that say nothing else.
+const CHANGED: &[&str] = &["changed", "updated", "modified"];
+
+/// A value and the places of the tokens that hold it.
+type Found = Option<(Value, Vec<usize>)>;
+
+impl<'a> Fill<'a> {
+    /// Everything that stands behind or before a label.
+    pub(super) fn labelled(&mut self, clause: &mut Clause) {
+        let open: Vec<Slot<'a>> = self.open().cloned().collect();
+        for slot in open {
+            let labels = lexicon::labels(slot.name);
+            for at in 0..clause.tokens.len() {
+                let said = clause.tokens[at].word().is_some_and(|word| labels.contains(&word));
+                if !said || clause.is_used(at) || clause.verb == Some(at) || is_other(&slot, clause, at) {
+                    continue;
+                }
+                let from = value_at(clause, at, &labels);
+                let behind = from.and_then(|from| self.behind(&slot, clause, at, from).map(|found| (found, from)));
+                if let Some((value, place)) = before(&slot, clause, at) {
+                    // `the reports bucket archive` may be either.
+                    if behind.is_none() {
+                        self.put(slot.name, value);
+                        self.hold(clause, place, slot.name);
+                        clause.take(at, Use::Label);
+                    }
+                    break;
+                }
+                if let Some(((value, places), from)) = behind {
+                    self.put(slot.name, value);
+                    if places.len() > 1 && slot.is_head() {
+                        self.run_places.extend(&places);
+                    }
+                    places.into_iter().for_each(|place| self.hold(clause, place, slot.name));
+                    (at..from).for_each(|place| clause.take(place, Use::Label));
+                    let changed = |place: &usize| clause.tokens[*place].word().is_some_and(|w| CHANGED.contains(&w));
+                    if let Some(place) = at.checked_sub(1).filter(changed).filter(|_| slot.name == "since") {
+                        clause.take(place, Use::Label);
+                    }
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The value behind a label, and the places it takes.
+    fn behind(&self, slot: &Slot<'_>, clause: &Clause, at: usize, from: usize) -> Found {
+        let token = &clause.tokens[from];
+        let one = |value: Value| Some((value, vec![from]));
+        // `assigned today to bob`: somebody's name is not followed by a second one.
+        let person =
+            |place: usize| !articled(clause, place) && !clause.tokens.get(place + 1).is_some_and(|t| t.is("to"));
+        let name = |place: usize| is_name(clause, place) && (!is_person(slot) || person(place));
+        let bare = BARE.contains(&slot.name) && name(from);
+        // What follows a colon to the end of the goal is not the name of one person or label.
+        let told = token.kind == Kind::Text && self.goal.get(token.start..token.end) == Some(token.text.as_str());
+        if told && BARE.contains(&slot.name) && token.text.contains(char::is_whitespace) {
+            return None;
+        }
+        let further = |place: usize| name(place) && !self.is_qualifier(slot, clause, place);
+        match (slot.class, &token.kind) {
+            (Class::Address, Kind::Email) => {
+                several(slot, clause, from, &|place| clause.tokens[place].kind == Kind::Email)
+            }
+            (Class::Count, Kind::Number(number)) => one(Value::from(*number)),
+            (Class::Texts, Kind::Text) => several(slot, clause, from, &|place| clause.tokens[place].kind == Kind::Text),
+            (Class::Texts, Kind::Word(_) | Kind::Handle) if bare || token.kind == Kind::Handle => {
+                several(slot, clause, from, &|place| further(place) || clause.tokens[place].kind == Kind::Handle)
+            }
+            (Class::Text, Kind::Text) => one(Value::from(token.text.as_str())),
+            (Class::Text, Kind::Name) if matches!(slot.name, "key" | "event_type" | "bucket") => {
+                one(Value::from(token.text.as_str()))
+            }
+            (Class::Text, Kind::Secret) if slot.name == "secret" => one(Value::from(token.text.as_str())),
+            (Class::Text, Kind::Moment) if slot.name == "since" => one(Value::from(token.text.as_str())),
+            (Class::Text, Kind::Handle) if slot.name == "assignee" => one(Value::from(token.text.as_str())),
+            (Class::Text, Kind::Word(_)) if slot.name == "labels" && bare => several(slot, clause, from, &further),
+            (Class::Text, Kind::Word(_)) if bare => one(Value::from(token.text.as_str())),
+            (Class::Text, Kind::Word(_)) if slot.is_head() && !self.searches && !clause.tokens[at].is(slot.name) => {
+                // `about the issues of acme/web` speaks of them; it is not what they are called.
+                let run = self.run(clause, from, false);
+                run.filter(|(_, places)| !places.iter().all(|place| is_thing(clause, *place)))
+                    .map(|(text, places)| (Value::from(text), places))
+            }
+            (Class::Open, Kind::Json(value)) => one(value.clone()),
+            _ => None,
+        }
+    }
+
+    /// Words without quotes, up to a mark, a label, a condition, or a place such as `in Notion` or
+    /// `to #ops`. What is looked for ends at any preposition: behind it may stand what the tool
+    /// can't do, such as `from last week`.
+    fn run(&self, clause: &Clause, from: usize, sought: bool) -> Option<(String, Vec<usize>)> {
+        let tokens = &clause.tokens;
+        let ends = |at: usize| {
+            let token = &tokens[at];
+            let next = |ahead: usize| tokens.get(at + ahead);
+            let placed =
+                |t: &Token| t.is_entity() || t.word().is_some_and(|w| lexicon::is_thing(w) || lexicon::is_service(w));
+            let word = token.word().unwrap_or_default();
+            let place = lexicon::is_preposition(word)
+                && (next(1).is_some_and(placed)
+                    || (next(1).and_then(Token::word).is_some_and(lexicon::is_determiner)
+                        && next(2).is_some_and(placed))
+                    || (sought && word != "of"));
+            let label = matches!(word, "with" | "saying" | "labelled" | "cc" | "bcc");
+            clause.is_used(at)
+                || token.is_mark()
+                || place
+                || label
+                || lexicon::is_condition(word)
+                || (token.is_entity() && !matches!(token.kind, Kind::Number(_) | Kind::Name))
+        };
+        let end = (from..tokens.len()).find(|at| ends(*at)).unwrap_or(tokens.len());
+        // A text in quotes right behind is what was announced.
+        if tokens.get(end).is_some_and(|token| token.kind == Kind::Text && !clause.is_used(end)) {
+            return None;
+        }
+        let open = |word: &str| lexicon::is_nobody(word) || lexicon::is_preposition(word);
+        if end <= from || tokens[from].word().is_some_and(open) {
+            return None;
+        }
+        let text = self.goal.get(tokens[from].start..tokens[end - 1].end)?;
+        Some((text.to_owned(), (from..end).collect()))
+    }
+
+    /// Whether a word names what the tool gives a list of.
+    fn lists(&self, clause: &Clause, place: usize) -> bool {
+        clause.tokens[place].word().is_some_and(|word| self.tool.lists(word) && !qualifier::is_filter(word))
+    }
+
+    /// Whether a word behind a label says how something stands, instead of being one more label.
+    fn is_qualifier(&self, slot: &Slot<'_>, clause: &Clause, place: usize) -> bool {
+        let Some(word) = clause.tokens[place].word() else { return false };
+        let choices = self.slots.iter().filter_map(|slot| slot.schema["enum"].as_array()).flatten();
+        let choice = choices.filter_map(Value::as_str).any(|choice| choice.eq_ignore_ascii_case(word));
+        choice || qualifier::is_state(word) || (is_person(slot) && qualifier::is_rank(word))
+    }
+
+    /// Words of an unquoted text that make it doubtful where it ends.
+    pub(super) fn doubtful(&self, clause: &Clause) -> Option<String> {
+        // What stands behind a colon goes to the end, whatever it says; quotes end by themselves.
+        let colon = |at: usize| at.checked_sub(1).is_some_and(|at| clause.tokens[at].kind == Kind::Mark(':'));
+        let texts = clause.tokens.iter().enumerate().filter(|(at, token)| token.kind == Kind::Text && !colon(*at));
+        let bare = texts.filter_map(|(_, token)| self.goal.get(token.start..token.end).filter(|t| *t == token.text));
+        let folded = bare.into_iter().find_map(request::second_wish);
+        let searched = |at: &usize| {
+            let word = clause.tokens[*at].word().unwrap_or_default();
+            let before = at.checked_sub(1).is_some_and(|at| self.run_places.contains(&at));
+            qualifier::is_filter(word) || (before && word.ends_with("ed"))
+        };
+        let sought = || self.run_places.iter().copied().filter(|_| self.searches).find(searched);
+        let words = || {
+            let from = sought()?;
+            let last = self.run_places.iter().copied().max()?;
+            self.goal.get(clause.tokens[from].start..clause.tokens[last].end)
+        };
+        let run = || {
+            let (first, last) = (self.run_places.iter().min()?, self.run_places.iter().max()?);
+            self.goal.get(clause.tokens[*first].start..clause.tokens[*last].end).and_then(request::second_wish)
+        };
+        folded.or_else(words).or_else(run).map(str::to_owned)
+    }
+
+    /// What is looked for, without quotes.
+    pub(super) fn sought(&mut self, clause: &mut Clause) {
+        let quoted = clause.unused().any(|(_, token)| token.kind == Kind::Text);
+        let open = self.open().find(|slot| slot.required && slot.class == Class::Text).map(|slot| slot.name);
+        let (true, false, Some(name)) = (self.searches, quoted, open) else { return };
+        for label in SOUGHT {
+            let Some((at, _)) = clause.words().find(|(_, word)| word == label) else { continue };
+            let article =
+                clause.tokens.get(at + 1).and_then(Token::word).is_some_and(|word| matches!(word, "the" | "a" | "an"));
+            let from = at + 1 + usize::from(article);
+            // `for files` says where to look, not for what.
+            let run = self.run(clause, from, true);
+            let run = run.filter(|(_, places)| {
+                !places.iter().all(|place| is_thing(clause, *place) || self.lists(clause, *place))
+            });
+            if let Some((text, places)) = run {
+                self.put(name, Value::from(text));
+                self.run_places.extend(&places);
+                places.into_iter().for_each(|place| clause.take(place, Use::Value));
+                (at..from).for_each(|place| clause.take(place, Use::Label));
+                return;
+            }
+        }
+        // `find our brand guidelines`: what is looked for stands behind the verb.
+        let Some(verb) = clause.verb.map(|verb| verb + 1) else { return };
+        let small = |token: &Token| {
+            token.word().is_some_and(|w| (lexicon::is_determiner(w) && w != "my") || lexicon::is_filler(w))
+        };
+        let from = (verb..clause.tokens.len()).find(|at| !small(&clause.tokens[*at])).unwrap_or(verb);
+        let Some((text, places)) = self.run(clause, from, true) else { return };
+        let says = |place: &usize| {
+            let word = clause.tokens[*place].word().unwrap_or_default();
+            let named = lexicon::is_thing(word) || lexicon::is_service(word) || word == "pages";
+            !lexicon::is_preposition(word) && !lexicon::is_generic(word) && !named
+        };
+        if places.iter().all(says) {
+            self.put(name, Value::from(text));
+            self.run_places.extend(&places);
+            places.into_iter().for_each(|place| clause.take(place, Use::Value));
+        }
+    }
+}
+
+/// Whether a word that may announce this input announces something else: `reply to`, `closed since`.
+fn is_other(slot: &Slot<'_>, clause: &Clause, at: usize) -> bool {
+    let Some(before) = at.checked_sub(1).and_then(|at| clause.tokens[at].word()) else { return false };
+    match slot.name {
+        "to" => before == "reply",
+        "since" => before == "open" || (before.ends_with("ed") && !CHANGED.contains(&before)),
+        _ => false,
+    }
+}
+
+/// Whether a word names a thing or nothing in particular.
+fn is_thing(clause: &Clause, place: usize) -> bool {
+    clause.tokens[place]
+        .word()
+        .is_some_and(|word| lexicon::is_thing(word) || lexicon::is_generic(word) || lexicon::is_determiner(word))
+}
+
+/// Where the value of a label stands: past small words and further labels of the same input.
+fn value_at(clause: &Clause, at: usize, labels: &[&str]) -> Option<usize> {
+    let skips = |token: &Token| {
+        token.word().is_some_and(|word| BETWEEN.contains(&word) || labels.contains(&word))
+            || token.kind == Kind::Mark(':')
+    };
+    let from = (at + 1..clause.tokens.len()).find(|next| !skips(&clause.tokens[*next]))?;
+    // Each of them says nothing only where it is used to stand.
+    let skipped = &clause.tokens[at + 1..from];
+    let colon = |token: &Token| token.kind == Kind::Mark(':');
+    let stray =
+        skipped.iter().enumerate().any(|(place, token)| colon(token) && (!token.glued || place + 1 < skipped.len()));
+    let again =
+        (at..from).any(|place| clause.tokens[place].word().is_some_and(|word| clause.tokens[place + 1].is(word)));
+    let own = |word: &&str| labels.contains(word) && !BETWEEN.contains(word);
+    let label = clause.tokens[at..from].iter().filter_map(Token::word).rfind(own);
+    let label = label.or_else(|| clause.tokens[at].word()).unwrap_or_default();
+    let phrase = skipped.iter().filter_map(Token::word).filter(|word| !own(word)).collect::<Vec<_>>().join(" ");
+    let known = |(words, phrases): &(&[&str], &[&str])| words.contains(&label) && phrases.contains(&phrase.as_str());
+    let article = matches!(phrase.as_str(), "the" | "a" | "an") && lexicon::is_small(label);
+    let twofold = clause.tokens[at].is("that") && from > at + 1;
+    if stray || again || twofold || !(phrase.is_empty() || article || PHRASES.iter().any(known)) {
+        return None;
+    }
+    (at + 1..=from).all(|place| !clause.is_used(place)).then_some(from)
+}
+
+/// Whether a word can be a name, and nothing that belongs to it follows.
+fn is_name(clause: &Clause, place: usize) -> bool {
+    let Some(word) = clause.tokens[place].word() else { return false };
+    let ends = |token: &Token| match token.word() {
+        Some(next) => {
+            next == "and" || lexicon::is_preposition(next) || lexicon::is_label(next) || lexicon::is_courtesy(next)
+        }
+        None => token.is_mark(),
+    };
+    let small =
+        lexicon::is_small(word) || lexicon::is_nobody(word) || lexicon::is_condition(word) || lexicon::is_label(word);
+    !small && clause.tokens.get(place + 1).is_none_or(ends)
+}
+
+/// Whether an input holds somebody's name.
+fn is_person(slot: &Slot<'_>) -> bool {
+    matches!(slot.name, "assignee" | "assignees")
+}
+
+/// `the team` is not somebody's name.
+fn articled(clause: &Clause, place: usize) -> bool {
+    place.checked_sub(1).and_then(|before| clause.tokens[before].word()).is_some_and(lexicon::is_determiner)
+}
+
+/// A value in front of its label: `the reports bucket`, `the ops channel`.
+fn before(slot: &Slot<'_>, clause: &Clause, at: usize) -> Option<(Value, usize)> {
+    let place = at.checked_sub(1).filter(|_| matches!(slot.name, "bucket" | "channel_alias"))?;
+    let token = &clause.tokens[place];
+    let word = token.word().filter(|_| !clause.is_used(place))?;
+    let articled = articled(clause, place);
+    let small = lexicon::is_determiner(word)
+        || lexicon::is_preposition(word)
+        || lexicon::is_thing(word)
+        || lexicon::is_condition(word);
+    (!small && articled && lexicon::acts(word).is_empty()).then(|| (Value::from(token.text.as_str()), place))
+}
+
+/// Values with commas and `and` between them.
+fn several(slot: &Slot<'_>, clause: &Clause, from: usize, fits: &dyn Fn(usize) -> bool) -> Found {
+    let mut places = vec![from];
+    let mut at = from + 1;
+    loop {
+        let joins = |t: &Token| t.is("and") || t.kind == Kind::Mark(',');
+        let next = (at..clause.tokens.len()).find(|next| !joins(&clause.tokens[*next]));
+        // A comma, `and`, or both in this order.
+        let joined = |next: usize| match &clause.tokens[at..next] {
+            [one] => one.glued == one.is_mark(),
+            [comma, and] => comma.is_mark() && comma.glued && and.is("and"),
+            _ => false,
+        };
+        match next {
+            Some(next) if joined(next) && fits(next) && !clause.is_used(next) => {
+                places.push(next);
+                at = next + 1;
+            }
+            _ => break,
+        }
+    }
+    let values = places.iter().map(|place| clause.tokens[*place].text.clone()).collect();
+    slot.list(values).map(|value| (value, places))
+}

@@ -1,0 +1,185 @@
+//! Words that point at earlier steps: nouns (`the titles`, `its link`) and pronouns (`it`, `them`).
+//!
+//! A pointer means the latest step that gives anything; what several steps give can't be pointed at
+//! by one word, and what a step gives is not replaced by what it was made of. Where that leaves
+//! doubt, the word is refused.
+
+use super::build::Builder;
+use super::choose::Profile;
+use super::clause::{Clause, Use};
+use super::fill::Fill;
+use super::lexicon;
+use super::slot::{self, Class, Slot};
+use super::wire::{self, Listing, Made};
+use chimera_core::act::{PlanError, excerpt};
+use chimera_core::limits::PLAN_STEPS_MAX;
+use serde_json::Value;
+
+/// Words that point at several things.
+const PLURALS: &[&str] = &["them", "these", "those", "results"];
+
+impl<'a> Builder<'a> {
+    /// Puts what one of the last `back` steps gives, the latest first, into the first place for what
+    /// is handed on that can hold it.
+    pub(super) fn flow(
+        &mut self,
+        fill: &mut Fill<'a>,
+        tool: &Profile,
+        back: usize,
+        value: impl Fn(&Made<'a>, &Slot<'_>) -> Option<Value>,
+    ) -> bool {
+        let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
+        if filled || !fill.writes() || tool.does("search") {
+            return false;
+        }
+        let places: Vec<&Slot<'_>> = fill.open().filter(|slot| slot.is_content()).collect();
+        let found = self.steps.iter().rev().take(back).find_map(|step| {
+            places.iter().find_map(|slot| value(step, slot).map(|value| (slot.name, value, step.tool)))
+        });
+        match found {
+            Some((name, value, tool)) => {
+                fill.wire(name, value);
+                self.facts.wired = true;
+                self.facts.tools.push(tool);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Nouns and pronouns that point at earlier steps. Says whether something is pointed at.
+    pub(super) fn refer(
+        &mut self,
+        fill: &mut Fill<'a>,
+        tool: &Profile,
+        clause: &mut Clause,
+    ) -> Result<bool, PlanError> {
+        let noun = self.refer_by_noun(fill, tool, clause, PLAN_STEPS_MAX)?;
+        let words: Vec<&str> =
+            clause.words().filter(|(at, _)| Some(*at) != clause.verb).map(|(_, word)| word).collect();
+        let pronoun = words.iter().copied().find(|word| lexicon::is_pronoun(word));
+        // `the text` is what the caller gave under that name.
+        let definite = |(at, _): &(usize, &str)| at.checked_sub(1).is_some_and(|at| clause.tokens[at].is("the"));
+        let text = |(at, word): (usize, &str)| self.text(word, definite(&(at, word)));
+        if !noun && let Some((name, text)) = clause.words().filter(|(at, _)| Some(*at) != clause.verb).find_map(text) {
+            self.flow_literal(fill, tool, name, text);
+        }
+        if let Some(word) = pronoun.filter(|_| !noun) {
+            self.refer_by_pronoun(fill, tool, word)?;
+        }
+        if pronoun.is_some() {
+            let ids: Vec<Slot<'a>> = fill.open().filter(|slot| slot.class == Class::Id).cloned().collect();
+            let found = self
+                .steps
+                .iter()
+                .rev()
+                .find_map(|step| ids.iter().find_map(|slot| wire::id(step, slot).map(|value| (slot.name, value))));
+            let lacks = slot::missing(&tool.spec, &fill.input).is_some();
+            if let Some((name, value)) = found.filter(|_| lacks) {
+                fill.wire(name, value);
+                self.facts.wired = true;
+            }
+        }
+        Ok(words.iter().any(|word| matches!(*word, "it" | "them")))
+    }
+
+    /// Hands on what the latest step made, or was itself given, or where it put it. A file that
+    /// can't be handed on is not replaced by what it was made of, nor several things by one.
+    fn refer_by_pronoun(&mut self, fill: &mut Fill<'a>, tool: &Profile, word: &str) -> Result<(), PlanError> {
+        let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
+        if filled || !fill.writes() || tool.does("search") {
+            return Ok(());
+        }
+        let unplaced = || PlanError::Unplaced { text: word.to_owned() };
+        let listing = Listing::to(tool, word);
+        let places: Vec<Slot<'a>> = fill.open().filter(|slot| slot.is_content()).cloned().collect();
+        let value = |step: &Made<'a>| {
+            let any = |give: &dyn Fn(&Slot<'a>) -> Option<Value>| {
+                places.iter().find_map(|slot| give(slot).map(|value| (slot.name, value)))
+            };
+            any(&|slot| wire::given(step, slot, listing))
+                .or_else(|| any(&|slot| wire::repeated(step, slot).filter(|_| !step.makes_file())))
+                .or_else(|| any(&|slot| wire::link(step, slot)))
+        };
+        let ends = |step: &&Made<'a>| value(step).is_some() || step.makes_file() || step.gives_list();
+        let Some(step) = self.steps.iter().rev().find(ends) else { return Ok(()) };
+        let (name, given) = value(step).ok_or_else(unplaced)?;
+        let several = given.to_string().contains(".map(") || !given.is_string();
+        let others = self.open_steps().filter(|step| value(step).is_some()).count();
+        if step.repeated || (PLURALS.contains(&word) && (others > 1 || !several)) {
+            return Err(unplaced());
+        }
+        self.facts.wired = true;
+        self.facts.tools.push(step.tool);
+        fill.wire(name, given);
+        Ok(())
+    }
+
+    /// Steps whose result no later one has.
+    fn open_steps(&self) -> impl Iterator<Item = &Made<'a>> {
+        let used = |at: usize| self.steps[at + 1..].iter().any(|later| self.steps[at].feeds(later));
+        self.steps.iter().enumerate().filter(move |(at, _)| !used(*at)).map(|(_, step)| step)
+    }
+
+    /// Hands on what a noun names: `the titles` before `the issues`, because it says more.
+    pub(super) fn refer_by_noun(
+        &mut self,
+        fill: &mut Fill<'a>,
+        tool: &Profile,
+        clause: &mut Clause,
+        back: usize,
+    ) -> Result<bool, PlanError> {
+        let small = |word: &str| lexicon::is_pronoun(word) || lexicon::is_preposition(word);
+        let verb = clause.verb;
+        let named = |(at, word): &(usize, &str)| Some(*at) != verb && !small(word) && !tool.has_thing(word);
+        let nouns: Vec<(usize, String)> =
+            clause.words().filter(named).map(|(at, word)| (at, word.to_owned())).collect();
+        for of_item in [true, false] {
+            for (at, word) in &nouns {
+                let listing = Listing::to(tool, word);
+                let own = at.checked_sub(1).is_some_and(|before| clause.tokens[before].is("its"));
+                let several = back > 1 && self.is_doubtful(fill, word, own, listing);
+                if self.flow(fill, tool, back, |step, slot| wire::by_noun(step, slot, word, of_item, listing)) {
+                    if several {
+                        return Err(PlanError::Unplaced { text: excerpt(&clause.tokens[*at].text) });
+                    }
+                    clause.take(*at, Use::Reference);
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a noun may mean what several earlier steps give.
+    fn is_doubtful(&self, fill: &Fill<'a>, word: &str, own: bool, listing: Listing) -> bool {
+        let places: Vec<&Slot<'_>> = fill.open().filter(|slot| slot.is_content()).collect();
+        let plural = word.ends_with('s');
+        let names = |step: &Made<'a>| {
+            let called =
+                |of_item| places.iter().any(|slot| wire::by_noun(step, slot, word, of_item, listing).is_some());
+            called(true) || called(false)
+        };
+        let latest = self.steps.iter().rev().find(|step| names(step)).is_some_and(|step| step.repeated);
+        let counts = |step: &&Made<'a>| names(step) || (plural && step.gives_list());
+        latest || (!own && self.open_steps().filter(counts).count() > 1)
+    }
+
+    /// A text of the caller's that no step has yet, or that is named once more.
+    fn text(&self, name: &str, definite: bool) -> Option<(&'a str, &'a Value)> {
+        let (name, value) = self.inputs.filter(|_| definite || self.fresh(name))?.get_key_value(name)?;
+        value.is_string().then_some((name.as_str(), value))
+    }
+
+    /// Puts a text of the caller's into a place for what is handed on that has another name.
+    fn flow_literal(&mut self, fill: &mut Fill<'a>, tool: &Profile, given: &str, text: &Value) {
+        let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
+        let place = |slot: &&Slot<'_>| slot.is_content() && slot.class == Class::Text && slot.name != "artifact";
+        let name = fill.open().find(place).map(|slot| slot.name);
+        if let Some(name) = name.filter(|_| !filled && fill.writes() && !tool.does("search")) {
+            fill.put(name, text.clone());
+            self.given.insert(given.to_owned());
+            self.facts.given = true;
+        }
+    }
+}

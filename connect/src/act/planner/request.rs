@@ -1,0 +1,244 @@
+//! Whether a clause asks for something to be done, and where an unquoted text may hide another wish.
+//!
+//! Only requests become plans: a verb in the imperative, with or without manners in front of it
+//! (`could you`, `I want you to`). A question to oneself (`should I`), a report (`I posted`) and a
+//! wish for another time are none, however much they look like one.
+
+use super::choose::Profile;
+use super::clause::Clause;
+use super::lexicon;
+use super::token::{self, Kind, Token};
+use chimera_core::act::{PlanError, excerpt};
+
+/// Words in front of a verb that only ask, connect or greet.
+const MANNERS: &[&str] = &[
+    "please",
+    "kindly",
+    "just",
+    "now",
+    "first",
+    "next",
+    "finally",
+    "also",
+    "then",
+    "hey",
+    "hi",
+    "hello",
+    "ok",
+    "okay",
+    "so",
+    "afterwards",
+    "afterward",
+    "lastly",
+    "second",
+    "third",
+    "quickly",
+    "let's",
+    "lets",
+    "help",
+    "use",
+];
+
+/// Several words in front of a verb that do the same, the longest first.
+const FRAMES: &[&[&str]] = &[
+    &["i", "would", "like", "you", "to"],
+    &["we", "would", "like", "you", "to"],
+    &["i", "do", "want", "you", "to"],
+    &["i'd", "like", "you", "to"],
+    &["we'd", "like", "you", "to"],
+    &["i", "would", "like", "to"],
+    &["we", "would", "like", "to"],
+    &["i", "want", "you", "to"],
+    &["i", "need", "you", "to"],
+    &["we", "want", "you", "to"],
+    &["we", "need", "you", "to"],
+    &["i'd", "like", "to"],
+    &["we'd", "like", "to"],
+    &["i", "want", "to"],
+    &["i", "need", "to"],
+    &["we", "want", "to"],
+    &["we", "need", "to"],
+    &["would", "you", "mind"],
+    &["once", "that's", "done"],
+    &["help", "me", "to"],
+    &["help", "us", "to"],
+    &["go", "ahead", "and"],
+    &["once", "done"],
+    &["after", "that"],
+    &["after", "this"],
+    &["go", "ahead"],
+    &["help", "me"],
+    &["help", "us"],
+    &["could", "you"],
+    &["can", "you"],
+    &["would", "you"],
+    &["will", "you"],
+    &["try", "to"],
+    &["i", "need"],
+    &["i", "want"],
+    &["we", "need"],
+    &["we", "want"],
+];
+
+/// Words before `you` that ask for something.
+const ASKING: &[&str] = &["could", "can", "would", "will"];
+
+/// Words that put what follows in another order, before `…ing`.
+const ORDERS: &[&str] = &["before", "after", "once"];
+
+/// Words in an unquoted text after which it may say when, instead of what.
+const SOMETIMES: &[&str] = &[
+    "if", "unless", "until", "whenever", "every", "tomorrow", "tonight", "later", "twice", "daily", "weekly", "hourly",
+    "monthly",
+];
+
+/// What a tool can be told beside a text.
+const BESIDES: &[&str] = &[
+    "importance",
+    "priority",
+    "label",
+    "labels",
+    "subject",
+    "body",
+    "title",
+    "attachment",
+    "attachments",
+    "cc",
+    "bcc",
+    "copy",
+];
+
+/// Words that announce a value and can't go on with a sentence.
+const ANNOUNCING: &[&str] = &[
+    "labelled", "labeled", "tagged", "label", "labels", "assigned", "assign", "cc", "bcc", "titled", "entitled",
+    "subject", "body", "title", "signed",
+];
+
+/// The refusal of a clause that asks for nothing.
+pub(super) fn refusal(goal: &str, clause: &Clause, tools: &[Profile]) -> Option<PlanError> {
+    let verb = clause.verb?;
+    let word = clause.tokens[verb].word()?;
+    let gerund = word.ends_with("ing") && !is_base(word, tools);
+    let past = word.ends_with("ed") || word.ends_with('s');
+    let report = (past && !is_base(word, tools)) || (gerund && !is_ordered(goal));
+    let from = if report && !lexicon::acts(word).is_empty() { Some(0) } else { strange(clause, verb, gerund) }?;
+    let text = goal.get(clause.tokens[from].start..clause.tokens[verb].end)?;
+    Some(PlanError::Unplaced { text: excerpt(text) })
+}
+
+/// Whether a word is a verb as the tables or the tools spell it.
+fn is_base(word: &str, tools: &[Profile]) -> bool {
+    lexicon::is_act(word) || tools.iter().any(|tool| tool.spells(word))
+}
+
+/// Whether a goal says what is done before or after something else; then `…ing` asks for it too.
+fn is_ordered(goal: &str) -> bool {
+    let words = goal.split(|sign: char| !sign.is_alphanumeric());
+    words.map(str::to_lowercase).any(|word| word == "mind" || ORDERS.contains(&word.as_str()))
+}
+
+/// Whether a word stands behind another that only asks, or behind nothing.
+fn is_asked(clause: &Clause, place: usize) -> bool {
+    place.checked_sub(1).is_none_or(|before| {
+        clause.tokens[before].is_mark()
+            || clause.tokens[before].word().is_some_and(|word| lexicon::is_filler(word) || word == "use")
+    })
+}
+
+/// The first word in front of the verb that is part of no request.
+fn strange(clause: &Clause, verb: usize, gerund: bool) -> Option<usize> {
+    // `I need the issues`: the verb is itself the request.
+    let end = if matches!(clause.tokens[verb].word(), Some("need" | "want")) { verb + 1 } else { verb };
+    let lead: Vec<(usize, &str)> = clause.tokens[..end]
+        .iter()
+        .enumerate()
+        .filter_map(|(at, token)| token.word().map(|word| (at, word)))
+        .filter(|(_, word)| lexicon::is_filler(word))
+        .collect();
+    let mut at = 0;
+    while at < lead.len() {
+        let rest = &lead[at..];
+        let (place, word) = rest[0];
+        let frame = FRAMES.iter().find(|frame| {
+            rest.len() >= frame.len() && frame.iter().zip(rest).all(|(wanted, (_, word))| wanted == word)
+        });
+        let known = MANNERS.contains(&word)
+            || (gerund && ORDERS.contains(&word))
+            // `Use Outlook to send …`, `in acme/web`.
+            || (lexicon::is_preposition(word) && place < verb && (word != "to" || !is_asked(clause, place)))
+            || (word == "do" && !rest.get(1).is_some_and(|(_, next)| matches!(*next, "i" | "we" | "you")));
+        match frame {
+            Some(frame) => at += frame.len(),
+            None if known => at += 1,
+            None => return Some(place),
+        }
+    }
+    None
+}
+
+/// The refusal of a wish that ends as a question: whoever writes so may not want it done. A question
+/// that asks for something (`could you …?`, `what does …?`) is a request.
+pub(super) fn question(goal: &str, tokens: &[Token]) -> Option<PlanError> {
+    let mut from = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        let ends = matches!(token.kind, Kind::Mark('.' | '\n' | ';'));
+        if ends && token.text == "?" {
+            let words: Vec<&str> = tokens[from..at].iter().filter_map(Token::word).collect();
+            let asks = words.windows(2).any(|pair| ASKING.contains(&pair[0]) && pair[1] == "you")
+                || words
+                    .iter()
+                    .find(|word| !MANNERS.contains(word))
+                    .is_some_and(|word| matches!(*word, "what" | "which"));
+            let said = (0..at).rev().find(|at| !tokens[*at].is_mark()).map_or(at, |at| at);
+            if !asks {
+                let last = tokens[at..].iter().take_while(|token| token.is_mark()).last().unwrap_or(token);
+                let text = goal.get(tokens[said].start..last.end).unwrap_or("?");
+                return Some(PlanError::Unplaced { text: excerpt(text) });
+            }
+        }
+        // `…!?` is one sentence.
+        if ends && !tokens.get(at + 1).is_some_and(Token::is_mark) {
+            from = at + 1;
+        }
+    }
+    None
+}
+
+/// `now and then`, where nothing is to be done then.
+pub(super) fn frequency(goal: &str, tokens: &[Token]) -> Option<PlanError> {
+    let said = |words: &[Token]| ["now", "and", "then"].iter().zip(words).all(|(word, token)| token.is(word));
+    let at = tokens.windows(3).position(said)?;
+    let next = tokens.get(at + 3).and_then(Token::word);
+    let acts = next.is_some_and(|word| !lexicon::acts(word).is_empty() || lexicon::is_filler(word) && word != "to");
+    let text = goal.get(tokens[at].start..tokens[at + 2].end).filter(|_| !acts)?;
+    Some(PlanError::Unplaced { text: text.to_owned() })
+}
+
+/// The end of an unquoted text that may be another wish, or say when: `… and assign it to bob`.
+pub(super) fn second_wish(text: &str) -> Option<&str> {
+    let tokens = token::read(text);
+    let word = |at: usize| tokens.get(at).and_then(Token::word).unwrap_or_default();
+    let wish = |at: &usize| {
+        let here = word(*at);
+        if SOMETIMES.contains(&here) {
+            return true;
+        }
+        if here == "with" {
+            return (1..4).any(|ahead| BESIDES.contains(&word(at + ahead)));
+        }
+        let joins = matches!(here, "and" | "then") || matches!(tokens[*at].kind, Kind::Mark(','));
+        let next = word(at + 1);
+        let small = next.is_empty() || lexicon::is_determiner(next) || lexicon::is_preposition(next);
+        let object = tokens.get(at + 2).is_some_and(|token| {
+            let named = |w: &str| lexicon::is_determiner(w) || lexicon::is_thing(w) || matches!(w, "it" | "them");
+            token.is_entity() || token.word().is_some_and(named)
+        });
+        joins && !small && (object || ANNOUNCING.contains(&next))
+    };
+    // `signed, at noon subject "…"`: the label ends the text, and what leads to it is doubtful.
+    let labels = |at: &usize| ANNOUNCING.contains(&word(*at)) && tokens.get(at + 1).is_some_and(Token::is_entity);
+    let label = (0..tokens.len()).find(labels);
+    let lead = label.map(|label| (0..label).rev().find(|at| tokens[*at].is_mark()).map_or(label, |mark| mark + 1));
+    let at = (0..tokens.len()).find(wish).into_iter().chain(lead).min()?;
+    text.get(tokens[at].start..)
+}

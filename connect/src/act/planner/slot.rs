@@ -1,0 +1,135 @@
+//! The inputs of a tool as places that a goal may fill.
+//!
+//! A place is told by its name and by what its schema takes. `dry_run` is none: whether a plan is
+//! tried dry is decided at the door, not by the words of a goal.
+
+use chimera_core::flow::expr::Type;
+use chimera_core::tool::Spec;
+use serde_json::{Map, Value};
+
+/// Places that hold what is handed on, the likeliest first.
+const CONTENT: &[&str] =
+    &["body", "json", "text", "message", "content", "markdown", "paragraphs", "artifact", "data", "value"];
+/// Places that hold a name of what is handed on, or what is looked for.
+const HEADS: &[&str] = &["title", "subject", "query", "name"];
+/// Places for addresses of people.
+const ADDRESSES: &[&str] = &["to", "cc", "bcc", "reply_to", "mailbox"];
+
+/// What goes into a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Addresses of people.
+    Address,
+    /// The id of something.
+    Id,
+    /// A whole number.
+    Count,
+    /// One of a few words.
+    Choice,
+    /// Several texts.
+    Texts,
+    /// A text.
+    Text,
+    /// An object, or anything.
+    Open,
+    /// Something that words don't give, such as yes or no.
+    Other,
+}
+
+/// One input of a tool.
+#[derive(Clone, Debug)]
+pub(super) struct Slot<'a> {
+    pub(super) name: &'a str,
+    pub(super) schema: &'a Value,
+    pub(super) required: bool,
+    pub(super) class: Class,
+}
+
+impl<'a> Slot<'a> {
+    fn of(name: &'a str, schema: &'a Value, required: bool) -> Self {
+        let class = if ADDRESSES.contains(&name) {
+            Class::Address
+        } else if name.ends_with("_id") {
+            Class::Id
+        } else if schema.get("enum").is_some() {
+            Class::Choice
+        } else {
+            match Type::of_schema(schema) {
+                Type::Text => Class::Text,
+                Type::Int | Type::Number => Class::Count,
+                Type::List(item) if matches!(*item, Type::Text | Type::Any) => Class::Texts,
+                Type::Object(_) | Type::Any => Class::Open,
+                _ => Class::Other,
+            }
+        };
+        Self { name, schema, required, class }
+    }
+
+    /// Whether it holds what is handed on.
+    pub(super) fn is_content(&self) -> bool {
+        CONTENT.contains(&self.name) && matches!(self.class, Class::Text | Class::Texts | Class::Open)
+    }
+
+    pub(super) fn is_head(&self) -> bool {
+        HEADS.contains(&self.name) && self.class == Class::Text
+    }
+
+    /// Several values as the schema wants them.
+    pub(super) fn list(&self, mut values: Vec<String>) -> Option<Value> {
+        match (values.len(), accepts(self.schema, "string"), accepts(self.schema, "array")) {
+            (0, ..) => None,
+            (1, true, _) => values.pop().map(Value::String),
+            (_, _, true) => Some(Value::from(values)),
+            (_, true, false) if self.class == Class::Text => Some(Value::String(values.join(","))),
+            _ => None,
+        }
+    }
+
+    /// A text as the schema wants it.
+    pub(super) fn text(&self, text: &str) -> Value {
+        if self.class == Class::Texts { Value::from(vec![text]) } else { Value::from(text) }
+    }
+}
+
+/// Whether a schema takes values of a type.
+fn accepts(schema: &Value, kind: &str) -> bool {
+    match (&schema["type"], &schema["anyOf"]) {
+        (Value::String(one), _) => one == kind,
+        (Value::Array(several), _) => several.iter().any(|one| one == kind),
+        (_, Value::Array(several)) => several.iter().any(|one| accepts(one, kind)),
+        _ => schema.get("enum").is_none(),
+    }
+}
+
+/// The inputs of a tool, those of its `required` first.
+pub(super) fn slots(spec: &Spec) -> Vec<Slot<'_>> {
+    let document = spec.input.document();
+    let Some(properties) = document["properties"].as_object() else { return Vec::new() };
+    let required: Vec<&str> = texts(&document["required"]);
+    let first = required.iter().filter_map(|name| properties.get_key_value(*name)).map(|(n, s)| Slot::of(n, s, true));
+    let rest = properties.iter().filter(|(name, _)| *name != "dry_run" && !required.contains(&name.as_str()));
+    let mut slots: Vec<Slot<'_>> = first.chain(rest.map(|(name, schema)| Slot::of(name, schema, false))).collect();
+    let likely = |slot: &Slot<'_>| CONTENT.iter().position(|name| *name == slot.name).unwrap_or(CONTENT.len());
+    slots.sort_by_key(|slot| if slot.required { 0 } else { 1 + likely(slot) });
+    slots
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// The first input that the schema asks for and `input` lacks.
+pub(super) fn missing<'a>(spec: &'a Spec, input: &Map<String, Value>) -> Option<&'a str> {
+    lacking(spec.input.document(), input)
+}
+
+fn lacking<'a>(schema: &'a Value, input: &Map<String, Value>) -> Option<&'a str> {
+    let required = texts(&schema["required"]).into_iter().find(|name| !input.contains_key(*name));
+    let either = ["oneOf", "anyOf"].into_iter().find_map(|name| {
+        let ways = schema[name].as_array()?;
+        let lacks: Vec<&str> = ways.iter().map_while(|way| lacking(way, input)).collect();
+        lacks.first().copied().filter(|_| lacks.len() == ways.len())
+    });
+    let all = || schema["allOf"].as_array().into_iter().flatten().find_map(|part| lacking(part, input));
+    required.or(either).or_else(all)
+}

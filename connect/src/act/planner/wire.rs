@@ -1,0 +1,214 @@
+//! Data that flows from a step into a later one.
+//!
+//! A noun (`the summary`, `its link`) picks an output by name; a pronoun takes what the latest step
+//! gives that can be handed on. Types must agree; lists become a text of lines, one title or name
+//! each.
+
+use super::choose::Profile;
+use super::lexicon::{self, stem};
+use super::slot::{Class, Slot};
+use chimera_core::flow::expr::{Shape, Type};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// Outputs that can be handed on, the likeliest first.
+const GIVEN: &[&str] = &["summary", "body", "text", "message", "content", "markdown"];
+/// Members that stand for an item of a list.
+const ITEM_NAMES: &[&str] = &["title", "name"];
+/// Nouns for outputs that are called otherwise.
+const NOUNS: &[(&str, &[&str])] = &[
+    ("url", &["link", "address", "location"]),
+    ("body", &["response", "answer", "reply", "page", "contents"]),
+    ("artifact", &["file", "pdf", "document"]),
+];
+
+/// A step that was planned.
+pub(super) struct Made<'a> {
+    pub(super) id: String,
+    pub(super) tool: &'a Profile,
+    pub(super) input: Map<String, Value>,
+    /// The same was done for something else in the same breath.
+    pub(super) repeated: bool,
+    shape: Arc<Shape>,
+}
+
+impl<'a> Made<'a> {
+    /// The step with this number.
+    pub(super) fn new(number: usize, tool: &'a Profile, input: Map<String, Value>) -> Self {
+        // Only names that an expression can spell.
+        let plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let shape = match Type::of_schema(tool.spec.output.document()) {
+            Type::Object(shape) if shape.named.keys().all(|name| plain(name)) => shape,
+            _ => Arc::default(),
+        };
+        Self { id: format!("s{number}"), tool, input, repeated: false, shape }
+    }
+
+    /// Whether it makes a file, which is not the text that it was made of.
+    pub(super) fn makes_file(&self) -> bool {
+        self.shape.named.contains_key("artifact")
+    }
+
+    /// Whether it gives a list of things.
+    pub(super) fn gives_list(&self) -> bool {
+        let is_list = |kind: &Type| matches!(kind, Type::List(item) if matches!(**item, Type::Object(_)));
+        self.shape.named.values().any(is_list)
+    }
+
+    /// Whether what it gives is an input of this one.
+    pub(super) fn feeds(&self, later: &Made<'_>) -> bool {
+        Value::from(later.input.clone()).to_string().contains(&format!("nodes.{}.", self.id))
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("nodes.{}.outputs.{name}", self.id)
+    }
+}
+
+/// How a list is handed on that nobody said more of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listing {
+    /// By the titles or names of its items.
+    Names,
+    /// Not at all where names are not the things: a file is more than its name, and what is kept
+    /// must be whole.
+    Things,
+    /// Not at all.
+    Nothing,
+}
+
+impl Listing {
+    /// How a tool is handed a list of which a word speaks.
+    pub(super) fn to(tool: &Profile, word: &str) -> Self {
+        match (tool.does("upload"), stem(word) == stem("result")) {
+            (true, _) => Self::Nothing,
+            (false, true) => Self::Names,
+            (false, false) => Self::Things,
+        }
+    }
+
+    fn allows(self, step: &Made<'_>) -> bool {
+        match self {
+            Self::Names => true,
+            Self::Things => !step.tool.does("search"),
+            Self::Nothing => false,
+        }
+    }
+}
+
+/// The output of a step that a noun names: a member of the items that it lists (`titles`), or else
+/// an output or what it makes.
+pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str, of_item: bool, listing: Listing) -> Option<Value> {
+    let (wanted, shape) = (stem(word), &step.shape);
+    let also =
+        |(own, nouns): &(&str, &[&str]), name: &str| *own == name && nouns.iter().any(|noun| stem(noun) == wanted);
+    let called = |name: &str| stem(name) == wanted || NOUNS.iter().any(|row| also(row, name));
+    let whole = |kind: &Type| !matches!(kind, Type::List(_)) || listing.allows(step) || slot.class == Class::Open;
+    let own = || shape.named.iter().find(|(name, kind)| called(name) && usable(name, slot) && whole(kind));
+    let direct = || own().and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));
+    let item = || {
+        shape.named.iter().find_map(|(name, kind)| {
+            let Type::List(item) = kind else { return None };
+            let Type::Object(members) = &**item else { return None };
+            let member = members.named.keys().find(|member| called(member))?;
+            convert(&step.path(name), kind, slot, Some(member))
+        })
+    };
+    let makes = step.tool.has_thing(word) || lexicon::nominal(word).is_some_and(|act| step.tool.does(act));
+    if of_item { item() } else { direct().or_else(|| given(step, slot, listing).filter(|_| makes)) }
+}
+
+/// Where a step put something.
+pub(super) fn link(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+    let shape = &step.shape;
+    let kind = shape.named.get("url").filter(|_| slot.name != "artifact")?;
+    convert(&step.path("url"), kind, slot, None)
+}
+
+/// What one step gives that can be handed on.
+pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>, listing: Listing) -> Option<Value> {
+    let shape = &step.shape;
+    if slot.class == Class::Open && slot.schema["type"] == "object" {
+        let gives = GIVEN.iter().any(|name| shape.named.contains_key(*name))
+            || shape.named.values().any(|kind| matches!(kind, Type::List(_)));
+        return (gives && !step.tool.hands_on()).then(|| Value::from(format!("${{nodes.{}.outputs}}", step.id)));
+    }
+    let same = shape.named.get_key_value(slot.name).filter(|(name, _)| usable(name, slot) && !step.tool.hands_on());
+    let named = GIVEN.iter().find_map(|name| shape.named.get_key_value(*name));
+    let lists = || {
+        let mut lists = shape.named.iter().filter(|(_, kind)| matches!(kind, Type::List(_)));
+        lists
+            .find_map(|(name, kind)| convert(&step.path(name), kind, slot, None))
+            .filter(|_| !step.tool.hands_on() && listing.allows(step))
+    };
+    if slot.name == "artifact" {
+        return same.and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));
+    }
+    // What only makes a file has nothing to be read aloud.
+    if shape.named.contains_key("artifact") {
+        return None;
+    }
+    if slot.name == "json" && named.is_some_and(|(_, kind)| *kind == Type::Text) {
+        return None;
+    }
+    named.or(same).and_then(|(name, kind)| convert(&step.path(name), kind, slot, None)).or_else(lists)
+}
+
+/// What a step was given to hand on.
+pub(super) fn repeated(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+    if slot.class != Class::Text || slot.name == "artifact" {
+        return None;
+    }
+    GIVEN.iter().find_map(|name| step.input.get(*name)).filter(|value| value.is_string()).cloned()
+}
+
+/// An id of an earlier step for an input whose name ends with the output's: `page_id` is good as
+/// `parent_page_id`.
+pub(super) fn id(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+    let shape = &step.shape;
+    let fits = |name: &&String| name.ends_with("_id") && slot.name.ends_with(name.as_str());
+    let name = shape.named.keys().find(fits)?;
+    Some(Value::from(format!("${{{}}}", step.path(name))))
+}
+
+/// Artifacts go where artifacts are taken, and nothing else does.
+fn usable(name: &str, slot: &Slot<'_>) -> bool {
+    (name == "artifact") == (slot.name == "artifact")
+}
+
+/// The expression that turns an output into what a place takes.
+fn convert(path: &str, kind: &Type, slot: &Slot<'_>, member: Option<&str>) -> Option<Value> {
+    let lines = |kind: &Type| list(path, kind, member);
+    let expression = match (slot.class, kind) {
+        // A text that is sent as JSON would get quotes; there is a place for plain texts.
+        (Class::Open, Type::Text) if slot.name == "json" => return None,
+        (Class::Open, _) => format!("${{{path}}}"),
+        (Class::Text, Type::Text | Type::Any) => format!("${{{path}}}"),
+        (Class::Text, Type::Int | Type::Number | Type::Bool) => format!("${{string({path})}}"),
+        (Class::Text, Type::List(_)) => format!("${{{}.join('\\n')}}", lines(kind)?),
+        (Class::Texts, Type::Text) => return Some(Value::from(vec![format!("${{{path}}}")])),
+        (Class::Texts, Type::Any) => return Some(Value::from(vec![format!("${{{path}}}")])),
+        (Class::Texts, Type::List(_)) => format!("${{{}}}", lines(kind)?),
+        _ => return None,
+    };
+    Some(Value::from(expression))
+}
+
+/// A list of texts from a list.
+fn list(path: &str, kind: &Type, member: Option<&str>) -> Option<String> {
+    let Type::List(item) = kind else { return None };
+    match &**item {
+        Type::Text => Some(path.to_owned()),
+        Type::Object(shape) => {
+            let known = |name: &&str| matches!(shape.named.get(*name), Some(Type::Text));
+            let name = match member {
+                Some(member) => Some(member).filter(known)?,
+                None => ITEM_NAMES.iter().copied().find(known)?,
+            };
+            let there =
+                if shape.required.contains(name) { String::new() } else { format!(".filter(x, has(x.{name}))") };
+            Some(format!("{path}{there}.map(x, x.{name})"))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,307 @@
+//! Finds operations that destroy something, whatever their case and spacing.
+//!
+//! A statement or request (`DELETE FROM`, `DrOp/**/TABLE`, the value `DELETE`, `rm -rf`) weighs
+//! more than a word in a sentence or in a name (`please delete it`, `delete_user`). Words that only
+//! contain one (`dropdown`, `deleted`, `soft-delete`) and names of columns and flags (`deleted_at`,
+//! `on_delete`) count nothing; neither does a bare `remove` or `update`, which is everyday work.
+
+use super::found::Found;
+use super::text::{Run, blank, is_word, past_version};
+use super::{Factor, command};
+use crate::limits;
+
+/// Verbs that destroy.
+const VERBS: [&str; 9] = ["delete", "drop", "destroy", "truncate", "wipe", "purge", "erase", "refund", "shred"];
+/// What `DROP` takes away.
+const OBJECTS: [&str; 33] = [
+    "table",
+    "tables",
+    "database",
+    "databases",
+    "schema",
+    "index",
+    "view",
+    "column",
+    "user",
+    "role",
+    "function",
+    "procedure",
+    "trigger",
+    "sequence",
+    "tablespace",
+    "constraint",
+    "materialized",
+    "extension",
+    "type",
+    "domain",
+    "collection",
+    "keyspace",
+    "partition",
+    "temporary",
+    "foreign",
+    "external",
+    "owned",
+    "policy",
+    "server",
+    "login",
+    "stream",
+    "topic",
+    "bucket",
+];
+/// What may stand between `DELETE` and `FROM`, and what makes it a statement.
+const AFTER_DELETE: [&str; 7] = ["from", "low_priority", "quick", "ignore", "top", "http", "https"];
+/// Options of a client behind which a method stands.
+const OPTIONS: [&str; 2] = ["x", "request"];
+/// What makes the verb behind it an operation: `kubectl delete`, `DETACH DELETE`.
+const BEFORE: [&str; 14] = [
+    "method",
+    "detach",
+    "kubectl",
+    "oc",
+    "helm",
+    "gcloud",
+    "az",
+    "aws",
+    "docker",
+    "podman",
+    "terraform",
+    "tofu",
+    "pulumi",
+    "heroku",
+];
+/// Second words of names that speak about a deletion.
+const ABOUT: [&str; 10] = ["at", "by", "on", "after", "flag", "marker", "protection", "date", "time", "policy"];
+/// First words of such names.
+const IF: [&str; 13] =
+    ["on", "is", "can", "may", "no", "soft", "allow", "before", "after", "pre", "post", "auto", "pending"];
+/// Bytes between a word and the one it belongs to.
+const GAP_BYTES_MAX: usize = 8;
+
+/// The words of one text.
+pub(super) struct Words<'t> {
+    bytes: &'t [u8],
+    /// The text without blanks and quotes around it.
+    start: usize,
+    end: usize,
+    is_name: bool,
+    /// `ALTER TABLE` stands before.
+    alters: bool,
+}
+
+impl<'t> Words<'t> {
+    pub(super) fn new(bytes: &'t [u8], is_name: bool) -> Self {
+        let is_inside = |byte: &u8| !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b';');
+        let start = bytes.iter().position(is_inside).unwrap_or(bytes.len());
+        let end = bytes.iter().rposition(is_inside).map_or(0, |last| last + 1);
+        Self { bytes, start, end, is_name, alters: false }
+    }
+
+    /// Looks at one word.
+    pub(super) fn look(&mut self, run: Run, found: &mut Found) {
+        let word = &self.bytes[run.start..run.end];
+        let first = word[0] | 0x20;
+        match first {
+            b'a' => self.alters |= is(word, "alter") && is(self.next(run.end), "table"),
+            b'd' | b't' | b'w' | b'p' | b'e' | b'r' | b's' => {
+                if let Some(verb) = VERBS.iter().find(|verb| verb.as_bytes()[0] == first && begins(word, verb)) {
+                    self.verb(run, verb, found);
+                }
+            }
+            _ => {}
+        }
+        if command::destroys(self.bytes, run) {
+            found.add(Factor::DestructiveOperation);
+        }
+        if word.len() > 6 && matches!(word[word.len() - 1], b'e' | b'E' | b'y' | b'Y') && ends_in_verb(word) {
+            found.add(Factor::DestructiveWord);
+        }
+    }
+
+    /// Writing over a device: `> /dev/sda`.
+    pub(super) fn device(&self, at: usize, found: &mut Found) {
+        let rest = &self.bytes[gap(self.bytes, at + 1)..];
+        if [&b"/dev/sd"[..], b"/dev/nvme", b"/dev/hd", b"/dev/disk", b"/dev/vd"].iter().any(|d| rest.starts_with(d)) {
+            found.add(Factor::DestructiveOperation);
+        }
+    }
+
+    /// A word that begins with a verb.
+    fn verb(&self, run: Run, verb: &str, found: &mut Found) {
+        let end = run.start + verb.len();
+        if end == run.end {
+            if self.is_operation(run, verb) {
+                found.add(Factor::DestructiveOperation);
+            } else if self.is_alone(run, verb) {
+                found.add(Factor::DestructiveWord);
+            }
+            return;
+        }
+        let behind = self.bytes[end];
+        let camel = behind.is_ascii_uppercase() && self.bytes[end - 1].is_ascii_lowercase();
+        if (behind == b'_' || camel) && names_operation(verb, &self.bytes[end + usize::from(behind == b'_')..run.end]) {
+            found.add(Factor::DestructiveWord);
+        }
+    }
+
+    /// Whether the verb is one of a statement, a command or a request.
+    fn is_operation(&self, run: Run, verb: &str) -> bool {
+        if run.start > 0 && self.bytes[run.start - 1] == b'-' {
+            let dashes = self.bytes[..run.start].iter().rev().take_while(|byte| **byte == b'-').count();
+            match run.start.checked_sub(dashes + 1).map(|at| self.bytes[at]) {
+                // An option: `find -delete`, `rsync --delete`.
+                Some(before) if before.is_ascii_whitespace() && verb == "delete" => return true,
+                Some(before) if is_word(before) => return false,
+                _ => {}
+            }
+        }
+        let next = self.next(run.end);
+        let statement = match verb {
+            "delete" => {
+                AFTER_DELETE.iter().any(|after| is(next, after)) || self.has_path(run.end) || self.has_where(run)
+            }
+            "drop" => self.alters || OBJECTS.iter().any(|object| is(next, object)),
+            "truncate" => is(next, "table") || self.is_statement(run),
+            _ => false,
+        };
+        statement
+            || self.is_hidden(run, verb)
+            || self.is_value(run, verb)
+            || self.is_call(run)
+            || self.follows_operator(run)
+    }
+
+    /// Whether a comment that is too long to look past keeps the verb from what follows.
+    fn is_hidden(&self, run: Run, verb: &str) -> bool {
+        let behind = &self.bytes[gap(self.bytes, run.end)..];
+        behind.starts_with(b"/*") && matches!(verb, "delete" | "drop" | "truncate")
+    }
+
+    /// Whether the whole text is the verb: the value of a method or an action.
+    fn is_value(&self, run: Run, verb: &str) -> bool {
+        let whole = (run.start, run.end) == (self.start, self.end);
+        whole && !self.is_name && matches!(verb, "delete" | "destroy" | "purge")
+    }
+
+    /// `.delete(`
+    fn is_call(&self, run: Run) -> bool {
+        self.bytes.get(run.end) == Some(&b'(') && run.start > 0 && self.bytes[run.start - 1] == b'.'
+    }
+
+    /// `kubectl delete`, `-X DELETE`, `"method":"DELETE"`
+    fn follows_operator(&self, run: Run) -> bool {
+        let before = &self.bytes[..run.start];
+        let gap = before.iter().rev().take(GAP_BYTES_MAX).take_while(|byte| !is_word(**byte)).count();
+        let before = &before[..before.len() - gap];
+        let length = before.iter().rev().take_while(|byte| is_word(**byte)).count();
+        let (rest, word) = before.split_at(before.len() - length);
+        let is_option = || rest.ends_with(b"-") && OPTIONS.iter().any(|option| is(word, option));
+        gap > 0 && (BEFORE.iter().any(|operator| is(word, operator)) || is_option())
+    }
+
+    /// `DELETE /users/7`
+    fn has_path(&self, end: usize) -> bool {
+        let from = gap(self.bytes, end);
+        from > end && self.bytes.get(from) == Some(&b'/') && self.bytes.get(from + 1).is_some_and(|byte| is_word(*byte))
+    }
+
+    /// `DELETE users WHERE`
+    fn has_where(&self, run: Run) -> bool {
+        let table = Run::at(self.bytes, gap(self.bytes, run.end));
+        table.len() > 0 && is(self.next(table.end), "where")
+    }
+
+    /// `TRUNCATE users` at the beginning of a statement, with nothing more but how.
+    fn is_statement(&self, run: Run) -> bool {
+        let before = self.bytes[..run.start].trim_ascii_end();
+        if before.last().is_some_and(|byte| *byte != b';') {
+            return false;
+        }
+        let table = Run::at(self.bytes, gap(self.bytes, run.end));
+        let behind = &self.bytes[gap(self.bytes, table.end)..];
+        table.len() > 0
+            && (behind.is_empty() || behind[0] == b';' || begins(behind, "cascade") || begins(behind, "restart"))
+    }
+
+    /// Whether the verb is a word of its own; `drop-down` and `soft-delete` are others.
+    fn is_alone(&self, run: Run, verb: &str) -> bool {
+        let tied = |byte: Option<&u8>, far: Option<&u8>| byte == Some(&b'-') && far.is_some_and(|byte| is_word(*byte));
+        let before = run.start.checked_sub(1).and_then(|at| self.bytes.get(at));
+        let far = run.start.checked_sub(2).and_then(|at| self.bytes.get(at));
+        if tied(before, far) {
+            return false;
+        }
+        if tied(self.bytes.get(run.end), self.bytes.get(run.end + 1)) {
+            let second = Run::at(self.bytes, run.end + 1);
+            return names_operation(verb, &self.bytes[second.start..second.end]);
+        }
+        !(verb == "drop" && is(self.next(run.end), "down"))
+    }
+
+    /// The word behind, past blanks and comments.
+    fn next(&self, end: usize) -> &'t [u8] {
+        let from = gap(self.bytes, end);
+        let run = Run::at(self.bytes, from);
+        if from > end { &self.bytes[run.start..run.end] } else { &[] }
+    }
+}
+
+/// Whether a name that begins with this verb goes on like an operation: `delete_user`, not `delete_at`.
+fn names_operation(verb: &str, rest: &[u8]) -> bool {
+    let second = &rest[..rest.iter().position(|byte| *byte == b'_').unwrap_or(rest.len())];
+    match verb {
+        "drop" => OBJECTS.iter().any(|object| begins(second, object)),
+        "refund" | "shred" | "wipe" => false,
+        _ => !second.is_empty() && !ABOUT.iter().any(|about| is(second, about)),
+    }
+}
+
+/// Whether a name ends in a verb as an operation does: `user_delete`, not `on_delete`.
+fn ends_in_verb(word: &[u8]) -> bool {
+    let Some(at) = word.iter().rposition(|byte| *byte == b'_') else { return false };
+    let first = &word[..word.iter().position(|byte| *byte == b'_').unwrap_or(at)];
+    let verb = ["delete", "destroy", "truncate", "purge"].iter().any(|verb| is(&word[at + 1..], verb));
+    verb && !first.is_empty() && !IF.iter().any(|condition| is(first, condition))
+}
+
+/// Past blanks, comments, and what stands for a blank in forms and shells.
+pub(super) fn gap(bytes: &[u8], from: usize) -> usize {
+    let mut at = from;
+    while let Some(byte) = bytes.get(at) {
+        let rest = &bytes[at..];
+        let skipped = match byte {
+            b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c | b'+' => 1,
+            0x80.. if blank(rest) > 0 => blank(rest),
+            // What stands in such a comment is run.
+            b'/' if rest.starts_with(b"/*!") => past_version(rest, 0),
+            b'/' if rest.starts_with(b"/*") => match find(rest, b"*/") {
+                Some(end) => end + 2,
+                None => return at,
+            },
+            b'*' if rest.starts_with(b"*/") => 2,
+            b'-' if rest.starts_with(b"-- ") || rest.starts_with(b"--\n") => match find(rest, b"\n") {
+                Some(end) => end,
+                None => return at,
+            },
+            b'$' if rest.starts_with(b"${IFS}") => 6,
+            b'$' if rest.starts_with(b"$IFS") => 4,
+            _ => return at,
+        };
+        at += skipped;
+    }
+    at
+}
+
+/// Where a comment ends, unless it is longer than anybody's.
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes[..bytes.len().min(limits::RISK_COMMENT_BYTES_MAX)].windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// Whether a word is this one, whatever its case.
+pub(super) const fn is(word: &[u8], wanted: &str) -> bool {
+    word.eq_ignore_ascii_case(wanted.as_bytes())
+}
+
+/// Whether it begins like this, whatever its case.
+pub(super) fn begins(word: &[u8], wanted: &str) -> bool {
+    word.len() >= wanted.len() && is(&word[..wanted.len()], wanted)
+}

@@ -1,0 +1,129 @@
+//! How risky a plan is, as a number with its reasons.
+//!
+//! Counted are calls to the outside, what the tools say of themselves, destructive operations and
+//! personal data anywhere in the inputs, their size, and the shape of the plan. A reason says what
+//! was found, where and how many points it adds, never the text itself: names of members that could
+//! be somebody's number or address are left out of the pointer too.
+//!
+//! It is a sieve, not a proof. Text that is quoted, percent-, base64- or hex-encoded is looked into;
+//! what is put together at run time (`'DR' || 'OP'`) is not seen. What can't be looked through counts.
+
+mod bank;
+mod command;
+mod decode;
+mod destroy;
+mod found;
+mod national;
+mod personal;
+mod text;
+mod walk;
+
+use crate::flow::plan::Plan;
+use crate::flow::risk::{FACTORS, Factor, Reason, Score};
+use crate::limits::PLAN_STEPS_FREE_MAX;
+use crate::tool::{Reach, Risk, Spec};
+use serde_json::Value;
+use std::ops::Deref;
+use walk::Walk;
+
+/// The word in a tool's capabilities by which it says that it calls an API.
+const EXTERNAL_API: &str = "external_api";
+
+/// The score of a plan that calls these tools; one that is not among them is unknown.
+#[must_use]
+pub fn score_with(plan: &Plan, tools: &[&Spec]) -> Score {
+    score(plan, &|name: &str| tools.iter().find(|tool| tool.name == name).copied())
+}
+
+/// The score of a whole plan. Pointers lead into the plan.
+#[must_use]
+pub fn score<S: Deref<Target = Spec>>(plan: &Plan, tools: &dyn Fn(&str) -> Option<S>) -> Score {
+    let mut tally = Tally::default();
+    let mut walk = Walk::new(plan.steps.iter().map(|step| own_name(&step.id)));
+    for (index, step) in plan.steps.iter().enumerate() {
+        let at = format!("/steps/{index}");
+        let spec = tools(&step.tool);
+        tally.tool(spec.as_deref(), &step.input, &at);
+        walk.input(index, &step.input, &format!("{at}/input"), &mut tally);
+        if walk.sources() > 1 {
+            tally.add(Factor::Join, || format!("{at}/input"));
+        }
+        if walk.sources() > 0 && spec.is_none_or(|spec| spec.reach(&step.input) == Reach::Write) {
+            tally.add(Factor::DataLeaves, || format!("{at}/input"));
+        }
+    }
+    tally.shape(plan.steps.len());
+    if plan.more {
+        tally.add_times(Factor::Unread, Factor::Unread.times(), || "/steps".to_owned());
+    }
+    tally.score
+}
+
+/// The name by which the steps beside it know a step: without its item, and the workflows around it.
+fn own_name(id: &str) -> &str {
+    let own = id.rsplit_once('/').map_or(id, |(_, own)| own);
+    own.split_once('[').map_or(own, |(node, _)| node)
+}
+
+/// The score of one call. Pointers lead into `{"tool", "input"}`.
+#[must_use]
+pub fn score_call(tool: &Spec, input: &Value) -> Score {
+    let mut tally = Tally::default();
+    tally.tool(Some(tool), input, "");
+    Walk::new(std::iter::empty()).input(0, input, "/input", &mut tally);
+    tally.score
+}
+
+/// A score while it is made.
+#[derive(Default)]
+struct Tally {
+    score: Score,
+    counts: [u32; FACTORS],
+}
+
+impl Tally {
+    /// Counts a factor, unless it counted often enough.
+    fn add(&mut self, factor: Factor, pointer: impl FnOnce() -> String) {
+        self.add_times(factor, 1, pointer);
+    }
+
+    /// Counts a factor several times at one place.
+    fn add_times(&mut self, factor: Factor, times: u32, pointer: impl FnOnce() -> String) {
+        let count = &mut self.counts[factor as usize];
+        let times = times.min(factor.times() - *count);
+        if times > 0 {
+            *count += times;
+            let points = factor.points() * times;
+            self.score.score += points;
+            self.score.reasons.push(Reason { factor, pointer: pointer(), points });
+        }
+    }
+
+    /// What a tool's declaration adds.
+    fn tool(&mut self, spec: Option<&Spec>, input: &Value, at: &str) {
+        let pointer = || format!("{at}/tool");
+        let Some(spec) = spec else { return self.add(Factor::UnknownTool, pointer) };
+        match spec.reach(input) {
+            Reach::Read => self.add(Factor::ExternalRead, pointer),
+            Reach::Write => self.add(Factor::ExternalWrite, pointer),
+            Reach::Pure if spec.metadata.capabilities.iter().any(|word| word == EXTERNAL_API) => {
+                self.add(Factor::ExternalApi, pointer);
+            }
+            Reach::Pure => {}
+        }
+        match spec.metadata.risk_level {
+            Risk::Low => {}
+            Risk::Medium => self.add(Factor::MediumTool, pointer),
+            Risk::High => self.add(Factor::HighTool, pointer),
+        }
+    }
+
+    /// What the number of steps adds.
+    fn shape(&mut self, steps: usize) {
+        let more = u32::try_from(steps.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.add_times(Factor::Steps, more, || "/steps".to_owned());
+        if steps > PLAN_STEPS_FREE_MAX {
+            self.add(Factor::ManySteps, || "/steps".to_owned());
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! One look at each byte of a text: which words, numbers and signs stand in it.
+//!
+//! Every kind of finding hangs on one byte or on a run of letters and digits, so that a text in
+//! which there is nothing costs one pass and no allocation. Bytes beyond ASCII count as letters.
+
+use super::found::Found;
+use super::{Factor, bank, destroy, national, personal};
+
+/// What the name of a member says about its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hint {
+    /// Nothing.
+    None,
+    /// It is a telephone number.
+    Phone,
+    /// It is a social security number, which may then stand without its dashes.
+    SocialSecurity,
+    /// The text is itself a member's name.
+    Name,
+}
+
+impl Hint {
+    /// What a member's name says.
+    pub(super) fn of(name: &str) -> Self {
+        const PHONES: [&str; 8] = ["phone", "mobile", "tel", "fax", "cell", "msisdn", "telefono", "telephone"];
+        const SOCIAL_SECURITY: [&str; 3] = ["ssn", "social_security_number", "socialsecuritynumber"];
+        let is = |word: &str, known: &[&str]| known.iter().any(|known| word.eq_ignore_ascii_case(known));
+        let is_phone = |word: &str| is(word, &PHONES) || word.ends_with("Phone");
+        if name.split(['_', '-', '.']).any(is_phone) || is(name, &["phonenumber"]) {
+            Self::Phone
+        } else if is(name, &SOCIAL_SECURITY) {
+            Self::SocialSecurity
+        } else {
+            Self::None
+        }
+    }
+}
+
+/// Signs that a text stands for another one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Marks {
+    /// `%44`.
+    pub(super) percent: bool,
+    /// `\u0044`, `\x44` or `\n`.
+    pub(super) escape: bool,
+    /// A run of letters and digits that is long enough to be base64 or hex.
+    pub(super) opaque: bool,
+}
+
+/// A run of letters and digits.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    /// How many of its bytes are digits.
+    pub(super) digits: usize,
+}
+
+impl Run {
+    /// The run that begins here.
+    pub(super) fn at(bytes: &[u8], start: usize) -> Self {
+        let (mut end, mut digits) = (start, 0);
+        while let Some(byte) = bytes.get(end).filter(|byte| is_word(**byte)) {
+            if *byte >= 0x80 && blank(&bytes[end..]) > 0 {
+                break;
+            }
+            digits += usize::from(byte.is_ascii_digit());
+            end += 1;
+        }
+        Self { start, end, digits }
+    }
+
+    pub(super) const fn len(self) -> usize {
+        self.end - self.start
+    }
+}
+
+/// Whether a byte belongs to a word.
+pub(super) const fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
+}
+
+/// Bytes of the blank beyond ASCII that a text begins with.
+pub(super) fn blank(bytes: &[u8]) -> usize {
+    match bytes {
+        [0xc2, 0xa0 | 0x85, ..] => 2,
+        [0xe2, 0x80, 0x80..=0x8f | 0xa8..=0xaf, ..] | [0xe2, 0x81, 0x9f..=0xa0, ..] => 3,
+        [0xe3, 0x80, 0x80, ..] | [0xef, 0xbb, 0xbf, ..] => 3,
+        _ => 0,
+    }
+}
+
+/// Past `/*!50000`, the beginning of a comment that is run from this version on.
+pub(super) fn past_version(bytes: &[u8], at: usize) -> usize {
+    at + 3 + bytes[at + 3..].iter().take_while(|byte| byte.is_ascii_digit()).count()
+}
+
+/// Looks at each byte once.
+pub(super) fn scan(text: &str, hint: Hint, found: &mut Found) -> Marks {
+    let bytes = text.as_bytes();
+    let mut marks = Marks::default();
+    let mut words = destroy::Words::new(bytes, hint == Hint::Name);
+    let mut at = 0;
+    let mut run_bytes = 0;
+    while let Some(byte) = bytes.get(at) {
+        let start = at;
+        match byte {
+            b'0'..=b'9' => at = digits_first(bytes, at, found),
+            0x80.. if blank(&bytes[at..]) > 0 => at += blank(&bytes[at..]),
+            byte if is_word(*byte) => {
+                let run = Run::at(bytes, at);
+                words.look(run, found);
+                if run.digits > 0 {
+                    at = letters_first(bytes, run, found);
+                } else {
+                    at = run.end;
+                }
+            }
+            b'@' => at = personal::email(bytes, at, found),
+            b'+' => at = personal::plus(bytes, at, found),
+            b'(' => at = personal::bracket(bytes, at, found),
+            b'%' => {
+                marks.percent = true;
+                at += 1;
+            }
+            b'\\' => {
+                marks.escape |= matches!(bytes.get(at + 1), Some(b'u' | b'x' | b'n' | b'r' | b't'));
+                at += 1;
+            }
+            // What stands in such a comment is run; the number is a version.
+            b'/' if bytes[at..].starts_with(b"/*!") => at = past_version(bytes, at),
+            b'>' => {
+                words.device(at, found);
+                at += 1;
+            }
+            _ => at += 1,
+        }
+        let goes_on = at - start > 3 || is_word(*byte) || matches!(byte, b'+' | b'/' | b'-' | b'=');
+        run_bytes = if goes_on { run_bytes + at - start } else { 0 };
+        marks.opaque |= run_bytes >= super::decode::RUN_BYTES_MIN;
+    }
+    match hint {
+        Hint::Phone if personal::is_phone_by_name(bytes) => found.add(Factor::Phone),
+        Hint::SocialSecurity if national::is_american_by_name(bytes) => found.add(Factor::NationalId),
+        _ => {}
+    }
+    marks
+}
+
+/// Past a run that begins with a digit.
+fn digits_first(bytes: &[u8], at: usize, found: &mut Found) -> usize {
+    let run = Run::at(bytes, at);
+    if run.digits < run.len() {
+        if national::is_mixed(&bytes[run.start..run.end]) && !is_joined(bytes, run) {
+            found.add(Factor::NationalId);
+        }
+        return run.end;
+    }
+    personal::number(bytes, run, found)
+}
+
+/// Past a run that begins with a letter and has digits in it.
+fn letters_first(bytes: &[u8], run: Run, found: &mut Found) -> usize {
+    if is_joined(bytes, run) {
+        return run.end;
+    }
+    if let Some(end) = bank::iban(bytes, run) {
+        found.add(Factor::Iban);
+        return end;
+    }
+    if national::is_mixed(&bytes[run.start..run.end]) {
+        found.add(Factor::NationalId);
+    }
+    run.end
+}
+
+/// Whether a run is a piece of something longer: of a UUID, a version, a file's name.
+pub(super) fn is_joined(bytes: &[u8], run: Run) -> bool {
+    joined_before(bytes, run.start) || joined_behind(bytes, run.end)
+}
+
+/// Whether what ends before `start` belongs to the run that begins there.
+pub(super) fn joined_before(bytes: &[u8], start: usize) -> bool {
+    start >= 2 && matches!(bytes[start - 1], b'-' | b'.' | b'_') && is_word(bytes[start - 2])
+}
+
+/// Whether what begins at `end` belongs to the run that ends there.
+pub(super) fn joined_behind(bytes: &[u8], end: usize) -> bool {
+    let next = bytes.get(end).copied();
+    next.is_some_and(is_word)
+        || (matches!(next, Some(b'-' | b'.')) && bytes.get(end + 1).is_some_and(|byte| is_word(*byte)))
+}

@@ -1,0 +1,251 @@
+//! Walks over the inputs and looks into every text, also into texts inside texts.
+//!
+//! What is found inside a wrapped text is told at the text that wraps it. Bounded three ways: depth
+//! of a document, layers of wrapping, bytes decoded per plan. Whatever lies beyond counts as
+//! unreadable, so that wrapping once more never lowers a score.
+
+use super::found::Found;
+use super::text::{self, Hint};
+use super::{Factor, Tally, decode};
+use crate::limits::{
+    JSON_DEPTH_MAX, RISK_COMMAND_ITEMS_MAX, RISK_DECODED_BYTES_MAX, RISK_HUGE_INPUT_BYTES, RISK_LARGE_INPUT_BYTES,
+    RISK_LAYERS_MAX, RISK_NAME_BYTES_MAX,
+};
+use serde_json::{Number, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// Bytes that a value which is no text counts for.
+const PLAIN_BYTES: usize = 8;
+/// A name with so many digits could be somebody's number.
+const NAME_DIGITS_MAX: usize = 5;
+/// Whole numbers below this are too short to be anybody's.
+const NUMBER_FROM: u64 = 1_000_000;
+
+/// One part of a pointer.
+#[derive(Clone, Copy)]
+enum Part<'v> {
+    Name(&'v str),
+    Index(usize),
+}
+
+/// The way through the inputs of one plan.
+pub(super) struct Walk<'p> {
+    /// The steps by their ids.
+    ids: BTreeMap<&'p str, usize>,
+    /// The step that is walked over.
+    step: usize,
+    /// The earlier steps that it takes values from.
+    sources: BTreeSet<usize>,
+    /// Bytes that may still be decoded.
+    left: usize,
+    /// Bytes of the input so far.
+    bytes: usize,
+}
+
+impl<'p> Walk<'p> {
+    pub(super) fn new(ids: impl Iterator<Item = &'p str>) -> Self {
+        let ids = ids.enumerate().map(|(index, id)| (id, index)).collect();
+        Self { ids, step: 0, sources: BTreeSet::new(), left: RISK_DECODED_BYTES_MAX, bytes: 0 }
+    }
+
+    /// From how many earlier steps the last input takes values.
+    pub(super) fn sources(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Looks through the input of one step.
+    pub(super) fn input(&mut self, step: usize, input: &Value, at: &str, tally: &mut Tally) {
+        self.step = step;
+        self.sources.clear();
+        self.bytes = 0;
+        self.value(input, &mut Vec::new(), Hint::None, at, tally);
+        if self.bytes > RISK_HUGE_INPUT_BYTES {
+            tally.add(Factor::HugeInput, || at.to_owned());
+        } else if self.bytes > RISK_LARGE_INPUT_BYTES {
+            tally.add(Factor::LargeInput, || at.to_owned());
+        }
+    }
+
+    fn value<'v>(&mut self, value: &'v Value, path: &mut Vec<Part<'v>>, hint: Hint, at: &str, tally: &mut Tally) {
+        let mut found = Found::default();
+        match value {
+            Value::String(text) => {
+                self.bytes += text.len();
+                found = self.text(text, hint, 0);
+                self.sources_of(text, &mut found);
+            }
+            Value::Number(number) => {
+                self.bytes += PLAIN_BYTES;
+                found = number_of(number, hint);
+            }
+            Value::Null | Value::Bool(_) => self.bytes += PLAIN_BYTES,
+            Value::Array(_) | Value::Object(_) if path.len() >= JSON_DEPTH_MAX => found.add(Factor::Unread),
+            Value::Array(items) => {
+                found = command_of(items);
+                for (index, item) in items.iter().enumerate() {
+                    path.push(Part::Index(index));
+                    self.value(item, path, hint, at, tally);
+                    path.pop();
+                }
+            }
+            Value::Object(members) => {
+                for (name, member) in members {
+                    path.push(Part::Name(name));
+                    self.bytes += name.len();
+                    tell(self.name(name, member, 0), path, at, tally);
+                    self.value(member, path, Hint::of(name), at, tally);
+                    path.pop();
+                }
+            }
+        }
+        tell(found, path, at, tally);
+    }
+
+    /// What a member's name says: it may itself be the operation or somebody's address. A member
+    /// that is off is no operation.
+    fn name(&mut self, name: &str, member: &Value, layer: usize) -> Found {
+        let found = self.text(name, Hint::Name, layer);
+        if matches!(member, Value::Null | Value::Bool(false)) { found.harmless() } else { found }
+    }
+
+    /// What stands in a text, or in a text inside it.
+    fn text(&mut self, text: &str, hint: Hint, layer: usize) -> Found {
+        let mut found = Found::default();
+        let marks = text::scan(text, hint, &mut found);
+        if marks.percent {
+            self.inside(text, decode::percent, hint, layer, &mut found);
+        }
+        if !text.is_ascii() {
+            self.inside(text, decode::disguised, hint, layer, &mut found);
+        }
+        if marks.escape {
+            self.inside(text, decode::escapes, hint, layer, &mut found);
+        }
+        if text.trim_ascii_start().starts_with(['{', '[', '"']) {
+            self.document(text, hint, layer, &mut found);
+        }
+        if marks.opaque {
+            for run in decode::runs(text) {
+                self.inside(run, decode::base64, hint, layer, &mut found);
+                self.inside(run, decode::hex, hint, layer, &mut found);
+            }
+        }
+        found
+    }
+
+    /// Looks into what a text stands for.
+    fn inside(&mut self, text: &str, decode: fn(&str) -> Option<String>, hint: Hint, layer: usize, found: &mut Found) {
+        let Some(meant) = decode(text) else { return };
+        if layer >= RISK_LAYERS_MAX || meant.len() > self.left {
+            return found.add(Factor::Unread);
+        }
+        self.left -= meant.len();
+        found.merge(self.text(&meant, hint, layer + 1));
+    }
+
+    /// Looks into a document that is written as a text.
+    fn document(&mut self, text: &str, hint: Hint, layer: usize, found: &mut Found) {
+        if text.len() > self.left {
+            return found.add(Factor::Unread);
+        }
+        let Ok(document) = serde_json::from_str::<Value>(text) else { return };
+        if layer >= RISK_LAYERS_MAX {
+            return found.add(Factor::Unread);
+        }
+        self.left -= text.len();
+        self.within(&document, hint, layer + 1, found);
+    }
+
+    fn within(&mut self, value: &Value, hint: Hint, layer: usize, found: &mut Found) {
+        match value {
+            Value::String(text) => found.merge(self.text(text, hint, layer)),
+            Value::Number(number) => found.merge(number_of(number, hint)),
+            Value::Null | Value::Bool(_) => {}
+            Value::Array(items) => {
+                found.merge(command_of(items));
+                items.iter().for_each(|item| self.within(item, hint, layer, found));
+            }
+            Value::Object(members) => {
+                for (name, member) in members {
+                    found.merge(self.name(name, member, layer));
+                    self.within(member, Hint::of(name), layer, found);
+                }
+            }
+        }
+    }
+
+    /// Notes the earlier steps whose outputs a text names.
+    fn sources_of(&mut self, text: &str, found: &mut Found) {
+        if self.step == 0 || !text.contains("${") {
+            return;
+        }
+        for (start, _) in text.match_indices("nodes") {
+            let rest = text[start + "nodes".len()..].trim_start_matches(['.', '[', '"', '\'']);
+            let end = rest.bytes().position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')));
+            let source = self.ids.get(&rest[..end.unwrap_or(rest.len())]);
+            if let Some(source) = source.filter(|source| **source < self.step) {
+                self.sources.insert(*source);
+                found.add(Factor::DataFlow);
+            }
+        }
+    }
+}
+
+/// A whole number as its digits.
+fn number_of(number: &Number, hint: Hint) -> Found {
+    let mut found = Found::default();
+    if number.as_u64().is_some_and(|number| number >= NUMBER_FROM) {
+        text::scan(&number.to_string(), hint, &mut found);
+    }
+    found
+}
+
+/// A list of texts read as one command: `["rm", "-rf", "/"]`.
+fn command_of(items: &[Value]) -> Found {
+    let mut found = Found::default();
+    if !(2..=RISK_COMMAND_ITEMS_MAX).contains(&items.len()) || !items.iter().all(Value::is_string) {
+        return found;
+    }
+    let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+    let mut all = Found::default();
+    text::scan(&words.join(" "), Hint::None, &mut all);
+    if all.has(Factor::DestructiveOperation) {
+        found.add(Factor::DestructiveOperation);
+    }
+    found
+}
+
+/// One reason for each factor. The word is a part of the operation.
+fn tell(found: Found, path: &[Part<'_>], at: &str, tally: &mut Tally) {
+    let is_part = |factor: &Factor| *factor == Factor::DestructiveWord && found.has(Factor::DestructiveOperation);
+    for factor in found.factors().filter(|factor| !is_part(factor)) {
+        tally.add(factor, || pointer(path, at));
+    }
+}
+
+/// The pointer to a place, or to the last one before a name that could itself be personal.
+fn pointer(path: &[Part<'_>], at: &str) -> String {
+    let mut pointer = at.to_owned();
+    for part in path {
+        match part {
+            Part::Index(index) => {
+                // Writing to a text can't fail.
+                let _ = write!(pointer, "/{index}");
+            }
+            Part::Name(name) if is_plain(name) => {
+                pointer.push('/');
+                pointer.push_str(name);
+            }
+            Part::Name(_) => break,
+        }
+    }
+    pointer
+}
+
+/// Whether a member's name is fit to be shown. None that is needs escaping in a pointer.
+fn is_plain(name: &str) -> bool {
+    let digits = name.bytes().filter(u8::is_ascii_digit).count();
+    let spelled = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'$'));
+    !name.is_empty() && name.len() <= RISK_NAME_BYTES_MAX && digits <= NAME_DIGITS_MAX && spelled
+}

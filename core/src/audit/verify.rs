@@ -1,0 +1,269 @@
+//! Offline verification of an export.
+//!
+//! It reads line by line in bounded memory and stops at the first thing that is wrong. Without
+//! trusted keys it believes the keys that the export itself names: that finds damage, but not a
+//! forger who signs anew, so the report says which it was.
+
+use crate::audit::export::{Header, Line, Trailer};
+use crate::audit::proof::verify_inclusion;
+use crate::audit::walk::Walk;
+use crate::ledger::checkpoint::{Checkpoint, PublicKey, SignedCheckpoint};
+use crate::ledger::merkle::leaf_hash;
+use crate::ledger::{Broken, Digest32, Fault, StoredEntry};
+use crate::limits::EXPORT_LINE_BYTES_MAX;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, Read as _};
+
+/// What verification found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Whose export it is; none: everybody's.
+    pub tenant: Option<String>,
+    /// Entries that are right.
+    pub entries: u64,
+    /// Lanes that they are in.
+    pub lanes: usize,
+    /// Checkpoints that are right.
+    pub checkpoints: u64,
+    /// Entries that a checkpoint covers: these can't have been cut or changed unnoticed.
+    pub covered: u64,
+    /// Whether signatures were checked with keys that the caller trusts.
+    pub trusted: bool,
+    /// Whether the end is signed, which covers the entries behind the last checkpoint too.
+    pub signed_end: bool,
+    /// The first thing that is wrong, if any.
+    pub first_broken: Option<Broken>,
+}
+
+impl Report {
+    /// Whether everything is right.
+    #[must_use]
+    pub const fn is_intact(&self) -> bool {
+        self.first_broken.is_none()
+    }
+}
+
+/// Verifies an export. An error is one of reading, never a finding.
+pub fn verify(mut reader: impl BufRead, trusted_keys: &[PublicKey]) -> io::Result<Report> {
+    let mut verifier = Verifier::new(trusted_keys);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        (&mut reader).take(EXPORT_LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(verifier.finish());
+        }
+        if !verifier.line(&line) {
+            return Ok(verifier.finish());
+        }
+    }
+}
+
+/// Verification fed by the caller, line by line.
+#[derive(Debug)]
+pub struct Verifier {
+    trusted: bool,
+    keys: Vec<PublicKey>,
+    lines: u64,
+    digest: Sha256,
+    walk: Walk,
+    phase: Phase,
+    signed_end: bool,
+    broken: Option<Broken>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Start,
+    /// Everybody's entries.
+    All,
+    /// One tenant's entries.
+    Tenant(Box<TenantPart>),
+    End(Option<String>, usize),
+}
+
+#[derive(Debug)]
+struct TenantPart {
+    tenant: String,
+    checkpoint: Option<SignedCheckpoint>,
+    last: Option<(i64, i64)>,
+    lanes: BTreeSet<i64>,
+}
+
+impl Verifier {
+    /// A verifier that trusts these keys, or without any the export's own.
+    #[must_use]
+    pub fn new(trusted_keys: &[PublicKey]) -> Self {
+        Self {
+            trusted: !trusted_keys.is_empty(),
+            keys: trusted_keys.to_vec(),
+            lines: 0,
+            digest: Sha256::new(),
+            walk: Walk::default(),
+            phase: Phase::Start,
+            signed_end: false,
+            broken: None,
+        }
+    }
+
+    /// Takes the next line with its line end; says whether it makes sense to go on.
+    pub fn line(&mut self, bytes: &[u8]) -> bool {
+        if self.broken.is_some() {
+            return false;
+        }
+        self.lines += 1;
+        if let Err(broken) = self.check(bytes) {
+            self.broken = Some(Broken { line: Some(self.lines), ..broken });
+        }
+        self.broken.is_none()
+    }
+
+    /// The report, after the last line.
+    #[must_use]
+    pub fn finish(mut self) -> Report {
+        if self.broken.is_none() && !matches!(self.phase, Phase::End(..)) {
+            self.broken = Some(Broken { line: Some(self.lines + 1), ..Broken::ledger(Fault::End) });
+        }
+        let (tenant, lanes) = match self.phase {
+            Phase::Start | Phase::All => (None, self.walk.lanes()),
+            Phase::Tenant(part) => (Some(part.tenant), part.lanes.len()),
+            Phase::End(tenant, lanes) => (tenant, lanes),
+        };
+        Report {
+            tenant,
+            entries: self.walk.entries,
+            lanes,
+            checkpoints: self.walk.checkpoints,
+            covered: self.walk.covered,
+            trusted: self.trusted,
+            signed_end: self.signed_end,
+            first_broken: self.broken,
+        }
+    }
+
+    fn check(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        let text = bytes.strip_suffix(b"\n").ok_or_else(|| named(bytes, Fault::End))?;
+        let line = Line::read(text).ok_or_else(|| named(text, Fault::Malformed))?;
+        match line {
+            Line::Header(header) => self.header(header)?,
+            Line::Entry(entry, proof) => self.entry(&entry, proof)?,
+            Line::Checkpoint(signed) => self.checkpoint(signed)?,
+            Line::Trailer(trailer) => return self.trailer(&trailer),
+        }
+        self.digest.update(bytes);
+        Ok(())
+    }
+
+    fn header(&mut self, header: Header) -> Result<(), Broken> {
+        if !matches!(self.phase, Phase::Start) {
+            return Err(Broken::ledger(Fault::Malformed));
+        }
+        if !self.trusted {
+            self.keys = header.keys;
+        }
+        self.phase = match header.tenant {
+            None => Phase::All,
+            Some(tenant) => {
+                let part = TenantPart { tenant, checkpoint: None, last: None, lanes: BTreeSet::new() };
+                Phase::Tenant(Box::new(part))
+            }
+        };
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &StoredEntry, proof: Option<Vec<Digest32>>) -> Result<(), Broken> {
+        match (&mut self.phase, proof) {
+            (Phase::All, None) => self.walk.entry(entry).map(|_| ()),
+            (Phase::Tenant(part), Some(proof)) => {
+                part.entry(entry, &proof).map_err(|why| Broken::entry(entry, why))?;
+                self.walk.entries += 1;
+                self.walk.covered += 1;
+                Ok(())
+            }
+            _ => Err(Broken::entry(entry, Fault::Malformed)),
+        }
+    }
+
+    fn checkpoint(&mut self, signed: SignedCheckpoint) -> Result<(), Broken> {
+        match &mut self.phase {
+            Phase::All => self.walk.checkpoint(&signed, &self.keys),
+            Phase::Tenant(part) if part.checkpoint.is_none() => {
+                signed.verify(&self.keys).map_err(|fault| Broken::checkpoint(signed.checkpoint.seq, fault.into()))?;
+                part.checkpoint = Some(signed);
+                self.walk.checkpoints += 1;
+                Ok(())
+            }
+            _ => Err(Broken::ledger(Fault::Malformed)),
+        }
+    }
+
+    fn trailer(&mut self, trailer: &Trailer) -> Result<(), Broken> {
+        let (tenant, lanes) = match &self.phase {
+            Phase::All => (None, self.walk.lanes()),
+            Phase::Tenant(part) => (Some(part.tenant.clone()), part.lanes.len()),
+            Phase::Start | Phase::End(..) => return Err(Broken::ledger(Fault::Malformed)),
+        };
+        let digest = Digest32(self.digest.clone().finalize().into());
+        let counts = (trailer.entries, trailer.checkpoints) == (self.walk.entries, self.walk.checkpoints);
+        if !counts || trailer.digest != digest {
+            return Err(Broken::ledger(Fault::End));
+        }
+        if let Some((key_id, signature)) = &trailer.signature {
+            let text = trailer.signed_text();
+            let key = self.keys.iter().find(|key| key.id() == *key_id);
+            if !key.is_some_and(|key| key.verifies(text.as_bytes(), signature)) {
+                return Err(Broken::ledger(Fault::Signature));
+            }
+            self.signed_end = true;
+        }
+        self.phase = Phase::End(tenant, lanes);
+        Ok(())
+    }
+}
+
+impl TenantPart {
+    fn entry(&mut self, entry: &StoredEntry, proof: &[Digest32]) -> Result<(), Fault> {
+        let place = (entry.lane, entry.link.seq);
+        if entry.sealed.entry.tenant_id != self.tenant || self.last.is_some_and(|last| last >= place) {
+            return Err(Fault::Malformed);
+        }
+        let checkpoint = self.checkpoint.as_ref().ok_or(Fault::Checkpoint)?;
+        verify_entry(entry, proof, &checkpoint.checkpoint)?;
+        self.last = Some(place);
+        self.lanes.insert(entry.lane);
+        Ok(())
+    }
+}
+
+/// Checks that `entry` is what was digested and chained, and that `proof` leads from it to the root
+/// of its lane in `checkpoint`. Whose signature the checkpoint has is another question.
+pub fn verify_entry(entry: &StoredEntry, proof: &[Digest32], checkpoint: &Checkpoint) -> Result<(), Fault> {
+    if !entry.sealed.is_intact() {
+        return Err(Fault::Content);
+    }
+    if !entry.is_linked() {
+        return Err(Fault::Link);
+    }
+    let state = checkpoint.lane(entry.lane).ok_or(Fault::Checkpoint)?;
+    let index = u64::try_from(entry.link.seq - 1).map_err(|_| Fault::Link)?;
+    let size = u64::try_from(state.head.seq).map_err(|_| Fault::Checkpoint)?;
+    let leads = verify_inclusion(leaf_hash(&entry.link.hash.0), index, size, proof, state.root);
+    if leads { Ok(()) } else { Err(Fault::Proof) }
+}
+
+/// Names the entry of a damaged line, as far as its text still does. Members are sorted, so the
+/// last ones of these names are the entry's own and not its data's.
+fn named(bytes: &[u8], why: Fault) -> Broken {
+    let text = String::from_utf8_lossy(bytes);
+    if text.contains("\"kind\":\"checkpoint\"") {
+        return Broken::ledger(why);
+    }
+    let after = |mark: &str| text.rfind(mark).map(|at| &text[at + mark.len()..]);
+    let number = |mark| {
+        let rest: &str = after(mark)?;
+        rest[..rest.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(rest.len())].parse().ok()
+    };
+    let id = after("\"id\":\"").and_then(|rest| rest.split_once('"')).map(|(id, _)| id.to_owned());
+    Broken { lane: number("\"lane\":"), seq: number("\"seq\":"), id, ..Broken::ledger(why) }
+}

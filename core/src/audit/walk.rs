@@ -1,0 +1,111 @@
+//! Following the ledger from its first entry: chains, trees and checkpoints, in bounded memory.
+//!
+//! Entries of a lane come in their order; a checkpoint comes when exactly the entries it covers
+//! have come. The verifier of an export and the verifier of a live store both walk like this.
+
+use crate::ledger::checkpoint::{LaneState, PublicKey, SignedCheckpoint};
+use crate::ledger::merkle::{Frontier, Node, leaf_hash};
+use crate::ledger::{Broken, Digest32, Fault, Head, StoredEntry};
+use crate::limits::LANES_MAX;
+use std::collections::BTreeMap;
+
+/// How far a walk has come.
+#[derive(Debug, Default)]
+pub struct Walk {
+    lanes: BTreeMap<i64, Lane>,
+    last: Option<(i64, Digest32)>,
+    /// Entries so far.
+    pub entries: u64,
+    /// Checkpoints so far.
+    pub checkpoints: u64,
+    /// Entries under the last checkpoint.
+    pub covered: u64,
+}
+
+#[derive(Debug)]
+struct Lane {
+    head: Head,
+    frontier: Frontier,
+    /// What the last checkpoint said, so that an idle lane is not hashed again.
+    checked: Option<LaneState>,
+}
+
+impl Walk {
+    /// How many lanes have entries.
+    #[must_use]
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Where a lane's chain ends so far.
+    #[must_use]
+    pub fn head(&self, lane: i64) -> Head {
+        self.lanes.get(&lane).map_or(Head::EMPTY, |lane| lane.head)
+    }
+
+    /// Takes the next entry of its lane; gives the tree hashes that a store must hold because of it.
+    pub fn entry(&mut self, entry: &StoredEntry) -> Result<Vec<Node>, Broken> {
+        let before = self.head(entry.lane);
+        if entry.link.seq != before.seq + 1 || entry.link.prev_hash != before.hash {
+            return Err(Broken::entry(entry, Fault::Link));
+        }
+        if !entry.sealed.is_intact() {
+            return Err(Broken::entry(entry, Fault::Content));
+        }
+        if !entry.is_linked() {
+            return Err(Broken::entry(entry, Fault::Link));
+        }
+        if self.lanes.len() >= LANES_MAX && !self.lanes.contains_key(&entry.lane) {
+            return Err(Broken::entry(entry, Fault::Malformed));
+        }
+        let lane = self.lanes.entry(entry.lane).or_insert_with(|| Lane {
+            head: Head::EMPTY,
+            frontier: Frontier::default(),
+            checked: None,
+        });
+        let mut stored = Vec::new();
+        lane.frontier.append(leaf_hash(&entry.link.hash.0), &mut stored);
+        lane.head = entry.link.head();
+        self.entries += 1;
+        Ok(stored)
+    }
+
+    /// Takes the next checkpoint, when every entry that it covers has been taken and no other.
+    pub fn checkpoint(&mut self, signed: &SignedCheckpoint, keys: &[PublicKey]) -> Result<(), Broken> {
+        let checkpoint = &signed.checkpoint;
+        signed.verify(keys).map_err(|fault| Broken::checkpoint(checkpoint.seq, fault.into()))?;
+        let (seq, previous) = self.last.map_or((0, None), |(seq, digest)| (seq, Some(digest)));
+        if checkpoint.seq != seq + 1 || checkpoint.previous != previous {
+            return Err(Broken::checkpoint(checkpoint.seq, Fault::Checkpoint));
+        }
+        if let Some(unnamed) = self.lanes.keys().find(|lane| checkpoint.lane(**lane).is_none()) {
+            return Err(Broken::lane(*unnamed, 1, Fault::Checkpoint));
+        }
+        for state in &checkpoint.lanes {
+            self.check_lane(*state)?;
+        }
+        self.last = Some((checkpoint.seq, signed.digest()));
+        self.checkpoints += 1;
+        self.covered = self.entries;
+        Ok(())
+    }
+
+    fn check_lane(&mut self, state: LaneState) -> Result<(), Broken> {
+        let Some(lane) = self.lanes.get_mut(&state.lane) else {
+            return Err(Broken::lane(state.lane, 1, Fault::Checkpoint));
+        };
+        if lane.checked == Some(state) && lane.head == state.head {
+            return Ok(());
+        }
+        if lane.head.seq != state.head.seq {
+            let first_missing = lane.head.seq.min(state.head.seq) + 1;
+            return Err(Broken::lane(state.lane, first_missing, Fault::Checkpoint));
+        }
+        if lane.head != state.head || lane.frontier.root() != state.root {
+            let first_new = lane.checked.map_or(0, |checked| checked.head.seq) + 1;
+            return Err(Broken::lane(state.lane, first_new, Fault::Checkpoint));
+        }
+        lane.checked = Some(state);
+        Ok(())
+    }
+}

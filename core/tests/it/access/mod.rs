@@ -1,9 +1,0 @@
-//! The access room: plans of goals, the risk of plans, and how freely they may act.
-
-mod autonomy;
-mod factor;
-mod given;
-mod layout;
-mod outside;
-mod planner;
-mod risk;

@@ -1,0 +1,212 @@
+//! What a run would call is laid out before it runs, and what is not known then is taken for the worst, however
+//! deep it lies and whatever an expression makes of it.
+
+use chimera_core::access::Tenant;
+use chimera_core::flow::Children;
+use chimera_core::flow::air::{Catalog, Document, Graph, Known, compile};
+use chimera_core::flow::plan::Plan;
+use chimera_core::tool::{Class, Declared, Metadata, Reach, ReadsWhen, Rollback, Spec};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+struct Tools;
+
+impl Catalog for Tools {
+    fn tool(&self, name: &str) -> Option<Arc<Spec>> {
+        let (name, capability) = match name {
+            "http.request" => ("http.request", "external_api"),
+            "mail.send" => ("mail.send", "mail.send"),
+            _ => return None,
+        };
+        let reads_when = ReadsWhen { member: "method", values: &["GET", "HEAD"], deletes: &["DELETE"] };
+        let declared = Declared {
+            name,
+            version: "1",
+            description: "",
+            metadata: Metadata { capabilities: vec![capability.to_owned()], ..Metadata::default() },
+            effect: Reach::Write,
+            reads_when: (name == "http.request").then_some(reads_when),
+            checkable: false,
+            rollback: Rollback::Unsupported,
+            timeout_ms: 1_000,
+            input: json!({"type": "object"}),
+            output: json!({"type": "object"}),
+        };
+        Some(Arc::new(declared.compile().unwrap()))
+    }
+
+    fn workflow(&self, _: &str, _: Option<i64>) -> Known {
+        Known::Exists
+    }
+}
+
+fn graph(id: &str, nodes: Value, edges: Value) -> Arc<Graph> {
+    let document = json!({"air_version": "1.0", "workflow_id": id, "nodes": nodes, "edges": edges});
+    let document = Document::from_value(document).unwrap();
+    Arc::new(compile(document, &Tools).map_err(|problems| format!("{problems:?}")).unwrap())
+}
+
+/// What is to be found out: a word that must not run freely, one that may, and the call that it is for.
+#[derive(Clone, Copy, Debug)]
+struct Act {
+    tool: &'static str,
+    member: &'static str,
+    bad: &'static str,
+    good: &'static str,
+}
+
+const ACTS: [Act; 2] = [
+    Act { tool: "http.request", member: "method", bad: "DELETE", good: "GET" },
+    Act { tool: "mail.send", member: "to", bad: "bob@evil.test", good: "ann@acme.example" },
+];
+
+impl Act {
+    /// Whether a call of the plan is one that must not run freely.
+    fn is_found(self, plan: &Plan) -> bool {
+        let tenant = Tenant { domains: vec!["acme.example".to_owned()], ..Tenant::default() };
+        let spec = Tools.tool(self.tool).unwrap();
+        let bad = |input: &Value| match spec.destinations(input) {
+            Some(named) => named.iter().any(|named| tenant.is_outside(named)),
+            None => spec.class_of(input) == Class::Delete,
+        };
+        plan.steps.iter().any(|step| step.tool == self.tool && bad(&step.input))
+    }
+}
+
+/// Texts that stand for the bad word exactly if `X` does.
+const FORMS: [&str; 8] = [
+    "${X}",
+    "${X == 'BAD' ? 'BAD' : 'GOOD'}",
+    "${X != 'GOOD' ? X : 'GOOD'}",
+    "${[X, 'GOOD'][0]}",
+    "${X in ['BAD'] ? 'BAD' : 'GOOD'}",
+    "${['GOOD', X].exists(y, y == 'BAD') ? 'BAD' : 'GOOD'}",
+    "${X == 'BAD' && true ? 'BAD' : 'GOOD'}",
+    "${X + ''}",
+];
+
+/// How a run hands the word to the one inside, and how that names it.
+#[derive(Clone, Copy, Debug)]
+enum Hand {
+    Plain,
+    Nested,
+    InList,
+    /// Once for each item of a list.
+    EachItem,
+    /// As a list that the run inside goes over.
+    List,
+}
+
+const HANDS: [Hand; 5] = [Hand::Plain, Hand::Nested, Hand::InList, Hand::EachItem, Hand::List];
+
+/// A floor of the tower: what it makes of the word, and how it hands it on.
+type Floor = (usize, Hand);
+
+impl Act {
+    fn text(self, form: usize, read: &str) -> String {
+        FORMS[form].replace('X', read).replace("BAD", self.bad).replace("GOOD", self.good)
+    }
+
+    /// The node of a floor whose word is read as `read`, and how the floor below reads it.
+    fn node(self, (form, hand): Floor, read: &str, below: &str) -> (Value, &'static str) {
+        let text = self.text(form, read);
+        let child = |inputs: Value| json!({"id": "c", "type": "workflow", "workflow_id": below, "inputs": inputs});
+        match hand {
+            Hand::Plain => (child(json!({"m": text, "n": 1})), "inputs.m"),
+            Hand::Nested => (child(json!({"o": {"m": text, "n": 1}})), "inputs.o.m"),
+            Hand::InList => (child(json!({"l": [text, self.good]})), "inputs.l[0]"),
+            Hand::EachItem => {
+                let each = json!({"type": "workflow", "workflow_id": below, "inputs": {"m": "${item}"}});
+                (json!({"id": "c", "type": "map", "over": [self.good, text], "do": each}), "inputs.m")
+            }
+            Hand::List => (child(json!({"l": [self.good, text]})), "item"),
+        }
+    }
+
+    /// The last floor: the call itself.
+    fn call(self, form: usize, read: &str) -> Value {
+        let inputs = json!({ self.member: self.text(form, read) });
+        if read == "item" {
+            let each = json!({"type": "function", "fn": self.tool, "inputs": inputs});
+            return json!({"id": "c", "type": "map", "over": "${inputs.l}", "do": each});
+        }
+        json!({"id": "c", "type": "function", "fn": self.tool, "inputs": inputs})
+    }
+
+    /// A tower of workflows whose word is read as `read` on top.
+    fn plan(self, floors: &[Floor], last: usize, read: &str, inputs: &Value) -> Plan {
+        let mut children = Children::new();
+        let (mut graphs, mut read) = (Vec::new(), read);
+        for (at, floor) in floors.iter().enumerate() {
+            // A list is gone over where the word is used, and handed on item by item before.
+            let over = read == "item";
+            let (mut node, next) = self.node(*floor, read, &format!("w{}", at + 1));
+            if over {
+                let each = json!({
+                    "type": "workflow", "workflow_id": format!("w{}", at + 1), "inputs": {"m": self.text(floor.0, "item")},
+                });
+                node = json!({"id": "c", "type": "map", "over": "${inputs.l}", "do": each});
+            }
+            graphs.push(node);
+            read = if over { "inputs.m" } else { next };
+        }
+        graphs.push(self.call(last, read));
+        for (at, node) in graphs.iter().enumerate().skip(1) {
+            children.insert((format!("w{at}"), None), graph(&format!("w{at}"), json!([node]), json!([])));
+        }
+        let source = json!({"id": "s", "type": "function", "fn": "http.request", "inputs": {"url": "https://a.test"}});
+        let top = graph("w0", json!([source, graphs[0]]), json!([{"from": "s", "to": "c"}]));
+        Plan::of_graph(&top, inputs, &children)
+    }
+}
+
+proptest! {
+    /// CORE-019
+    #[test]
+    fn whatever_a_run_may_turn_out_to_do_was_counted_before(
+        act in prop::sample::select(&ACTS[..]),
+        floors in prop::collection::vec((0..FORMS.len(), prop::sample::select(&HANDS[..])), 0..4),
+        last in 0..FORMS.len(),
+    ) {
+        let unknown = act.plan(&floors, last, "nodes.s.outputs.m", &json!({}));
+        for (word, bad) in [(act.bad, true), (act.good, false)] {
+            let known = act.plan(&floors, last, "inputs.m", &json!({ "m": word }));
+            prop_assert_eq!(act.is_found(&known), bad, "{:?}", known);
+        }
+        prop_assert!(act.is_found(&unknown), "{:?}", unknown);
+    }
+}
+
+/// What a child knows of its inputs stays known beside what it does not know.
+#[test]
+fn only_what_depends_on_the_unknown_is_unknown() {
+    let child = |inputs: Value| json!([{"id": "c", "type": "function", "fn": "http.request", "inputs": inputs}]);
+    let handed = json!({
+        "url": "${nodes.s.outputs.url}", "method": "GET", "all": {"method": "GET", "url": "${nodes.s.outputs.url}"},
+        "list": ["GET", "${nodes.s.outputs.m}"],
+    });
+    let top = json!([
+        {"id": "s", "type": "function", "fn": "http.request", "inputs": {"url": "https://a.test"}},
+        {"id": "c", "type": "workflow", "workflow_id": "w", "inputs": handed},
+    ]);
+    let top = graph("top", top, json!([{"from": "s", "to": "c"}]));
+    for (method, reads) in [
+        ("${inputs.method}", true),
+        ("${inputs.all.method == 'GET' ? 'GET' : 'DELETE'}", true),
+        ("${has(inputs.verb) ? inputs.verb : 'GET'}", true),
+        ("${inputs.list[0]}", true),
+        ("${inputs.list[1]}", false),
+        ("${has(inputs.url.x) ? 'DELETE' : 'GET'}", false),
+        ("${inputs.url.x}", false),
+        ("${run_id == '' ? 'GET' : 'DELETE'}", false),
+        ("${inputs == {} ? 'GET' : 'DELETE'}", false),
+    ] {
+        let below = graph("w", child(json!({"method": method, "whole": "${inputs.all}"})), json!([]));
+        let children = Children::from([(("w".to_owned(), None), below)]);
+        let plan = Plan::of_graph(&top, &json!({}), &children);
+        let input = &plan.steps[1].input;
+        assert_eq!(ACTS[0].is_found(&plan), !reads, "{method}: {input}");
+        assert_eq!(input["whole"]["method"], "GET", "{input}");
+    }
+}

@@ -1,0 +1,111 @@
+//! Doing something again, and changing what runs: both are asking for something.
+
+use super::actions::Actions;
+use crate::access::Permit;
+use crate::error::EngineError;
+use crate::flow::{Again, Look, Proposed, Started};
+use chimera_core::access::Level;
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::plan::PlanStep;
+use chimera_core::flow::policy::{Because, Decided};
+use chimera_core::flow::risk::Score;
+use chimera_core::flow::run::{Replay, ReplayMode, too_many_with_patch};
+use chimera_core::limits::{PATCH_TRIES_MAX, PLAN_STEPS_FREE_MAX};
+use serde_json::Value;
+use uuid::Uuid;
+
+impl Actions {
+    /// Runs a run over again. What happens for real is decided about anew, for whoever asks now: their
+    /// scopes, its risk, their level; and it never runs more freely than it did. Of a shadow that is what it
+    /// reads.
+    pub async fn replay(&self, permit: &Permit, replay: Replay) -> Result<Started, EngineError> {
+        if replay.mode == ReplayMode::Freeze {
+            return self.flow.replay(permit, replay, Again::default()).await;
+        }
+        let before = self.flow.before(permit, replay.of).await?;
+        let id = before.workflow.id.as_str();
+        let version = before.workflow.version;
+        let mut proposal = self.laid_out(permit, &before.graph, (id, version), &before.inputs, &before.pins).await?;
+        if replay.mode == ReplayMode::Shadow {
+            proposal.retain_reads();
+        }
+        self.check_scopes(permit, &proposal)?;
+        let score = proposal.score();
+        let Decided { level, because } = self.level(permit, None, &proposal, &score, None).await?;
+        let level = level.min(before.level);
+        self.check_policy(permit, &proposal, level)?;
+        let again =
+            Again { level: Some(level), risk: Some(proposal.told(&score, because)), pins: proposal.pins.clone() };
+        self.flow.replay(permit, replay, again).await
+    }
+
+    /// Proposes a patch of a running graph. It takes the scopes of what it adds, and nobody lets a run do
+    /// more freely what they would have to ask for.
+    pub async fn patch(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        document: Value,
+        version: Option<i64>,
+        dry_run: bool,
+    ) -> Result<Proposed, EngineError> {
+        // What is checked is what is proposed: if the run went on meanwhile, both are looked at again.
+        for _ in 0..PATCH_TRIES_MAX {
+            let mut look = self.flow.look_at_patch(permit, run, &document, version).await?;
+            let (score, calls) = self.check_added(permit, &look).await?;
+            look.risk = serde_json::to_value(score).ok();
+            // The run itself can't see into the workflows that the patch starts.
+            look.patch.calls = look.patch.add_nodes.iter().any(|node| node.child().is_some()).then_some(calls);
+            if let Some(proposed) = self.flow.propose(permit, look, dry_run).await? {
+                return Ok(proposed);
+            }
+        }
+        Err(Look::outrun())
+    }
+
+    /// Checks what a patch adds; gives how risky that is, and how many calls it makes.
+    async fn check_added(&self, permit: &Permit, look: &Look) -> Result<(Score, usize), EngineError> {
+        let (patch, patched) = (&look.patch, &look.together);
+        let id = patched.workflow.id.as_str();
+        let mut added = self.laid_out(permit, &patched.graph, (id, None), &patched.inputs, &patched.pins).await?;
+        if added.plan.more {
+            return Err(EngineError::refused(Code::PolicyDenied, "with it the run is too large to be looked through"));
+        }
+        // Patches that are small one by one are counted together with what is there, and with all that has come to be
+        // known while the run went on.
+        let whole = added.plan.calls();
+        let own = |step: &PlanStep| patch.add_nodes.iter().any(|node| node.id == outermost(&step.id));
+        added.plan.steps.retain(own);
+        for step in &added.plan.steps {
+            if let Some(tool) = added.tools.iter().find(|tool| tool.name == step.tool) {
+                permit.covers(tool)?;
+            }
+        }
+        self.check_policy(permit, &added, patched.level)?;
+        let score = added.score();
+        if added.plan.steps.is_empty() {
+            return Ok((score, 0));
+        }
+        let more = added.plan.calls();
+        let calls = whole.max(look.calls.saturating_add(more));
+        if calls > PLAN_STEPS_FREE_MAX && !patched.level.needs_approval() {
+            let message = too_many_with_patch(calls, patched.level);
+            let body = ErrorBody::new(Code::PolicyDenied, message).with("level", Level::Draft.as_str());
+            return Err(body.with("level_because", Because::ManySteps.as_str()).into());
+        }
+        added.tools.retain(|tool| added.plan.steps.iter().any(|step| step.tool == tool.name));
+        let Decided { level, because } = self.level(permit, None, &added, &score, None).await?;
+        if level < patched.level {
+            let (would, goes_on) = (level.as_str(), patched.level.as_str());
+            let message = format!("what it adds you would do at {would}, and the run goes on at {goes_on}");
+            let body = ErrorBody::new(Code::PolicyDenied, message).with("level", would);
+            return Err(body.with("level_because", because.as_str()).into());
+        }
+        Ok((score, more))
+    }
+}
+
+/// The node of the graph that a step of its plan belongs to.
+fn outermost(id: &str) -> &str {
+    id.split(['[', '/']).next().unwrap_or(id)
+}

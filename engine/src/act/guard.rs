@@ -1,0 +1,106 @@
+//! The one policy that every door and every dispatch asks: the actor's scopes of this moment, then the
+//! rules, and how risky a call is.
+//!
+//! A run that was let in yesterday is judged again today, call by call: a scope that was taken away
+//! since stops it. A rule engine takes the place of the rules behind the same port.
+
+use crate::access::{AUTONOMY_OVERRIDE, Directory};
+use chimera_core::access::scope;
+use chimera_core::act::{Facts, determine_autonomy_level, risk};
+use chimera_core::flow::plan::Plan;
+use chimera_core::flow::policy::{Action, Because, Decided, Grown, Policy, PolicyVerdict};
+use chimera_core::flow::risk::Score;
+use chimera_core::tool::Spec;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Scopes, then rules.
+pub struct Guard<R> {
+    directory: Arc<Directory>,
+    rules: R,
+}
+
+impl<R: Policy> Guard<R> {
+    /// A guard over what the directory knows.
+    #[must_use]
+    pub const fn new(directory: Arc<Directory>, rules: R) -> Self {
+        Self { directory, rules }
+    }
+}
+
+impl<R: Policy> Guard<R> {
+    /// What the rules say. They name a tenant by its slug.
+    fn ruled(&self, action: &Action<'_>) -> PolicyVerdict {
+        if action.tenant == self.directory.settings.tenant {
+            return self.rules.judge(action);
+        }
+        let snapshot = self.directory.snapshot();
+        self.rules.judge(&Action { tenant: snapshot.slug_of(action.tenant), ..*action })
+    }
+}
+
+impl<R: Policy> Policy for Guard<R> {
+    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+        let entry = self.directory.snapshot().registry.resolve(action.actor);
+        let deny = |rule: &str, reason: String| PolicyVerdict::Deny { rule: rule.to_owned(), reason };
+        if entry.disabled {
+            return deny("actor.disabled", "the actor is disabled".to_owned());
+        }
+        if !self.directory.counts_in(&entry, action.tenant) {
+            return deny("actor.tenant", "the actor belongs to another tenant".to_owned());
+        }
+        match scope::missing(&entry.scopes, action.tool, self.directory.settings.strict_scopes) {
+            Some(scope) => deny("scopes", format!("the actor lacks the scope {scope}")),
+            None => self.ruled(action),
+        }
+    }
+
+    /// Workflows and what was said in a run outlive those whose words they are. Whoever wrote the call itself is judged like
+    /// the actor of the run.
+    fn judge_part(&self, action: &Action<'_>) -> PolicyVerdict {
+        self.ruled(action)
+    }
+
+    fn may_decide(&self, tenant: &str, person: &str, requester: &str) -> bool {
+        self.directory.not_decider(tenant, person, requester).is_none()
+    }
+
+    fn score_call(&self, tool: &Spec, input: &Value) -> Score {
+        risk::score_call(tool, input)
+    }
+
+    fn score(&self, plan: &Plan, tools: &[&Spec]) -> Score {
+        risk::score_with(plan, tools)
+    }
+
+    fn level(&self, grown: &Grown<'_>) -> Decided {
+        let entry = self.directory.snapshot().registry.resolve(grown.actor);
+        let may_override = scope::check_scope(&entry.scopes, AUTONOMY_OVERRIDE);
+        let facts = Facts {
+            actor: grown.actor,
+            default: entry.level,
+            may_override,
+            // A scope that was not used when the run was asked for, or that its token lacked, counts for nothing.
+            requested: (grown.overridden && may_override).then_some(grown.level),
+            tools: grown.tools,
+            deletes: grown.cap == Some(Because::Deletes),
+            outsiders: grown.cap == Some(Because::MessageToOutsiders),
+            steps: grown.calls,
+            score: grown.score,
+            // What is done for the first time was asked about when the run began.
+            cautious: false,
+            first_time: false,
+        };
+        let decided = determine_autonomy_level(&facts)
+            .unwrap_or_else(|forbidden| Decided { level: forbidden.granted, because: Because::ActorDefault });
+        Decided { level: decided.level.min(grown.level), ..decided }
+    }
+
+    fn cap(&self, action: &Action<'_>) -> Option<Because> {
+        let outside = || self.directory.tenant(action.tenant).is_written_outside(action.tool, action.input);
+        match action.deletes() {
+            true => Some(Because::Deletes),
+            false => outside().then_some(Because::MessageToOutsiders),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Who is told about a run: those whom it names, and people who decide about others' runs or manage them.
+//!
+//! A person decides about their own drafts, so nobody else is disturbed by those, unless somebody else must decide. What a service wants
+//! is everybody's business who may decide, by mail if the registry has theirs, else in their inbox. A call in doubt is a fault,
+//! so everybody who manages runs hears of it.
+//!
+//! Whose address it is says the registry, never the request: a mail to somebody who may decide carries their
+//! link, whoever named the address.
+
+use crate::access::{APPROVALS_DECIDE, Directory, RUNS_MANAGE};
+use crate::flow::OfRun;
+use crate::port::{Recipient, Recipients};
+use async_trait::async_trait;
+use chimera_core::access::{Entry, Kind, Level, NotDecider, Registry, scope};
+use chimera_core::flow::run::Head;
+use std::sync::Arc;
+
+/// Knows who decides.
+pub struct Deciders {
+    directory: Arc<Directory>,
+}
+
+impl Deciders {
+    /// Those whom the directory knows.
+    #[must_use]
+    pub const fn new(directory: Arc<Directory>) -> Self {
+        Self { directory }
+    }
+}
+
+#[async_trait]
+impl Recipients for Deciders {
+    async fn of(&self, head: &Head) -> Vec<Recipient> {
+        let snapshot = self.directory.snapshot();
+        let named = named(&snapshot.registry, head).await;
+        if snapshot.registry.resolve(&head.actor).kind == Kind::Human {
+            return named;
+        }
+        // Those who decide come first: whom a request names takes nobody's place.
+        self.deciders(head).await.into_iter().chain(named).collect()
+    }
+
+    async fn deciders(&self, head: &Head) -> Vec<Recipient> {
+        let decides =
+            |entry: &&Arc<Entry>| is_person(entry, &head.tenant) && scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
+        self.directory.snapshot().registry.entries().filter(decides).map(|entry| reached_at(entry)).collect()
+    }
+
+    async fn who_settles(&self, head: &Head) -> Vec<Recipient> {
+        // Whoever acts at L3 is told nothing; those who look after runs are.
+        let silent = head.level == Level::ExecuteSilent;
+        let snapshot = self.directory.snapshot();
+        let named = if silent { Vec::new() } else { named(&snapshot.registry, head).await };
+        let settles = |entry: &&Arc<Entry>| {
+            let own = entry.id == head.actor && !silent;
+            is_person(entry, &head.tenant) && (own || scope::check_scope(&entry.scopes, RUNS_MANAGE))
+        };
+        snapshot.registry.entries().filter(settles).map(|entry| reached_at(entry)).chain(named).collect()
+    }
+
+    fn is_registered(&self, tenant: &str, actor: &str, channel: &str, target: &str) -> bool {
+        let holds = |notify: Option<&serde_json::Value>| notify.is_some_and(|notify| notify[channel] == *target);
+        let snapshot = self.directory.snapshot();
+        let own = snapshot.registry.resolve(actor);
+        let shared = self.directory.tenant(tenant).notify.as_ref();
+        let of_person = |entry: &Arc<Entry>| is_person(entry, tenant) && holds(entry.notify.as_ref());
+        own.tenant == tenant && holds(own.notify.as_ref())
+            || holds(shared)
+            || channel == "email" && snapshot.registry.entries().any(of_person)
+    }
+
+    fn not_decider(&self, tenant: &str, person: &str, requester: &str) -> Option<NotDecider> {
+        self.directory.not_decider(tenant, person, requester)
+    }
+}
+
+/// Those whom a run names. A mail address that the registry has for a person is that person's; another one
+/// counts as that of whoever asked.
+async fn named(registry: &Registry, head: &Head) -> Vec<Recipient> {
+    let mut named = OfRun.of(head).await;
+    for recipient in named.iter_mut().filter(|recipient| recipient.channel == "email") {
+        let holds = |entry: &&Arc<Entry>| {
+            is_person(entry, &head.tenant) && mail(entry).is_some_and(|mail| mail.target == recipient.target)
+        };
+        let own = registry.entry(&head.actor).filter(holds);
+        if let Some(entry) = own.or_else(|| registry.entries().find(holds)) {
+            recipient.person = Some(entry.id.clone());
+        }
+    }
+    named
+}
+
+/// Whether an entry is a person of a tenant.
+fn is_person(entry: &Entry, tenant: &str) -> bool {
+    entry.kind == Kind::Human && !entry.disabled && !entry.is_pattern() && entry.tenant == tenant
+}
+
+/// The mail of an entry, if it has one.
+fn mail(entry: &Entry) -> Option<Recipient> {
+    let target = entry.notify.as_ref()?["email"].as_str()?.to_owned();
+    Some(Recipient { channel: "email".to_owned(), target, person: Some(entry.id.clone()) })
+}
+
+/// Where a person is told: by mail, or in their inbox if the registry has no mail of them.
+fn reached_at(entry: &Entry) -> Recipient {
+    mail(entry).unwrap_or_else(|| Recipient::inbox(&entry.id))
+}

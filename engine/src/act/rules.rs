@@ -1,0 +1,169 @@
+//! The rules that stand in the configuration: which tools nobody may call, and which need approval.
+//!
+//! A rule names tools by pattern. The first rule that fits decides. How risky a call is says the
+//! score that every door uses.
+
+use chimera_core::access::fits;
+use chimera_core::act::risk;
+use chimera_core::flow::plan::Plan;
+use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::risk::Score;
+use chimera_core::flow::run::Demand;
+use chimera_core::tool::Spec;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct Rule {
+    /// Its name, for the ledger.
+    pub name: String,
+    /// Pattern of tool names.
+    pub tool: String,
+    /// Pattern of actors it holds for.
+    pub actor: String,
+    /// Pattern of tenants it holds for, by their slugs.
+    pub tenant: String,
+    /// What it says.
+    pub says: Says,
+}
+
+/// What a rule says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// It may happen.
+    Allow,
+    /// It may not.
+    Deny {
+        /// Why.
+        reason: String,
+    },
+    /// It may once people approved.
+    Ask {
+        /// How many.
+        approvals: u32,
+        /// Patterns of those who may; anybody when empty.
+        approvers: Vec<String>,
+        /// Not the one who asked for the run.
+        other_than_requester: bool,
+    },
+}
+
+/// A rule as a file has it. Every member stands here, so that a misspelled one is refused.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    name: String,
+    tool: String,
+    actor: Option<String>,
+    tenant: Option<String>,
+    effect: Effect,
+    reason: Option<String>,
+    approvals: Option<u32>,
+    approvers: Option<Vec<String>>,
+    other_than_requester: Option<bool>,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum Effect {
+    Allow,
+    Deny,
+    Ask,
+}
+
+/// A rule that says more than its effect can mean, or less than it must.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the rule {name}: {reason}")]
+pub struct BadRule {
+    name: String,
+    reason: &'static str,
+}
+
+impl TryFrom<Written> for Rule {
+    type Error = BadRule;
+
+    fn try_from(written: Written) -> Result<Self, BadRule> {
+        let Written { name, tool, actor, tenant, effect, reason, approvals, approvers, other_than_requester } = written;
+        let bad = |reason| BadRule { name: name.clone(), reason };
+        let asks = approvals.is_some() || approvers.is_some() || other_than_requester.is_some();
+        if asks && effect != Effect::Ask {
+            return Err(bad("only a rule that asks says who approves"));
+        }
+        let says = match (effect, reason) {
+            (Effect::Deny, Some(reason)) => Says::Deny { reason },
+            (Effect::Deny, None) => return Err(bad("a rule that denies gives a reason")),
+            (_, Some(_)) => return Err(bad("only a rule that denies gives a reason")),
+            (Effect::Allow, None) => Says::Allow,
+            (Effect::Ask, None) => Says::Ask {
+                approvals: approvals.unwrap_or(1),
+                approvers: approvers.unwrap_or_default(),
+                other_than_requester: other_than_requester.unwrap_or(false),
+            },
+        };
+        let all = |pattern: Option<String>| pattern.unwrap_or_else(|| "*".to_owned());
+        Ok(Self { name, tool, actor: all(actor), tenant: all(tenant), says })
+    }
+}
+
+/// Rules in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Rules(pub Vec<Rule>);
+
+impl Policy for Rules {
+    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+        let fitting = |rule: &&Rule| {
+            fits(&rule.tool, &action.tool.name) && fits(&rule.actor, action.actor) && fits(&rule.tenant, action.tenant)
+        };
+        let Some(rule) = self.0.iter().find(fitting) else { return PolicyVerdict::Allow };
+        match &rule.says {
+            Says::Allow => PolicyVerdict::Allow,
+            Says::Deny { reason } => PolicyVerdict::Deny { rule: rule.name.clone(), reason: reason.clone() },
+            Says::Ask { approvals, approvers, other_than_requester } => PolicyVerdict::Ask(Demand {
+                needed: (*approvals).max(1),
+                approvers: approvers.clone(),
+                other_than_requester: *other_than_requester,
+                expires_seconds: None,
+                also: Vec::new(),
+                reason: format!("the rule {} demands approval", rule.name),
+            }),
+        }
+    }
+
+    fn score_call(&self, tool: &Spec, input: &Value) -> Score {
+        risk::score_call(tool, input)
+    }
+
+    fn score(&self, plan: &Plan, tools: &[&Spec]) -> Score {
+        risk::score_with(plan, tools)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rule(document: Value) -> Result<Rule, String> {
+        serde_json::from_value(document).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_rule_is_read_whole_and_a_misspelled_one_is_refused() {
+        let ask = rule(json!({"name": "a", "tool": "s3_*", "effect": "ask", "approvals": 2})).unwrap();
+        assert_eq!((ask.actor.as_str(), ask.tenant.as_str()), ("*", "*"));
+        assert_eq!(ask.says, Says::Ask { approvals: 2, approvers: Vec::new(), other_than_requester: false });
+        let deny = rule(json!({"name": "d", "tool": "*", "actor": "bot_*", "effect": "deny", "reason": "no"})).unwrap();
+        assert_eq!(deny.says, Says::Deny { reason: "no".to_owned() });
+        for wrong in [
+            json!({"name": "x", "tool": "*", "effect": "allow", "aprovals": 1}),
+            json!({"name": "x", "tool": "*", "effect": "allow", "approvals": 1}),
+            json!({"name": "x", "tool": "*", "effect": "deny"}),
+            json!({"name": "x", "tool": "*", "effect": "ask", "reason": "why"}),
+            json!({"name": "x", "tool": "*"}),
+        ] {
+            assert!(rule(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+}

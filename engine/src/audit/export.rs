@@ -1,0 +1,146 @@
+//! Writing an export from a store.
+//!
+//! The export covers what was there when it began; entries that arrive meanwhile are not in it.
+//! A tenant's export ends with the newest checkpoint, because an entry without one can't be
+//! proven: whoever wants the latest entries makes a checkpoint first.
+
+use crate::audit::prove::TreeReader;
+use crate::ledger::read::{self, CheckpointReader, LaneReader, LedgerError, damaged, size};
+use crate::port::{Clock, Records};
+use chimera_core::audit::export::{Exporter, Header};
+use chimera_core::ledger::StoredEntry;
+use chimera_core::ledger::checkpoint::{LaneState, PublicKey, Signer};
+use chimera_core::record::{Row, Scope};
+use std::collections::BTreeMap;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+
+/// What was exported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Entries.
+    pub entries: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Entries that are newer than the last checkpoint. Everybody's export holds them, under its
+    /// signed end; one tenant's leaves them out, because nothing proves them yet.
+    pub newer: u64,
+}
+
+type Output<'a> = &'a mut (dyn AsyncWrite + Unpin + Send);
+
+/// Writes everybody's entries, or one tenant's, to `out`. With a signer the end is signed.
+pub async fn export(
+    records: &dyn Records,
+    clock: &dyn Clock,
+    tenant: Option<&str>,
+    keys: &[PublicKey],
+    signer: Option<&Signer>,
+    out: Output<'_>,
+) -> Result<Exported, LedgerError> {
+    let header = Header { created_at: clock.now(), tenant: tenant.map(str::to_owned), keys: keys.to_vec() };
+    let (exporter, first) = Exporter::begin(header);
+    let mut writer = Writer { exporter, out, done: Exported::default() };
+    writer.put(first).await?;
+    match tenant {
+        None => all(records, &mut writer).await?,
+        Some(tenant) => one(records, tenant, &mut writer).await?,
+    }
+    let last = writer.exporter.clone().finish(signer);
+    writer.put(last).await?;
+    writer.out.flush().await.map_err(LedgerError::Output)?;
+    Ok(writer.done)
+}
+
+struct Writer<'a> {
+    exporter: Exporter,
+    out: Output<'a>,
+    done: Exported,
+}
+
+impl Writer<'_> {
+    async fn put(&mut self, line: String) -> Result<(), LedgerError> {
+        self.out.write_all(line.as_bytes()).await.map_err(LedgerError::Output)
+    }
+
+    async fn entry(
+        &mut self,
+        row: &Row,
+        proof: Option<Vec<chimera_core::ledger::Digest32>>,
+    ) -> Result<(), LedgerError> {
+        let entry = StoredEntry::from_row(row).map_err(|_| damaged(row))?;
+        let line = self.exporter.entry(entry, proof);
+        self.done.entries += 1;
+        self.put(line).await
+    }
+}
+
+/// Each checkpoint stands right behind the entries it covers, so that a reader can check it
+/// without looking back.
+async fn all(records: &dyn Records, writer: &mut Writer<'_>) -> Result<(), LedgerError> {
+    let newest = read::last_checkpoint(records).await?.map_or(0, |last| last.checkpoint.seq);
+    let heads = read::lanes(records).await?;
+    let mut readers: BTreeMap<i64, LaneReader> = BTreeMap::new();
+    let mut checkpoints = CheckpointReader::upto(newest);
+    while let Some(signed) = checkpoints.next(records).await? {
+        for state in &signed.checkpoint.lanes {
+            let reader = readers.entry(state.lane).or_insert_with(|| LaneReader::from(state.lane, 1, Scope::System));
+            lane(records, reader, state.head.seq, writer).await?;
+        }
+        let line = writer.exporter.checkpoint(signed);
+        writer.done.checkpoints += 1;
+        writer.put(line).await?;
+    }
+    let covered = writer.done.entries;
+    for (number, head) in heads {
+        let reader = readers.entry(number).or_insert_with(|| LaneReader::from(number, 1, Scope::System));
+        lane(records, reader, head.seq, writer).await?;
+    }
+    writer.done.newer = writer.done.entries - covered;
+    Ok(())
+}
+
+async fn lane(
+    records: &dyn Records,
+    reader: &mut LaneReader,
+    upto: i64,
+    writer: &mut Writer<'_>,
+) -> Result<(), LedgerError> {
+    while let Some(row) = reader.next(records, upto).await? {
+        writer.entry(&row, None).await?;
+    }
+    Ok(())
+}
+
+async fn one(records: &dyn Records, tenant: &str, writer: &mut Writer<'_>) -> Result<(), LedgerError> {
+    let Some(signed) = read::last_checkpoint(records).await? else {
+        let written = read::lanes(records).await?.iter().any(|(_, head)| head.seq > 0);
+        return if written { Err(LedgerError::NoCheckpoint) } else { Ok(()) };
+    };
+    let lanes = signed.checkpoint.lanes.clone();
+    writer.done.newer = newer(records, tenant, &lanes).await?;
+    let line = writer.exporter.checkpoint(signed);
+    writer.done.checkpoints += 1;
+    writer.put(line).await?;
+    for state in lanes {
+        let mut reader = LaneReader::from(state.lane, 1, Scope::Tenant(tenant.to_owned()));
+        let mut tree = TreeReader::of(state.lane, size(state.head.seq));
+        while let Some(row) = reader.next(records, state.head.seq).await? {
+            let proof = tree.inclusion(records, size(row.int("seq") - 1)).await?;
+            writer.entry(&row, Some(proof)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// How many of a tenant's entries no checkpoint covers yet.
+async fn newer(records: &dyn Records, tenant: &str, covered: &[LaneState]) -> Result<u64, LedgerError> {
+    let mut count = 0;
+    for (number, head) in read::lanes(records).await? {
+        let first = covered.iter().find(|state| state.lane == number).map_or(1, |state| state.head.seq + 1);
+        let mut reader = LaneReader::from(number, first, Scope::Tenant(tenant.to_owned()));
+        while reader.next(records, head.seq).await?.is_some() {
+            count += 1;
+        }
+    }
+    Ok(count)
+}

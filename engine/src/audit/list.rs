@@ -1,0 +1,78 @@
+//! Entries of the ledger, a page at a time, for whoever may read them.
+
+use crate::access::{AUDIT_READ, Permit};
+use crate::error::EngineError;
+use crate::port::{ReadError, Records};
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::record::{Compare, Cursor, Row, Scope, Select, Value};
+use chimera_core::time::Timestamp;
+use serde_json::json;
+use uuid::Uuid;
+
+/// Which entries are listed.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// About this.
+    pub subject_id: Option<String>,
+    /// Of this type.
+    pub event_type: Option<String>,
+    /// Caused by this actor.
+    pub actor: Option<String>,
+    /// Of this run.
+    pub run_id: Option<Uuid>,
+    /// From then on.
+    pub since: Option<Timestamp>,
+    /// At most so many.
+    pub limit: usize,
+    /// Behind this place.
+    pub after: Option<String>,
+}
+
+/// A page of a tenant's entries, in the order of the lanes.
+pub async fn list(records: &dyn Records, permit: &Permit, filter: Filter) -> Result<serde_json::Value, EngineError> {
+    if !permit.may(AUDIT_READ) {
+        return Err(EngineError::lacking(AUDIT_READ));
+    }
+    let mut select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned())).take(filter.limit);
+    for (column, value) in
+        [("subject_id", filter.subject_id), ("event_type", filter.event_type), ("actor_id", filter.actor)]
+    {
+        if let Some(value) = value {
+            select = select.with(column, value);
+        }
+    }
+    if let Some(run) = filter.run_id {
+        select = select.with("run_id", run);
+    }
+    if let Some(since) = filter.since {
+        select = select.filter("timestamp", Compare::AtLeast, since);
+    }
+    if let Some(cursor) = &filter.after {
+        select = select.continue_at(cursor).map_err(ReadError::from)?;
+    }
+    let page = records.read(select).await?;
+    let items: Vec<_> = page.rows.iter().map(document).collect();
+    Ok(json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}))
+}
+
+/// An entry as it is told: every column but the salt, which would let others guess what was erased.
+#[must_use]
+pub fn document(row: &Row) -> serde_json::Value {
+    let columns = row.table.columns.iter().filter(|column| column.name != "salt");
+    let told = columns.map(|column| (column.name.to_owned(), value(row.get(column.name))));
+    told.collect::<serde_json::Map<_, _>>().into()
+}
+
+fn value(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(flag) => (*flag).into(),
+        Value::Int(number) => (*number).into(),
+        Value::Text(text) => text.as_str().into(),
+        Value::Uuid(id) => id.to_string().into(),
+        Value::Time(at) => at.to_string().into(),
+        Value::Bytes(bytes) => hex::encode(bytes).into(),
+        Value::Json(document) => document.to_value(),
+        other => format!("{other:?}").into(),
+    }
+}

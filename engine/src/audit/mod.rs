@@ -1,0 +1,13 @@
+//! The audit room in motion: listing, proving, exporting and verifying what the ledger holds.
+//!
+//! It reads what the other rooms write and changes nothing.
+
+mod export;
+mod list;
+mod prove;
+mod verify;
+
+pub use export::{Exported, export};
+pub use list::{Filter as EntryFilter, document as entry_document, list as list_entries};
+pub use prove::{Proof, prove};
+pub use verify::verify;

@@ -1,0 +1,88 @@
+//! Inclusion proofs from stored tree hashes.
+//!
+//! Neighbouring entries share nearly all of what their proofs need, so blocks of hashes are kept
+//! from one proof to the next and dropped when a proof didn't use them: memory stays bounded and
+//! a lane is read about once.
+
+use crate::ledger::read::{self, LedgerError, damaged, size};
+use crate::port::Records;
+use chimera_core::audit::{proof, verify_entry};
+use chimera_core::ledger::checkpoint::{PublicKey, SignedCheckpoint};
+use chimera_core::ledger::merkle::{FANOUT, NodeId, Span};
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::ledger::{Digest32, Fault, StoredEntry};
+use chimera_core::record::{Scope, Select};
+use std::collections::BTreeMap;
+
+/// What shows that an entry is in the ledger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proof {
+    /// The entry.
+    pub entry: StoredEntry,
+    /// The checkpoint whose root of the entry's lane the path leads to.
+    pub checkpoint: SignedCheckpoint,
+    /// The hashes beside the way from the entry to the root.
+    pub path: Vec<Digest32>,
+}
+
+impl Proof {
+    /// Checks the proof without a store, trusting these keys.
+    pub fn verify(&self, keys: &[PublicKey]) -> Result<(), Fault> {
+        self.checkpoint.verify(keys)?;
+        verify_entry(&self.entry, &self.path, &self.checkpoint.checkpoint)
+    }
+}
+
+/// The proof of entry `seq` of `lane` under the newest checkpoint; none when `scope` has no such
+/// entry.
+pub async fn prove(records: &dyn Records, scope: Scope, lane: i64, seq: i64) -> Result<Option<Proof>, LedgerError> {
+    let select = Select::from(&AUDIT_LOG_ENTRIES, scope).with("lane", lane).with("seq", seq).take(1);
+    let page = records.read(select).await?;
+    let Some(row) = page.rows.first() else { return Ok(None) };
+    let entry = StoredEntry::from_row(row).map_err(|_| damaged(row))?;
+    let checkpoint = read::last_checkpoint(records).await?.ok_or(LedgerError::NoCheckpoint)?;
+    let covered = checkpoint.checkpoint.lane(lane).map_or(0, |state| state.head.seq);
+    if seq > covered {
+        return Err(LedgerError::NoCheckpoint);
+    }
+    let path = TreeReader::of(lane, size(covered)).inclusion(records, size(seq - 1)).await?;
+    Ok(Some(Proof { entry, checkpoint, path }))
+}
+
+/// Reads proofs of one lane at one size.
+pub(crate) struct TreeReader {
+    lane: i64,
+    size: u64,
+    blocks: BTreeMap<NodeId, BTreeMap<NodeId, Digest32>>,
+}
+
+impl TreeReader {
+    pub(crate) const fn of(lane: i64, size: u64) -> Self {
+        Self { lane, size, blocks: BTreeMap::new() }
+    }
+
+    /// The inclusion proof of leaf `index`.
+    pub(crate) async fn inclusion(&mut self, records: &dyn Records, index: u64) -> Result<Vec<Digest32>, LedgerError> {
+        let mut used = BTreeMap::new();
+        for Span { level, from, to } in proof::inclusion_needs(index, self.size) {
+            for idx in from / FANOUT..=(to - 1) / FANOUT {
+                let block = NodeId { level, idx };
+                if used.contains_key(&block) {
+                    continue;
+                }
+                let hashes = match self.blocks.remove(&block) {
+                    Some(hashes) => hashes,
+                    None => {
+                        let last = self.size >> level;
+                        let span = Span { level, from: idx * FANOUT, to: last.min((idx + 1) * FANOUT) };
+                        read::nodes(records, self.lane, span).await?.into_iter().collect()
+                    }
+                };
+                used.insert(block, hashes);
+            }
+        }
+        self.blocks = used;
+        let node = |id: NodeId| self.blocks.get(&NodeId { idx: id.idx / FANOUT, ..id })?.get(&id).copied();
+        Ok(proof::inclusion(index, self.size, &node)?)
+    }
+}

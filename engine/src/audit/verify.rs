@@ -1,0 +1,125 @@
+//! Verifying a store in place: every entry, every checkpoint, every stored tree hash, every head.
+//!
+//! The newest checkpoint and then the heads are read first and bound the walk, so a ledger that
+//! grows meanwhile verifies like one that rests. Last it looks for entries that no head leads to,
+//! because added rows are what no guard of a database refuses.
+
+use crate::ledger::read::{self, CheckpointReader, LaneReader, LedgerError, damaged, size};
+use crate::port::Records;
+use chimera_core::audit::{Report, Walk};
+use chimera_core::ledger::checkpoint::PublicKey;
+use chimera_core::ledger::merkle::{Node, Span};
+use chimera_core::ledger::{Broken, Fault, Head, StoredEntry};
+use chimera_core::record::Scope;
+use std::collections::BTreeMap;
+
+/// Verifies the whole ledger of a store. What is wrong stands in the report; an error means that
+/// the store could not be read.
+pub async fn verify(records: &dyn Records, keys: &[PublicKey]) -> Result<Report, LedgerError> {
+    let mut verifier =
+        Verifier { records, keys, walk: Walk::default(), readers: BTreeMap::new(), covered: BTreeMap::new() };
+    let first_broken = match verifier.run().await {
+        Ok(()) => None,
+        Err(LedgerError::Broken(broken)) => Some(broken),
+        Err(error) => return Err(error),
+    };
+    let walk = verifier.walk;
+    Ok(Report {
+        tenant: None,
+        entries: walk.entries,
+        lanes: walk.lanes(),
+        checkpoints: walk.checkpoints,
+        covered: walk.covered,
+        trusted: true,
+        signed_end: false,
+        first_broken,
+    })
+}
+
+struct Verifier<'a> {
+    records: &'a dyn Records,
+    keys: &'a [PublicKey],
+    walk: Walk,
+    readers: BTreeMap<i64, LaneReader>,
+    /// The size of each lane under the newest checkpoint: hashes beyond it are not stored yet.
+    covered: BTreeMap<i64, u64>,
+}
+
+impl Verifier<'_> {
+    async fn run(&mut self) -> Result<(), LedgerError> {
+        let newest = read::last_checkpoint(self.records).await?;
+        let heads = read::lanes(self.records).await?;
+        if let Some(newest) = &newest {
+            self.covered = newest.checkpoint.lanes.iter().map(|state| (state.lane, size(state.head.seq))).collect();
+        }
+        let mut checkpoints = CheckpointReader::upto(newest.map_or(0, |newest| newest.checkpoint.seq));
+        while let Some(signed) = checkpoints.next(self.records).await? {
+            for state in &signed.checkpoint.lanes {
+                self.lane(state.lane, state.head.seq).await?;
+            }
+            self.walk.checkpoint(&signed, self.keys)?;
+        }
+        for (lane, head) in &heads {
+            self.head(*lane, *head).await?;
+        }
+        self.strays(heads).await
+    }
+
+    async fn lane(&mut self, lane: i64, upto: i64) -> Result<(), LedgerError> {
+        while self.walk.head(lane).seq < upto {
+            let reader = self.readers.entry(lane).or_insert_with(|| LaneReader::from(lane, 1, Scope::System));
+            let Some(row) = reader.next(self.records, upto).await? else { break };
+            let entry = StoredEntry::from_row(&row).map_err(|_| damaged(&row))?;
+            let covered = self.covered.get(&lane).copied().unwrap_or(0);
+            for node in self.walk.entry(&entry)? {
+                if (node.id.idx + 1) << node.id.level <= covered {
+                    self.compare(lane, node).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn head(&mut self, lane: i64, head: Head) -> Result<(), LedgerError> {
+        self.lane(lane, head.seq).await?;
+        let found = self.walk.head(lane);
+        if found == head {
+            return Ok(());
+        }
+        let at = if found.seq == head.seq { head.seq } else { found.seq.min(head.seq) + 1 };
+        Err(Broken::lane(lane, at, Fault::Lane).into())
+    }
+
+    /// Looks for entries behind the end of their lane, or in a lane that has no row. An entry and
+    /// its head become visible together, so a head that is read after an entry leads to it.
+    async fn strays(&self, mut heads: Vec<(i64, Head)>) -> Result<(), LedgerError> {
+        let end = |heads: &[(i64, Head)], lane| {
+            heads.iter().find(|(known, _)| *known == lane).map_or(0, |(_, head)| head.seq)
+        };
+        let mut at = None;
+        while let Some(lane) = read::next_lane(self.records, at).await? {
+            let last = read::last_seq(self.records, lane).await?;
+            if last > end(&heads, lane) {
+                heads = read::lanes(self.records).await?;
+            }
+            let seq = end(&heads, lane);
+            if last > seq {
+                let first = LaneReader::from(lane, seq + 1, Scope::System).next(self.records, last).await?;
+                let broken = first.map_or_else(|| Broken::lane(lane, seq + 1, Fault::Lane), |row| damaged(&row));
+                return Err(Broken { why: Fault::Lane, ..broken }.into());
+            }
+            at = Some(lane);
+        }
+        Ok(())
+    }
+
+    /// Compares a tree hash that follows from the entries with the stored one.
+    async fn compare(&self, lane: i64, node: Node) -> Result<(), LedgerError> {
+        let span = Span { level: node.id.level, from: node.id.idx, to: node.id.idx + 1 };
+        if read::nodes(self.records, lane, span).await? == [(node.id, node.hash)] {
+            return Ok(());
+        }
+        let first = i64::try_from(node.id.idx << node.id.level).unwrap_or(i64::MAX - 1) + 1;
+        Err(Broken::lane(lane, first, Fault::Lane).into())
+    }
+}

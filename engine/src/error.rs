@@ -1,0 +1,132 @@
+//! Why a use case did not happen.
+//!
+//! Every room's use cases fail in the same few ways: the request is refused with a reason, or the store can't be read or
+//! changed. One type says so, and gives the error as every surface tells it.
+
+use crate::access::{is_repeated, used_before};
+use crate::ledger::audit::AuditError;
+use crate::port::{Blocked, CommitError, ReadError, SchemaMismatch};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::ledger::EntryError;
+use chimera_core::record::{Damaged, InvalidTx, JsonError, Unstorable};
+
+/// What is wrong with a text that not every store can hold.
+pub(crate) const NUL: &str = "holds the character U+0000, which can't be stored";
+
+/// Why a use case did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// What was asked for can't be done, and this says why.
+    #[error("{}", .0.message)]
+    Refused(Box<ErrorBody>),
+    /// The change was not made.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The store gave no rows.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The ledger's entry can't be made.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    /// Rows are not what we wrote.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    /// A row can't be made.
+    #[error(transparent)]
+    Unstorable(#[from] Unstorable),
+}
+
+impl EngineError {
+    /// A refusal.
+    #[must_use]
+    pub fn refused(code: Code, message: impl Into<String>) -> Self {
+        Self::Refused(Box::new(ErrorBody::new(code, message)))
+    }
+
+    /// Nothing is here, or nothing that the caller may see.
+    #[must_use]
+    pub fn not_found(what: &str) -> Self {
+        Self::refused(Code::NotFound, format!("there is no such {what}"))
+    }
+
+    /// The caller lacks a scope.
+    #[must_use]
+    pub fn lacking(scope: &str) -> Self {
+        Self::Refused(Box::new(crate::access::lacking(scope)))
+    }
+
+    /// A cursor that another listing gave, or none.
+    #[must_use]
+    pub fn foreign_cursor() -> Self {
+        Self::refused(Code::SchemaInvalid, "the cursor does not belong to this listing")
+    }
+
+    /// Whether the request is at fault: asked again as it is, it would be refused again.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        Code::parse(&self.body().code).is_some_and(|code| code.status() < 500)
+    }
+
+    /// The error as every surface tells it.
+    #[must_use]
+    pub fn body(&self) -> ErrorBody {
+        match self {
+            Self::Refused(body) => (**body).clone(),
+            Self::Read(ReadError::Unavailable(why)) => why.body("the store can't be read now"),
+            Self::Read(ReadError::Schema(error)) => schema_body(*error),
+            Self::Read(ReadError::Cursor(_)) => Self::foreign_cursor().body(),
+            Self::Unstorable(Unstorable::Json(JsonError::Nul) | Unstorable::Row(InvalidTx::Nul { .. }))
+            | Self::Audit(
+                AuditError::Json(JsonError::Nul)
+                | AuditError::Invalid(InvalidTx::Nul { .. })
+                | AuditError::Entry(EntryError::Nul),
+            )
+            | Self::Commit(CommitError::Invalid(InvalidTx::Nul { .. })) => {
+                ErrorBody::new(Code::ValidationFailed, format!("a text {NUL}"))
+            }
+            Self::Commit(error) => commit_body(error),
+            Self::Read(ReadError::Invalid { .. }) | Self::Audit(_) | Self::Damaged(_) | Self::Unstorable(_) => {
+                ErrorBody::new(Code::Internal, "the request could not be worked on")
+            }
+        }
+    }
+}
+
+impl From<ErrorBody> for EngineError {
+    fn from(body: ErrorBody) -> Self {
+        Self::Refused(Box::new(body))
+    }
+}
+
+impl From<InvalidTx> for EngineError {
+    fn from(error: InvalidTx) -> Self {
+        Self::Unstorable(error.into())
+    }
+}
+
+impl From<JsonError> for EngineError {
+    fn from(error: JsonError) -> Self {
+        Self::Unstorable(error.into())
+    }
+}
+
+/// A refusal that trying again does not change.
+fn schema_body(error: SchemaMismatch) -> ErrorBody {
+    ErrorBody::new(Code::SchemaMismatch, error.to_string())
+}
+
+fn commit_body(error: &CommitError) -> ErrorBody {
+    match error {
+        error if is_repeated(error) => used_before(),
+        CommitError::Conflict(_) => ErrorBody::new(Code::OccConflict, "somebody else changed it first"),
+        CommitError::Overloaded => ErrorBody::new(Code::Overloaded, "too many changes are waiting").retry_after(1),
+        CommitError::Unavailable(why) => why.body("the store takes no changes now"),
+        CommitError::Fenced => ErrorBody::new(Code::StoreUnavailable, "the store takes no changes now").retry_after(1),
+        CommitError::Blocked(Blocked::Schema(error)) => schema_body(*error),
+        CommitError::Blocked(Blocked::Held(hold)) => hold.body(),
+        CommitError::Unknown => ErrorBody::new(Code::OutcomeUnknown, "nobody can tell whether the change was made"),
+        CommitError::Invalid(_) | CommitError::Rejected { .. } => {
+            ErrorBody::new(Code::Internal, "the change could not be stored")
+        }
+    }
+}
