@@ -16,6 +16,7 @@ pub(crate) mod postgres;
 mod schema;
 mod sql;
 pub(crate) mod sqlite;
+mod task;
 mod times;
 mod trouble;
 mod usage;

@@ -8,4 +8,5 @@ pub mod counters;
 pub mod ledger;
 pub mod pages;
 pub mod records;
+pub mod unpolled;
 pub mod views;

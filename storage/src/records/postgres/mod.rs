@@ -72,7 +72,7 @@ impl PostgresOptions {
 
 /// Records in a PostgreSQL database.
 pub struct PostgresRecords {
-    readers: reader::Readers,
+    readers: Arc<reader::Readers>,
     lanes: Vec<mpsc::Sender<Message>>,
     held: Vec<HeldLane>,
     hold: HoldCell,
@@ -133,7 +133,7 @@ impl PostgresRecords {
             tasks.push(tokio::spawn(watch::watch(server.clone(), hold.clone(), marks.clone(), stop)));
         }
         let watching = Mutex::new(Some(watching));
-        let readers = reader::Readers::new(server.clone());
+        let readers = Arc::new(reader::Readers::new(server.clone()));
         let (tasks, health) = (Mutex::new(tasks), Arc::default());
         let marks = marks.filter(|_| !options.resume);
         Ok(Self { readers, lanes, held, hold, watching, tasks, schema, server, health, marks, note })
@@ -144,7 +144,7 @@ impl PostgresRecords {
         let server = Server::parse(url)?;
         schema::readable(&migrate::postgres_status(&server.connect().await?).await?)?;
         Ok(Self {
-            readers: reader::Readers::new(server.clone()),
+            readers: Arc::new(reader::Readers::new(server.clone())),
             lanes: Vec::new(),
             held: Vec::new(),
             hold: HoldCell::default(),
@@ -232,12 +232,12 @@ impl Records for PostgresRecords {
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
-        let answer = self.readers.read(&select).await.map_err(|error| self.schema.explain_read(error));
+        let answer = self.readers.ask(select.clone()).await.map_err(|error| self.schema.explain_read(error));
         self.health.read(&select, answer)
     }
 
     async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
-        let answer = self.readers.read(&count).await;
+        let answer = self.readers.ask(count.clone()).await;
         self.health.read(&Select::from(count.select.table, Scope::System), answer)
     }
 

@@ -1,6 +1,7 @@
 //! Reads on pooled connections, each with the statements that were prepared on it.
 
 use super::super::sql::{self, Dialect};
+use super::super::task::Task;
 use super::cells::{Cell, Read, shape};
 use super::connect::Server;
 use super::failure;
@@ -10,7 +11,7 @@ use chimera_engine::port::{ReadError, Unavailable};
 use futures::TryStreamExt;
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, RowStream, Statement};
@@ -33,8 +34,16 @@ impl Readers {
         Self { server, idle: Mutex::new(Vec::new()), slots: Semaphore::const_new(limits::POSTGRES_READS_MAX) }
     }
 
-    /// Reads one page, or counts rows. A session that died while idle is replaced once.
-    pub(super) async fn read<Q: Query>(&self, query: &Q) -> Result<Q::Answer, ReadError> {
+    /// Reads one page, or counts rows. Waiting for a slot and holding one is the business of a task of its own: a caller that
+    /// begins to read and then looks at something else first keeps nothing from others.
+    pub(super) async fn ask<Q: Query>(self: &Arc<Self>, query: Q) -> Result<Q::Answer, ReadError> {
+        let readers = Arc::clone(self);
+        let asked = Task::spawn(async move { readers.read(&query).await });
+        asked.await.unwrap_or_else(|_| Err(super::connect::passing("the store is stopped").into()))
+    }
+
+    /// A session that died while idle is replaced once.
+    async fn read<Q: Query>(&self, query: &Q) -> Result<Q::Answer, ReadError> {
         let _slot = self.slots.acquire().await;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(mut session) = idle.filter(|session| !session.client.is_closed()) {
@@ -67,8 +76,8 @@ impl Readers {
 }
 
 /// What a session can be asked.
-pub(super) trait Query: Sync {
-    type Answer: Send;
+pub(super) trait Query: Send + Sync + 'static {
+    type Answer: Send + 'static;
 
     fn answer(&self, session: &mut Session) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
 }

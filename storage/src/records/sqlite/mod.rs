@@ -205,23 +205,23 @@ impl Records for SqliteRecords {
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
-        let _slot = self.readers.slot().await;
-        let (readers, health, schema) = (Arc::clone(&self.readers), Arc::clone(&self.health), self.schema.clone());
-        let read = tokio::task::spawn_blocking(move || {
-            let answer = readers.read(&select).map_err(|error| schema.explain_read(error));
-            health.read(&select, answer)
-        });
-        read.await.unwrap_or_else(|_| Err(stopped("the store is stopped").into()))
+        let (health, schema) = (Arc::clone(&self.health), self.schema.clone());
+        self.readers
+            .ask(move |readers| {
+                let answer = readers.read(&select).map_err(|error| schema.explain_read(error));
+                health.read(&select, answer)
+            })
+            .await
     }
 
     async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
-        let _slot = self.readers.slot().await;
-        let (readers, health) = (Arc::clone(&self.readers), Arc::clone(&self.health));
-        let counted = tokio::task::spawn_blocking(move || {
-            let answer = readers.count(&count);
-            health.read(&Select::from(count.select.table, Scope::System), answer)
-        });
-        counted.await.unwrap_or_else(|_| Err(stopped("the store is stopped").into()))
+        let health = Arc::clone(&self.health);
+        self.readers
+            .ask(move |readers| {
+                let answer = readers.count(&count);
+                health.read(&Select::from(count.select.table, Scope::System), answer)
+            })
+            .await
     }
 
     fn lane(&self, _affinity: u64) -> Option<Held> {

@@ -1,6 +1,7 @@
 //! Short reads on connections of their own, so that they never wait for the writer.
 
 use super::super::sql::{self, Dialect};
+use super::super::task::Task;
 use super::file::DataFile;
 use super::{cells, failure};
 use chimera_core::limits;
@@ -9,7 +10,7 @@ use chimera_core::time::Timestamp;
 use chimera_engine::port::{ReadError, Unavailable};
 use rusqlite::Connection;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
 /// A few connections, opened when needed.
@@ -28,9 +29,21 @@ impl Readers {
         self.data.path()
     }
 
-    /// Waits for a free slot, so that at most `limits::SQLITE_READS_MAX` connections exist.
-    pub(super) async fn slot(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
-        self.slots.acquire().await.ok()
+    /// Asks on a thread for blocking work, at most `limits::SQLITE_READS_MAX` at a time. Waiting for a slot and holding one is
+    /// the business of a task of its own: a caller that begins to read and then looks at something else first keeps
+    /// nothing from others.
+    pub(super) async fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        ask: impl FnOnce(&Self) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let readers = Arc::clone(self);
+        let asked = Task::spawn(async move {
+            let _slot = readers.slots.acquire().await;
+            let readers = Arc::clone(&readers);
+            tokio::task::spawn_blocking(move || ask(&readers)).await
+        });
+        let stopped = || ReadError::from(super::stopped("the store is stopped"));
+        asked.await.map_err(|_| stopped())?.map_err(|_| stopped())?
     }
 
     /// A connection that has read nothing yet.

@@ -49,11 +49,7 @@ const NOT_LIMITS: &[NotLimits] = &[
         "LOCAL_BYTES_MAX DOMAIN_BYTES_MAX URL_BYTES_MAX DIGITS_MAX GROUPS_MAX",
         "what addresses and numbers of people look like",
     ),
-    (
-        "core/src/act/risk/walk.rs",
-        "PLAIN_BYTES NAME_DIGITS_MAX",
-        "how much a value weighs, and what a name looks like",
-    ),
+    ("core/src/act/risk/walk.rs", "PLAIN_BYTES NAME_DIGITS_MAX", "how much a value weighs, and what a name looks like"),
     ("core/src/access/seal.rs", "NONCE_BYTES", "a format"),
     ("core/src/flow/destination.rs", "PHONE_DIGITS_MIN", "what a phone number looks like"),
     ("core/src/json/canonical.rs", "EXACT_MAX TIE_DIGITS_MIN", "what a double can hold"),

@@ -1,0 +1,37 @@
+//! Reads that were begun and are not looked at.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite is a test")]
+
+use chimera_core::flow::tables::RUNS;
+use chimera_core::limits::{POSTGRES_READS_MAX, SQLITE_READS_MAX};
+use chimera_core::record::{Count, Scope, Select};
+use chimera_engine::port::Records;
+use futures::future::{BoxFuture, FutureExt};
+use std::time::Duration;
+
+/// As many as any store reads at a time, twice.
+const BEGUN: usize = 2 * if POSTGRES_READS_MAX > SQLITE_READS_MAX { POSTGRES_READS_MAX } else { SQLITE_READS_MAX };
+
+/// A caller begins many reads, waits for another one first, and comes back to them later: nothing waits for ever.
+pub async fn reads_that_nobody_looks_at_hold_up_nobody(store: &dyn Records) {
+    let select = || Select::from(&RUNS, Scope::System).take(1);
+    let mut begun: Vec<BoxFuture<'_, bool>> = Vec::new();
+    for n in 0..BEGUN {
+        begun.push(match n % 2 {
+            0 => store.read(select()).map(|read| read.is_ok()).boxed(),
+            _ => store
+                .count(Count { select: select(), by: "status", oldest: "created_at", rows_max: 10 })
+                .map(|read| read.is_ok())
+                .boxed(),
+        });
+    }
+    for read in &mut begun {
+        // One look: it has begun, or waits for its turn.
+        let _ = futures::poll!(read);
+    }
+    let first = tokio::time::timeout(Duration::from_secs(60), store.read(select())).await;
+    first.expect("a read beside others that nobody looks at").expect("a page");
+    for read in begun {
+        assert!(read.await, "a read that was begun before");
+    }
+}
