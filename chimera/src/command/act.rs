@@ -195,6 +195,7 @@ mod tests {
             reviewed_by: None,
             notes: None,
             run_risk: Some(&risk),
+            notify: None,
             before: None,
             now: chimera_core::time::Timestamp::from_micros(0),
         });

@@ -153,6 +153,7 @@ fn review() -> Review {
         reviewed_by: None,
         notes: None,
         run_risk: None,
+        notify: None,
         before: None,
         now: NOON,
     })

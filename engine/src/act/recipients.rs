@@ -69,6 +69,13 @@ impl Recipients for Deciders {
             || channel == "email" && snapshot.registry.entries().any(of_person)
     }
 
+    fn is_outsider(&self, tenant: &str, actor: &str, recipient: &Recipient) -> bool {
+        let Recipient { channel, target, person } = recipient;
+        person.is_none()
+            && !self.is_registered(tenant, actor, channel, target)
+            && self.directory.tenant(tenant).is_outside(target)
+    }
+
     fn not_decider(&self, tenant: &str, person: &str, requester: &str) -> Option<NotDecider> {
         self.directory.not_decider(tenant, person, requester)
     }

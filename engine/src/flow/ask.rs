@@ -91,7 +91,10 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
                     tx.inserts.push(link_row(head, requested, person, &token, now)?);
                 }
             }
-            let payload = payload(head, requested, &review, &asking.base_url, link, now);
+            let mut payload = payload(head, requested, &review, &asking.base_url, link, now);
+            if asking.recipients.is_outsider(&head.tenant, &head.actor, recipient) {
+                withhold(&mut payload);
+            }
             tx.inserts.push(message_row(id, head, Some(requested.approval), recipient, &payload, steady)?);
         }
     }
@@ -226,6 +229,15 @@ fn payload(
             "link": link,
         },
     })
+}
+
+/// Leaves of a message that a run waits, and nothing of what it would do.
+fn withhold(payload: &mut Value) {
+    let kept = ["run_id", "trace_id", "workflow_id", "approval_id", "expires_at", "approve_url"];
+    if let Some(data) = payload["data"].as_object_mut() {
+        data.retain(|name, _| kept.contains(&name.as_str()));
+        data.insert("withheld".to_owned(), true.into());
+    }
 }
 
 /// What a decision is about, without what looks like a credential, and whether that took anything away; nothing if it

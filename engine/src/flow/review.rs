@@ -19,6 +19,7 @@ pub(super) fn of_row(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Revie
     let data = json_of(row, "action_data");
     let before = before(all, row).map(|row| json_of(row, "action_data"));
     let risk = run.get("risk").as_json().map(Json::to_value);
+    let notify = run.get("notify").as_json().map(Json::to_value);
     Review::of(&Request {
         approval_id: row.uuid("approval_request_id"),
         run_id: run.uuid("id"),
@@ -39,6 +40,7 @@ pub(super) fn of_row(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Revie
         reviewed_by: row.get("reviewed_by").as_text(),
         notes: row.get("review_notes").as_text(),
         run_risk: risk.as_ref(),
+        notify: notify.as_ref(),
         before: before.as_ref(),
         now,
     })
@@ -69,6 +71,7 @@ pub(super) fn of_request(head: &Head, requested: &Requested, all: &[Row], now: T
         reviewed_by: None,
         notes: None,
         run_risk: head.risk.as_deref(),
+        notify: head.notify.as_ref(),
         before: before.as_ref(),
         now,
     })

@@ -52,6 +52,12 @@ pub trait Recipients: Send + Sync {
         false
     }
 
+    /// Whether an address is nobody's who is registered, and outside the tenant's domains. It hears that a run waits, and
+    /// nothing of what it would do: nobody has let that out yet.
+    fn is_outsider(&self, _tenant: &str, _actor: &str, _recipient: &Recipient) -> bool {
+        false
+    }
+
     /// Why a person whom a link was sent to, or who has approved, may not decide any more about what `requester` asked
     /// for, if that is so.
     fn not_decider(&self, _tenant: &str, _person: &str, _requester: &str) -> Option<NotDecider> {

@@ -234,6 +234,31 @@ async fn at_l2_somebody_is_told_though_nobody_is_named() {
     assert_eq!(bare.get("n8n_workflow_123", "/inbox").await.body["items"], json!([]), "an inbox is its actor's own");
 }
 
+/// Whoever waits for a person has been let do nothing yet, and telling somebody outside what it would do is doing something.
+#[tokio::test]
+async fn an_outsider_hears_nothing_of_what_a_run_would_do_before_somebody_decides() {
+    let porch = house(&["http.request", "email.send"]).await;
+    for (channel, target) in [("webhook", "https://evil.test/collect"), ("email", "mallory@evil.test")] {
+        for level in ["L0_Ask", "L1_Draft"] {
+            let steps = json!([{"tool": "local.summarize", "input": {"text": "word-kept-inside"}}]);
+            let ask = json!({"steps": steps, "autonomy_level": level, "notify": {channel: target}});
+            let waiting = porch.act("service_bot", ask).await;
+            assert_eq!(waiting.body["status"], "awaiting_approval", "{waiting:?}");
+            let rows = messages(&porch, &waiting.body);
+            let sent = |to: &str| {
+                let row = rows.iter().find(|row| row.text("target") == to).expect("somebody is told");
+                row.get("payload").as_json().unwrap().to_value()
+            };
+            let (outside, decides) = (sent(target), sent("ann@acme.example"));
+            assert!(!outside.to_string().contains("word-kept-inside"), "{level}: {outside}");
+            assert_eq!((&outside["type"], &outside["data"]["withheld"]), (&json!("approval.requested"), &json!(true)));
+            assert!(decides.to_string().contains("word-kept-inside"), "{level}: {decides}");
+            let told = decides["data"]["review"]["notifies"].to_string();
+            assert!(told.contains(target), "who decides sees where the result goes: {told}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn who_decides_and_has_no_address_finds_the_request_in_the_inbox() {
     let porch = super::porch::porch().await;

@@ -45,6 +45,8 @@ pub struct Request<'a> {
     pub notes: Option<&'a str>,
     /// How risky the run looked when it was let in.
     pub run_risk: Option<&'a Value>,
+    /// Who is told how the run ends, as the request names them.
+    pub notify: Option<&'a Value>,
     /// What the request before this one about the same thing showed.
     pub before: Option<&'a Value>,
     pub now: Timestamp,
@@ -77,6 +79,9 @@ pub struct Review {
     /// A change of the graph.
     pub patch: Option<Value>,
     pub risk: Option<RiskShown>,
+    /// Where it is told how the run ends and what it gives: an approval covers this message too.
+    #[serde(default)]
+    pub notifies: Vec<String>,
     /// What is different from what was shown before.
     pub changes: Vec<Change>,
     /// Why it can't be approved.
@@ -238,6 +243,7 @@ impl Review {
             patch: (subject == Subject::Patch).then(|| data["patch"].clone()),
             // What a patch adds is another thing than what the run did before.
             risk: risk(&data["risk"]).or_else(|| risk(request.run_risk.filter(|_| subject != Subject::Patch)?)),
+            notifies: notifies(request.notify),
             digest: request.digest.clone(),
             created_at: request.created_at.map(|at| at.to_string()),
             expires_at: request.expires_at.map(|at| at.to_string()),
@@ -379,6 +385,12 @@ fn left_out(subject: Subject, data: &Value) -> (u64, Vec<String>) {
 }
 
 /// A score with its reasons in words; reasons of one kind stand together.
+/// The channels and addresses of a run's `notify`.
+fn notifies(notify: Option<&Value>) -> Vec<String> {
+    let members = notify.and_then(Value::as_object).into_iter().flatten();
+    members.filter_map(|(channel, target)| Some(format!("{channel} {}", target.as_str()?))).collect()
+}
+
 fn risk(value: &Value) -> Option<RiskShown> {
     let number = value["score"].as_u64().and_then(|score| u32::try_from(score).ok())?;
     let score = Score { score: number, reasons: Vec::new() };

@@ -82,6 +82,7 @@ impl Review {
         if let Some(risk) = &self.risk {
             facts.push(("Risk", format!("{} ({})", risk.band, risk.score)));
         }
+        facts.extend((!self.notifies.is_empty()).then(|| ("Its result is sent to", self.notifies.join(", "))));
         if self.approvals_needed > 1 {
             facts.push(("People needed", self.approvals_needed.to_string()));
         }
