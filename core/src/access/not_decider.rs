@@ -13,6 +13,8 @@ pub enum NotDecider {
     LacksScope,
     /// They asked for it, and somebody else must decide.
     Requester,
+    /// They act for the tenant as an operator, and somebody else than whoever asked must decide.
+    ActsForTenant,
     /// It is for others, whose patterns these are.
     NotNamed(Vec<String>),
 }
@@ -27,6 +29,7 @@ impl NotDecider {
             Self::OtherTenant => "other_tenant",
             Self::LacksScope => "lacks_scope",
             Self::Requester => "requester",
+            Self::ActsForTenant => "acts_for_tenant",
             Self::NotNamed(_) => "not_named",
         }
     }
@@ -42,6 +45,11 @@ impl NotDecider {
             Self::Requester => {
                 "you asked for this, wrote its workflow or changed it last, and somebody else must decide: a \
                                 person with the scope approvals.decide whom neither requested_by nor changed_by names"
+                    .to_owned()
+            }
+            Self::ActsForTenant => {
+                "an operator who acts for a tenant is no second pair of eyes there: a person of the tenant with the scope \
+                 approvals.decide must decide"
                     .to_owned()
             }
             Self::NotNamed(approvers) => {

@@ -124,7 +124,7 @@ impl Permit {
     }
 
     /// The tenant for which an operator acts, if that is not their own.
-    pub(super) fn acts_for(&self) -> Option<&str> {
+    pub(crate) fn acts_for(&self) -> Option<&str> {
         self.acts_for.as_deref()
     }
 

@@ -186,7 +186,12 @@ impl Flow {
 
     /// Refuses somebody who is not among those who decide.
     pub(super) fn may_decide(&self, permit: &Permit, row: &Row) -> Result<(), EngineError> {
-        let reason = demand_of(row).excludes(permit.actor(), &requesters_of(row));
+        let demand = demand_of(row);
+        // What they shared with the tenant names nobody there as its author.
+        if permit.acts_for().is_some() && demand.needs_another() {
+            return Err(not_decider(&NotDecider::ActsForTenant));
+        }
+        let reason = demand.excludes(permit.actor(), &requesters_of(row));
         reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 

@@ -431,6 +431,28 @@ async fn a_workflow_of_another_tenant_is_no_part_of_ones_own() {
     assert_eq!(reviewed().id(), "reviewed");
 }
 
+/// An operator writes and shares what a tenant runs, and nobody there is named as its author.
+#[tokio::test]
+async fn an_operator_who_acts_for_a_tenant_is_no_second_pair_of_eyes_there() {
+    let house = street().await;
+    let ask = |approval: Value| json!({"id": "ask", "type": "hitl", "prompt": "May it?", "approval": approval});
+    for (name, approval, status) in
+        [("strict", json!({"other_than_requester": true}), 403), ("plain", json!({"approvals_needed": 1}), 200)]
+    {
+        let air = workflow(name).node(ask(approval));
+        let path = format!("/workflows/{name}");
+        assert_eq!(house.ask(Method::PUT, &path, air.document().clone()).await.0, 200);
+        assert_eq!(house.ask(Method::PUT, &format!("{path}/share"), NOTHING).await.0, 200);
+        let (_, run) = house.start_as("user_123", name, json!({"inputs": {}, "wait": 15})).await;
+        let decide = format!("/runs/{}/approve?for_tenant=other", id(&run));
+        let (told, answer) = house.post(&decide, json!({"decision": "approve"})).await;
+        assert_eq!(told, status, "{name}: {answer}");
+        if status == 403 {
+            assert_eq!(answer["error"]["details"]["reason"], "acts_for_tenant", "{answer}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_operator_acts_for_another_tenant_by_name_and_that_tenants_ledger_says_so() {
     let house = street().await;

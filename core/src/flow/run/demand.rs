@@ -159,6 +159,12 @@ fn count(people: usize) -> i64 {
 }
 
 impl Demand {
+    /// Whether somebody must decide who did not ask for it.
+    #[must_use]
+    pub fn needs_another(&self) -> bool {
+        self.parts().any(|part| part.other_than_requester)
+    }
+
     /// Why somebody may not decide about what `requesters` asked for, if they may not. Who would count had they not asked
     /// for it is told so.
     #[must_use]
