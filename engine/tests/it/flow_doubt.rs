@@ -9,7 +9,7 @@ use chimera_core::record::{Row, RowCount, Step, Tx};
 use chimera_core::tool::Reach;
 use chimera_engine::flow::{DoubtFilter, StartRun};
 use chimera_engine::port::{Found, Records, Sent, ToolError};
-use chimera_testkit::flow::{Puppet, Setup, Stage, chain, id_of, stage};
+use chimera_testkit::flow::{Puppet, Setup, Stage, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -169,18 +169,63 @@ async fn a_good_answer_that_can_not_be_kept_is_looked_up_where_that_is_possible(
     assert_eq!((asked.count("execute"), asked.count("check")), (1, 1));
 }
 
+/// A run whose call was under way when the process died, and whose row in `effects` somebody has deleted; and the id
+/// that the call was sent with.
+async fn without_record(tool: Puppet, item: bool) -> (Stage, Uuid, Uuid) {
+    let first = stage(1).tool(tool.takes(|_| Duration::from_secs(5)).build()).open().await;
+    let air = match item {
+        false => chain("w", &[("a", "slow")]),
+        true => workflow("w").node(
+            json!({"id": "a", "type": "map", "over": [1], "do": {"type": "function", "fn": "slow", "inputs": {}}}),
+        ),
+    };
+    let run = first.run(&air, Level::ExecuteSilent).await;
+    first.until(run, |_| !first.rows_of(&EFFECTS, run).is_empty()).await;
+    let sent = first.rows_of(&EFFECTS, run)[0].uuid("id");
+    let gone = Step::Delete { table: &EFFECTS, conditions: Vec::new(), rows: RowCount::Exactly(1) };
+    first.records.commit(Tx { steps: vec![gone], ..Tx::default() }).await.unwrap();
+    (first, run, sent)
+}
+
+async fn until_in_doubt(stage: &Stage, run: Uuid) {
+    stage.until(run, |_| stage.rows_of(&STEPS, run).iter().any(|row| row.text("status") == "outcome_unknown")).await;
+}
+
 /// Somebody deletes the row of a call that is under way, and the run is read again.
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_record_is_gone_is_in_doubt_and_not_made_again() {
-    let slow = || Puppet::new("slow", Reach::Write).takes(|_| Duration::from_secs(5));
-    let first = stage(1).tool(slow().build()).open().await;
-    let run = first.run(&chain("w", &[("a", "slow")]), Level::ExecuteSilent).await;
-    first.step(run, "a", "running").await;
-    let gone = Step::Delete { table: &EFFECTS, conditions: Vec::new(), rows: RowCount::Exactly(1) };
-    first.records.commit(Tx { steps: vec![gone], ..Tx::default() }).await.unwrap();
-    let tool = slow();
-    let asked = tool.asked();
-    let second = first.restart(stage(1).tool(tool.build())).await;
-    second.step(run, "a", "outcome_unknown").await;
-    assert_eq!(asked.count("execute"), 0);
+    for item in [false, true] {
+        for tool in [
+            (|| Puppet::new("slow", Reach::Write)) as fn() -> Puppet,
+            || Puppet::new("slow", Reach::Write).declared(|tool| tool.metadata.idempotent = true),
+            || Puppet::new("slow", Reach::Write).checks(|_| Ok(Found::Never)),
+            || {
+                Puppet::new("slow", Reach::Write)
+                    .checks(|_| Err(ToolError::not_sent(Code::ValidationFailed, "no such call")))
+            },
+        ] {
+            let (first, run, _) = without_record(tool(), item).await;
+            let tool = tool();
+            let asked = tool.asked();
+            let second = first.restart(stage(1).tool(tool.build())).await;
+            until_in_doubt(&second, run).await;
+            assert_eq!(asked.count("execute"), 0);
+        }
+    }
+}
+
+/// The tool is asked about the call that was sent, and not about another.
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_record_is_gone_is_looked_for_under_the_id_that_it_was_sent_with() {
+    for item in [false, true] {
+        let (first, run, sent) = without_record(Puppet::new("slow", Reach::Write), item).await;
+        let tool = Puppet::new("slow", Reach::Write).checks(move |ctx| match ctx.effect_id == sent {
+            true => Ok(Found::Happened(json!({"id": "a"}))),
+            false => Ok(Found::Never),
+        });
+        let asked = tool.asked();
+        let second = first.restart(stage(1).tool(tool.build())).await;
+        assert_eq!(second.ended(run).await["status"], "completed");
+        assert_eq!((asked.count("execute"), asked.count("check")), (0, 1));
+    }
 }

@@ -18,6 +18,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
+/// Why a call is in doubt whose row somebody has deleted.
+const RECORD_GONE: &str = "the record of this call is missing from the store";
+
 impl Run {
     /// A call ended. An answer that nobody waits for any more is dropped.
     pub(crate) fn answered(
@@ -280,7 +283,13 @@ impl Run {
     /// Whether something may have changed outside without anybody knowing.
     pub(crate) fn may_have_happened(&self, at: At) -> bool {
         let writes = matches!(self.work(at), Work::Tool(spec) if self.reach(at, &spec) == Reach::Write);
-        writes && self.task(at).is_some_and(|task| task.in_doubt && task.effect.is_some())
+        writes && self.task(at).is_some_and(|task| task.in_doubt)
+    }
+
+    /// Whether the row of a call that may have changed something is gone: it is written before the call is made. What such a
+    /// row says nobody can rely on any more, so the call is not made again.
+    fn is_record_gone(&self, at: At) -> bool {
+        self.may_have_happened(at) && self.task(at).is_some_and(|task| task.effect.is_none())
     }
 
     /// It may have been sent: the tool is asked, or a person.
@@ -320,6 +329,9 @@ impl Run {
             }
             return self.dispatch(at, &spec, Mode::Check, env, book);
         }
+        if self.is_record_gone(at) {
+            return self.outcome_unknown(at, RECORD_GONE, env, book);
+        }
         if self.resendable(at, &spec) && left {
             return self.send_again(at, env, book);
         }
@@ -340,6 +352,9 @@ impl Run {
         book: &mut Book,
     ) -> Result<(), Unstorable> {
         let (now, restored) = (env.now, self.restored_at.is_some());
+        if self.is_record_gone(at) {
+            return self.outcome_unknown(at, RECORD_GONE, env, book);
+        }
         let Some(task) = self.task_mut(at) else { return Ok(()) };
         task.in_doubt = false;
         if restored {

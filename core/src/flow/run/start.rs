@@ -16,6 +16,7 @@ use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Child, Function, Item};
 use crate::flow::policy::{Action, PolicyVerdict};
+use crate::id;
 use crate::json::{CanonicalJson, Digest32, TooDeep, within_depth};
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
@@ -279,7 +280,8 @@ impl Run {
         let attempt = task.attempt.max(1);
         let input = task.input.clone().unwrap_or_default();
         let digest = task.input_digest();
-        let mut effect = step;
+        // What is looked for is the call as it was sent, also when the row of its effect is gone.
+        let mut effect = if mode == Mode::Check { id::effect(head.id, &key) } else { step };
         if spec.effect != Reach::Pure && mode == Mode::Execute {
             effect = book.effect(&head, task, &key, &spec.name, EffectStatus::Dispatched, deadline, now)?;
             book.call_begun(&head, call, step, effect, &key, attempt, spec, &input, now)?;
