@@ -226,13 +226,17 @@ impl Directory {
         if entry.id == ANONYMOUS {
             return forbidden("only an operator changes anonymous, who stands for everybody without a token");
         }
-        let own = self.snapshot().registry.resolve(permit.actor()).quota_per_minute;
-        if entry.quota_per_minute > own {
+        let snapshot = self.snapshot();
+        // What a pattern lets others have was given to nobody yet.
+        let before = snapshot.registry.entry(&entry.id).filter(|before| !before.is_pattern());
+        let own = snapshot.registry.resolve(permit.actor()).quota_per_minute;
+        if entry.quota_per_minute > before.map_or(0, |before| before.quota_per_minute).max(own) {
             let given = entry.quota_per_minute;
             return forbidden(&format!("cannot give a quota of {given} requests a minute: yours is {own}"));
         }
-        self.check_rank(permit, &now)?;
-        self.check_rank(permit, entry)?;
+        self.check_scopes(permit, &now)?;
+        self.check_scopes(permit, entry)?;
+        self.check_freedom(permit, entry, before.map(|before| &**before))?;
         if entry.is_pattern() {
             return forbidden("patterns are the operator's");
         }
@@ -248,7 +252,11 @@ impl Directory {
         if self.is_operator(permit) {
             return Ok(());
         }
-        let forbidden = |what: &str| Err(EngineError::refused(Code::RbacForbidden, what));
+        self.check_scopes(permit, entry)?;
+        self.check_freedom(permit, entry, None)
+    }
+
+    fn check_scopes(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
         let given = self.snapshot().registry.roles().granted(entry);
         let held = scope::narrowed(permit.scopes(), &given);
         if let Some(scope) = given.iter().find(|scope| !held.contains(scope)) {
@@ -256,19 +264,28 @@ impl Directory {
             return Err(body.with("required_scope", scope.as_str()).into());
         }
         if entry.kind == Kind::Human && permit.kind() != ActorType::Human {
-            return forbidden("people are looked after by people");
+            return Err(EngineError::refused(Code::RbacForbidden, "people are looked after by people"));
         }
-        if given.is_empty() {
+        Ok(())
+    }
+
+    /// Refuses a quota or a level above one's own, unless the other had as much before: what is lowered, or left as it is, is not given.
+    fn check_freedom(&self, permit: &Permit, entry: &Entry, before: Option<&Entry>) -> Result<(), EngineError> {
+        let forbidden = |what: &str| Err(EngineError::refused(Code::RbacForbidden, what));
+        let snapshot = self.snapshot();
+        // Without a level the risk decides, which is never L3.
+        let level = |entry: &Entry| entry.level.unwrap_or(Level::ExecuteNotify);
+        let acts = |entry: &Entry| !entry.disabled && !snapshot.registry.roles().granted(entry).is_empty();
+        if snapshot.registry.roles().granted(entry).is_empty() || before.is_some() && !acts(entry) {
             // Whoever may do nothing may do it as freely and as often as they like.
             return Ok(());
         }
-        let own = self.snapshot().registry.resolve(permit.actor());
-        if entry.quota_per_minute > own.quota_per_minute {
+        let own = snapshot.registry.resolve(permit.actor());
+        let before = before.filter(|before| acts(before));
+        if entry.quota_per_minute > before.map_or(0, |before| before.quota_per_minute).max(own.quota_per_minute) {
             return forbidden("nobody gives a larger quota than their own");
         }
-        // Without a level the risk decides, which is never L3.
-        let level = |entry: &Entry| entry.level.unwrap_or(Level::ExecuteNotify);
-        if level(entry) > level(&own) {
+        if level(entry) > before.map_or(level(&own), level).max(level(&own)) {
             return forbidden("nobody gives a freer level than their own");
         }
         Ok(())

@@ -269,3 +269,30 @@ async fn nobody_of_a_disabled_tenant_is_let_in() {
     let told = porch.ask("admin", Method::PATCH, &format!("/tenants/{TENANT}"), json!({"disabled": true})).await;
     assert_eq!(told.status, 422, "no operator would be left: {told:?}");
 }
+
+/// Whoever has a larger quota or a freer level than the keeper may be held back by them, and not be let loose again.
+#[tokio::test]
+async fn what_is_lowered_or_switched_off_is_given_by_nobody() {
+    let porch = kept().await;
+    let body = |quota: u32, level: &str, disabled: bool| json!({"scopes": ["notion.read"], "quota_per_minute": quota, "autonomy_level": level, "disabled": disabled});
+    let (free, own) = ("L2_ExecuteNotify", "L1_Draft");
+    assert_eq!(put(&porch, "admin", "service_big", body(100, free, false)).await, 200);
+    for (quota, level, disabled, status) in [
+        (101, free, false, 403),
+        (90, "L3_ExecuteSilent", false, 403),
+        (60, free, false, 200),
+        (61, free, false, 403),
+        (60, own, false, 200),
+        (60, free, false, 403),
+        (60, own, true, 200),
+        (60, own, false, 403),
+        (50, own, true, 200),
+        (31, own, false, 403),
+        (30, own, false, 200),
+    ] {
+        let answered = put(&porch, "user_bob", "service_big", body(quota, level, disabled)).await;
+        assert_eq!(answered, status, "{quota} {level} {disabled}");
+    }
+    let key = porch.ask("user_bob", Method::POST, "/actors/service_big/keys", json!({})).await;
+    assert_eq!(key.status, 201, "it may do no more than bob now");
+}
