@@ -44,7 +44,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default + 'static> FromRequest<S> for
     }
 }
 
-/// A JSON body as its text, for a reader that is strict itself.
+/// A JSON body as its text, of as many values as any other, for a reader that is strict itself.
 pub(crate) struct JsonText(pub(crate) String);
 
 impl<S: Send + Sync> FromRequest<S> for JsonText {
@@ -53,6 +53,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         require_json(request.headers())?;
         let bytes = read_plain(request.into_body()).await?;
+        json::check_values(&bytes)?;
         let text = String::from_utf8(bytes.into());
         text.map(Self).map_err(|_| ApiError::new(Code::SchemaInvalid, "the body is not UTF-8"))
     }

@@ -37,15 +37,29 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     };
     match json::parse_bounded(bytes) {
         Ok(document) if !json::has_nul(&document) => Ok(document),
-        Err(ParseError::TooMuch { at, what: Excess::Values }) => Err(JsonError::Shape {
-            pointer: json::pointer_at(bytes, at),
-            reason: format!("the document has more than {} values", limits::JSON_VALUES_MAX),
-        }),
+        Err(ParseError::TooMuch { at, what: Excess::Values }) => Err(too_many_values(bytes, at)),
         Err(ParseError::IntegerTooLarge { at }) => inexact(at, "a whole number beyond 64 bits would be rounded"),
         Err(ParseError::NumberTooLarge { at }) => inexact(at, "the number is beyond every double"),
         Err(ParseError::NumberInexact { at }) => inexact(at, "the number has more digits than a double holds"),
         Ok(_) | Err(_) => worded(bytes),
     }
+}
+
+/// Refuses a text of too many values before a reader of its own makes them; everything else is for that reader to say.
+pub(crate) fn check_values(bytes: &[u8]) -> Result<(), JsonError> {
+    // Each value takes a byte at least.
+    if bytes.len() <= limits::JSON_VALUES_MAX {
+        return Ok(());
+    }
+    match json::parse_bounded(bytes) {
+        Err(ParseError::TooMuch { at, what: Excess::Values }) => Err(too_many_values(bytes, at)),
+        _ => Ok(()),
+    }
+}
+
+fn too_many_values(bytes: &[u8], at: usize) -> JsonError {
+    let reason = format!("the document has more than {} values", limits::JSON_VALUES_MAX);
+    JsonError::Shape { pointer: json::pointer_at(bytes, at), reason }
 }
 
 /// The same document for its refusal: this reader knows line, column and words.
@@ -219,6 +233,11 @@ mod tests {
             panic!("it was taken")
         };
         assert_eq!((pointer.as_str(), reason.as_str()), ("/a/99998", "the document has more than 100000 values"));
+        assert_eq!(check_values(list(limits::JSON_VALUES_MAX - 2).as_bytes()), Ok(()));
+        assert_eq!(
+            check_values(list(limits::JSON_VALUES_MAX - 1).as_bytes()),
+            Err(JsonError::Shape { pointer, reason })
+        );
     }
 
     #[test]

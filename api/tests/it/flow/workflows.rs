@@ -1,6 +1,7 @@
 //! Applying, checking, showing and listing workflows.
 
 use super::{NOTHING, code, house, reviewed};
+use chimera_core::limits::JSON_VALUES_MAX;
 use chimera_testkit::flow::{chain, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -40,6 +41,24 @@ async fn a_document_becomes_a_version_and_the_same_again_changes_nothing() {
     }
     let (status, problem) = house.get("/workflows/w?version=one").await;
     assert_eq!((status, code(&problem)), (400, "SCHEMA_INVALID"));
+}
+
+/// What a document costs goes by its values, also where a reader of its own reads it.
+#[tokio::test]
+async fn a_document_of_too_many_values_is_refused_like_every_other_body() {
+    let house = house().await;
+    let values = vec![0; JSON_VALUES_MAX];
+    let document = chain("w", &[("a", "think")]).with("inputs", json!({"enum": values})).document().clone();
+    for (method, path, body) in [
+        (Method::PUT, "/workflows/w", document.clone()),
+        (Method::POST, "/workflows/w/check", document),
+        (Method::POST, "/act", json!({"workflow_id": "w", "inputs": values})),
+    ] {
+        let (status, problem) = house.ask(method, path, body).await;
+        assert_eq!((status, code(&problem)), (400, "SCHEMA_INVALID"), "{path}: {problem}");
+        let reason = problem["error"]["details"]["reason"].as_str().unwrap();
+        assert_eq!(reason, "the document has more than 100000 values", "{path}");
+    }
 }
 
 #[tokio::test]
