@@ -3,8 +3,10 @@
 use crate::flow::streams::{Full, Place, Streams};
 use crate::gate::refused_bytes::RefusedBytes;
 use crate::ops::readyz::KeptAnswer;
+use crate::problem::ApiError;
 use crate::trace::{Origin, TraceContext};
 use axum::http::Uri;
+use chimera_core::access::Claimant;
 use chimera_core::limits;
 use chimera_engine::access::{Access, Permit};
 use chimera_engine::act::Actions;
@@ -186,11 +188,17 @@ impl Edge {
         self.with(|parts| parts.streams = Streams::bounded(total, per_actor))
     }
 
-    /// Goes through work that waits in between, where it holds up nobody if it may keep a processor busy.
-    pub(crate) async fn aside<T>(&self, may_take_long: bool, work: impl Future<Output = T>) -> T {
+    /// Goes through work that waits in between, where it holds up nobody if it may keep a processor busy. Refused if
+    /// too much of the same caller waits already.
+    pub(crate) async fn aside<T>(
+        &self,
+        who: &Claimant,
+        may_take_long: bool,
+        work: impl Future<Output = T>,
+    ) -> Result<T, ApiError> {
         match &self.flow {
-            Some(flow) => flow.aside(may_take_long, work).await,
-            None => work.await,
+            Some(flow) => Ok(flow.aside(who, may_take_long, work).await?),
+            None => Ok(work.await),
         }
     }
 

@@ -25,6 +25,7 @@ use axum::http::{HeaderValue, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::limits::{BODY_RECHECK_MS, JSON_BYTES_ASIDE};
 use chimera_engine::access::{Door, Known, Permit, Rate, Turned};
@@ -49,8 +50,16 @@ pub(crate) async fn enter(State(edge): State<Edge>, request: Request, next: Next
     let request = Request::from_parts(parts, Body::from(shown.body.clone()));
     let large = shown.body.len() > JSON_BYTES_ASIDE;
     match received {
-        Ok((Some(known), spent)) => edge.aside(large, let_in((&edge, known, shown, spent), request, next)).await,
-        Ok((None, spent)) => edge.aside(large, let_through(shown, spent, request, next)).await,
+        Ok((Some(known), spent)) => {
+            let who = known.claimant();
+            let answer = edge.aside(&who, large, let_in((&edge, known, shown, spent), request, next)).await;
+            answer.unwrap_or_else(IntoResponse::into_response)
+        }
+        Ok((None, spent)) => {
+            let who = stranger(&shown);
+            let answer = edge.aside(&who, large, let_through(shown, spent, request, next)).await;
+            answer.unwrap_or_else(IntoResponse::into_response)
+        }
         Err(refused) if has_body => last(refused),
         Err(refused) => refused,
     }
@@ -60,6 +69,12 @@ pub(crate) async fn enter(State(edge): State<Edge>, request: Request, next: Next
 fn last(mut response: Response) -> Response {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
+}
+
+/// Strangers share what one tenant has; an address counts as an actor.
+fn stranger(shown: &Shown) -> Claimant {
+    let address = shown.peer.map(|peer| peer.address.to_string());
+    Claimant::new("", address.as_deref().unwrap_or_default())
 }
 
 /// Lets the handler decide about whoever has no token.

@@ -106,7 +106,7 @@ pub(crate) fn written(document: Document) -> Response {
 }
 
 /// The answer that shows a document, written where it holds up nobody if it is large.
-pub(crate) async fn document(caller: &Caller, document: Value) -> Response {
+pub(crate) async fn document(caller: &Caller, document: Value) -> Result<Response, ApiError> {
     let large = documents::is_larger_than(&document, JSON_BYTES_ASIDE);
-    caller.flow.aside(large, async { Json(document).into_response() }).await
+    Ok(caller.flow.aside(&caller.permit.claimant(), large, async { Json(document).into_response() }).await?)
 }

@@ -14,5 +14,6 @@ pub(crate) mod offload;
 pub mod port;
 pub mod pulse;
 mod rows;
+pub mod turns;
 
 pub use error::EngineError;

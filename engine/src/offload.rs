@@ -1,18 +1,20 @@
-//! Work that callers choose and that may keep a processor busy: a few at a time, and never on the threads that answer
-//! requests.
+//! Work that callers choose and that may keep a processor busy: a few at a time, each tenant in its turn, and never on
+//! the threads that answer requests.
 
+use crate::error::EngineError;
+use crate::turns::{Turn, Turns};
+use chimera_core::access::{Claimant, LineFull};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::limits;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::ready;
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Where such work is done.
 pub(crate) struct Offload {
-    places: Semaphore,
-    /// Apart from the others: whoever is polled aside may wait for a place.
-    polls: Semaphore,
+    turns: Turns,
 }
 
 thread_local! {
@@ -21,16 +23,23 @@ thread_local! {
 }
 
 impl Offload {
-    /// With as many places as leave half of the threads to everybody else.
-    pub(crate) fn new() -> Self {
+    /// With as many places as leave half of the threads to everybody else; each of several tenants has its share of them.
+    pub(crate) fn new(is_shared: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let threads = Handle::try_current().map_or(1, |handle| handle.metrics().num_workers());
-        let most = (threads / 2).max(1);
-        Self { places: Semaphore::new(most), polls: Semaphore::new(most) }
+        Self { turns: Turns::new((threads / 2).max(1), is_shared) }
+    }
+
+    /// Refuses a request whose work would wait behind too much of its own: it is told at once.
+    pub(crate) fn admit(&self, who: &Claimant, may_take_long: bool) -> Result<(), EngineError> {
+        if !may_take_long || ASIDE.get() {
+            return Ok(());
+        }
+        self.turns.full_for(who).map_or(Ok(()), |full| Err(EngineError::Refused(Box::new(refused(full, who)))))
     }
 
     /// Goes through work that waits in between, each piece between two waits off the threads that answer requests; as
     /// it is if it can't take long.
-    pub(crate) async fn aside<T>(&self, may_take_long: bool, work: impl Future<Output = T>) -> T {
+    pub(crate) async fn aside<T>(&self, who: &Claimant, may_take_long: bool, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         if !may_take_long {
             return work.await;
@@ -40,25 +49,43 @@ impl Offload {
             if ASIDE.get() {
                 return work.as_mut().poll(context);
             }
-            let waits = turn.get_or_insert_with(|| Box::pin(self.polls.acquire()));
-            let permit = ready!(waits.as_mut().poll(context));
+            let waits = turn.get_or_insert_with(|| Box::pin(self.turns.turn(who)));
+            let held = ready!(waits.as_mut().poll(context));
             turn = None;
             let polled = in_place(|| {
                 ASIDE.set(true);
                 let _reset = Reset;
                 work.as_mut().poll(context)
             });
-            drop(permit);
+            drop(held);
             polled
         })
         .await
     }
 
-    /// A place for a piece of work, at once if it can't take long.
-    pub(crate) async fn place(&self, may_take_long: bool) -> Place<'_> {
-        // They are never closed.
-        Place { taken: if may_take_long { self.places.acquire().await.ok() } else { None } }
+    /// A place for a piece of work, at once if it can't take long. What is polled aside has one already, and would hold
+    /// up itself if it waited for another.
+    pub(crate) async fn place(&self, who: &Claimant, may_take_long: bool) -> Place {
+        let taken = if may_take_long && !ASIDE.get() { Some(self.turns.turn(who).await) } else { None };
+        Place { taken }
     }
+}
+
+/// What somebody is told of whom too much waits already.
+fn refused(full: LineFull, who: &Claimant) -> ErrorBody {
+    let body = match full {
+        LineFull::Actor => ErrorBody::new(
+            Code::RateLimited,
+            format!("{} costly requests of {} wait already", limits::ACTOR_WORK_WAITING_MAX, who.actor),
+        )
+        .with("costly_requests_waiting_max", limits::ACTOR_WORK_WAITING_MAX),
+        LineFull::Tenant => {
+            ErrorBody::new(Code::Overloaded, format!("as many costly requests of tenant {} wait as may be", who.tenant))
+                .with("tenant", &*who.tenant)
+        }
+        LineFull::Process => ErrorBody::new(Code::Overloaded, "as many costly requests wait as may be"),
+    };
+    body.retry_after(1)
 }
 
 /// Says that a thread goes on with what is not aside.
@@ -76,11 +103,11 @@ fn in_place<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// A place to work at.
-pub(crate) struct Place<'a> {
-    taken: Option<SemaphorePermit<'a>>,
+pub(crate) struct Place {
+    taken: Option<Turn>,
 }
 
-impl Place<'_> {
+impl Place {
     /// Does the work.
     pub(crate) fn run<T>(self, work: impl FnOnce() -> T) -> T {
         if self.taken.is_some() { in_place(work) } else { work() }
@@ -94,10 +121,14 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
 
+    fn bob() -> Claimant {
+        Claimant::new("bob", "a")
+    }
+
     /// With two threads one piece of work is done at a time, and the other thread answers meanwhile.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn whoever_answers_requests_is_not_held_up() {
-        let (offload, under_way) = (Arc::new(Offload::new()), Arc::new(AtomicUsize::new(0)));
+        let (offload, under_way) = (Arc::new(Offload::new(|| true)), Arc::new(AtomicUsize::new(0)));
         let (release, held) = mpsc::sync_channel::<()>(8);
         let held = Arc::new(std::sync::Mutex::new(held));
         let works: Vec<_> = (0..8)
@@ -110,7 +141,7 @@ mod tests {
                         under_way.fetch_sub(1, Ordering::SeqCst);
                         beside
                     };
-                    offload.place(true).await.run(work)
+                    offload.place(&bob(), true).await.run(work)
                 })
             })
             .collect();
@@ -130,18 +161,18 @@ mod tests {
     /// Also when work that is aside begins further work aside, or waits for a place.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn work_aside_that_waits_and_begins_more_comes_to_its_end() {
-        let offload = Arc::new(Offload::new());
+        let offload = Arc::new(Offload::new(|| true));
         let works: Vec<_> = (0..8)
             .map(|n| {
                 let offload = Arc::clone(&offload);
                 tokio::spawn(async move {
                     let inner = async {
                         tokio::task::yield_now().await;
-                        let place = offload.place(true).await;
+                        let place = offload.place(&bob(), true).await;
                         tokio::task::yield_now().await;
                         place.run(|| n)
                     };
-                    offload.aside(true, offload.aside(true, inner)).await
+                    offload.aside(&bob(), true, offload.aside(&bob(), true, inner)).await
                 })
             })
             .collect();
@@ -149,5 +180,80 @@ mod tests {
             assert_eq!(work.await.unwrap(), n);
         }
         assert!(!ASIDE.get());
+    }
+
+    /// A hundred pieces of work of one tenant wait, and one of another: it is done after the one that is under way and
+    /// one more.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_tenant_waits_for_one_piece_of_work_of_another_and_not_for_all() {
+        let offload = Arc::new(Offload::new(|| true));
+        let first = offload.place(&bob(), true).await;
+        let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let begin = |tenant: &'static str| {
+            let (offload, order) = (Arc::clone(&offload), Arc::clone(&order));
+            tokio::spawn(async move {
+                let who = Claimant::new(tenant, "a");
+                offload.aside(&who, true, async { order.lock().unwrap().push(tenant) }).await;
+            })
+        };
+        let mut works: Vec<_> = (0..100).map(|_| begin("bob")).collect();
+        until_waiting(&offload, 100).await;
+        works.push(begin("acme"));
+        until_waiting(&offload, 101).await;
+        first.run(|| ());
+        for work in works {
+            work.await.unwrap();
+        }
+        assert_eq!(order.lock().unwrap().iter().position(|tenant| *tenant == "acme"), Some(1));
+    }
+
+    /// Whoever has too much waiting is told so at once, and another is not.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn beyond_what_may_wait_of_an_actor_and_of_a_tenant_requests_are_refused_at_once() {
+        let offload = Arc::new(Offload::new(|| true));
+        let first = offload.place(&bob(), true).await;
+        let begin = |actor: usize| {
+            let offload = Arc::clone(&offload);
+            let who = Claimant::new("bob", &actor.to_string());
+            tokio::spawn(async move { offload.place(&who, true).await.run(|| ()) })
+        };
+        let works: Vec<_> =
+            (0..limits::TENANT_WORK_WAITING_MAX).map(|n| begin(n / limits::ACTOR_WORK_WAITING_MAX)).collect();
+        until_waiting(&offload, limits::TENANT_WORK_WAITING_MAX).await;
+        let told = |tenant: &str, actor: &str, long: bool| {
+            let body = offload.admit(&Claimant::new(tenant, actor), long).err()?.body();
+            assert_eq!(body.retry_after_seconds, Some(1));
+            Some(body.code)
+        };
+        assert_eq!(told("bob", "0", true).as_deref(), Some("RATE_LIMITED"));
+        assert_eq!(told("bob", "new", true).as_deref(), Some("OVERLOADED"));
+        assert_eq!(told("bob", "0", false), None, "small work never waits");
+        assert_eq!(told("acme", "0", true), None);
+        drop(first);
+        for work in works {
+            work.await.unwrap();
+        }
+        assert_eq!(told("bob", "0", true), None);
+    }
+
+    /// Whoever stops waiting, before or after a place was kept for them, keeps it from nobody.
+    #[tokio::test]
+    async fn a_place_goes_on_when_whoever_it_was_kept_for_is_gone() {
+        let offload = Offload::new(|| true);
+        let first = offload.place(&bob(), true).await;
+        let mut waits: Vec<_> = (0..3).map(|_| Box::pin(async { drop(offload.place(&bob(), true).await) })).collect();
+        for wait in &mut waits {
+            assert!(futures::poll!(wait.as_mut()).is_pending());
+        }
+        drop(waits.remove(1));
+        drop(first);
+        drop(waits.remove(0));
+        assert!(futures::poll!(waits[0].as_mut()).is_ready());
+    }
+
+    async fn until_waiting(offload: &Offload, count: usize) {
+        while offload.turns.waiting() < count {
+            tokio::task::yield_now().await;
+        }
     }
 }

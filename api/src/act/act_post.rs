@@ -142,7 +142,7 @@ pub(crate) async fn act(
 ) -> Result<Response, ApiError> {
     let actions = actions(&edge)?;
     let is_large = shown.body.len() > REDACT_AT_ONCE_BYTES_MAX;
-    let (ask, wait) = actions.work(is_large, || read(&shown, &headers, seed)).await?;
+    let (ask, wait) = actions.work(&caller.permit, is_large, || read(&shown, &headers, seed)).await??;
     match Box::pin(actions.act(&caller.permit, ask)).await? {
         Acted::Started(begun) => answer(&edge, &caller, &begun, wait).await,
         Acted::Duplicate { run, differs } => known(&caller, run, differs).await,
@@ -271,7 +271,7 @@ fn summed_up(status: StatusCode, run: Uuid, begun: &Begun) -> Result<Response, A
 async fn known(caller: &Caller, run: Uuid, differs: bool) -> Result<Response, ApiError> {
     let mut shown = caller.flow.show(&caller.permit, run).await?;
     shown["request_differs"] = differs.into();
-    Ok((place_of(run), place::document(caller, shown).await).into_response())
+    Ok((place_of(run), place::document(caller, shown).await?).into_response())
 }
 
 async fn whole(caller: &Caller, run: Uuid, status: StatusCode) -> Result<Response, ApiError> {

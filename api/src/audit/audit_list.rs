@@ -71,5 +71,5 @@ pub(crate) async fn list(
     };
     let access = edge.access.as_deref().ok_or_else(ApiError::internal)?;
     let entries = list_entries(access.records(), &caller.permit, filter).await?;
-    Ok(place::document(&caller, entries).await)
+    place::document(&caller, entries).await
 }

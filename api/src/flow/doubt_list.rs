@@ -52,5 +52,5 @@ pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListDoubtsQue
         cursor: query.cursor,
     };
     let shown = caller.flow.list_doubts(&caller.permit, filter).await?;
-    Ok(place::document(&caller, shown).await)
+    place::document(&caller, shown).await
 }

@@ -60,5 +60,5 @@ pub(crate) struct InboxPage {
 pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListInboxQuery>) -> Result<Response, ApiError> {
     let limit = place::page_rows(query.limit)?;
     let shown = caller.flow.inbox(&caller.permit, limit, query.cursor.as_deref()).await?;
-    Ok(place::document(&caller, shown).await)
+    place::document(&caller, shown).await
 }

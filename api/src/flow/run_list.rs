@@ -63,5 +63,5 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Re
         cursor: which.cursor,
     };
     let shown = caller.flow.list(&caller.permit, filter).await?;
-    Ok(place::document(&caller, shown).await)
+    place::document(&caller, shown).await
 }

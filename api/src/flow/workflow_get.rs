@@ -34,5 +34,5 @@ pub(crate) async fn get(
     ApiQuery(which): ApiQuery<Which>,
 ) -> Result<Response, ApiError> {
     let shown = caller.flow.show_workflow(&caller.permit, place::workflow(&id)?, which.version).await?;
-    Ok(place::document(&caller, shown).await)
+    place::document(&caller, shown).await
 }

@@ -61,5 +61,5 @@ pub(crate) struct WorkflowEntry {
 pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Response, ApiError> {
     let limit = place::page_rows(which.limit)?;
     let shown = caller.flow.list_workflows(&caller.permit, limit, which.cursor.as_deref()).await?;
-    Ok(place::document(&caller, shown).await)
+    place::document(&caller, shown).await
 }

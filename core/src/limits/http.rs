@@ -36,6 +36,15 @@ pub const JSON_VALUES_MAX: usize = 100_000;
 /// Bytes of a body or of a stored run that are worked on by a thread that answers requests. A larger one is read, decided
 /// and shown on threads for such work, a few at a time.
 pub const JSON_BYTES_ASIDE: usize = 16_384;
+/// Pieces of such work of one actor that may wait for a thread. A further request of the actor is refused at once with
+/// `RATE_LIMITED`.
+pub const ACTOR_WORK_WAITING_MAX: usize = 64;
+/// Pieces of such work of one tenant that may wait. A further request of the tenant is refused at once with
+/// `OVERLOADED`.
+pub const TENANT_WORK_WAITING_MAX: usize = 128;
+/// Pieces of such work of all tenants that may wait; of several tenants each has its share. A further request is refused
+/// at once with `OVERLOADED`.
+pub const WORK_WAITING_MAX: usize = 512;
 /// Bytes that a value counts for besides its text when the size of a document is estimated. A document of many small
 /// values counts as large.
 pub const JSON_VALUE_BYTES: usize = 8;

@@ -15,7 +15,7 @@ use crate::port::{CounterError, Counters};
 use chimera_core::access::signature::{Claimed, Parts, Unsigned};
 use chimera_core::access::tables::{REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{self, Claims, InvalidToken, TokenKey};
-use chimera_core::access::{ANONYMOUS, address, mac, scope};
+use chimera_core::access::{ANONYMOUS, Claimant, address, mac, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{CLOCK_SKEW_SECONDS, RATE_WINDOW_SECONDS, SIGNATURE_AHEAD_SECONDS_MAX, TOKENS_KNOWN_MAX};
 use chimera_core::record::{Scope, Select};
@@ -73,6 +73,12 @@ impl Known {
     #[must_use]
     pub fn actor(&self) -> Arc<str> {
         self.0.shared_actor()
+    }
+
+    /// Who asks for a place that all tenants share.
+    #[must_use]
+    pub fn claimant(&self) -> Claimant {
+        self.0.claimant()
     }
 }
 

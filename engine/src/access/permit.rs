@@ -5,7 +5,7 @@
 
 use super::once::Once;
 use crate::port::Records;
-use chimera_core::access::{ADMIN, Actor, Entry, Kind, Level, scope};
+use chimera_core::access::{ADMIN, Actor, Claimant, Entry, Kind, Level, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::ActorType;
 use chimera_core::record::Tx;
@@ -142,6 +142,12 @@ impl Permit {
 
     pub(super) fn shared_actor(&self) -> Arc<str> {
         Arc::clone(&self.actor)
+    }
+
+    /// Who asks for a place that all tenants share.
+    #[must_use]
+    pub fn claimant(&self) -> Claimant {
+        Claimant { tenant: self.tenant().into(), actor: Arc::clone(&self.actor) }
     }
 
     /// A person or not, in the ledger's word.

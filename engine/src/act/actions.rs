@@ -207,8 +207,13 @@ impl Actions {
     }
 
     /// Does work for a request; what may keep a processor busy holds up nobody else.
-    pub async fn work<T>(&self, may_take_long: bool, work: impl FnOnce() -> T) -> T {
-        self.flow.place_to_work(may_take_long).await.run(work)
+    pub async fn work<T>(
+        &self,
+        permit: &Permit,
+        may_take_long: bool,
+        work: impl FnOnce() -> T,
+    ) -> Result<T, EngineError> {
+        Ok(self.flow.place_to_work(&permit.claimant(), may_take_long).await?.run(work))
     }
 
     /// Does what somebody asks for, or says why not.
@@ -313,7 +318,7 @@ impl Actions {
     ) -> Result<Proposal, EngineError> {
         let Inside { children, pins, .. } = self.flow.workflows().inside(permit.tenant(), graph, pins).await?;
         let may_take_long = graph.may_take_long || children.values().any(|child| child.may_take_long);
-        let place = self.flow.place_to_work(may_take_long).await;
+        let place = self.flow.place_to_work(&permit.claimant(), may_take_long).await?;
         let plan = place.run(|| Plan::of_graph(graph, inputs, &children));
         let tools: Vec<Arc<Spec>> =
             tools_of(graph).chain(children.values().flat_map(|child| tools_of(child))).collect();

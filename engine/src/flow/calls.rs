@@ -73,6 +73,6 @@ impl Flow {
         let bytes: usize = page.rows.iter().map(Row::bytes).sum();
         let next_cursor = page.next.as_ref().map(Cursor::encode);
         let written = async { Document::of(&CallPage { items: page.rows.iter().map(item).collect(), next_cursor }) };
-        self.aside(bytes > JSON_BYTES_ASIDE, written).await
+        self.aside(&permit.claimant(), bytes > JSON_BYTES_ASIDE, written).await?
     }
 }

@@ -193,7 +193,7 @@ impl Drive {
         let mut granted = self.inner.gate().granted(id);
         let kept = self.kept(&events);
         let inner = Arc::clone(&self.inner);
-        let place = inner.offload.place(self.run.may_take_long()).await;
+        let place = inner.offload.place(&self.run.head().claimant(), self.run.may_take_long()).await;
         let decided = place.run(|| self.decide(events, writes_through));
         // A recorded output is looked for before the slot is used.
         granted.retain(|at| !self.run.is_busy_at(*at));

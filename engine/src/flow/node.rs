@@ -13,6 +13,7 @@ use crate::offload::{Offload, Place};
 use crate::port::{Bus, Clock, CommitError, Hold, Notifier, Outage, Random, Records, Span, Spans, Unavailable};
 use crate::pulse::Pulse;
 use bytes::Bytes;
+use chimera_core::access::Claimant;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::run::{Head, Owner, Run, RunStatus, Turn};
@@ -176,14 +177,23 @@ impl Flow {
         self.inner.parts.records.hold()
     }
 
-    /// A place for work that may keep a processor busy, where it holds up nobody.
-    pub(crate) async fn place_to_work(&self, may_take_long: bool) -> Place<'_> {
-        self.inner.offload.place(may_take_long).await
+    /// A place for work of a request that may keep a processor busy, where it holds up nobody. Refused if too much of
+    /// the same caller waits already.
+    pub(crate) async fn place_to_work(&self, who: &Claimant, may_take_long: bool) -> Result<Place, EngineError> {
+        self.inner.offload.admit(who, may_take_long)?;
+        Ok(self.inner.offload.place(who, may_take_long).await)
     }
 
-    /// Goes through work that waits in between, where it holds up nobody if it may keep a processor busy.
-    pub async fn aside<T>(&self, may_take_long: bool, work: impl Future<Output = T>) -> T {
-        self.inner.offload.aside(may_take_long, work).await
+    /// Goes through work of a request that waits in between, where it holds up nobody if it may keep a processor busy.
+    /// Refused, with nothing done, if too much of the same caller waits already.
+    pub async fn aside<T>(
+        &self,
+        who: &Claimant,
+        may_take_long: bool,
+        work: impl Future<Output = T>,
+    ) -> Result<T, EngineError> {
+        self.inner.offload.admit(who, may_take_long)?;
+        Ok(self.inner.offload.aside(who, may_take_long, work).await)
     }
 
     /// What damage of the store keeps anything new from being begun, if so.
@@ -336,7 +346,8 @@ impl Inner {
             if !failed {
                 made.into_iter().for_each(|span| inner.parts.spans.ended(span));
                 let (offload, large) = (Arc::clone(&inner.offload), has_large_inputs(&run));
-                offload.aside(large, Drive::new(inner, run, nudges, sender, true).go(turn)).await;
+                let who = run.head().claimant();
+                offload.aside(&who, large, Drive::new(inner, run, nudges, sender, true).go(turn)).await;
             }
         };
         tokio::spawn(task.instrument(span));
@@ -470,12 +481,13 @@ impl Inner {
         let Some(sender) = self.driven.enter(id, row.text("tenant_id"), inbox, first) else { return Ok(()) };
         let alone = self.parts.alone || row.get("owner_lane").is_null();
         let large = load::is_large(&row);
-        match self.offload.aside(large, load::load(&*self.parts.records, &self.workflows, row)).await {
+        let who = Claimant::new(row.text("tenant_id"), row.text("actor"));
+        match self.offload.aside(&who, large, load::load(&*self.parts.records, &self.workflows, row)).await {
             Ok(run) => {
                 let span = spans::under_run(&*self.parts.spans, id);
                 let offload = Arc::clone(&self.offload);
                 let drive = Drive::new(Arc::clone(self), run, nudges, sender, alone).take_up();
-                tokio::spawn(async move { offload.aside(large, drive).await }.instrument(span));
+                tokio::spawn(async move { offload.aside(&who, large, drive).await }.instrument(span));
                 Ok(())
             }
             Err(error) => {

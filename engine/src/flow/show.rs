@@ -101,7 +101,7 @@ impl Flow {
             asked = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
             row = load::seen_run(records, permit, run).await?;
         }
-        self.aside(load::is_large(&row), self.shown(permit, &row, asked)).await
+        self.aside(&permit.claimant(), load::is_large(&row), self.shown(permit, &row, asked)).await?
     }
 
     /// A run, of which all was asked.
@@ -196,7 +196,7 @@ impl Flow {
     ) -> Result<Document, EngineError> {
         let records = &*self.inner.parts.records;
         let row = load::seen_run(records, permit, run).await?;
-        self.aside(load::is_large(&row), self.steps_of(permit, row, limit, cursor)).await
+        self.aside(&permit.claimant(), load::is_large(&row), self.steps_of(permit, row, limit, cursor)).await?
     }
 
     async fn steps_of(
@@ -231,7 +231,7 @@ impl Flow {
             let steps = shown.chain(unbegun.into_iter().map(StepShown::Unbegun)).collect();
             Document::of(&StepPage { steps, next_cursor })
         };
-        self.aside(begun.bytes > limits::JSON_BYTES_ASIDE, written).await
+        self.aside(&permit.claimant(), begun.bytes > limits::JSON_BYTES_ASIDE, written).await?
     }
 
     /// A page of the steps that have begun, each with its calls.

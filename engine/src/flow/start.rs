@@ -124,7 +124,7 @@ impl Flow {
     pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<Started, EngineError> {
         let found = self.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
         let (version, graph) = found.ok_or_else(|| no_workflow(&ask.workflow_id, ask.version))?;
-        let place = self.place_to_work(graph.may_take_long).await;
+        let place = self.place_to_work(&permit.claimant(), graph.may_take_long).await?;
         place.run(|| check(&graph, &ask))?;
         self.check_notify(permit, ask.level, ask.notify.as_ref())?;
         // They are fixed with the run: a version that comes later is for later runs.
@@ -311,7 +311,7 @@ impl Flow {
         let now = parts.clock.steady();
         let mut made = Vec::new();
         let slots = HeldSlots { inner: Some(inner), run: id };
-        let place = inner.offload.place(graph.may_take_long).await;
+        let place = inner.offload.place(&head.claimant(), graph.may_take_long).await;
         let (run, mut turn) = {
             let mut env = Env {
                 now,

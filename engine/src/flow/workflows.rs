@@ -11,6 +11,7 @@ use crate::flow::error::invalid;
 use crate::ledger::audit::{Event, Writer};
 use crate::offload::Offload;
 use crate::port::{Clock, CommitError, Random, Records};
+use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::flow::Children;
 use chimera_core::flow::air::{self, Body, Catalog, Child, Document, Graph, Known, Node, Problem, ProblemCode};
@@ -146,6 +147,8 @@ impl Workflows {
         random: Arc<dyn Random>,
         registry: Arc<Registry>,
     ) -> Self {
+        let tenants = Arc::clone(&registry);
+        let offload = Arc::new(Offload::new(move || tenants.is_shared()));
         Self {
             records,
             clock,
@@ -154,7 +157,7 @@ impl Workflows {
             kept: Mutex::default(),
             authors: Mutex::default(),
             newest: Mutex::default(),
-            offload: Arc::new(Offload::new()),
+            offload,
         }
     }
 
@@ -202,7 +205,9 @@ impl Workflows {
                 entry.insert(found.map_or(Known::Missing, |(_, graph)| graph.known()));
             }
         }
-        let place = self.offload.place(text.len() > limits::COMPILE_BYTES_ASIDE).await;
+        let (who, large) = (permit.claimant(), text.len() > limits::COMPILE_BYTES_ASIDE);
+        self.offload.admit(&who, large)?;
+        let place = self.offload.place(&who, large).await;
         let tenant = Some(permit.tenant());
         let catalog = Tools { registry: &self.registry, tenant, children, unknown: Known::Missing, stands_in: false };
         let graph =
@@ -482,7 +487,8 @@ impl Workflows {
         }
         let text = row.get("document").as_json().map(|json| json.as_str().to_owned()).unwrap_or_default();
         let document = air::parse(&text).map_err(|problems| invalid("the stored workflow", &problems))?;
-        let place = self.offload.place(text.len() > limits::COMPILE_BYTES_ASIDE).await;
+        let who = Claimant::new(tenant, "");
+        let place = self.offload.place(&who, text.len() > limits::COMPILE_BYTES_ASIDE).await;
         let graph = place
             .run(|| air::compile(document, &self.stored(tenant)))
             .map_err(|problems| invalid("the stored workflow", &problems))?;

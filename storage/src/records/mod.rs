@@ -14,6 +14,7 @@ mod mark;
 mod observe;
 pub(crate) mod postgres;
 mod schema;
+mod slots;
 mod sql;
 pub(crate) mod sqlite;
 mod task;

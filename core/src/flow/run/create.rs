@@ -8,7 +8,7 @@ use super::rows::Book;
 use super::start::Work;
 use super::task::Task;
 use super::{At, Run, RunStatus};
-use crate::access::{Actor, Level};
+use crate::access::{Actor, Claimant, Level};
 use crate::flow::air::Graph;
 use crate::flow::call::Answer;
 use crate::flow::expr::WorkMeter;
@@ -121,6 +121,14 @@ pub struct Head {
     pub created_at: Timestamp,
     /// When it must have ended.
     pub timeout_at: Option<Timestamp>,
+}
+
+impl Head {
+    /// Who the work on it is done for.
+    #[must_use]
+    pub fn claimant(&self) -> Claimant {
+        Claimant::new(&self.tenant, &self.actor)
+    }
 }
 
 impl Run {

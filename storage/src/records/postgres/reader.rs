@@ -1,18 +1,19 @@
 //! Reads on pooled connections, each with the statements that were prepared on it.
 
+use super::super::slots::{reader, slots};
 use super::super::sql::{self, Dialect};
 use super::super::task::Task;
 use super::cells::{Cell, Read, shape};
 use super::connect::Server;
 use super::failure;
 use chimera_core::limits;
-use chimera_core::record::{Count, Counted, Gathered, Kind, Page, Row, Select, Value};
+use chimera_core::record::{Count, Counted, Gathered, Kind, Page, Row, Scope, Select, Value};
 use chimera_engine::port::{ReadError, Unavailable};
+use chimera_engine::turns::Turns;
 use futures::TryStreamExt;
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::Semaphore;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, RowStream, Statement};
 
@@ -26,12 +27,12 @@ pub(super) struct Session {
 pub(super) struct Readers {
     server: Server,
     idle: Mutex<Vec<Session>>,
-    slots: Semaphore,
+    slots: Turns,
 }
 
 impl Readers {
-    pub(super) const fn new(server: Server) -> Self {
-        Self { server, idle: Mutex::new(Vec::new()), slots: Semaphore::const_new(limits::POSTGRES_READS_MAX) }
+    pub(super) fn new(server: Server) -> Self {
+        Self { server, idle: Mutex::new(Vec::new()), slots: slots(limits::POSTGRES_READS_MAX) }
     }
 
     /// Reads one page, or counts rows. Waiting for a slot and holding one is the business of a task of its own: a caller that
@@ -44,7 +45,7 @@ impl Readers {
 
     /// A session that died while idle is replaced once.
     async fn read<Q: Query>(&self, query: &Q) -> Result<Q::Answer, ReadError> {
-        let _slot = self.slots.acquire().await;
+        let _slot = self.slots.turn(&reader(query.scope())).await;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(mut session) = idle.filter(|session| !session.client.is_closed()) {
             match query.answer(&mut session).await {
@@ -79,11 +80,17 @@ impl Readers {
 pub(super) trait Query: Send + Sync + 'static {
     type Answer: Send + 'static;
 
+    fn scope(&self) -> &Scope;
+
     fn answer(&self, session: &mut Session) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
 }
 
 impl Query for Select {
     type Answer = Page;
+
+    fn scope(&self) -> &Scope {
+        &self.scope
+    }
 
     async fn answer(&self, session: &mut Session) -> Result<Page, Failure> {
         session.page(self).await
@@ -92,6 +99,10 @@ impl Query for Select {
 
 impl Query for Count {
     type Answer = Vec<Counted>;
+
+    fn scope(&self) -> &Scope {
+        &self.select.scope
+    }
 
     async fn answer(&self, session: &mut Session) -> Result<Vec<Counted>, Failure> {
         session.count(self).await

@@ -205,9 +205,9 @@ impl Records for SqliteRecords {
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
-        let (health, schema) = (Arc::clone(&self.health), self.schema.clone());
+        let (health, schema, scope) = (Arc::clone(&self.health), self.schema.clone(), select.scope.clone());
         self.readers
-            .ask(move |readers| {
+            .ask(scope, move |readers| {
                 let answer = readers.read(&select).map_err(|error| schema.explain_read(error));
                 health.read(&select, answer)
             })
@@ -215,9 +215,9 @@ impl Records for SqliteRecords {
     }
 
     async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
-        let health = Arc::clone(&self.health);
+        let (health, scope) = (Arc::clone(&self.health), count.select.scope.clone());
         self.readers
-            .ask(move |readers| {
+            .ask(scope, move |readers| {
                 let answer = readers.count(&count);
                 health.read(&Select::from(count.select.table, Scope::System), answer)
             })

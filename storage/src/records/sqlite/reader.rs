@@ -1,28 +1,29 @@
 //! Short reads on connections of their own, so that they never wait for the writer.
 
+use super::super::slots::{reader, slots};
 use super::super::sql::{self, Dialect};
 use super::super::task::Task;
 use super::file::DataFile;
 use super::{cells, failure};
 use chimera_core::limits;
-use chimera_core::record::{Count, Counted, Gathered, Page, Row, Select};
+use chimera_core::record::{Count, Counted, Gathered, Page, Row, Scope, Select};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{ReadError, Unavailable};
+use chimera_engine::turns::Turns;
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::Semaphore;
 
 /// A few connections, opened when needed.
 pub(super) struct Readers {
     data: DataFile,
     idle: Mutex<Vec<Connection>>,
-    slots: Semaphore,
+    slots: Turns,
 }
 
 impl Readers {
-    pub(super) const fn new(data: DataFile) -> Self {
-        Self { data, idle: Mutex::new(Vec::new()), slots: Semaphore::const_new(limits::SQLITE_READS_MAX) }
+    pub(super) fn new(data: DataFile) -> Self {
+        Self { data, idle: Mutex::new(Vec::new()), slots: slots(limits::SQLITE_READS_MAX) }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -34,13 +35,18 @@ impl Readers {
     /// nothing from others.
     pub(super) async fn ask<T: Send + 'static>(
         self: &Arc<Self>,
+        scope: Scope,
         ask: impl FnOnce(&Self) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, ReadError> {
         let readers = Arc::clone(self);
         let asked = Task::spawn(async move {
-            let _slot = readers.slots.acquire().await;
-            let readers = Arc::clone(&readers);
-            tokio::task::spawn_blocking(move || ask(&readers)).await
+            let slot = readers.slots.turn(&reader(&scope)).await;
+            tokio::task::spawn_blocking(move || {
+                // A read goes on when nobody waits for it any more, and so long it has its slot.
+                let _slot = slot;
+                ask(&readers)
+            })
+            .await
         });
         let stopped = || ReadError::from(super::stopped("the store is stopped"));
         asked.await.map_err(|_| stopped())?.map_err(|_| stopped())?

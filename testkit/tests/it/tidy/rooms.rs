@@ -27,6 +27,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("engine", "port", "what the engine needs from outside"),
     ("engine", "pulse", "whether the loops of every room still do their work"),
     ("engine", "rows", "all rows of a query, page by page"),
+    ("engine", "turns", "a few places of the process, each tenant in its turn"),
     ("storage", "bench", "the ceiling that the store's own numbers are held against"),
     ("storage", "blob", "content-addressed bytes: folder and S3"),
     ("storage", "bucket", "objects by bucket and key: folder and S3"),

@@ -1,0 +1,281 @@
+//! Who gets the next of a few places that all tenants share.
+//!
+//! Of several tenants each takes only its share of the places ([`Pool`]). Whoever finds none waits. A freed place goes
+//! to the tenant with the fewest places, then to the one that was served longest ago, there to the actor by the same
+//! rule, then to whoever asked first: however much one asks for, another waits for one piece of work of each who asked
+//! before. A synchronous structure without a clock.
+
+use super::Pool;
+use crate::limits::{ACTOR_WORK_WAITING_MAX, TENANT_WORK_WAITING_MAX, WORK_WAITING_MAX};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Who a place is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimant {
+    /// Whose share it comes out of.
+    pub tenant: Arc<str>,
+    /// Who asks.
+    pub actor: Arc<str>,
+}
+
+impl Claimant {
+    /// An actor of a tenant.
+    #[must_use]
+    pub fn new(tenant: &str, actor: &str) -> Self {
+        Self { tenant: tenant.into(), actor: actor.into() }
+    }
+}
+
+/// Who has as many waiting as may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineFull {
+    /// The actor.
+    Actor,
+    /// The tenant, though others may still wait.
+    Tenant,
+    /// Everybody together.
+    Process,
+}
+
+/// The places that are taken and those who wait for one.
+#[derive(Debug, Default)]
+pub struct Line {
+    total: usize,
+    shared: bool,
+    /// How many have asked or were served.
+    turn: u64,
+    /// Who asked for what, and whether they have it.
+    asked: BTreeMap<u64, (Claimant, bool)>,
+    taken: usize,
+    tenants: BTreeMap<Arc<str>, Tenant>,
+}
+
+/// How much somebody has and wants.
+#[derive(Debug, Default)]
+struct Stand {
+    held: usize,
+    waiting: usize,
+    /// The turn in which they were last served, or came.
+    since: u64,
+}
+
+#[derive(Debug, Default)]
+struct Tenant {
+    stand: Stand,
+    actors: BTreeMap<Arc<str>, Actor>,
+}
+
+#[derive(Debug, Default)]
+struct Actor {
+    stand: Stand,
+    waiting: BTreeSet<u64>,
+}
+
+impl Line {
+    /// A line for so many places.
+    #[must_use]
+    pub fn new(total: usize) -> Self {
+        Self { total, ..Self::default() }
+    }
+
+    /// Says whether there are several tenants, each of which has its share.
+    pub fn share(&mut self, shared: bool) {
+        self.shared = shared;
+    }
+
+    /// Who has as many waiting as may wait, so that one more of a claimant is better refused than kept waiting.
+    #[must_use]
+    pub fn full_for(&self, who: &Claimant) -> Option<LineFull> {
+        let tenant = self.tenants.get(&who.tenant);
+        let of_tenant = tenant.map_or(0, |tenant| tenant.stand.waiting);
+        let of_actor = tenant.and_then(|tenant| tenant.actors.get(&who.actor)).map_or(0, |actor| actor.waiting.len());
+        let pool = Pool { total: WORK_WAITING_MAX, taken: self.waiting(), held: of_tenant };
+        if of_actor >= ACTOR_WORK_WAITING_MAX {
+            Some(LineFull::Actor)
+        } else if !pool.has_place() {
+            Some(LineFull::Process)
+        } else if of_tenant >= TENANT_WORK_WAITING_MAX || !pool.has_room(self.shared) {
+            Some(LineFull::Tenant)
+        } else {
+            None
+        }
+    }
+
+    /// Stands in the line from now on; [`Line::serve_next`] says who comes next.
+    pub fn ask(&mut self, who: &Claimant) -> u64 {
+        self.turn += 1;
+        let turn = self.turn;
+        let tenant = self
+            .tenants
+            .entry(Arc::clone(&who.tenant))
+            .or_insert_with(|| Tenant { stand: Stand { since: turn, ..Stand::default() }, actors: BTreeMap::new() });
+        tenant.stand.waiting += 1;
+        let actor = tenant
+            .actors
+            .entry(Arc::clone(&who.actor))
+            .or_insert_with(|| Actor { stand: Stand { since: turn, ..Stand::default() }, waiting: BTreeSet::new() });
+        actor.waiting.insert(turn);
+        self.asked.insert(turn, (who.clone(), false));
+        turn
+    }
+
+    /// Gives a place to whoever comes next, if there is one for them.
+    #[must_use]
+    pub fn serve_next(&mut self) -> Option<u64> {
+        let (total, taken, shared) = (self.total, self.taken, self.shared);
+        let may = |tenant: &Tenant| Pool { total, taken, held: tenant.stand.held }.has_room(shared);
+        let waiting = self.tenants.values_mut().filter(|tenant| tenant.stand.waiting > 0 && may(tenant));
+        let tenant = waiting.min_by_key(|tenant| (tenant.stand.held, tenant.stand.since))?;
+        let waiting = tenant.actors.values_mut().filter(|actor| !actor.waiting.is_empty());
+        let actor = waiting.min_by_key(|actor| (actor.stand.held, actor.stand.since))?;
+        let ask = actor.waiting.pop_first()?;
+        self.turn += 1;
+        tenant.stand.waiting -= 1;
+        for stand in [&mut tenant.stand, &mut actor.stand] {
+            stand.held += 1;
+            stand.since = self.turn;
+        }
+        self.taken += 1;
+        if let Some((_, inside)) = self.asked.get_mut(&ask) {
+            *inside = true;
+        }
+        Some(ask)
+    }
+
+    /// Gives a place back, or stops waiting for one.
+    pub fn leave(&mut self, ask: u64) {
+        let Some((who, inside)) = self.asked.remove(&ask) else { return };
+        let Some(tenant) = self.tenants.get_mut(&who.tenant) else { return };
+        let Some(actor) = tenant.actors.get_mut(&who.actor) else { return };
+        if inside {
+            self.taken -= 1;
+            tenant.stand.held -= 1;
+            actor.stand.held -= 1;
+        } else {
+            tenant.stand.waiting -= 1;
+            actor.waiting.remove(&ask);
+        }
+        if actor.stand.held == 0 && actor.waiting.is_empty() {
+            tenant.actors.remove(&who.actor);
+        }
+        if tenant.actors.is_empty() {
+            self.tenants.remove(&who.tenant);
+        }
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.asked.len() - self.taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(total: usize) -> Line {
+        let mut line = Line::new(total);
+        line.share(true);
+        line
+    }
+
+    /// Lets one after the other work, and gives whose turn it was.
+    fn served(line: &mut Line, names: &BTreeMap<u64, &'static str>) -> Vec<&'static str> {
+        let mut order = Vec::new();
+        while let Some(ask) = line.serve_next() {
+            order.push(names[&ask]);
+            line.leave(ask);
+        }
+        order
+    }
+
+    #[test]
+    fn a_tenant_with_one_request_comes_next_however_many_another_has() {
+        let (mut line, mut names) = (line(1), BTreeMap::new());
+        for _ in 0..100 {
+            names.insert(line.ask(&Claimant::new("bob", "a")), "bob");
+        }
+        let first = line.serve_next().unwrap();
+        assert_eq!(line.serve_next(), None, "there is one place");
+        for _ in 0..2 {
+            names.insert(line.ask(&Claimant::new("acme", "a")), "acme");
+        }
+        line.leave(first);
+        let order = served(&mut line, &names);
+        assert_eq!(&order[..5], ["bob", "acme", "bob", "acme", "bob"], "bob's turn came before acme asked");
+        assert_eq!(order.len(), 101);
+        assert!(line.tenants.is_empty() && line.asked.is_empty() && line.taken == 0);
+    }
+
+    #[test]
+    fn within_a_tenant_actors_take_turns() {
+        let (mut line, mut names) = (line(1), BTreeMap::new());
+        for _ in 0..3 {
+            names.insert(line.ask(&Claimant::new("bob", "loud")), "loud");
+        }
+        names.insert(line.ask(&Claimant::new("bob", "quiet")), "quiet");
+        assert_eq!(served(&mut line, &names), ["loud", "quiet", "loud", "loud"]);
+    }
+
+    #[test]
+    fn of_several_places_one_tenant_leaves_some_and_the_one_with_the_fewest_comes_first() {
+        let mut line = line(4);
+        let bobs: Vec<u64> = (0..8).map(|_| line.ask(&Claimant::new("bob", "a"))).collect();
+        assert_eq!(
+            [line.serve_next(), line.serve_next(), line.serve_next(), line.serve_next()].map(|ask| ask.is_some()),
+            [true, true, true, false]
+        );
+        let acme = line.ask(&Claimant::new("acme", "a"));
+        let more = line.ask(&Claimant::new("acme", "a"));
+        assert_eq!((line.serve_next(), line.serve_next()), (Some(acme), None));
+        line.leave(bobs[0]);
+        assert_eq!(line.serve_next(), None, "the last place is for whoever has none");
+        line.leave(bobs[1]);
+        assert_eq!(
+            (line.serve_next(), line.serve_next()),
+            (Some(bobs[3]), None),
+            "both hold one, and bob was served longer ago"
+        );
+        line.share(false);
+        assert_eq!((line.serve_next(), line.serve_next()), (Some(more), None), "acme has fewer");
+    }
+
+    #[test]
+    fn whoever_stops_waiting_takes_nobodys_turn() {
+        let mut line = line(1);
+        let asks: Vec<u64> = (0..3).map(|_| line.ask(&Claimant::new("bob", "a"))).collect();
+        assert_eq!(line.serve_next(), Some(asks[0]));
+        line.leave(asks[1]);
+        line.leave(asks[0]);
+        line.leave(asks[0]);
+        assert_eq!((line.serve_next(), line.waiting()), (Some(asks[2]), 0));
+    }
+
+    #[test]
+    fn so_many_wait_of_an_actor_of_a_tenant_and_of_all() {
+        let mut line = line(1);
+        let ask = |line: &mut Line, tenant: &str, actor: &str| {
+            let who = Claimant::new(tenant, actor);
+            let full = line.full_for(&who);
+            if full.is_none() {
+                line.ask(&who);
+            }
+            full
+        };
+        for _ in 0..ACTOR_WORK_WAITING_MAX {
+            assert_eq!(ask(&mut line, "bob", "0"), None);
+        }
+        assert_eq!(ask(&mut line, "bob", "0"), Some(LineFull::Actor));
+        for n in 0..TENANT_WORK_WAITING_MAX - ACTOR_WORK_WAITING_MAX {
+            assert_eq!(ask(&mut line, "bob", &format!("{}", 1 + n / ACTOR_WORK_WAITING_MAX)), None);
+        }
+        assert_eq!(ask(&mut line, "bob", "other"), Some(LineFull::Tenant));
+        for tenant in 0..WORK_WAITING_MAX {
+            while ask(&mut line, &format!("t{tenant}"), "a").is_none() {}
+        }
+        assert!(line.waiting() <= WORK_WAITING_MAX);
+        assert_eq!(ask(&mut line, "late", "a"), Some(LineFull::Process));
+    }
+}
