@@ -3,6 +3,7 @@
 //! itself afterwards.
 
 use crate::records::{fresh_database, one_lane, sqlite};
+use chimera_core::access::tables::NONCES;
 use chimera_core::job::tables::AGENTS;
 use chimera_core::record::{Compare, Condition, Conflict, Insert, RowCount, Step, Tx, Update, Value};
 use chimera_engine::port::{CommitError, Outage, Records, Unavailable};
@@ -282,31 +283,38 @@ async fn what_stands_in_the_place_of_an_object_of_chimeras_is_not_chimeras_in_a_
     store.commit(added(1)).await.unwrap();
     let guard = include_str!("../../migrations/postgres/0007_guards.sql");
     let body = guard.split("$$").nth(1).unwrap();
-    for (rule, mend, told) in [
+    let nonce = vec![("actor_id", "a".into()), ("nonce", "n".into()), ("expires_at", NOON.into())];
+    let nonce = Tx { inserts: vec![Insert::into(&NONCES, nonce).unwrap()], ..Tx::default() };
+    for (rule, mend, told, tx) in [
         (
             "CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
             format!("CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $${body}$$"),
             "is not Chimera's",
+            renamed(1),
         ),
         (
             "CREATE TRIGGER workflows_immutable BEFORE UPDATE ON agents FOR EACH STATEMENT \
              EXECUTE FUNCTION refuse_change('immutable')",
             "DROP TRIGGER workflows_immutable ON agents".to_owned(),
             "trigger workflows_immutable on agents",
+            renamed(1),
         ),
         (
             "CREATE RULE dba AS ON INSERT TO scoped_agents DO INSTEAD NOTHING",
             "DROP RULE dba ON scoped_agents".to_owned(),
             "rule dba on scoped_agents",
+            // Nothing is ever written there: it is the store that is not ready.
+            Tx::default(),
         ),
         (
             "ALTER TABLE nonces RENAME TO kept; CREATE VIEW nonces AS SELECT * FROM kept",
             "DROP VIEW nonces; ALTER TABLE kept RENAME TO nonces".to_owned(),
             "nonces in the database is not the relation that Chimera made",
+            nonce,
         ),
     ] {
         execute(&url, rule).await;
-        unusable(&store, renamed(1), told, rule).await;
+        unusable(&store, tx, told, rule).await;
         execute(&url, &mend).await;
         until_ready(&store, rule).await;
     }

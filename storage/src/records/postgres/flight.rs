@@ -8,14 +8,14 @@
 
 use super::cells::{Cell, Cells, Read};
 use super::failure::{self, left_out};
-use super::objects::{self, OWN_OBJECTS};
+use super::objects::{self, Numbers, OWN_OBJECTS};
 use super::statements::{self, ADVANCE, Expect, Inserts, LOCK, Statement, Text};
-use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
 use chimera_core::limits;
 use chimera_core::record::{Conflict, Insert, RowKey, Step, Table, Update, Value};
 use chimera_engine::commit::{Batch, Loss, Outcome};
 use futures::future::join_all;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, SimpleQueryMessage};
 use uuid::Uuid;
@@ -25,6 +25,8 @@ pub(super) struct Session {
     client: Client,
     prepared: HashMap<Text, tokio_postgres::Statement>,
     lease_seconds: f64,
+    /// Read with the first batch, and anew when they may have changed.
+    numbers: Option<Numbers>,
 }
 
 /// What the last batch of a lane was.
@@ -32,7 +34,7 @@ const LAST_BATCH: &str = "SELECT last_batch_id FROM ledger_lanes WHERE lane = $1
 
 impl Session {
     pub(super) fn new(client: Client, lease_seconds: f64) -> Self {
-        Self { client, prepared: HashMap::new(), lease_seconds }
+        Self { client, prepared: HashMap::new(), lease_seconds, numbers: None }
     }
 
     pub(super) const fn client(&self) -> &Client {
@@ -82,7 +84,9 @@ impl Session {
             Err((tx, error)) => return Ok(Outcome::Lost(vec![(tx, Loss::Rejected(error.to_string()))])),
         };
         let locks: Vec<Value> = batch.locks.iter().map(|key| Value::Int(key.cast_signed())).collect();
-        let texts = [ADVANCE, LOCK, LAST_BATCH, objects::LOOK].map(|words| Text::Words(words.into()));
+        let question = self.question(batch, &statements).await?;
+        let asked = question.as_deref().unwrap_or(objects::LOOK).to_owned();
+        let texts = [ADVANCE.into(), LOCK.into(), LAST_BATCH.into(), asked.into()].map(Text::Words);
         let texts: Vec<&Text> = texts.iter().chain(statements.iter().map(|statement| &statement.text)).collect();
         let prepared = self.prepare(&texts).await?;
         let lane = batch.lane;
@@ -101,10 +105,19 @@ impl Session {
         let sent = prepared[4..].iter().zip(&statements).zip(&params);
         let work = join_all(sent.map(|((text, statement), params)| self.answer(statement, text, params)));
         let own = OWN_OBJECTS.params();
-        let look = self.client.query(&prepared[3], &own);
+        let own = if question.is_some() { &own[..0] } else { &own };
+        let look = self.client.query(&prepared[3], own);
         let (begun, queued, fenced, answers, looked) = tokio::join!(biased; begin, queue, fence, work, look);
         begun?;
         queued?;
+        let looked = match looked {
+            Ok(rows) if question.is_some() && !rows.iter().all(|row| row.get(0)) => {
+                self.numbers = None;
+                self.client.query(objects::LOOK, &OWN_OBJECTS.params()).await
+            }
+            Ok(_) if question.is_some() => Ok(Vec::new()),
+            looked => looked,
+        };
         if let Some(foreign) = looked.as_ref().ok().and_then(|rows| objects::found(rows)) {
             return Ok(Outcome::Unavailable(foreign));
         }
@@ -140,6 +153,22 @@ impl Session {
             Err(error) if failure::is_lost(&error) => Ok(Outcome::Unsure { lost: Vec::new() }),
             Err(error) => Err(error),
         }
+    }
+
+    /// The short question about the tables that a batch changes. A probe asks about all of them.
+    async fn question(&mut self, batch: &Batch, statements: &[Statement<'_>]) -> Result<Option<String>, Error> {
+        if batch.txs.iter().any(super::super::is_probe) {
+            return Ok(None);
+        }
+        let numbers = match self.numbers.take() {
+            Some(numbers) => numbers,
+            None => Numbers::read(&self.client).await?,
+        };
+        let mut tables: BTreeSet<&str> = statements.iter().map(Statement::table).collect();
+        tables.insert(LEDGER_LANES.name);
+        let question = numbers.question(&tables);
+        self.numbers = Some(numbers);
+        Ok(question)
     }
 
     /// Sends a statement and reads its answer. Rows that go in without a word are counted: a database that leaves

@@ -4,12 +4,16 @@
 //! statement returns shows that. So the catalogue is looked at as the last statement of every batch, before its commit. Whoever
 //! puts such an object on a table needs a lock that a change of that table excludes: what is not seen there has not
 //! fired, and does not fire at the commit. Event triggers don't fire for changes of rows and are not looked at.
+//!
+//! The whole look costs about as much as a small batch. A batch asks a short question about the tables that it changes, by
+//! their numbers, and looks at everything only if the answer is not a plain yes.
 
 use crate::migrate;
 use chimera_engine::port::{Outage, Unavailable};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{Client, Error, Row};
 
 use super::failure::unavailable;
 
@@ -53,6 +57,67 @@ impl Own {
     }
 }
 
+/// Chimera's tables, and its triggers with their functions, by the numbers that the database gave them.
+const NUMBERS: &str = "WITH own AS (SELECT n.name, to_regclass(n.name)::oid AS oid FROM unnest($1::text[]) AS n(name)) \
+     SELECT name, oid, NULL::oid, NULL FROM own WHERE oid IS NOT NULL \
+     UNION ALL SELECT NULL, g.oid, p.oid, p.xmin::text FROM own \
+         JOIN pg_catalog.pg_trigger g ON g.tgrelid = own.oid JOIN pg_catalog.pg_proc p ON p.oid = g.tgfoid \
+         WHERE NOT g.tgisinternal AND p.prosrc = $3 \
+         AND concat_ws(' ', own.name, g.tgname, g.tgtype, encode(g.tgargs, 'escape')) = ANY ($2::text[])";
+
+/// What is Chimera's in one database. Nothing of somebody else is ever among it, whenever it was read.
+pub(super) struct Numbers {
+    tables: HashMap<String, u32>,
+    triggers: BTreeSet<u32>,
+    /// Each with the transaction that made it what it is.
+    functions: BTreeSet<(u32, String)>,
+}
+
+impl Numbers {
+    pub(super) async fn read(client: &Client) -> Result<Self, Error> {
+        let Own { names, triggers, function, .. } = &*OWN_OBJECTS;
+        let mut numbers = Self { tables: HashMap::new(), triggers: BTreeSet::new(), functions: BTreeSet::new() };
+        for row in client.query(NUMBERS, &[names, triggers, function]).await? {
+            let number = row.get(1);
+            if let Some(name) = row.get(0) {
+                numbers.tables.insert(name, number);
+            } else {
+                numbers.triggers.insert(number);
+                numbers.functions.insert((row.get(2), row.get(3)));
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// A statement that says whether these tables, and the triggers on them, are as Chimera made them. It has no parameters, so that it
+    /// is planned once. Nothing if a table is not known: then only the whole look can tell.
+    pub(super) fn question(&self, tables: &BTreeSet<&str>) -> Option<String> {
+        let numbers: Option<Vec<String>> =
+            tables.iter().map(|name| self.tables.get(*name).map(ToString::to_string)).collect();
+        let numbers = numbers?.join(", ");
+        let names: Vec<_> = tables.iter().copied().collect();
+        let triggers: Vec<_> = self.triggers.iter().map(ToString::to_string).collect();
+        let functions: Vec<_> =
+            self.functions.iter().map(|(oid, xmin)| format!("(oid = {oid} AND xmin = '{xmin}'::xid)")).collect();
+        if triggers.is_empty() || functions.is_empty() {
+            return None;
+        }
+        Some(format!(
+            "SELECT (SELECT count(*) FROM unnest('{{{numbers}}}'::oid[], '{{{}}}'::name[]) AS own(oid, name) CROSS JOIN LATERAL \
+                 (SELECT FROM pg_catalog.pg_class c WHERE c.oid = own.oid AND relname = own.name AND relkind = 'r' \
+                  AND NOT (relhasrules OR relrowsecurity OR relforcerowsecurity) LIMIT 1) AS made) = {} \
+             AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid IN ({numbers}) AND NOT tgisinternal \
+                 AND oid NOT IN ({})) \
+             AND (SELECT count(*) FROM pg_catalog.pg_proc WHERE {}) = {}",
+            names.join(", "),
+            names.len(),
+            triggers.join(", "),
+            functions.join(" OR "),
+            functions.len(),
+        ))
+    }
+}
+
 /// Refuses a database in which Chimera's tables carry what is not Chimera's.
 pub(in super::super) async fn look(client: &Client) -> Result<(), Unavailable> {
     let rows = client.query(LOOK, &OWN_OBJECTS.params()).await.map_err(|error| unavailable(&error))?;
@@ -76,7 +141,6 @@ mod tests {
     use super::*;
     use chimera_core::record::catalog;
     use chimera_testkit::postgres::PrivatePostgres;
-    use std::collections::BTreeSet;
 
     /// The list is compared with what the migrations make.
     #[tokio::test]

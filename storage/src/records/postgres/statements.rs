@@ -22,6 +22,23 @@ pub(super) struct Statement<'a> {
     pub(super) expects: Expect<'a>,
 }
 
+impl Statement<'_> {
+    /// The table that it changes or locks.
+    pub(super) fn table(&self) -> &'static str {
+        match &self.expects {
+            Expect::Updates(updates) => updates.first().map_or("", |(_, update)| update.table.name),
+            Expect::Inserts(inserts) => inserts.first().map_or("", |(_, insert)| insert.table.name),
+            Expect::Step { step: Step::Insert(insert), .. } => insert.table.name,
+            Expect::Step {
+                step: Step::Lock { table, .. } | Step::Update { table, .. } | Step::Delete { table, .. },
+                ..
+            } => table.name,
+            Expect::Entries(_) => AUDIT_LOG_ENTRIES.name,
+            Expect::Count { table, .. } => table,
+        }
+    }
+}
+
 /// What a statement says. One for many rows is known by its shape, so that it is spelled once and found again without
 /// being spelled.
 #[derive(Clone, PartialEq, Eq, Hash)]
