@@ -4,9 +4,7 @@
 //! are about must be written down: a text is cut at a length, and has no character that a store refuses or a
 //! terminal obeys.
 
-mod nearest;
-
-pub use nearest::did_you_mean;
+pub use chimera_expr::did_you_mean;
 
 use crate::limits::{ERROR_DETAIL_BYTES_MAX, ERROR_DETAIL_DEPTH_MAX, ERROR_MESSAGE_CHARS_MAX};
 use serde_json::{Map, Value};

@@ -1,6 +1,5 @@
 //! Feeds arbitrary bytes to what reads patches of a running graph.
 #![no_main]
-#![allow(missing_docs)]
 
 #[path = "../../core/tests/it/flow/properties.rs"]
 #[allow(dead_code)]

@@ -1,6 +1,5 @@
 //! Feeds arbitrary bytes to what reads templates and their expressions.
 #![no_main]
-#![allow(missing_docs)]
 
 #[path = "../../core/tests/it/flow/properties.rs"]
 #[allow(dead_code)]

@@ -7,7 +7,8 @@
 use crate::flow::air::{Child, CompiledNode, Graph, Node};
 use crate::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter, deferred_texts};
 use crate::flow::plan::{Plan, PlanStep};
-use crate::limits::{PLAN_CALLS_MAX, PLAN_INPUT_BYTES_MAX, PLAN_NODES_MAX, RUN_DEPTH_MAX};
+use crate::json::unstorable;
+use crate::limits::{PLAN_CALLS_MAX, PLAN_INPUT_BYTES_MAX, PLAN_NODES_MAX, PLAN_WORK_MAX, RUN_DEPTH_MAX};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ impl Plan {
     #[must_use]
     pub fn of_graph(graph: &Graph, inputs: &Value, children: &Children) -> Self {
         let mut layout = Layout { children, plan: Self::default(), bytes: 0, looked: 0 };
-        layout.graph(graph, &Beforehand::of(inputs, &WorkMeter::of_plan()), "", 0);
+        layout.graph(graph, &Beforehand::of(inputs, &WorkMeter::strict(PLAN_WORK_MAX)), "", 0);
         layout.plan
     }
 
@@ -170,6 +171,10 @@ impl Scope for Beforehand<'_> {
         self.meter
     }
 
+    fn refusal(&self, value: &Value) -> Option<String> {
+        unstorable(value)
+    }
+
     fn has_deferred_inputs(&self) -> bool {
         self.deferred
     }
@@ -200,6 +205,10 @@ impl Scope for OfItem<'_> {
 
     fn meter(&self) -> &WorkMeter {
         self.scope.meter()
+    }
+
+    fn refusal(&self, value: &Value) -> Option<String> {
+        unstorable(value)
     }
 
     fn has_deferred_inputs(&self) -> bool {

@@ -3,7 +3,6 @@
 pub mod air;
 pub mod call;
 pub mod destination;
-pub mod expr;
 pub(crate) mod layout;
 pub mod patch;
 pub mod pins;
@@ -15,4 +14,5 @@ pub mod run;
 pub mod tables;
 pub mod trace;
 
+pub use chimera_expr as expr;
 pub use layout::Children;

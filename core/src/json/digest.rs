@@ -1,6 +1,6 @@
 //! SHA-256 digests.
 
-use super::canonical::canonical;
+use super::canonical;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt;

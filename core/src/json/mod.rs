@@ -4,13 +4,12 @@
 //! ids of 64 bits are common, and two values never share a text. Every value has a canonical form, so a
 //! digest can't fail; what is nested too deeply is refused where it enters.
 
-mod canonical;
 mod digest;
 pub mod schema;
 mod strict;
 
-pub use canonical::{canonical, number_text};
-pub(crate) use canonical::{write_integer, write_text};
+pub use chimera_expr::{canonical, number_text};
+pub(crate) use chimera_expr::{write_integer, write_text};
 pub use digest::Digest32;
 pub(crate) use strict::parse_nested;
 pub use strict::{Excess, ParseError, parse, parse_bounded, parse_exact, pointer_at};
@@ -166,5 +165,14 @@ pub fn has_nul(value: &Value) -> bool {
         Value::Array(items) => items.iter().any(has_nul),
         Value::Object(members) => members.iter().any(|(name, member)| name.contains('\0') || has_nul(member)),
         _ => false,
+    }
+}
+
+/// Why no store can hold a document; nothing if one can.
+#[must_use]
+pub fn unstorable(value: &Value) -> Option<String> {
+    match within_depth(value, JSON_DEPTH_MAX) {
+        Err(error) => Some(format!("the value is {error}")),
+        Ok(()) => has_nul(value).then(|| "the value holds the character U+0000, which can't be stored".to_owned()),
     }
 }

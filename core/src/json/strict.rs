@@ -4,7 +4,7 @@
 //! number beyond 64 bits, anything behind the document, nesting without end. Fractions are read to the nearest
 //! double, so that writing and reading never drift apart; of what somebody sends they must be that double.
 
-use super::canonical::number_text;
+use super::number_text;
 use crate::limits::{JSON_DEPTH_MAX, JSON_VALUES_MAX};
 use serde_json::{Map, Number, Value};
 use std::fmt;

@@ -1,7 +1,5 @@
 //! What is different from what people were shown before.
 
-#![expect(missing_docs, reason = "the fields are named after what they hold")]
-
 use super::PlannedCall;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -3,8 +3,6 @@
 //! It is made of the request as it is stored, so all of them show the same, and all of what the digest covers.
 //! Nothing is cut: calls that are exactly alike stand once with their count, and what is not listed is counted.
 
-#![expect(missing_docs, reason = "the fields are named after what they hold")]
-
 mod change;
 mod text;
 

@@ -175,7 +175,7 @@ impl Run {
             timers: BTreeSet::new(),
             calls: BTreeSet::new(),
             overlays: BTreeMap::new(),
-            meter: WorkMeter::of_turn(),
+            meter: WorkMeter::lenient(limits::TURN_WORK_MAX),
             worked: 0,
             kept_bytes: 0,
             stopped_children: BTreeSet::new(),

@@ -5,6 +5,7 @@ use super::{At, Head};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Graph, Join};
 use crate::flow::expr::{Lookup, Preview, Scope, WorkMeter};
+use crate::json::unstorable;
 use crate::limits;
 use serde_json::{Value, json};
 
@@ -122,5 +123,9 @@ impl Scope for DraftView<'_> {
 
     fn meter(&self) -> &WorkMeter {
         self.meter
+    }
+
+    fn refusal(&self, value: &Value) -> Option<String> {
+        unstorable(value)
     }
 }

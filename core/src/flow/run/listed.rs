@@ -21,7 +21,7 @@ use crate::flow::plan::Plan;
 use crate::flow::policy::{Action, Because, Grown, Policy};
 use crate::flow::risk::Score;
 use crate::json::Digest32;
-use crate::limits::{DRAFT_BYTES_MAX, PLAN_STEPS_FREE_MAX};
+use crate::limits::{DRAFT_BYTES_MAX, PLAN_STEPS_FREE_MAX, PLAN_WORK_MAX};
 use crate::tool::Spec;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -446,5 +446,5 @@ pub fn too_many_with_patch(calls: usize, level: Level) -> String {
 /// How many calls of tools and starts of runs a graph has, as far as its inputs tell.
 fn calls_of(graph: &Graph, inputs: &Value) -> usize {
     let nested = graph.nodes.iter().filter(|node| node.node.child().is_some()).count();
-    Plan::of_scope(graph, &Beforehand::of(inputs, &WorkMeter::of_plan())).calls().saturating_add(nested)
+    Plan::of_scope(graph, &Beforehand::of(inputs, &WorkMeter::strict(PLAN_WORK_MAX))).calls().saturating_add(nested)
 }

@@ -2,6 +2,7 @@
 
 use super::{At, Run};
 use crate::flow::expr::{Lookup, Scope, WorkMeter};
+use crate::json::unstorable;
 use serde_json::Value;
 
 /// A run as one node's expressions see it.
@@ -56,5 +57,9 @@ impl Scope for View<'_> {
 
     fn meter(&self) -> &WorkMeter {
         &self.run.meter
+    }
+
+    fn refusal(&self, value: &Value) -> Option<String> {
+        unstorable(value)
     }
 }

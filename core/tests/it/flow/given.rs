@@ -3,7 +3,6 @@
 
 use crate::given::{closed, tool};
 use chimera_core::flow::air::{Catalog, Document, Graph, Known, Problem, compile};
-use chimera_core::flow::expr::{Lookup, Preview, RenderError, Scope, Template, WorkMeter};
 use chimera_core::tool::{Reach, Spec};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -102,64 +101,4 @@ pub(super) fn problem(document: Value) -> (&'static str, String, String) {
 /// A node that echoes something.
 pub(super) fn echo(id: &str, value: Value) -> Value {
     json!({"id": id, "type": "function", "fn": "local.echo", "inputs": {"value": value}})
-}
-
-/// A run's values.
-#[derive(Clone, Default)]
-pub(super) struct Run {
-    pub(super) inputs: Value,
-    pub(super) outputs: BTreeMap<String, Option<Value>>,
-    pub(super) item: Option<(Value, usize)>,
-}
-
-impl Run {
-    pub(super) fn of(inputs: Value) -> Self {
-        Self { inputs, ..Self::default() }
-    }
-
-    pub(super) fn node(mut self, id: &str, outputs: Value) -> Self {
-        self.outputs.insert(id.to_owned(), Some(outputs));
-        self
-    }
-
-    pub(super) fn unknown(mut self, id: &str) -> Self {
-        self.outputs.insert(id.to_owned(), None);
-        self
-    }
-
-    pub(super) fn render(&self, template: Value) -> Result<Value, RenderError> {
-        Template::compile(&template).unwrap().render(self)
-    }
-
-    pub(super) fn preview(&self, template: Value) -> Preview {
-        Template::compile(&template).unwrap().preview(self).unwrap()
-    }
-}
-
-static METER: WorkMeter = WorkMeter::of_turn();
-
-impl Scope for Run {
-    fn run_id(&self) -> &str {
-        "7f3a"
-    }
-
-    fn inputs(&self) -> &Value {
-        &self.inputs
-    }
-
-    fn outputs(&self, node: &str) -> Lookup<'_> {
-        match self.outputs.get(node) {
-            Some(Some(value)) => Lookup::Known(value),
-            Some(None) => Lookup::Unknown,
-            None => Lookup::Absent,
-        }
-    }
-
-    fn item(&self) -> Option<(&Value, usize)> {
-        self.item.as_ref().map(|(item, index)| (item, *index))
-    }
-
-    fn meter(&self) -> &WorkMeter {
-        &METER
-    }
 }

@@ -1,6 +1,7 @@
 //! Patches of running graphs.
 
-use super::given::{Run, compiled, document, echo, tools};
+use super::given::{compiled, document, echo, tools};
+use super::values::Run;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::{Inverse, Patch, apply, diff, digest, inverse, revert};
 use chimera_core::json::Digest32;

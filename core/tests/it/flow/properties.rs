@@ -7,6 +7,7 @@ use chimera_core::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter};
 use chimera_core::flow::patch::{Patch, apply, digest, inverse, revert};
 use chimera_core::json::Digest32;
 use chimera_core::json::schema::Schema;
+use chimera_core::limits::TURN_WORK_MAX;
 use chimera_core::tool::{Declared, Metadata, Reach, Rollback, Spec};
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
@@ -104,7 +105,7 @@ struct Values {
     known: bool,
 }
 
-static METER: WorkMeter = WorkMeter::of_turn();
+static METER: WorkMeter = WorkMeter::lenient(TURN_WORK_MAX);
 
 impl Scope for Values {
     fn run_id(&self) -> &str {

@@ -16,7 +16,8 @@ struct Layer {
 }
 
 const LAYERS: &[Layer] = &[
-    Layer { name: "chimera-core", uses: &[], tests_use: &["chimera-testkit"] },
+    Layer { name: "chimera-expr", uses: &[], tests_use: &[] },
+    Layer { name: "chimera-core", uses: &["chimera-expr"], tests_use: &["chimera-testkit"] },
     Layer { name: "chimera-engine", uses: &["chimera-core"], tests_use: &["chimera-testkit"] },
     Layer { name: "chimera-storage", uses: &["chimera-core", "chimera-engine"], tests_use: &["chimera-testkit"] },
     Layer {

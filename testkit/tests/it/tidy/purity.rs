@@ -38,7 +38,7 @@ const EXCEPTIONS: &[Exception] = &[];
 
 fn check(file: &Rust) -> Vec<Finding> {
     let rules: &[&[(&str, &'static str)]] = match file.layer() {
-        "core" => &[CORE, BOTH],
+        "expr" | "core" => &[CORE, BOTH],
         "engine" => &[ENGINE, BOTH],
         _ => return Vec::new(),
     };

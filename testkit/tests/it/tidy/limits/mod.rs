@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 const FILES: &[(&str, &str)] = &[
     ("access", "Access"),
     ("flow", "Workflows and runs"),
+    ("expr", "Expressions"),
     ("tool", "Tools"),
     ("ledger", "Ledger"),
     ("http", "HTTP"),
@@ -36,7 +37,11 @@ struct Limit {
 }
 
 fn path(name: &str) -> String {
-    format!("core/src/limits/{name}.rs")
+    match name {
+        // The language is a crate of its own, and has its own limits.
+        "expr" => "expr/src/limits.rs".to_owned(),
+        name => format!("core/src/limits/{name}.rs"),
+    }
 }
 
 /// Every public constant of a file, with the words around it.

@@ -6,13 +6,13 @@
 
 /// A piece of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     Text(String),
     Expression(&'a str),
 }
 
 /// The pieces of a text, or what is wrong with it.
-pub(super) fn scan(text: &str) -> Result<Vec<Piece<'_>>, String> {
+pub(crate) fn scan(text: &str) -> Result<Vec<Piece<'_>>, String> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
     let mut rest = text;

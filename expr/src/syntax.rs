@@ -4,14 +4,14 @@
 //! stranger sends: nesting and size are counted while it reads. The tests hold it to a library's
 //! reading of the same language.
 
-use super::lex::{Token, lex};
-use super::term::Operator;
+use crate::lex::{Token, lex};
 use crate::limits::{EXPRESSION_DEPTH_MAX, EXPRESSION_TERMS_MAX};
+use crate::term::Operator;
 use serde_json::Value;
 
 /// A tree as it was written.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Syntax<'a> {
+pub(crate) enum Syntax<'a> {
     Literal(Value),
     Name(&'a str),
     Member(Box<Syntax<'a>>, &'a str),
@@ -52,7 +52,7 @@ const RESERVED: &[&str] = &[
 type Read<'a, T = Syntax<'a>> = Result<T, String>;
 
 /// Reads one expression.
-pub(super) fn read(source: &str) -> Read<'_> {
+pub(crate) fn read(source: &str) -> Read<'_> {
     let tokens = lex(source)?;
     let mut reader = Reader { source, tokens, at: 0, terms: 0 };
     let tree = reader.expression(EXPRESSION_DEPTH_MAX)?;

@@ -1,17 +1,17 @@
 //! The functions of expressions: a fixed table, all pure and bounded by the size of what they get.
 
-use super::eval::Budget;
-use super::operate::{fraction, integer, type_word, whole};
-use super::types::Type;
-use crate::json::canonical;
+use crate::canonical::canonical;
+use crate::eval::Budget;
 use crate::limits::EXPRESSION_LIST_MAX;
-use crate::text::did_you_mean;
+use crate::nearest::did_you_mean;
+use crate::operate::{fraction, integer, type_word, whole};
+use crate::types::Type;
 use serde_json::Value;
 use std::sync::Arc;
 
 /// A function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(crate) enum Call {
     Size,
     Contains,
     StartsWith,
@@ -70,7 +70,7 @@ const TABLE: &[Row] = &[
 
 impl Call {
     /// The function of a name, if it may be called so.
-    pub(super) fn named(name: &str, as_method: bool) -> Result<Self, String> {
+    pub(crate) fn named(name: &str, as_method: bool) -> Result<Self, String> {
         let row = TABLE.iter().find(|row| row.name == name);
         match row {
             Some(row) if if as_method { row.method } else { row.global } => Ok(row.call),
@@ -86,14 +86,14 @@ impl Call {
     }
 
     /// Whether it takes so many arguments, the value it is called on included.
-    pub(super) fn takes(self, count: usize) -> Result<(), String> {
+    pub(crate) fn takes(self, count: usize) -> Result<(), String> {
         let row = self.row();
         let good = (row.least..=row.most).contains(&count);
         good.then_some(()).ok_or_else(|| format!("{} can't take {count} arguments", row.name))
     }
 
     /// The type it gives, or why it can't take these.
-    pub(super) fn infer(self, types: &[Type]) -> Result<Type, String> {
+    pub(crate) fn infer(self, types: &[Type]) -> Result<Type, String> {
         let text = |at: usize| match types.get(at) {
             None | Some(Type::Text | Type::Any) => Ok(()),
             Some(other) => Err(format!("{} takes a string, not {other}", self.row().name)),
@@ -138,7 +138,7 @@ impl Call {
     }
 
     /// Calls it.
-    pub(super) fn apply(self, arguments: &[&Value], budget: &Budget<'_>) -> Result<Value, String> {
+    pub(crate) fn apply(self, arguments: &[&Value], budget: &Budget<'_>) -> Result<Value, String> {
         let text = |at: usize| match arguments.get(at) {
             Some(Value::String(text)) => {
                 budget.spend_bytes(text.len())?;
@@ -245,7 +245,7 @@ fn to_text(value: &Value) -> Result<Value, String> {
 }
 
 /// A value as it stands in a text: strings as they are, all else as canonical JSON.
-pub(super) fn plain(value: &Value) -> Result<String, String> {
+pub(crate) fn plain(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
         other => Ok(canonical(other)),

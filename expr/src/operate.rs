@@ -1,12 +1,12 @@
 //! What the operators do with two JSON values.
 
-use super::term::Operator;
 use crate::limits::EXPRESSION_LIST_MAX;
+use crate::term::Operator;
 use serde_json::{Number, Value};
 use std::cmp::Ordering;
 
 /// The word for a value's type, as schemas write it.
-pub(super) fn type_word(value: &Value) -> &'static str {
+pub(crate) fn type_word(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
@@ -19,7 +19,7 @@ pub(super) fn type_word(value: &Value) -> &'static str {
 }
 
 /// A whole number of 64 bits, with a sign or without.
-pub(super) fn whole(number: Option<i128>) -> Result<Value, String> {
+pub(crate) fn whole(number: Option<i128>) -> Result<Value, String> {
     let value = number.and_then(|number| {
         i64::try_from(number).map(Value::from).or_else(|_| u64::try_from(number).map(Value::from)).ok()
     });
@@ -27,17 +27,17 @@ pub(super) fn whole(number: Option<i128>) -> Result<Value, String> {
 }
 
 /// The whole number that a number is written as, if it is.
-pub(super) fn integer(number: &Number) -> Option<i128> {
+pub(crate) fn integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
 /// A fraction, if it is one.
-pub(super) fn fraction(number: f64) -> Result<Value, String> {
+pub(crate) fn fraction(number: f64) -> Result<Value, String> {
     Number::from_f64(number).map(Value::Number).ok_or_else(|| "the result is not a number".to_owned())
 }
 
 /// Applies an operator.
-pub(super) fn operate(operator: Operator, one: &Value, other: &Value) -> Result<Value, String> {
+pub(crate) fn operate(operator: Operator, one: &Value, other: &Value) -> Result<Value, String> {
     match operator {
         Operator::Equal => Ok(Value::Bool(equal(one, other))),
         Operator::NotEqual => Ok(Value::Bool(!equal(one, other))),
@@ -120,7 +120,7 @@ fn beside(whole: i128, fraction: f64) -> Ordering {
 }
 
 /// Equal as CEL sees it: `1` is `1.0`, and values of different types are different.
-pub(super) fn equal(one: &Value, other: &Value) -> bool {
+pub(crate) fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => order(one, other) == Some(Ordering::Equal),
         (Value::Array(one), Value::Array(other)) => {

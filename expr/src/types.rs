@@ -90,12 +90,12 @@ impl Type {
     }
 
     /// An object of just these members, any of which may be absent.
-    pub(crate) fn of_names(named: impl IntoIterator<Item = (String, Self)>) -> Self {
+    pub fn of_names(named: impl IntoIterator<Item = (String, Self)>) -> Self {
         let named = named.into_iter().collect();
         Self::Object(Arc::new(Shape { named, required: BTreeSet::new(), open: false }))
     }
 
-    pub(super) const fn is_number(&self) -> bool {
+    pub(crate) const fn is_number(&self) -> bool {
         matches!(self, Self::Int | Self::Number)
     }
 
@@ -123,7 +123,7 @@ impl Type {
     }
 
     /// Why a value of this type can't be given where `wanted` is asked for.
-    pub(crate) fn unfit(&self, wanted: &Self) -> Option<String> {
+    pub fn unfit(&self, wanted: &Self) -> Option<String> {
         match (self, wanted) {
             (Self::Any, _) | (_, Self::Any) => None,
             // Whether a schema lets null through is its own business, when there is a value.

@@ -1,7 +1,7 @@
 //! Templates: what they render to, what they refuse, and what they show before everything is known.
 
-use super::given::Run;
-use chimera_core::flow::expr::{Preview, Template, TemplateError};
+use crate::given::Run;
+use chimera_expr::{Preview, Template, TemplateError};
 use serde_json::{Value, json};
 
 fn run() -> Run {

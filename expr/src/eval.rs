@@ -4,11 +4,11 @@
 //! is charged to a budget, so no expression can run long or grow large, whatever it is fed.
 //! "Not known yet" travels like an error but is none: `false && unknown` is false.
 
-use super::meter::WorkMeter;
-use super::operate::{integer, operate, type_word, whole};
-use super::scope::{Lookup, Scope};
-use super::term::{Macro, Root, Step, Term};
 use crate::limits::EXPRESSION_LIST_MAX;
+use crate::meter::WorkMeter;
+use crate::operate::{integer, operate, type_word, whole};
+use crate::scope::{Lookup, Scope};
+use crate::term::{Macro, Root, Step, Term};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -25,7 +25,7 @@ pub struct RenderError {
 
 /// Why an evaluation ended without a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Halt {
+pub(crate) enum Halt {
     /// It depends on outputs, or on a map's list, that are not known yet.
     Unknown,
     Fault(String),
@@ -38,7 +38,7 @@ impl From<String> for Halt {
 }
 
 /// What one rendering may still spend. What it has spent is charged to the meter when it ends.
-pub(super) struct Budget<'a> {
+pub(crate) struct Budget<'a> {
     allowed: u64,
     left: Cell<u64>,
     meter: &'a WorkMeter,
@@ -51,19 +51,14 @@ impl Drop for Budget<'_> {
 }
 
 impl<'a> Budget<'a> {
-    pub(super) fn of(scope: &'a dyn Scope) -> Self {
-        Self::at_most(scope, u64::MAX)
-    }
-
-    /// At most this much.
-    pub(super) fn at_most(scope: &'a dyn Scope, work_max: u64) -> Self {
+    pub(crate) fn of(scope: &'a dyn Scope) -> Self {
         let meter = scope.meter();
-        let allowed = meter.allowance().min(work_max);
+        let allowed = meter.allowance();
         Self { allowed, left: Cell::new(allowed), meter }
     }
 
     /// Whether nothing is left.
-    pub(super) fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         self.left.get() == 0
     }
 
@@ -74,12 +69,12 @@ impl<'a> Budget<'a> {
     }
 
     /// Charges for copying a text.
-    pub(super) fn spend_bytes(&self, bytes: usize) -> Result<(), String> {
+    pub(crate) fn spend_bytes(&self, bytes: usize) -> Result<(), String> {
         self.spend(bytes as u64 / 16)
     }
 
     /// Charges for copying a value.
-    pub(super) fn spend_value(&self, value: &Value) -> Result<(), String> {
+    pub(crate) fn spend_value(&self, value: &Value) -> Result<(), String> {
         match value {
             Value::String(text) => self.spend_bytes(text.len() + 16),
             Value::Array(items) => {
@@ -99,9 +94,9 @@ impl<'a> Budget<'a> {
 }
 
 /// One evaluation.
-pub(super) struct Evaluation<'a> {
-    pub(super) scope: &'a dyn Scope,
-    pub(super) budget: &'a Budget<'a>,
+pub(crate) struct Evaluation<'a> {
+    pub(crate) scope: &'a dyn Scope,
+    pub(crate) budget: &'a Budget<'a>,
 }
 
 type Outcome<'t> = Result<Cow<'t, Value>, Halt>;
@@ -115,7 +110,7 @@ fn fault<T>(reason: impl Into<String>) -> Result<T, Halt> {
 
 impl Evaluation<'_> {
     /// The value of a term; `variable` is the item of the macro around.
-    pub(super) fn value<'t>(&'t self, term: &'t Term, variable: Option<&'t Value>) -> Outcome<'t> {
+    pub(crate) fn value<'t>(&'t self, term: &'t Term, variable: Option<&'t Value>) -> Outcome<'t> {
         self.budget.spend(1)?;
         match term {
             Term::Constant(value) => Ok(Cow::Borrowed(value)),
@@ -135,7 +130,7 @@ impl Evaluation<'_> {
             Term::Negate(of) => match self.value(of, variable)?.as_ref() {
                 Value::Number(number) => match (integer(number), number.as_f64()) {
                     (Some(number), _) => Ok(Cow::Owned(whole(number.checked_neg())?)),
-                    (None, number) => Ok(Cow::Owned(super::operate::fraction(-number.unwrap_or(f64::NAN))?)),
+                    (None, number) => Ok(Cow::Owned(crate::operate::fraction(-number.unwrap_or(f64::NAN))?)),
                 },
                 other => fault(format!("-{} has no meaning", type_word(other))),
             },
@@ -165,7 +160,7 @@ impl Evaluation<'_> {
     }
 
     /// The value as its own, charged for if it had to be copied.
-    pub(super) fn taken(&self, term: &Term, variable: Option<&Value>) -> Result<Value, Halt> {
+    pub(crate) fn taken(&self, term: &Term, variable: Option<&Value>) -> Result<Value, Halt> {
         match self.value(term, variable)? {
             Cow::Owned(value) => Ok(value),
             Cow::Borrowed(value) => {
@@ -234,7 +229,7 @@ impl Evaluation<'_> {
     }
 
     /// What stands at a place of the inputs; a part of it may be deferred.
-    pub(super) fn input(&self, steps: &[Step]) -> Result<&Value, Halt> {
+    pub(crate) fn input(&self, steps: &[Step]) -> Result<&Value, Halt> {
         let mut value = self.scope.inputs();
         for step in steps {
             if self.scope.has_deferred_inputs() && is_deferred(value) {
@@ -246,7 +241,7 @@ impl Evaluation<'_> {
     }
 
     /// Whether a part of an input is deferred. Looking for it costs as much as copying it.
-    pub(super) fn is_open(&self, input: &Value) -> Result<bool, String> {
+    pub(crate) fn is_open(&self, input: &Value) -> Result<bool, String> {
         if !self.scope.has_deferred_inputs() {
             return Ok(false);
         }
@@ -373,7 +368,7 @@ impl Evaluation<'_> {
 }
 
 /// The member that stands for a value that is not known yet.
-pub(super) const DEFERRED: &str = "$deferred";
+pub(crate) const DEFERRED: &str = "$deferred";
 
 /// Whether a value stands for one that is not known yet.
 fn is_deferred(value: &Value) -> bool {

@@ -1,12 +1,12 @@
 //! An expression after lowering: paths are resolved to their root, operators are enums.
 
-use super::call::Call;
+use crate::call::Call;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Where a path begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Root {
+pub(crate) enum Root {
     Inputs,
     /// `nodes.<id>.outputs`.
     Outputs(String),
@@ -19,14 +19,14 @@ pub(super) enum Root {
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Member(String),
     At(usize),
 }
 
 /// Operators with two sides that both are always evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operator {
+pub(crate) enum Operator {
     Add,
     Subtract,
     Multiply,
@@ -43,7 +43,7 @@ pub(super) enum Operator {
 
 impl Operator {
     /// As it is written.
-    pub(super) const fn sign(self) -> &'static str {
+    pub(crate) const fn sign(self) -> &'static str {
         match self {
             Self::Add => "+",
             Self::Subtract => "-",
@@ -63,7 +63,7 @@ impl Operator {
 
 /// What a macro makes of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Macro {
+pub(crate) enum Macro {
     All,
     Exists,
     ExistsOne,
@@ -73,7 +73,7 @@ pub(super) enum Macro {
 
 /// A lowered expression.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Term {
+pub(crate) enum Term {
     Constant(Value),
     Path(Root, Vec<Step>),
     /// `has(path.member)`.
@@ -100,7 +100,7 @@ pub(super) enum Term {
 
 impl Term {
     /// Calls `see` with the root of every path.
-    pub(super) fn roots(&self, see: &mut dyn FnMut(&Root)) {
+    pub(crate) fn roots(&self, see: &mut dyn FnMut(&Root)) {
         match self {
             Self::Constant(_) => {}
             Self::Path(root, _) => see(root),
@@ -129,7 +129,7 @@ impl Term {
     }
 
     /// The nodes whose outputs it names.
-    pub(super) fn references(&self) -> BTreeSet<String> {
+    pub(crate) fn references(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         self.roots(&mut |root| {
             if let Root::Outputs(node) = root {
@@ -140,7 +140,7 @@ impl Term {
     }
 
     /// Whether it goes over a list, so that its work depends on what it is fed.
-    pub(super) fn loops(&self) -> bool {
+    pub(crate) fn loops(&self) -> bool {
         match self {
             Self::Each { .. } => true,
             Self::Constant(_) | Self::Path(..) => false,
@@ -154,14 +154,14 @@ impl Term {
     }
 
     /// Whether it needs nothing of a run.
-    pub(super) fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         let mut free = true;
         self.roots(&mut |root| free &= *root == Root::Variable);
         free
     }
 
     /// Whether it names `item` or `index`.
-    pub(super) fn needs_item(&self) -> bool {
+    pub(crate) fn needs_item(&self) -> bool {
         let mut needs = false;
         self.roots(&mut |root| needs |= matches!(root, Root::Item | Root::Index));
         needs

@@ -1,13 +1,13 @@
 //! Finds type errors and unknown references before a run: our walk over the expression tree.
 
-use super::operate::type_word;
-use super::term::{Macro, Operator, Root, Step, Term};
-use super::types::Type;
-use crate::text::did_you_mean;
+use crate::nearest::did_you_mean;
+use crate::operate::type_word;
+use crate::term::{Macro, Operator, Root, Step, Term};
+use crate::types::Type;
 use std::sync::Arc;
 
 /// What the walk knows of the variables.
-pub(crate) trait Types {
+pub trait Types {
     /// The type of the run's inputs.
     fn inputs(&self) -> Type;
     /// The type of a node's outputs; whether there is such a node is not asked here.
@@ -18,7 +18,7 @@ pub(crate) trait Types {
 
 /// What the walk found wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mismatch {
+pub enum Mismatch {
     UnknownReference(String),
     Type(String),
 }
@@ -34,7 +34,7 @@ fn unknown<T>(reason: impl Into<String>) -> Result<T, Mismatch> {
 }
 
 /// The type of a term; `variable` is that of the macro around.
-pub(super) fn infer(term: &Term, types: &dyn Types, variable: Option<&Type>) -> Inferred {
+pub(crate) fn infer(term: &Term, types: &dyn Types, variable: Option<&Type>) -> Inferred {
     let of = |term: &Term| infer(term, types, variable);
     match term {
         Term::Constant(value) => Ok(Type::of_value(value)),
@@ -146,7 +146,7 @@ fn indexed(of: &Type, at: &Type) -> Inferred {
 }
 
 fn object(entries: &[(Term, Term)], of: &dyn Fn(&Term) -> Inferred) -> Inferred {
-    let mut shape = super::types::Shape::default();
+    let mut shape = crate::types::Shape::default();
     for (name, value) in entries {
         let known = of(value)?;
         match name {

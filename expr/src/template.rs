@@ -4,18 +4,17 @@
 //! string. Member names are never expressions. What needs nothing of a run is worked out when the
 //! template is compiled.
 
-use super::call::plain;
-use super::eval::{Budget, DEFERRED, Evaluation, Halt, RenderError};
-use super::infer::{Mismatch, Types, infer};
-use super::lower::{Unusable, lower};
-use super::meter::WorkMeter;
-use super::pointer_token;
-use super::scan::{Piece, scan};
-use super::scope::{Lookup, Nothing, Scope};
-use super::term::{Root, Term};
-use super::types::Type;
-use crate::json::{has_nul, within_depth};
-use crate::limits::{CONSTANT_WORK_MAX, JSON_DEPTH_MAX, TEMPLATE_EXPRESSIONS_MAX};
+use crate::call::plain;
+use crate::eval::{Budget, DEFERRED, Evaluation, Halt, RenderError};
+use crate::infer::{Mismatch, Types, infer};
+use crate::limits::{CONSTANT_WORK_MAX, TEMPLATE_EXPRESSIONS_MAX};
+use crate::lower::{Unusable, lower};
+use crate::meter::WorkMeter;
+use crate::pointer_token;
+use crate::scan::{Piece, scan};
+use crate::scope::{Lookup, Nothing, Scope};
+use crate::term::{Root, Term};
+use crate::types::Type;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -73,14 +72,14 @@ pub enum Preview {
 
 /// An expression as it was written and as it is evaluated.
 #[derive(Debug)]
-pub(crate) struct Expression {
+pub struct Expression {
     source: String,
     term: Term,
 }
 
 /// A part of a template.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub enum Part {
     Constant(Value),
     /// A string that is one expression.
     Lone(Expression),
@@ -94,7 +93,7 @@ pub(crate) enum Part {
 }
 
 #[derive(Debug)]
-pub(crate) enum MixedPiece {
+pub enum MixedPiece {
     Text(String),
     Expression(Expression),
 }
@@ -123,18 +122,14 @@ impl Template {
         let budget = Budget::of(scope);
         let evaluation = Evaluation { scope, budget: &budget };
         let value = render(&self.inner.root, &evaluation)?;
-        self.check_storable(&value)?;
+        self.check(scope, &value)?;
         Ok(value)
     }
 
-    /// Whatever is rendered is stored: what no store can hold is refused here, with the expression.
-    fn check_storable(&self, value: &Value) -> Result<(), RenderError> {
+    /// What the scope refuses is an error of the expression.
+    fn check(&self, scope: &dyn Scope, value: &Value) -> Result<(), RenderError> {
         let refused = |reason| RenderError { expression: self.inner.root.first_source().to_owned(), reason };
-        within_depth(value, JSON_DEPTH_MAX).map_err(|error| refused(format!("the value is {error}")))?;
-        if has_nul(value) {
-            return Err(refused("the value holds the character U+0000, which can't be stored".to_owned()));
-        }
-        Ok(())
+        scope.refusal(value).map_or(Ok(()), |reason| Err(refused(reason)))
     }
 
     /// The nodes whose outputs it names.
@@ -155,22 +150,22 @@ impl Template {
         let evaluation = Evaluation { scope, budget: &budget };
         let mut waits = Waits::default();
         let shown = preview(&self.inner.root, &evaluation, &mut waits)?;
-        self.check_storable(&shown)?;
+        self.check(scope, &shown)?;
         Ok(if waits.deferred { Preview::Deferred { shown, from: waits.from } } else { Preview::Exact(shown) })
     }
 
     /// Whether it is one expression and nothing else.
-    pub(crate) fn is_lone(&self) -> bool {
+    pub fn is_lone(&self) -> bool {
         matches!(self.inner.root, Part::Lone(_))
     }
 
     /// Whether it is `true` or `false` for every run.
-    pub(crate) fn is_flag(&self) -> bool {
+    pub fn is_flag(&self) -> bool {
         matches!(self.inner.root, Part::Constant(Value::Bool(_)))
     }
 
     /// The names of its members, if it is an object.
-    pub(crate) fn members(&self) -> Vec<&str> {
+    pub fn members(&self) -> Vec<&str> {
         match &self.inner.root {
             Part::Object(members) => members.iter().map(|(name, _)| name.as_str()).collect(),
             Part::Constant(Value::Object(members)) => members.keys().map(String::as_str).collect(),
@@ -178,12 +173,12 @@ impl Template {
         }
     }
 
-    pub(crate) fn root(&self) -> &Part {
+    pub fn root(&self) -> &Part {
         &self.inner.root
     }
 
     /// Where a node is named first, as a JSON pointer into the value.
-    pub(crate) fn place_of(&self, node: &str) -> String {
+    pub fn place_of(&self, node: &str) -> String {
         let mut place = None;
         self.inner.root.expressions(&mut String::new(), &mut |path, expression| {
             if place.is_none() && expression.term.references().contains(node) {
@@ -235,7 +230,7 @@ impl Part {
     }
 
     /// The type of the rendered part; the first thing that is wrong ends the walk.
-    pub(crate) fn infer(&self, types: &dyn Types) -> Result<Type, Mismatch> {
+    pub fn infer(&self, types: &dyn Types) -> Result<Type, Mismatch> {
         match self {
             Self::Constant(value) => Ok(Type::of_value(value)),
             Self::Lone(expression) => infer(&expression.term, types, None),
@@ -337,8 +332,8 @@ fn compile_text(text: &str, path: &str, left: &mut usize) -> Result<Part, Templa
     if !free {
         return Ok(part);
     }
-    let nothing = Nothing(WorkMeter::of_turn());
-    let budget = Budget::at_most(&nothing, CONSTANT_WORK_MAX);
+    let nothing = Nothing(WorkMeter::strict(CONSTANT_WORK_MAX));
+    let budget = Budget::of(&nothing);
     match render(&part, &Evaluation { scope: &nothing, budget: &budget }) {
         Ok(value) => Ok(Part::Constant(value)),
         // What takes long is left to the runs that need it.
@@ -449,7 +444,7 @@ fn handed_on(expression: &Expression, evaluation: &Evaluation<'_>) -> Result<Opt
 }
 
 /// A document with expressions in it that could not be previewed: each text with one is not known.
-pub(crate) fn deferred_texts(written: &Value) -> Value {
+pub fn deferred_texts(written: &Value) -> Value {
     match written {
         Value::String(text) if text.contains("${") => json!({ DEFERRED: {"expression": text, "from": []} }),
         Value::Array(items) => items.iter().map(deferred_texts).collect(),

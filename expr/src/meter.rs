@@ -3,7 +3,7 @@
 //! One rendering is bounded by itself. A map renders its inputs for every item, so what counts is the sum: a turn
 //! ends when its share is used up and the run goes on in the next one, and a plan is not laid out any further.
 
-use crate::limits::{EXPRESSION_WORK_MAX, PLAN_WORK_MAX, TURN_WORK_MAX};
+use crate::limits::EXPRESSION_WORK_MAX;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Work that may still be done.
@@ -16,17 +16,16 @@ pub struct WorkMeter {
 }
 
 impl WorkMeter {
-    /// For one turn of a run. Whatever has begun comes to its end: what a run computes must not depend on where a
-    /// turn ends.
+    /// A share of work. Whatever has begun comes to its end, however little is left.
     #[must_use]
-    pub const fn of_turn() -> Self {
-        Self { share: TURN_WORK_MAX, left: AtomicU64::new(TURN_WORK_MAX), floor: EXPRESSION_WORK_MAX }
+    pub const fn lenient(share: u64) -> Self {
+        Self { share, left: AtomicU64::new(share), floor: EXPRESSION_WORK_MAX }
     }
 
-    /// For laying out one plan, which ends when nothing is left.
+    /// A share of work beyond which nothing is computed.
     #[must_use]
-    pub const fn of_plan() -> Self {
-        Self { share: PLAN_WORK_MAX, left: AtomicU64::new(PLAN_WORK_MAX), floor: 0 }
+    pub const fn strict(share: u64) -> Self {
+        Self { share, left: AtomicU64::new(share), floor: 0 }
     }
 
     /// Whether nothing is left.
@@ -36,12 +35,12 @@ impl WorkMeter {
     }
 
     /// Whether nothing more may be computed at all.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.allowance() == 0
     }
 
     /// Begins anew; gives what was done.
-    pub(crate) fn begin_anew(&self) -> u64 {
+    pub fn begin_anew(&self) -> u64 {
         self.share.saturating_sub(self.left.swap(self.share, Ordering::Relaxed))
     }
 
@@ -50,11 +49,11 @@ impl WorkMeter {
     }
 
     /// What the next rendering may do.
-    pub(super) fn allowance(&self) -> u64 {
+    pub(crate) fn allowance(&self) -> u64 {
         self.left().max(self.floor).min(EXPRESSION_WORK_MAX)
     }
 
-    pub(super) fn charge(&self, work: u64) {
+    pub(crate) fn charge(&self, work: u64) {
         self.left.store(self.left().saturating_sub(work), Ordering::Relaxed);
     }
 }

@@ -1,11 +1,11 @@
 //! The words of an expression: CEL's tokens.
 
-use super::{literal, operate};
+use crate::{literal, operate};
 use serde_json::{Number, Value};
 
 /// A word of an expression.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token<'a> {
+pub(crate) enum Token<'a> {
     Name(&'a str),
     Literal(Value),
     /// An operator or bracket.
@@ -19,7 +19,7 @@ const SIGNS: &[&str] = &[
 ];
 
 /// The words of a text, each with the byte where it begins.
-pub(super) fn lex(text: &str) -> Result<Vec<(usize, Token<'_>)>, String> {
+pub(crate) fn lex(text: &str) -> Result<Vec<(usize, Token<'_>)>, String> {
     let mut tokens = Vec::new();
     let mut at = 0;
     while let Some(first) = text[at..].chars().next() {

@@ -3,18 +3,18 @@
 //! A chain of names and constant indexes becomes one path, which is what makes most expressions
 //! cheap. Macros may walk over a list, but not stand inside each other.
 
-use super::call::Call;
-use super::syntax::{Syntax, read};
-use super::term::{Macro, Root, Step, Term};
+use crate::call::Call;
 use crate::limits::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX};
-use crate::text::did_you_mean;
+use crate::nearest::did_you_mean;
+use crate::syntax::{Syntax, read};
+use crate::term::{Macro, Root, Step, Term};
 use serde_json::Value;
 
 const VARIABLES: &[&str] = &["inputs", "nodes", "run_id", "item", "index"];
 
 /// Whether an expression is unreadable, or readable but names what is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unusable {
+pub(crate) enum Unusable {
     Invalid(String),
     UnknownReference(String),
 }
@@ -26,7 +26,7 @@ fn invalid<T>(reason: impl Into<String>) -> Lowered<T> {
 }
 
 /// Compiles one expression.
-pub(super) fn lower(source: &str) -> Lowered {
+pub(crate) fn lower(source: &str) -> Lowered {
     if source.len() > EXPRESSION_BYTES_MAX {
         return invalid(format!("the expression has {} bytes, at most {EXPRESSION_BYTES_MAX}", source.len()));
     }

@@ -1,7 +1,7 @@
 //! Our evaluation says what the CEL library's interpreter says, wherever both give a value.
 
-use super::given::Run;
-use chimera_core::flow::expr::Template;
+use crate::given::Run;
+use chimera_expr::Template;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};

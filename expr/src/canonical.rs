@@ -67,7 +67,7 @@ fn utf16_order(a: &str, b: &str) -> Ordering {
 }
 
 /// Appends a text in quotes.
-pub(crate) fn write_text(out: &mut String, text: &str) {
+pub fn write_text(out: &mut String, text: &str) {
     out.reserve(text.len() + 2);
     out.push('"');
     // Most texts hold nothing to escape. Looking at all bytes without a branch is quicker than stopping at the first.
@@ -112,7 +112,7 @@ fn write_escaped(out: &mut String, text: &str) {
 }
 
 /// Appends a whole number.
-pub(crate) fn write_integer(out: &mut String, number: impl Display) {
+pub fn write_integer(out: &mut String, number: impl Display) {
     // Writing into a text can't fail.
     let _ = write!(out, "{number}");
 }

@@ -1,6 +1,6 @@
 //! What an expression can see of a run.
 
-use super::meter::WorkMeter;
+use crate::meter::WorkMeter;
 use serde_json::Value;
 
 /// What is known of a node's outputs.
@@ -29,6 +29,10 @@ pub trait Scope {
     fn item(&self) -> Option<(&Value, usize)>;
     /// What the work of the expression is charged to.
     fn meter(&self) -> &WorkMeter;
+    /// Why a rendered value can't be kept; nothing if it can.
+    fn refusal(&self, _value: &Value) -> Option<String> {
+        None
+    }
     /// Whether the inputs were previewed themselves, so that `{"$deferred": …}` in them stands for what is
     /// not known yet. Whatever depends on that is not known either.
     fn has_deferred_inputs(&self) -> bool {
@@ -37,7 +41,7 @@ pub trait Scope {
 }
 
 /// A scope without anything, for expressions that need nothing.
-pub(super) struct Nothing(pub(super) WorkMeter);
+pub(crate) struct Nothing(pub(crate) WorkMeter);
 
 impl Scope for Nothing {
     fn run_id(&self) -> &str {

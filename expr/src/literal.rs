@@ -1,7 +1,7 @@
 //! Texts in an expression, with CEL's quotes, prefixes and escapes.
 
 /// The text that begins here and the bytes it takes, or nothing if none does.
-pub(super) fn text(source: &str) -> Result<Option<(String, usize)>, String> {
+pub(crate) fn text(source: &str) -> Result<Option<(String, usize)>, String> {
     let prefix = source.bytes().take_while(|byte| b"rRbB".contains(byte)).take(2).count();
     let Some(quote) = source[prefix..].chars().next().filter(|first| matches!(first, '"' | '\'')) else {
         return Ok(None);

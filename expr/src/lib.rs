@@ -9,12 +9,15 @@
 //! arithmetic.
 
 mod call;
+mod canonical;
 mod eval;
 mod infer;
 mod lex;
+pub mod limits;
 mod literal;
 mod lower;
 mod meter;
+mod nearest;
 mod operate;
 mod scan;
 mod scope;
@@ -23,15 +26,17 @@ mod template;
 mod term;
 mod types;
 
+pub use canonical::{canonical, number_text, write_integer, write_text};
 pub use eval::RenderError;
-pub(crate) use infer::{Mismatch, Types};
+pub use infer::{Mismatch, Types};
 pub use meter::WorkMeter;
+pub use nearest::did_you_mean;
 pub use scope::{Lookup, Scope};
-pub(crate) use template::{Part, deferred_texts};
+pub use template::{Part, deferred_texts};
 pub use template::{Preview, Template, TemplateError};
 pub use types::{Shape, Type};
 
 /// A member's name as a token of a JSON pointer.
-pub(crate) fn pointer_token(name: &str) -> String {
+pub fn pointer_token(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
