@@ -53,6 +53,7 @@ use chimera_storage::records::{
     Access, Facts, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords, marked_entries,
 };
 use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets, LayeredSecrets};
+use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -297,13 +298,23 @@ pub(crate) async fn services(config: &Config, ambient: &Ambient) -> Outcome<Vec<
     Ok(checks)
 }
 
-/// Brings the schema up to date; the names of what was applied, and the version.
-pub(crate) async fn migrate(config: &Config) -> Outcome<(Vec<String>, i64)> {
+/// What `migrate` did.
+#[derive(Serialize)]
+pub(crate) struct Migrated {
+    /// Names of migrations.
+    pub(crate) applied: Vec<&'static str>,
+    /// What somebody had taken away, in words.
+    pub(crate) put_back: Vec<String>,
+    pub(crate) version: i64,
+}
+
+/// Brings the schema up to date, and puts back what of it somebody took away.
+pub(crate) async fn migrate(config: &Config) -> Outcome<Migrated> {
     let applied = match &config.database_url {
         Some(url) => PostgresRecords::migrate(&plain(config, "database_url", url).await?).await?,
         None => SqliteRecords::migrate(&config.data_dir)?,
     };
-    Ok((applied.names.into_iter().map(str::to_owned).collect(), applied.version))
+    Ok(Migrated { applied: applied.names, put_back: applied.put_back, version: applied.version })
 }
 
 /// What `migrate` would apply, and the version of the schema; changes nothing.

@@ -1,7 +1,7 @@
 //! `chimera migrate`: bring the schema up to date.
 
 use super::{EXIT_FOUND_WRONG, Scene, print, say};
-use crate::compose;
+use crate::compose::{self, Migrated};
 use crate::failure::Outcome;
 use crate::home::Home;
 use serde_json::json;
@@ -10,13 +10,20 @@ use std::process::ExitCode;
 pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
     let _home = Home::take(&config.data_dir)?;
-    let (applied, version) = compose::migrate(config).await?;
+    let migrated = compose::migrate(config).await?;
     if scene.json {
-        print(&format!("{}\n", json!({"applied": applied, "version": version})))?;
-    } else if applied.is_empty() {
+        print(&format!("{}\n", json!(migrated)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Migrated { applied, put_back, version } = migrated;
+    if applied.is_empty() {
         say(&format!("The schema is up to date (version {version})."));
     } else {
         say(&format!("Applied {}; the schema has version {version} now.", applied.join(", ")));
+    }
+    if !put_back.is_empty() {
+        say(&format!("Put back: {}.", put_back.join(", ")));
+        say("Nothing was refused while it was missing: chimera doctor --deep looks at what the store holds.");
     }
     Ok(ExitCode::SUCCESS)
 }

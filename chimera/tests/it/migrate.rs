@@ -38,6 +38,32 @@ fn asking_whether_a_schema_is_up_to_date_creates_nothing() {
     assert_eq!(std::fs::read_dir(place.dir.path()).unwrap().count(), 0);
 }
 
+/// A guard that somebody took away: no server starts, the doctor names it, and a migration of the same version puts it back.
+#[test]
+fn a_guard_that_is_gone_is_named_by_the_doctor_and_put_back() {
+    let postgres = PrivatePostgres::shared().unwrap();
+    let url = postgres.fresh_database().unwrap();
+    let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    assert_eq!(place.run(&["migrate"]).status, 0);
+    postgres.execute(&url, "DROP TRIGGER audit_logs_append_only ON audit_logs").unwrap();
+    let told = "trigger audit_logs_append_only on audit_logs in the database is missing; chimera migrate puts it right";
+    for deep in [&["doctor"][..], &["doctor", "--deep"]] {
+        let report = place.run(&[deep, &["--json"]].concat());
+        let report: serde_json::Value = serde_json::from_str(&report.stdout).unwrap();
+        let checks = report["checks"].as_array().unwrap();
+        let schema = checks.iter().find(|check| check["name"] == "schema").unwrap();
+        assert_eq!(
+            (&report["ok"], &schema["verdict"], &schema["message"]),
+            (&false.into(), &"fail".into(), &told.into())
+        );
+    }
+    let migrated = place.run(&["migrate"]);
+    assert!(migrated.stderr.contains("Put back: trigger audit_logs_append_only on audit_logs."), "{}", migrated.stderr);
+    assert!(
+        place.run(&["doctor", "--json"]).stdout.contains(r#"{"message":"version 25","name":"schema","verdict":"ok"}"#)
+    );
+}
+
 #[test]
 fn the_doctor_finds_a_fresh_server_healthy_on_both_stores() {
     let postgres = PrivatePostgres::options().start().unwrap();

@@ -81,6 +81,9 @@ pub const POSTGRES_LANE_STATEMENTS_MAX: usize = 512;
 pub const SCHEMA_LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Time between two looks whether the database is held or behind the marks. A hold is noticed this much later.
 pub const HOLD_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two looks of a node whether the database still has Chimera's own guards, keys and constraints. One that is gone is noticed this
+/// much later.
+pub const GUARD_LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 // SQLite
 

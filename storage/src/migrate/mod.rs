@@ -87,6 +87,16 @@ pub(crate) fn postgres_guard() -> &'static str {
     made.and_then(|(_, rest)| rest.split("$$").nth(1)).unwrap_or_default()
 }
 
+/// The text after `CREATE` that makes one of Chimera's triggers on PostgreSQL.
+pub(crate) fn postgres_trigger(name: &str) -> Option<&'static str> {
+    let made = format!("CREATE TRIGGER {name} ");
+    let newest = MIGRATIONS.iter().rev().find_map(|migration| {
+        let at = migration.postgres.rfind(&made)?;
+        migration.postgres.get(at + "CREATE ".len()..)
+    });
+    newest?.split(';').next()
+}
+
 /// What a migration did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
@@ -94,6 +104,8 @@ pub struct Applied {
     pub names: Vec<&'static str>,
     /// The version of the schema now.
     pub version: i64,
+    /// What somebody had taken away and this call put back, each in words.
+    pub put_back: Vec<String>,
 }
 
 /// How far a database is, without changing it.

@@ -67,7 +67,7 @@ fn apply_all(conn: &mut Connection, held: &'static [Migration]) -> Result<Applie
     let version = recorded(&tx)?.last().map_or(0, |row| row.version);
     let last = names.last().copied().unwrap_or("schema_migrations");
     tx.commit().map_err(|error| MigrateError::Failed { name: last, source: Box::new(error) })?;
-    Ok(Applied { names, version })
+    Ok(Applied { names, version, put_back: Vec::new() })
 }
 
 fn apply_next(

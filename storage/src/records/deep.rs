@@ -1,22 +1,23 @@
 //! A look at everything that a record store holds.
 
 use super::postgres::connect::Server;
-use super::postgres::look;
+use super::postgres::{guards, look};
 use super::sqlite::file::DataFile;
 use super::{OpenError, PostgresRecords, SqliteRecords};
 use std::path::Path;
 
 impl SqliteRecords {
-    /// Looks at every page, index, constraint and reference of the data in `folder`. Takes as long
+    /// Looks at every page, index, constraint, reference and guard of the data in `folder`. Takes as long
     /// as reading all of it; whoever writes goes on.
     pub fn look_deep(folder: &Path) -> Result<(), OpenError> {
         let conn = DataFile::find(folder)?.ok_or(OpenError::Absent)?.open_reader()?;
-        Ok(super::sqlite::look::deep(&conn)?)
+        super::sqlite::look::deep(&conn)?;
+        Ok(super::sqlite::guards::look(&conn)?)
     }
 }
 
 impl PostgresRecords {
-    /// Reads every table of the schema to its last byte and checks or walks its indexes; `begins`
+    /// Reads every table of the schema to its last byte and checks or walks its indexes, then looks at its guards; `begins`
     /// hears the name of each table, its number and how many there are. Gives how many.
     pub async fn look_deep(url: &str, mut begins: impl FnMut(&str, usize, usize)) -> Result<usize, OpenError> {
         let client = Server::parse(url)?.connect().await?;
@@ -25,6 +26,7 @@ impl PostgresRecords {
             begins(table, at + 1, tables.len());
             look::whole(&client, table).await?;
         }
+        guards::look(&client).await?;
         Ok(tables.len())
     }
 }

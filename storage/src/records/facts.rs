@@ -3,9 +3,9 @@
 use super::hold::reason;
 use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
-use super::postgres::{look as pg_look, objects as pg_objects, state as pg_state};
+use super::postgres::{guards as pg_guards, look as pg_look, objects as pg_objects, state as pg_state};
 use super::sqlite::file::DataFile;
-use super::sqlite::{file, look, objects, state};
+use super::sqlite::{file, guards, look, objects, state};
 use super::usage::Uses;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use crate::migrate::{self, Applied, MigrateError, Status};
@@ -28,7 +28,8 @@ pub struct Facts {
     pub runs: Attended,
     /// Why nobody may change it, if so.
     pub hold: Option<Hold>,
-    /// A table, a column or a right that a server needs and that is missing, or something on its tables that is not Chimera's.
+    /// A table, a column or a right that a server needs and that is missing, something on its tables that is not Chimera's, or a
+    /// guard of Chimera's own that is gone.
     pub lacks: Option<Unavailable>,
     /// What is wrong with its mark, if it was used before and has none.
     pub mark_missed: Option<String>,
@@ -119,15 +120,17 @@ impl SqliteRecords {
             runs = attended_sqlite(&conn).map_err(unusable)?;
         }
         let mark_missed = missed.filter(|_| used);
+        let lacks = if lacks.is_some() { lacks } else { lacking(guards::look(&conn))? };
         Ok(Facts { schema, durable, writable, clock: None, runs, hold, lacks, mark_missed })
     }
 
-    /// Brings the schema in `folder` up to date.
+    /// Brings the schema in `folder` up to date, and puts back what of it somebody took away.
     pub fn migrate(folder: &Path) -> Result<Applied, OpenError> {
         crate::folder::create(folder).map_err(OpenError::Folder)?;
         let (_, mut conn) = DataFile::create(folder)?;
         objects::look(&conn)?;
-        let applied = migrate::sqlite(&mut conn)?;
+        let mut applied = migrate::sqlite(&mut conn)?;
+        applied.put_back = guards::put_back(&mut conn)?;
         // What can't be moved now stays in the log.
         let _ = file::merge_log(&conn);
         Ok(applied)
@@ -151,6 +154,12 @@ fn attended_sqlite(conn: &rusqlite::Connection) -> rusqlite::Result<Attended> {
 async fn usable_postgres(client: &tokio_postgres::Client) -> Result<(), Unavailable> {
     pg_objects::look(client).await?;
     pg_look::usable(client, &Uses::all()).await
+}
+
+/// Whether what Chimera's own schema refuses is refused. Everything else can be told without it.
+async fn guarded_postgres(client: &tokio_postgres::Client) -> Result<(), Unavailable> {
+    pg_guards::look(client).await?;
+    pg_guards::look_at_home(client).await
 }
 
 impl PostgresRecords {
@@ -192,16 +201,20 @@ impl PostgresRecords {
             _ if lacks.is_some() => pg_state::seen(&client, &marks, now).await.unwrap_or_default(),
             _ => pg_state::seen(&client, &marks, now).await?,
         };
+        let lacks = if lacks.is_some() { lacks } else { lacking(guarded_postgres(&client).await)? };
         let clock = Some(Timestamp::from_micros(row.get(1)));
         let mark_missed = missed.filter(|_| used);
         Ok(Facts { schema, durable: row.get(0), writable: row.get(2), clock, runs, hold, lacks, mark_missed })
     }
 
-    /// Brings the database's schema up to date.
+    /// Brings the database's schema up to date, and puts back what of it somebody took away.
     pub async fn migrate(url: &str) -> Result<Applied, OpenError> {
         let mut client = Server::parse(url)?.connect().await?;
         check(&client).await?;
         pg_objects::look(&client).await?;
-        Ok(migrate::postgres(&mut client).await?)
+        pg_guards::look_at_home(&client).await?;
+        let mut applied = migrate::postgres(&mut client).await?;
+        applied.put_back = pg_guards::put_back(&client).await?;
+        Ok(applied)
     }
 }

@@ -77,11 +77,14 @@ pub(crate) fn unavailable_sqlite(error: &rusqlite::Error) -> Unavailable {
     sqlite::failure::unavailable(error)
 }
 
-/// What is said of an object that Chimera's schema does not have. Its name is somebody's: nothing of it is shown but letters.
+/// What is said of an object that Chimera's schema does not have.
 fn foreign_object(kind: &str, name: &str, table: &str, place: &str) -> String {
-    let plain = |it: char| if it.is_alphanumeric() || "_.$-".contains(it) { it } else { '?' };
-    let name: String = name.chars().map(plain).collect();
-    format!("{kind} {name} on {table} in {place} is not Chimera's; drop it")
+    format!("{kind} {} on {table} in {place} is not Chimera's; drop it", plain(name))
+}
+
+/// A name that is somebody's: nothing of it is shown but letters.
+fn plain(name: &str) -> String {
+    name.chars().map(|it| if it.is_alphanumeric() || "_.$-".contains(it) { it } else { '?' }).collect()
 }
 
 /// An empty transaction asks whether the store is ready: it must be able to append.

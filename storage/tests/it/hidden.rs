@@ -116,6 +116,7 @@ async fn a_lane_that_is_gone_when_nothing_hides_it_any_more_holds_the_database()
     until_told(&store, "ledger_lanes").await;
     let older = "ALTER TABLE audit_log_entries DISABLE TRIGGER USER; \
                  DELETE FROM audit_log_entries; DELETE FROM ledger_lanes; \
+                 ALTER TABLE audit_log_entries ENABLE ALWAYS TRIGGER audit_log_entries_append_only; \
                  ALTER TABLE ledger_lanes DISABLE ROW LEVEL SECURITY";
     execute(&url, older).await;
     let held = async {

@@ -11,6 +11,7 @@ mod crash;
 mod damage;
 mod differential;
 mod foreign;
+mod guards;
 mod hidden;
 mod lacking;
 mod lanes;

@@ -394,7 +394,8 @@ async fn forget_the_end(url: &str, lane: i64, seq: i64) {
         "BEGIN; ALTER TABLE audit_log_entries DISABLE TRIGGER USER; \
          DELETE FROM audit_log_entries WHERE lane = {lane} AND seq > {seq}; \
          UPDATE ledger_lanes SET head_seq = {seq}, head_hash = (SELECT hash FROM audit_log_entries \
-           WHERE lane = {lane} AND seq = {seq}) WHERE lane = {lane}; COMMIT"
+           WHERE lane = {lane} AND seq = {seq}) WHERE lane = {lane}; \
+         ALTER TABLE audit_log_entries ENABLE ALWAYS TRIGGER audit_log_entries_append_only; COMMIT"
     );
     client.batch_execute(&text).await.unwrap();
 }

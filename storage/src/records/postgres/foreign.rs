@@ -3,11 +3,9 @@
 //! What Chimera's own schema refuses is wrong with the change, and stays so. What such a rule refuses says nothing about
 //! the change: the rule may be gone in a moment, so the database is unusable as long as it is there.
 
+use super::guards::constraints;
 use chimera_core::record::catalog;
 use tokio_postgres::error::{DbError, SqlState};
-
-/// The constraints and unique indexes of Chimera's schema, one a line.
-pub(super) const CONSTRAINTS: &str = include_str!("constraints.txt");
 
 /// The place in the server that raises what a function asks it to raise.
 const RAISE: &str = "exec_stmt_raise";
@@ -63,7 +61,7 @@ fn is_of_schema(db: &DbError) -> bool {
         let column = table.and_then(|table| table.columns.iter().find(|column| Some(column.name) == db.column()));
         return column.is_some_and(|column| !column.nullable);
     }
-    db.constraint().is_some_and(|name| CONSTRAINTS.lines().any(|known| known == name))
+    db.constraint().is_some_and(|name| constraints().any(|known| known == name))
 }
 
 /// The lines of the server's account that tell of functions, the innermost first. A line that begins otherwise may repeat
@@ -83,21 +81,6 @@ fn name_in(line: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chimera_testkit::postgres::PrivatePostgres;
-
-    /// The list is compared with what the migrations make.
-    #[tokio::test]
-    async fn every_constraint_of_the_schema_is_known_and_no_other() {
-        let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-        let mut client = super::super::connect::Server::parse(&url).unwrap().connect().await.unwrap();
-        crate::migrate::postgres(&mut client).await.unwrap();
-        let text = "SELECT conname::text COLLATE \"C\" FROM pg_constraint WHERE connamespace = current_schema()::regnamespace \
-                    AND contype NOT IN ('n', 't') UNION SELECT c.relname::text COLLATE \"C\" FROM pg_index i \
-                    JOIN pg_class c ON c.oid = i.indexrelid \
-                    WHERE i.indisunique AND c.relnamespace = current_schema()::regnamespace ORDER BY 1";
-        let found: Vec<String> = client.query(text, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
-        assert_eq!(found, CONSTRAINTS.lines().collect::<Vec<_>>(), "write them into constraints.txt");
-    }
 
     #[test]
     fn a_function_is_told_by_its_name_alone() {

@@ -8,6 +8,7 @@ pub(crate) mod connect;
 pub(super) mod failure;
 mod flight;
 mod foreign;
+pub(crate) mod guards;
 mod lane;
 pub(crate) mod look;
 pub(crate) mod objects;
@@ -35,6 +36,7 @@ use chimera_core::record::{Count, Counted, Page, Scope, Select, Tx};
 use chimera_engine::commit::Prepared;
 use chimera_engine::port::{Blocked, CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
 use connect::Server;
+use guards::GuardWatch;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -80,6 +82,7 @@ pub struct PostgresRecords {
     watching: Mutex<Option<oneshot::Sender<()>>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     schema: SchemaWatch,
+    guards: GuardWatch,
     server: Server,
     health: Arc<Health>,
     /// The marks that this process keeps.
@@ -95,12 +98,14 @@ impl PostgresRecords {
         let mut client = server.connect().await?;
         connect::check(&client).await?;
         objects::look(&client).await?;
+        guards::look_at_home(&client).await?;
         migrate::postgres(&mut client).await?;
         let marks = options.marks.as_deref().map(MarkFile::open).transpose()?.map(Arc::new);
         let hold = HoldCell::default();
         // Known before anybody asks: a server that starts on a held database looks at it first.
         let known = marks.as_ref().map(|marks| marks.marks()).unwrap_or_default();
         let found = state::check(&client, &known).await?;
+        guards::look(&client).await?;
         let mut note = None;
         if options.resume {
             state::leap(&client, Furthest::of(&known)).await.map_err(|error| failure::unavailable(&error))?;
@@ -113,7 +118,7 @@ impl PostgresRecords {
         let mut lanes = Vec::new();
         let mut tasks = Vec::new();
         let mut held = Vec::new();
-        let schema = SchemaWatch::default();
+        let (schema, guards) = (SchemaWatch::default(), GuardWatch::default());
         for _ in 0..options.lanes.max(1) {
             let (sender, inbox) = mpsc::channel(limits::LANE_QUEUE_MAX);
             let (server, node) = (server.clone(), options.node.clone());
@@ -121,7 +126,8 @@ impl PostgresRecords {
             held.push(lane.clone());
             let watched = (!options.resume).then(|| hold.clone());
             let marks = marks.clone().filter(|_| !options.resume);
-            let known = worker::Known { hold: watched, marks, generation: 0, schema: schema.clone() };
+            let known =
+                worker::Known { hold: watched, marks, generation: 0, schema: schema.clone(), guards: guards.clone() };
             let lease = options.lease;
             let worker =
                 Worker { looked: None, held: lane, known, server, node, lease, inbox, session: None, lane: None };
@@ -130,13 +136,13 @@ impl PostgresRecords {
         }
         let (watching, stop) = oneshot::channel();
         if !options.resume {
-            tasks.push(tokio::spawn(watch::watch(server.clone(), hold.clone(), marks.clone(), stop)));
+            tasks.push(tokio::spawn(watch::watch(server.clone(), hold.clone(), guards.clone(), marks.clone(), stop)));
         }
         let watching = Mutex::new(Some(watching));
         let readers = Arc::new(reader::Readers::new(server.clone()));
         let (tasks, health) = (Mutex::new(tasks), Arc::default());
         let marks = marks.filter(|_| !options.resume);
-        Ok(Self { readers, lanes, held, hold, watching, tasks, schema, server, health, marks, note })
+        Ok(Self { readers, lanes, held, hold, watching, tasks, schema, guards, server, health, marks, note })
     }
 
     /// Opens for reading only: no lane is taken and nothing is migrated.
@@ -151,6 +157,7 @@ impl PostgresRecords {
             watching: Mutex::default(),
             tasks: Mutex::default(),
             schema: SchemaWatch::default(),
+            guards: GuardWatch::default(),
             server,
             health: Arc::default(),
             marks: None,
@@ -219,6 +226,7 @@ impl Records for PostgresRecords {
             tokio::task::yield_now().await;
             return Err(Blocked::from(mismatch).into());
         }
+        self.guards.check()?;
         let tx = Prepared::new(tx)?;
         let (waiter, answer) = oneshot::channel();
         let stopped = || connect::passing("the store is stopped");

@@ -52,6 +52,10 @@ pub(super) static OWN_OBJECTS: LazyLock<Own> = LazyLock::new(|| {
 });
 
 impl Own {
+    pub(super) fn names(&self) -> &[&'static str] {
+        &self.names
+    }
+
     pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 4] {
         [&self.names, &self.kinds, &self.triggers, &self.function]
     }

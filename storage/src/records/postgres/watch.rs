@@ -1,5 +1,5 @@
 //! Looks once a second whether the database is held and whether it is behind the marks, writes down how
-//! far every lane has come, and brings the marks to the disk.
+//! far every lane has come, and brings the marks to the disk. Looks less often whether its guards are there.
 //!
 //! A node marks the lanes of the others, too: the server that takes over from one that failed may lack
 //! only what they wrote, and none of them may be left to miss it. How soon a node hears of a hold does
@@ -8,21 +8,25 @@
 use super::super::hold::HoldCell;
 use super::super::mark::MarkFile;
 use super::connect::Server;
+use super::guards::GuardWatch;
 use super::state;
 use chimera_core::limits;
 use chimera_engine::port::{Outage, Unavailable};
 use std::sync::Arc;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_postgres::Client;
 
 /// Looks until the other end of `stop` is gone.
 pub(super) async fn watch(
     server: Server,
     hold: HoldCell,
+    guards: GuardWatch,
     marks: Option<Arc<MarkFile>>,
     mut stop: oneshot::Receiver<()>,
 ) {
     let mut client = None;
+    let mut guarded = Instant::now();
     loop {
         tokio::select! {
             biased;
@@ -40,8 +44,19 @@ pub(super) async fn watch(
             client = None;
         }
         hold.set_sight(blind.filter(|why| why.outage == Outage::Unusable));
+        if guards.check().is_err() || guarded.elapsed() >= limits::GUARD_LOOK_INTERVAL {
+            look_at_guards(&server, &guards).await;
+            guarded = Instant::now();
+        }
     }
     sync(marks.as_ref()).await;
+}
+
+/// On a session of its own: it is set up as whoever connects next is, and names lead where theirs do.
+async fn look_at_guards(server: &Server, guards: &GuardWatch) {
+    let Ok(client) = server.connect().await else { return };
+    // What was seen is known to everybody by now; what could not be seen is looked at again.
+    let _ = guards.look(&client).await;
 }
 
 /// Compares before it marks: what is marked now is what the next look compares with.

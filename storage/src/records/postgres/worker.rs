@@ -8,6 +8,7 @@ use super::super::observe;
 use super::super::schema::SchemaWatch;
 use super::connect::Server;
 use super::flight::Session;
+use super::guards::GuardWatch;
 use super::{failure, lane, objects, state};
 use crate::migrate;
 use chimera_core::ledger::Mark;
@@ -33,6 +34,7 @@ pub(super) struct Known {
     /// Its generation when the lane was taken.
     pub(super) generation: i64,
     pub(super) schema: SchemaWatch,
+    pub(super) guards: GuardWatch,
 }
 
 pub(super) struct Worker {
@@ -249,18 +251,20 @@ impl Known {
         self.hold.as_ref().is_some_and(|hold| hold.get().is_some())
     }
 
-    /// Refuses a database with another schema, one on whose tables somebody put something, one that is older than what is known of it, and one that
-    /// is held.
+    /// Refuses a database with another schema, one on whose tables somebody put something, one that is older than what is known of it, one that
+    /// is held, and one that lost a guard.
     async fn check(&mut self, client: &Client) -> Result<(), Unavailable> {
         look(&self.schema, client).await?;
         objects::look(client).await?;
         let marks = self.marks.as_ref().map(|marks| marks.marks()).unwrap_or_default();
         let found = state::check(client, &marks).await?;
         self.generation = found.generation;
-        let Some(cell) = &self.hold else { return Ok(()) };
-        let refusal = found.hold.as_ref().map(not_ready);
-        cell.set(found.hold);
-        refusal.map_or(Ok(()), Err)
+        if let Some(cell) = &self.hold {
+            let refusal = found.hold.as_ref().map(not_ready);
+            cell.set(found.hold);
+            refusal.map_or(Ok(()), Err)?;
+        }
+        self.guards.look(client).await
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod cells;
 mod execute;
 pub(super) mod failure;
 pub(crate) mod file;
+pub(crate) mod guards;
 pub(crate) mod look;
 pub(crate) mod objects;
 pub(crate) mod pair;
@@ -104,6 +105,7 @@ impl SqliteRecords {
         let (held, hold) = (HeldLane::default(), HoldCell::default());
         // Known before anybody asks: nothing begins on data that is held.
         let found = state::check(&conn, &marks.marks(), clock.now()).map_err(|error| failure::unavailable(&error))?;
+        guards::look(&conn)?;
         let mut note = None;
         if resumes {
             let leapt = state::leap(&conn, Furthest::of(&marks.marks()));

@@ -6,6 +6,7 @@
 
 use super::super::foreign_object;
 use super::failure::unavailable;
+use super::guards;
 use crate::migrate;
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::Connection;
@@ -69,7 +70,7 @@ pub(crate) fn look(conn: &Connection) -> Result<(), Unavailable> {
 /// What was last seen of a file.
 pub(super) struct ObjectWatch {
     own: Objects,
-    /// The number of the schema under which nothing foreign was found.
+    /// The number of the schema under which nothing foreign was found and no guard was missing.
     clean: Option<i64>,
 }
 
@@ -89,6 +90,7 @@ impl ObjectWatch {
         let number: i64 = number.map_err(|error| unavailable(&error))?;
         if self.clean != Some(number) {
             self.own.look(conn)?;
+            guards::look(conn)?;
             self.clean = Some(number);
         }
         Ok(())
