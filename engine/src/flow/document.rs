@@ -91,7 +91,8 @@ impl<'a> Begun<'a> {
             output: json("output"),
             error: json("error"),
             child_run_id: row.get("child_run_id").as_uuid(),
-            retry_at: time(row, "retry_at"),
+            // A step that has ended waits for nothing; there it says that an undo was sent.
+            retry_at: time(row, "retry_at").filter(|_| row.get("completed_at").is_null()),
             started_at: time(row, "started_at"),
             completed_at: time(row, "completed_at"),
             tool_calls,

@@ -214,6 +214,30 @@ async fn a_call_whose_record_is_gone_is_in_doubt_and_not_made_again() {
     }
 }
 
+/// The same while the call waits for another try: the row said whether the first one may have happened.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_another_try_and_whose_record_is_gone_is_in_doubt() {
+    for sent in [Sent::No, Sent::Maybe] {
+        let tool = || {
+            let idempotent = Puppet::new("slow", Reach::Write).declared(|tool| tool.metadata.idempotent = true);
+            idempotent.answers(move |_, _| {
+                let body = ErrorBody::new(Code::RateLimited, "later").retry_after(60);
+                Err(ToolError { body: Box::new(body), sent })
+            })
+        };
+        let first = stage(1).tool(tool().build()).open().await;
+        let run = first.run(&chain("w", &[("a", "slow")]), Level::ExecuteSilent).await;
+        first.step(run, "a", "retry_wait").await;
+        let gone = Step::Delete { table: &EFFECTS, conditions: Vec::new(), rows: RowCount::Exactly(1) };
+        first.records.commit(Tx { steps: vec![gone], ..Tx::default() }).await.unwrap();
+        let tool = tool();
+        let asked = tool.asked();
+        let second = first.restart(stage(1).tool(tool.build())).await;
+        until_in_doubt(&second, run).await;
+        assert_eq!(asked.count("execute"), 0, "{sent:?}");
+    }
+}
+
 /// The tool is asked about the call that was sent, and not about another.
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_record_is_gone_is_looked_for_under_the_id_that_it_was_sent_with() {

@@ -2,10 +2,11 @@
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
-use chimera_core::flow::tables::EFFECTS;
+use chimera_core::flow::tables::{EFFECTS, STEPS};
+use chimera_core::record::{Compare, Condition, RowCount, Step, Tx};
 use chimera_core::tool::{Reach, Rollback, Spec};
-use chimera_engine::port::{CallContext, Done, Tool, ToolError};
-use chimera_testkit::flow::{Setup, Stage, chain, code_of, id_of, stage, until};
+use chimera_engine::port::{CallContext, Done, Records, Tool, ToolError};
+use chimera_testkit::flow::{Puppet, Setup, Stage, chain, code_of, id_of, stage, until};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,6 +14,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 const LOST: &str = "the process that made this call is gone";
+const RECORD_GONE: &str = "the record of this call is missing from the store";
 
 /// A tool whose undo of `b` does its work and never answers while `stuck`.
 #[derive(Clone)]
@@ -104,6 +106,57 @@ async fn an_undo_that_a_crash_cut_is_not_sent_again_but_left_to_a_person() {
     second.flow.rollback(&ann, run, Some(vec![step]), None).await.unwrap();
     let shown = over(&second, run, 3).await;
     assert_eq!((&shown["doubts"], tool.undone().len()), (&json!([]), 4));
+}
+
+/// Somebody deletes the row of an undo that is under way, and the run is read again. What the tool says of a second undo was said of one
+/// that is known.
+#[tokio::test(start_paused = true)]
+async fn an_undo_whose_record_is_gone_is_in_doubt_and_not_sent_again() {
+    for rollback in [Rollback::Once, Rollback::Repeatable] {
+        let tool = Refund::new(rollback);
+        let first = tool.setup().open().await;
+        let run = undoing(&first, &tool).await;
+        let rows = first.rows_of(&EFFECTS, run);
+        let sent = rows.iter().find(|row| row.text("kind") == "compensation" && row.text("status") == "dispatched");
+        let sent = sent.unwrap().uuid("id");
+        let conditions = vec![Condition { column: "id", compare: Compare::Is, value: sent.into() }];
+        let gone = Step::Delete { table: &EFFECTS, conditions, rows: RowCount::Exactly(1) };
+        first.records.commit(Tx { steps: vec![gone], ..Tx::default() }).await.unwrap();
+        let second = first.restart(tool.setup()).await;
+        let shown = over(&second, run, 1).await;
+        assert_eq!(tool.undone(), ["c", "b", "a"], "{rollback:?}: the others are undone, and nothing twice");
+        let left = &shown["rollback"]["left"];
+        assert_eq!((&left[0]["node"], &left[0]["reason"], left.get(1)), (&json!("b"), &json!(RECORD_GONE), None));
+        let doubt = &shown["doubts"][0];
+        assert_eq!((&doubt["call"], &doubt["reason"]), (&json!("undo"), &json!(RECORD_GONE)));
+        let kept = second.rows_of(&EFFECTS, run).into_iter().find(|row| row.uuid("id") == sent);
+        assert_eq!(kept.unwrap().text("status"), "unknown", "it has its row and its id again");
+
+        // Whoever found out names the step, and nothing of the first undo is in the way.
+        tool.stuck.store(false, Ordering::SeqCst);
+        let step = id_of(&doubt["step_id"]);
+        second.flow.rollback(&second.permit("user_ann"), run, Some(vec![step]), None).await.unwrap();
+        let shown = over(&second, run, 2).await;
+        assert_eq!((&shown["doubts"], tool.undone().len()), (&json!([]), 4));
+        assert!(second.rows_of(&STEPS, run).iter().all(|row| row.get("retry_at").is_null()));
+    }
+}
+
+/// An undo that certainly was not sent leaves nothing behind that would pass for one.
+#[tokio::test(start_paused = true)]
+async fn an_undo_that_failed_is_no_doubt_though_its_record_is_gone() {
+    let puppet = Puppet::new("pay", Reach::Write).undoes(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+    let asked = puppet.asked();
+    let first = stage(1).tool(puppet.build()).open().await;
+    let run = first.run(&chain("w", &[("a", "pay")]), Level::ExecuteSilent).await;
+    first.ended(run).await;
+    for round in 1..=2 {
+        first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
+        let shown = over(&first, run, round).await;
+        assert_eq!(shown["doubts"], json!([]));
+        assert!(first.rows_of(&STEPS, run).iter().all(|row| row.get("retry_at").is_null()));
+    }
+    assert_eq!(asked.count("rollback"), 2);
 }
 
 #[tokio::test(start_paused = true)]

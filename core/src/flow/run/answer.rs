@@ -19,7 +19,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// Why a call is in doubt whose row somebody has deleted.
-const RECORD_GONE: &str = "the record of this call is missing from the store";
+pub(crate) const RECORD_GONE: &str = "the record of this call is missing from the store";
 
 impl Run {
     /// A call ended. An answer that nobody waits for any more is dropped.

@@ -101,6 +101,9 @@ impl Run {
             for at in &dirty {
                 self.write_step(*at, env.now, &mut book)?;
             }
+            for at in std::mem::take(&mut book.undoing).difference(&dirty) {
+                self.write_undoing(*at, &mut book)?;
+            }
             let (notes, run_seq) = book.number_notes(self.run_seq);
             turn.notes = notes;
             self.run_seq = run_seq;
@@ -226,6 +229,16 @@ impl Run {
         Ok(())
     }
 
+    /// Only that its undo was sent, or has ended: the step stays as it is.
+    fn write_undoing(&mut self, at: At, book: &mut Book) -> Result<(), Unstorable> {
+        let until = self.undo_sent_until(at);
+        let Some(step) = self.task_mut(at).and_then(|task| task.step.as_mut()) else { return Ok(()) };
+        let set = vec![("retry_at", until.into())];
+        book.update(Update::versioned(&STEPS, vec![step.id.into()], step.version, set)?);
+        step.version += 1;
+        Ok(())
+    }
+
     /// The columns that change with the state.
     fn step_cells(&self, at: At, now: Timestamp) -> Result<Vec<(&'static str, Value)>, Unstorable> {
         let Some(task) = self.task(at) else { return Ok(Vec::new()) };
@@ -245,7 +258,7 @@ impl Run {
             ("attempt", i64::from(task.attempt).into()),
             ("input_digest", task.digest.map(|digest| Value::Bytes(digest.to_vec())).unwrap_or(Value::Null)),
             ("error", error.into()),
-            ("retry_at", task.wait_until().into()),
+            ("retry_at", task.wait_until().or_else(|| self.undo_sent_until(at)).into()),
             ("started_at", task.started_at.into()),
             ("completed_at", settled.then_some(now).into()),
         ];

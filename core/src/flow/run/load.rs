@@ -20,6 +20,7 @@ use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Graph};
 use crate::flow::patch::Patch;
+use crate::id;
 use crate::json::Digest32;
 use crate::record::{Damaged, Row};
 use crate::time::Timestamp;
@@ -220,7 +221,7 @@ impl Run {
         run.load_steps(&stored.steps, &stored.effects, &stored.approvals)?;
         run.count_kept();
         run.load_listed();
-        run.load_undo(row, &stored.effects);
+        run.load_undo(row, &stored.steps, &stored.effects);
         run.load_doubts(row, &stored.steps);
         run.settle_edges();
         Ok(run)
@@ -374,6 +375,10 @@ impl Run {
                 None => return Err(Damaged { what: "an approval is missing".to_owned() }),
             },
             StepStatus::Running => self.load_running(row, effect),
+            // The row that is missing said whether the first try may have happened.
+            StepStatus::RetryWait if effect.is_none() && self.writes(row) => {
+                State::Lost { deadline: due.unwrap_or(Timestamp::from_micros(0)) }
+            }
             StepStatus::RetryWait => {
                 State::RetryWait { until: due.unwrap_or(Timestamp::from_micros(0)), error: error() }
             }
@@ -396,6 +401,12 @@ impl Run {
         Ok(State::Pending { undecided: u32::try_from(incoming).unwrap_or(u32::MAX), taken: false })
     }
 
+    /// Whether the tool of a step may change something, so that every call of it has a row.
+    fn writes(&self, step: &Row) -> bool {
+        let node = self.graph.position(step.text("node_id")).and_then(|at| self.graph.nodes.get(at));
+        node.and_then(|node| node.tool.as_ref()).is_some_and(|spec| spec.effect == Reach::Write)
+    }
+
     fn load_running(&self, row: &Row, effect: Option<&Row>) -> State {
         if let Some(run) = row.get("child_run_id").as_uuid() {
             return State::Child { run };
@@ -411,16 +422,15 @@ impl Run {
             let deadline = effect.and_then(|effect| effect.get("deadline").as_time());
             State::Lost { deadline: row.get("retry_at").as_time().or(deadline).unwrap_or(Timestamp::from_micros(0)) }
         };
-        let writes = node.and_then(|node| node.tool.as_ref()).is_some_and(|spec| spec.effect == Reach::Write);
         match effect {
             Some(effect) if effect.text("status") == "dispatched" => lost(Some(effect)),
             // A call that changes something is written down before it is made: somebody took its record away.
-            None if writes => lost(None),
+            None if self.writes(row) => lost(None),
             _ => State::Ready,
         }
     }
 
-    fn load_undo(&mut self, row: &Row, effects: &[Row]) {
+    fn load_undo(&mut self, row: &Row, steps: &[Row], effects: &[Row]) {
         self.undos = effects.iter().filter(|row| row.text("kind") == "compensation").count();
         let Some(document) = row.get("rollback").as_json().map(crate::record::Json::to_value) else { return };
         let round = document["round"].as_u64().and_then(|round| u32::try_from(round).ok()).unwrap_or(0);
@@ -430,6 +440,8 @@ impl Run {
         }
         let asked: BTreeSet<Uuid> = serde_json::from_value(document["steps"].clone()).unwrap_or_default();
         let by_key: BTreeMap<&str, &Row> = effects.iter().map(|row| (row.text("idempotency_key"), row)).collect();
+        let sent = steps.iter().filter_map(|row| Some((row.uuid("id"), row.get("retry_at").as_time()?)));
+        let sent: BTreeMap<Uuid, Timestamp> = sent.collect();
         let compensation = |at: At| by_key.get(self.undo_key(at, round).as_str()).copied();
         let mut queue: Vec<(i64, At)> = Vec::new();
         let (mut current, mut lost_until) = (None, None);
@@ -457,6 +469,7 @@ impl Run {
                         attempt: u32::try_from(effect.int("attempt")).unwrap_or(u32::MAX),
                         in_doubt: lost,
                         lost,
+                        deadline: effect.get("deadline").as_time(),
                         child: None,
                     });
                 }
@@ -464,6 +477,13 @@ impl Run {
                     let unknown = effect.text("status") == "unknown";
                     let reason = if unknown { "nobody knows whether it was undone" } else { "it could not be undone" };
                     left.push(json!({"node": self.name(at), "item": at.item, "step_id": step, "reason": reason}));
+                }
+                // An undo is written down before it is sent: somebody took its record away.
+                None if sent.contains_key(&step) => {
+                    let deadline = sent.get(&step).copied();
+                    let effect = id::effect(self.head.id, &self.undo_key(at, round));
+                    lost_until = deadline;
+                    current = Some(Current { in_doubt: true, lost: true, deadline, ..Current::new(at, effect, None) });
                 }
                 _ => queue.push((seq, at)),
             }

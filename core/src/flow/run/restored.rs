@@ -148,7 +148,8 @@ impl Run {
         let Some(undo) = self.undo.as_mut().filter(|undo| undo.doubted) else { return Ok(()) };
         undo.doubted = false;
         let (current, queue) = (undo.current.take(), std::mem::take(&mut undo.queue));
-        if let Some(current) = current.as_ref().filter(|current| current.child.is_none()) {
+        book.undoing.extend(current.iter().filter(|current| current.child.is_none()).map(|current| current.at));
+        if let Some(current) = current.as_ref().filter(|current| current.child.is_none() && current.version > 0) {
             let set = vec![("status", EffectStatus::Unknown.as_str().into()), ("settled_at", env.now.into())];
             book.update(Update::versioned(&EFFECTS, vec![current.effect.into()], current.version, set)?);
         }

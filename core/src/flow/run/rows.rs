@@ -24,6 +24,8 @@ use uuid::Uuid;
 #[derive(Default)]
 pub(crate) struct Book {
     pub(crate) dirty: BTreeSet<At>,
+    /// Places whose undo was sent or has ended.
+    pub(crate) undoing: BTreeSet<At>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) asked: Vec<Requested>,
     /// Calls whose outcome is unknown since this turn.
@@ -48,7 +50,8 @@ pub(crate) struct Book {
 impl Book {
     /// Rows so far.
     pub(crate) fn rows(&self) -> usize {
-        self.inserts.len() + self.updates.len() + self.steps.len() + self.dirty.len() + self.notes.len()
+        let places = self.dirty.len() + self.undoing.len();
+        self.inserts.len() + self.updates.len() + self.steps.len() + places + self.notes.len()
     }
 
     /// Adds a line for the ledger; gives its number within this turn, from one.

@@ -4,8 +4,10 @@
 //! run is rolled back in its parent's turn, by itself, and tells when it is done. What can't be
 //! undone is left and said; then the run keeps its status. After a crash a rollback goes on. The undo
 //! that was under way is sent again only if its tool says that a second one changes nothing; else
-//! nobody knows whether it happened, and a person finds out.
+//! nobody knows whether it happened, and a person finds out. So it is with one whose row somebody deleted:
+//! the row of its step says that it was sent.
 
+use super::answer::RECORD_GONE;
 use super::env::Env;
 use super::event::{Call, Effect, Mode};
 use super::rows::Book;
@@ -18,6 +20,7 @@ use crate::error::{Code, ErrorBody};
 use crate::flow::call::{Answer, Sent};
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::flow::tables::EFFECTS;
+use crate::id;
 use crate::limits;
 use crate::record::{Insert, Json, Unstorable, Update, Value as Cell};
 use crate::time::Timestamp;
@@ -62,14 +65,16 @@ pub(crate) struct Current {
     pub(crate) in_doubt: bool,
     /// Its process is gone, or may be.
     pub(crate) lost: bool,
+    /// Until when its last send may be answered. It stands in the step's row, too, which outlives the row of the undo.
+    pub(crate) deadline: Option<Timestamp>,
     /// The child run that is being rolled back.
     pub(crate) child: Option<Uuid>,
 }
 
 impl Current {
     /// Nothing was sent yet.
-    const fn new(at: At, effect: Uuid, child: Option<Uuid>) -> Self {
-        Self { at, call: None, effect, version: 0, attempt: 0, in_doubt: false, lost: false, child }
+    pub(crate) const fn new(at: At, effect: Uuid, child: Option<Uuid>) -> Self {
+        Self { at, call: None, effect, version: 0, attempt: 0, in_doubt: false, lost: false, deadline: None, child }
     }
 }
 
@@ -179,7 +184,7 @@ impl Run {
             match self.may_undo(at, env) {
                 Err(why) => self.leave(at, &why),
                 Ok(()) => {
-                    let effect = (env.ids)();
+                    let effect = id::effect(self.head.id, &self.undo_key(at, self.rollbacks));
                     self.undo.iter_mut().for_each(|undo| undo.current = Some(Current::new(at, effect, None)));
                     return self.send_undo(env, book);
                 }
@@ -342,13 +347,22 @@ impl Run {
                 ],
             )?);
             self.undos += 1;
-            let data = json!({"node": self.name(at), "tool": tool, "effect_id": effect});
-            book.note("step.undoing", self.step_id(at), None, data);
+            if sent {
+                let data = json!({"node": self.name(at), "tool": tool, "effect_id": effect});
+                book.note("step.undoing", self.step_id(at), None, data);
+            }
         }
+        book.undoing.insert(at);
         if let Some(current) = self.undo.as_mut().and_then(|undo| undo.current.as_mut()) {
             current.version += 1;
         }
         Ok(())
+    }
+
+    /// Until when an undo of a place that was sent may be answered, if one was and nobody knows how it ended.
+    pub(crate) fn undo_sent_until(&self, at: At) -> Option<Timestamp> {
+        let current = self.undo.as_ref()?.current.as_ref().filter(|current| current.at == at)?;
+        current.deadline.filter(|_| current.call.is_some() || current.in_doubt)
     }
 
     /// The key of an undoing's row: one for each rollback.
@@ -374,7 +388,7 @@ impl Run {
         let ms = i64::try_from(spec.timeout_ms).unwrap_or(60_000);
         let deadline = Timestamp::from_micros(env.now.micros().saturating_add(ms * 1_000));
         if let Some(current) = &mut undo.current {
-            (current.call, current.attempt) = (Some(call), attempt);
+            (current.call, current.attempt, current.deadline) = (Some(call), attempt, Some(deadline));
         }
         self.write_compensation(EffectStatus::Dispatched, Some(deadline), env.now, book)?;
         let Some(task) = self.task(at) else { return Ok(()) };
@@ -423,6 +437,9 @@ impl Run {
             return Ok(());
         }
         let (at, lost, attempt) = (current.at, std::mem::take(&mut current.lost), current.attempt);
+        if lost && current.version == 0 {
+            return self.undo_failed(at, &ErrorBody::new(Code::OutcomeUnknown, RECORD_GONE), env, book);
+        }
         if self.gives_up && !lost {
             return self.undo_failed(at, &ErrorBody::new(Code::Internal, UNWRITABLE), env, book);
         }
