@@ -18,7 +18,7 @@ mod traced;
 pub(crate) use access::{ActorStore, Example, actor_facts, actor_store, examples, give_up_sealed, roles, seal_facts};
 pub(crate) use artifacts::{artifacts, missing, told_missing};
 pub(crate) use bench::{FlowBench, bench_subject};
-pub(crate) use database::{disagreement, while_answering};
+pub(crate) use database::{Compared, compared, disagreement, while_answering};
 pub(crate) use flow::{operator, reader, workflow_facts};
 pub(crate) use node::{Parts, Prepared, begin, prepare};
 pub(crate) use restore::{

@@ -4,7 +4,7 @@ pub(crate) mod deep;
 pub(crate) mod report;
 
 use crate::backup::staging::refuse_unfinished;
-use crate::compose::{self, Ambient};
+use crate::compose::{self, Ambient, Compared};
 use crate::config::Config;
 use crate::failure::{Outcome, hint_for};
 use crate::home;
@@ -117,8 +117,7 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
         Ok(facts) => {
             findings.extend(store(&facts));
             findings.looks_at("clock");
-            let against = clock(config, ambient).await;
-            findings.push(against.unwrap_or_else(|| skew(facts.clock, ambient.clock.now())));
+            findings.push(clock(compose::while_answering(config, compose::compared(config, &*ambient.clock)).await));
         }
         Err(failure) if dir.is_dir() && compose::entries_marked(config).is_err() => {
             findings.push(fail("ledger_mark", failure.message, compose::MARK_HINT));
@@ -139,7 +138,7 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
         Err(failure) => findings.push(fail(
             "store",
             failure.message,
-            "check database_url and that the server runs; without it the data folder must be readable",
+            "check database_url, that the server runs and who holds its locks (pg_locks); without it the data folder must be readable",
         )),
     }
     if compose::alone_with_blobs(config) {
@@ -446,14 +445,16 @@ fn store(facts: &StoreFacts) -> Vec<Finding> {
     findings
 }
 
-/// Whether this machine's clock can be right, by what the store knows of time.
-async fn clock(config: &Config, ambient: &Ambient) -> Option<Finding> {
-    match compose::while_answering(config, compose::disagreement(config, &*ambient.clock)).await {
-        Ok(Some(found)) if found.stops() => Some(fail("clock", found.to_string(), found.hint())),
-        Ok(Some(found)) => Some(warn("clock", found.to_string(), found.hint())),
-        Ok(None) => None,
-        // Whatever keeps the store from answering is told already.
-        Err(_) => None,
+/// Whether this machine's clock can be right, by what the store knows of time. A store that does not answer says nothing about it.
+fn clock(compared: Outcome<Compared>) -> Finding {
+    match compared {
+        Ok(Compared { against: Some(found), .. }) if found.stops() => fail("clock", found.to_string(), found.hint()),
+        Ok(Compared { against: Some(found), .. }) => warn("clock", found.to_string(), found.hint()),
+        Ok(Compared { now, theirs, .. }) => skew(theirs, now),
+        Err(failure) => {
+            let hint = "this says nothing about the clock; ask again when the store answers";
+            warn("clock", format!("could not be compared with the store's: {}", failure.message), hint)
+        }
     }
 }
 
@@ -508,6 +509,7 @@ pub(crate) fn render(findings: &[Finding], json: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Failure;
 
     fn facts() -> StoreFacts {
         StoreFacts {
@@ -545,6 +547,18 @@ mod tests {
     fn a_clock_that_differs_is_a_warning() {
         let verdict = |micros| skew(Some(Timestamp::from_micros(micros)), Timestamp::from_micros(0)).verdict;
         assert_eq!([verdict(6_000_000), verdict(-4_000_000)], [Verdict::Warn, Verdict::Ok]);
+    }
+
+    /// What keeps the store from answering is told as that, and the clock is not called wrong or right.
+    #[test]
+    fn a_clock_that_could_not_be_compared_is_not_blamed() {
+        let held = Failure::new(Code::StoreUnavailable, "somebody else holds a lock");
+        let told = clock(Err(held));
+        assert_eq!(told.verdict, Verdict::Warn);
+        assert_eq!(told.message, "could not be compared with the store's: somebody else holds a lock");
+        assert!(!told.hint.unwrap().contains("NTP"));
+        let same = Timestamp::from_micros(7);
+        assert_eq!(clock(Ok(Compared { now: same, theirs: Some(same), against: None })).verdict, Verdict::Ok);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
 use chimera_core::limits::DATABASE_SILENCE_SECONDS_MAX;
+use chimera_core::time::Timestamp;
 use chimera_engine::port::Clock;
 use chimera_storage::records::{PostgresRecords, SqliteRecords, Times};
 use std::time::Duration;
@@ -27,13 +28,29 @@ pub(crate) async fn while_answering<T>(config: &Config, work: impl Future<Output
     }
 }
 
-/// What speaks against a clock, by what the store knows of time.
-pub(crate) async fn disagreement(config: &Config, clock: &dyn Clock) -> Outcome<Option<Disagreement>> {
+/// A clock beside what the store knows of time, all of one moment: whoever waited for a lock before has a time that is old.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compared {
+    pub(crate) now: Timestamp,
+    /// The store's clock, if it has one of its own.
+    pub(crate) theirs: Option<Timestamp>,
+    /// What speaks against it.
+    pub(crate) against: Option<Disagreement>,
+}
+
+/// Compares a clock with the store.
+pub(crate) async fn compared(config: &Config, clock: &dyn Clock) -> Outcome<Compared> {
     let Times { newest_entry, clock: theirs } = match &config.database_url {
         Some(url) => PostgresRecords::times(&plain(config, "database_url", url).await?).await?,
         None => SqliteRecords::times(&config.data_dir)?,
     };
-    Ok(Disagreement::find(clock.now(), newest_entry, theirs))
+    let now = clock.now();
+    Ok(Compared { now, theirs, against: Disagreement::find(now, newest_entry, theirs) })
+}
+
+/// What speaks against a clock, by what the store knows of time.
+pub(crate) async fn disagreement(config: &Config, clock: &dyn Clock) -> Outcome<Option<Disagreement>> {
+    Ok(compared(config, clock).await?.against)
 }
 
 /// Refuses to write to a store with a clock that can't be right.

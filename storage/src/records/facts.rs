@@ -7,7 +7,7 @@ use super::postgres::{guards as pg_guards, look as pg_look, objects as pg_object
 use super::sqlite::file::DataFile;
 use super::sqlite::{file, guards, look, objects, state};
 use super::usage::Uses;
-use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
+use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_postgres, unavailable_sqlite};
 use crate::migrate::{self, Applied, MigrateError, Status};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Outage, Unavailable};
@@ -174,7 +174,7 @@ impl PostgresRecords {
                     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, \
                     current_setting('transaction_read_only') = 'off'";
         let row = client.query_one(text, &[]).await;
-        let row = row.map_err(|_| Unavailable::new(Outage::Passing, "the database does not answer"))?;
+        let row = row.map_err(|error| unavailable_postgres(&error))?;
         let lacks = match schema.version == migrate::newest() {
             true => lacking(usable_postgres(&client).await)?,
             false => None,
@@ -183,7 +183,7 @@ impl PostgresRecords {
         if schema.version >= ATTENDED_SINCE && lacks.is_none() {
             let text = ATTENDED.replace("{overdue}", "now() - interval '1 minute'");
             let found = client.query_one(&text.replace("{open}", "rollback ->> 'ended' = 'false'"), &[]).await;
-            let found = found.map_err(|_| Unavailable::new(Outage::Passing, "the runs can't be counted"))?;
+            let found = found.map_err(|error| unavailable_postgres(&error))?;
             runs = Attended {
                 driven: found.get(0),
                 parked: found.get(1),

@@ -5,7 +5,7 @@ use crate::records::{fresh_database, postgres, sqlite};
 use chimera_core::job::tables::AGENTS;
 use chimera_core::record::{Insert, Scope, Select, Tx, Value};
 use chimera_engine::port::{CommitError, Outage, ReadError, Records, Unavailable};
-use chimera_storage::records::{MARK_FILE, PostgresRecords, SqliteRecords};
+use chimera_storage::records::{MARK_FILE, OpenError, PostgresRecords, SqliteRecords};
 use chimera_testkit::build::NOON;
 use chimera_testkit::postgres::PrivatePostgres;
 use std::path::Path;
@@ -100,6 +100,23 @@ async fn a_database_without_a_right_is_not_ready_until_the_right_is_back() {
     execute(&url, "REVOKE UPDATE, DELETE ON audit_log_entries FROM limited").await;
     assert_eq!(lacks(&limited).await, None, "nobody changes an entry of the ledger");
     store.close().await;
+}
+
+/// Neither the server nor the clock is to blame.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_of_somebody_else_is_told_as_that() {
+    let url = fresh_database();
+    postgres(&url).await.close().await;
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("BEGIN; LOCK TABLE audit_log_entries IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let marks = folder.path().join(MARK_FILE);
+    let (times, facts) = tokio::join!(PostgresRecords::times(&url), PostgresRecords::facts(&url, &marks, NOON));
+    for error in [times.unwrap_err(), facts.unwrap_err()] {
+        let OpenError::Unavailable(why) = error else { panic!("{error:?}") };
+        assert_eq!(why, Unavailable::new(Outage::Passing, "somebody else holds a lock in the database"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -59,6 +59,7 @@ fn known(code: &SqlState) -> Option<(Outage, Option<&'static str>)> {
         (SqlState::READ_ONLY_SQL_TRANSACTION, Outage::Unusable, READ_ONLY),
         (SqlState::INVALID_CATALOG_NAME, Outage::Unusable, "the database does not exist"),
         (SqlState::TOO_MANY_CONNECTIONS, Outage::Passing, "the database has no free connection"),
+        (SqlState::LOCK_NOT_AVAILABLE, Outage::Passing, "somebody else holds a lock in the database"),
         (SqlState::CANNOT_CONNECT_NOW, Outage::Passing, "the database is starting or stopping"),
         (SqlState::DATA_CORRUPTED, Outage::Damaged, "the database's data is damaged"),
         (SqlState::INDEX_CORRUPTED, Outage::Damaged, "an index of the database is damaged"),
