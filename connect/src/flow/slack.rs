@@ -98,7 +98,11 @@ impl SlackPost {
         if answer.status >= 300 {
             return Err(answer.unusable("it answers with a redirect; the address is not Slack's"));
         }
-        Ok(if is_bot { bot_answer(&answer, keys)?["ts"].as_str().map(str::to_owned) } else { None })
+        if !is_bot {
+            return Ok(None);
+        }
+        let told = answer.open(|answer| answer.json().map(Told::of)).await??;
+        told.accepted(&answer, keys)
     }
 
     /// The request for what stands behind the alias, and whether a bot sends it.
@@ -166,19 +170,35 @@ impl Tool for SlackPost {
     }
 }
 
-/// What a bot is told: `ok`, or why not.
-fn bot_answer(answer: &Answer, keys: &Keyring) -> Result<Value, ToolError> {
-    let told = answer.json()?;
-    if told["ok"] == true {
-        return Ok(told);
+/// What a bot is told: `ok` and which message it is, or why not.
+struct Told {
+    ok: bool,
+    ts: Option<String>,
+    error: Option<String>,
+}
+
+impl Told {
+    fn of(mut told: Value) -> Self {
+        let mut text = |name: &str| match told.get_mut(name).map(Value::take) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        };
+        let (ts, error) = (text("ts"), text("error"));
+        Self { ok: told["ok"] == true, ts, error }
     }
-    let why = keys.quote(told["error"].as_str().unwrap_or("no reason given"));
-    let what = format!("Slack refused the message: {why}");
-    Err(match why.as_str() {
-        "ratelimited" | "rate_limited" => answer.rate_limited(None),
-        // Slack says of these that a part may have been done.
-        "fatal_error" | "internal_error" => ToolError::maybe_sent(Code::ExternalServiceError, what),
-        "service_unavailable" | "request_timeout" => ToolError::not_sent(Code::ExternalServiceError, what),
-        _ => lasting(ToolError::not_sent(Code::ExternalServiceError, what)),
-    })
+
+    fn accepted(self, answer: &Answer, keys: &Keyring) -> Result<Option<String>, ToolError> {
+        if self.ok {
+            return Ok(self.ts);
+        }
+        let why = keys.quote(self.error.as_deref().unwrap_or("no reason given"));
+        let what = format!("Slack refused the message: {why}");
+        Err(match why.as_str() {
+            "ratelimited" | "rate_limited" => answer.rate_limited(None),
+            // Slack says of these that a part may have been done.
+            "fatal_error" | "internal_error" => ToolError::maybe_sent(Code::ExternalServiceError, what),
+            "service_unavailable" | "request_timeout" => ToolError::not_sent(Code::ExternalServiceError, what),
+            _ => lasting(ToolError::not_sent(Code::ExternalServiceError, what)),
+        })
+    }
 }

@@ -19,6 +19,11 @@ pub const HTTP_ANSWER_HEADERS_MAX: usize = 128;
 pub const HTTP_ANSWER_DEPTH_MAX: usize = JSON_DEPTH_MAX - 8;
 /// Values of a JSON answer, lists and objects among them. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
 pub const HTTP_ANSWER_VALUES_MAX: usize = OUTPUT_VALUES_MAX;
+/// Bytes of an answer that is looked through on a thread that answers requests. A larger one is looked through on a
+/// thread for such work.
+pub const HTTP_ANSWER_BYTES_ASIDE: usize = 16_384;
+/// Large answers that are looked through at a time. Others wait, each tenant in its turn.
+pub const HTTP_ANSWERS_READ_MAX: usize = 2;
 /// Redirects that one request follows. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
 pub const HTTP_REDIRECTS_MAX: usize = 5;
 /// Time to open one connection, with the address lookup. After it the call fails with `EXTERNAL_SERVICE_UNAVAILABLE`.

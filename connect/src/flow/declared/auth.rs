@@ -152,7 +152,7 @@ impl Fetch<'_> {
             let words = keys.quote(&String::from_utf8_lossy(&answer.body));
             return Err(answer.refusal().with("answer", words));
         }
-        serde_json::from_slice(&answer.body).map_err(|_| answer.unusable("the answer is no token"))
+        answer.open(|answer| answer.read()).await?.ok_or_else(|| answer.unusable("the answer is no token"))
     }
 }
 

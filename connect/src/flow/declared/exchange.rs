@@ -3,7 +3,7 @@
 use super::auth::{Credential, Tokens};
 use super::plan::{HeaderText, Rate, Step, Vendor};
 use super::template::{Tree, Values, plain};
-use crate::flow::http::{Answer, Call, Care, Client, Keyring, Request};
+use crate::flow::http::{Answer, Call, Care, Client, Keyring, Opened, Request};
 use chimera_core::error::Code;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Secrets, ToolError};
@@ -81,16 +81,22 @@ impl Line {
         if answer.status < 300 {
             return Ok(answer);
         }
-        if let Some(error) = self.vendor.rate_limited.iter().find_map(|rate| limited(rate, &answer)) {
+        let vendor = Arc::clone(&self.vendor);
+        let told = move |answer: &Opened<'_>| {
+            let document = answer.document();
+            let limited = vendor.rate_limited.iter().find_map(|rate| limited(rate, answer, &document));
+            let words = vendor.error_message.as_ref().and_then(|place| place.find(&document)).map(plain);
+            (limited, words)
+        };
+        let (limited, words) = answer.open(told).await?;
+        if let Some(error) = limited {
             return Err(error);
         }
         if answer.is_success() {
             return Err(answer.unusable(&format!("answered {}", answer.status)));
         }
         let mut error = answer.refusal();
-        let document = answer.document();
-        let words = self.vendor.error_message.as_ref().and_then(|place| place.find(&document));
-        if let Some(words) = words.map(|words| keys.quote(&plain(words))) {
+        if let Some(words) = words.map(|words| keys.quote(&words)) {
             let _ = write!(error.body.message, ": {words}");
         }
         // A fetched token may have been withdrawn; the next try fetches another.
@@ -103,15 +109,15 @@ impl Line {
 }
 
 /// The error, if the answer is one of those that mean "not so often".
-fn limited(rate: &Rate, answer: &Answer) -> Option<ToolError> {
+fn limited(rate: &Rate, answer: &Answer, document: &Value) -> Option<ToolError> {
     let header = |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok());
     let by_header = rate.header.as_ref().is_none_or(|(name, value)| {
         header(name).is_some_and(|found| value.as_ref().is_none_or(|value| value == found))
     });
-    let by_place = rate.at.as_ref().is_none_or(|(place, words)| {
-        let document = answer.document();
-        place.find(&document).is_some_and(|found| words.contains(&plain(found)))
-    });
+    let by_place = rate
+        .at
+        .as_ref()
+        .is_none_or(|(place, words)| place.find(document).is_some_and(|found| words.contains(&plain(found))));
     if answer.status != rate.status || !by_header || !by_place {
         return None;
     }

@@ -4,11 +4,12 @@ use super::exchange::Line;
 use super::mapping::Source;
 use super::plan::{CursorInto, Next, Pages, Plan};
 use super::template::plain;
-use crate::flow::http::{Answer, Call, Keyring, Request};
-use chimera_core::limits::HTTP_ANSWER_BYTES_MAX;
+use crate::flow::http::{Answer, Call, Keyring, Opened, Request};
+use chimera_core::limits::{HTTP_ANSWER_BYTES_ASIDE, HTTP_ANSWER_BYTES_MAX};
 use chimera_engine::port::ToolError;
 use reqwest::Url;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Where the next page is.
 enum Onward {
@@ -16,33 +17,63 @@ enum Onward {
     Cursor(String),
 }
 
+/// What was read of one answer.
+struct Page {
+    document: Value,
+    items: Vec<Value>,
+    onward: Option<Onward>,
+}
+
 /// Sends the request, and further ones for further pages; gives the output.
 pub(super) async fn read(
     line: &Line,
-    plan: &Plan,
+    plan: &Arc<Plan>,
     call: &Call,
     request: Request,
     keys: &Keyring,
     wanted: Option<usize>,
 ) -> Result<(Option<Value>, Answer), ToolError> {
     let answer = line.send(call, request.clone(), keys).await?;
-    let mut document = if answer.body.is_empty() { Value::Null } else { answer.json()? };
-    let (mut more, mut cursor) = (false, None);
+    let mut first = page(plan, &answer, true).await?;
+    let (mut read, mut bytes) = (1, answer.body.len());
     if let Some(pages) = &plan.paging {
-        let mut items = items(pages, &document);
-        let mut onward = next(pages, &answer, &document);
-        let (mut read, mut bytes) = (1, answer.body.len());
-        while let Some(to) = &onward {
-            let enough = wanted.is_some_and(|wanted| items.len() >= wanted);
+        while let Some(to) = &first.onward {
+            let enough = wanted.is_some_and(|wanted| first.items.len() >= wanted);
             if enough || read >= pages.pages_max || bytes >= HTTP_ANSWER_BYTES_MAX {
                 break;
             }
-            let page = line.send(call, turned(line, pages, &request, to, &answer)?, keys).await?;
-            let body = page.json()?;
-            (read, bytes) = (read + 1, bytes + page.body.len());
-            items.extend(self::items(pages, &body));
-            onward = next(pages, &page, &body);
+            let next = line.send(call, turned(line, pages, &request, to, &answer)?, keys).await?;
+            let page = page(plan, &next, false).await?;
+            (read, bytes) = (read + 1, bytes + next.body.len());
+            first.items.extend(page.items);
+            first.onward = page.onward;
         }
+    }
+    let (plan, of) = (Arc::clone(plan), answer.clone());
+    let output = answer.worked(bytes > HTTP_ANSWER_BYTES_ASIDE, move || output(&plan, &of, first, wanted)).await?;
+    Ok((output, answer))
+}
+
+/// Reads one answer; what is not kept of it is dropped where it was read.
+async fn page(plan: &Arc<Plan>, answer: &Answer, keeps_document: bool) -> Result<Page, ToolError> {
+    let plan = Arc::clone(plan);
+    let read = move |answer: &Opened<'_>| {
+        let is_empty = keeps_document && answer.body.is_empty();
+        let document = if is_empty { Value::Null } else { answer.json()? };
+        let (items, onward) = match &plan.paging {
+            Some(pages) => (items(pages, &document), next(pages, answer, &document)),
+            None => (Vec::new(), None),
+        };
+        Ok(Page { document: if keeps_document { document } else { Value::Null }, items, onward })
+    };
+    answer.open(read).await?
+}
+
+/// The output that pages make.
+fn output(plan: &Plan, answer: &Answer, pages: Page, wanted: Option<usize>) -> Option<Value> {
+    let Page { mut document, mut items, onward } = pages;
+    let (mut more, mut cursor) = (false, None);
+    if let Some(pages) = &plan.paging {
         let cut = wanted.is_some_and(|wanted| items.len() > wanted);
         more = cut || onward.is_some();
         // A page that was cut can't be continued behind its end without a gap.
@@ -57,7 +88,7 @@ pub(super) async fn read(
     }
     let header = |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let source = Source { document: &document, header: &header, more, cursor: cursor.as_deref() };
-    Ok((plan.response.apply(&source), answer))
+    plan.response.apply(&source)
 }
 
 fn items(pages: &Pages, document: &Value) -> Vec<Value> {

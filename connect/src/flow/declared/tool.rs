@@ -7,10 +7,13 @@ use super::mapping::Source;
 use super::plan::{Declaration, Lookup, Plan, Step};
 use super::template::Values;
 use super::{DeclareError, paging};
-use crate::flow::http::{Call, Care, Keyring, authority_of};
+use crate::flow::http::{Call, Care, Keyring, Opened, authority_of};
 use crate::flow::toolbox::Toolbox;
 use async_trait::async_trait;
-use chimera_core::limits::{DECLARED_CLOCK_SKEW_SECONDS, DECLARED_PAGES_MAX, ERROR_TEXT_CHARS_MAX};
+use chimera_core::json::is_larger_than;
+use chimera_core::limits::{
+    DECLARED_CLOCK_SKEW_SECONDS, DECLARED_PAGES_MAX, ERROR_TEXT_CHARS_MAX, HTTP_ANSWER_BYTES_ASIDE,
+};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::{Reach, Rollback, Spec, is_dry};
 use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
@@ -85,8 +88,10 @@ impl HttpTool {
         let (output, answer) = paging::read(&self.line, &self.plan, call, request, keys, self.wanted(input)).await?;
         // Masked before it is compared: places that don't fit are named in the error.
         let output = keys.clean(Ok(output.unwrap_or(Value::Null))).await?;
-        match self.spec.output.check(&output) {
-            Ok(()) => Ok(output),
+        let (spec, large) = (Arc::clone(&self.spec), is_larger_than(&output, HTTP_ANSWER_BYTES_ASIDE));
+        let checked = move || spec.output.check(&output).map(|()| output);
+        match answer.worked(large, checked).await? {
+            Ok(output) => Ok(output),
             Err(faults) => {
                 let error = answer.unusable("the answer has not what was promised");
                 Err(error.with("faults", json!(faults.iter().map(|fault| &fault.pointer).collect::<Vec<_>>())))
@@ -118,13 +123,10 @@ impl HttpTool {
         self.line.sign(&mut request, &lookup.request, call, keys).await?;
         for _ in 0..DECLARED_PAGES_MAX {
             let answer = self.line.send(call, request.clone(), keys).await?;
-            let document = answer.json()?;
-            let items = lookup.items.find(&document).and_then(Value::as_array);
-            let marked =
-                |item: &&Value| lookup.at.find(item).and_then(Value::as_str).is_some_and(|s| s.contains(&mark));
-            if let Some(item) = items.and_then(|items| items.iter().find(marked)) {
-                let source = Source { document: item, header: &|_| None, more: false, cursor: None };
-                return Ok((self.plan.response.apply(&source), true));
+            let (plan, mark) = (Arc::clone(&self.plan), mark.clone());
+            let look = move |answer: &Opened<'_>| answer.json().map(|document| found(&plan, &document, &mark));
+            if let Some(found) = answer.open(look).await?? {
+                return Ok((found, true));
             }
             match answer.next_link().filter(|next| next.origin() == self.line.base_url.origin()) {
                 Some(next) => request.url = next,
@@ -218,6 +220,14 @@ impl Tool for HttpTool {
         let (second, complete) = self.look(lookup, &call, &values).await?;
         Ok(found(second).unwrap_or(if complete { Found::Never } else { Found::Unknowable }))
     }
+}
+
+/// The output of the item in which a lookup finds the mark of a call.
+fn found(plan: &Plan, document: &Value, mark: &str) -> Option<Option<Value>> {
+    let lookup = plan.check.as_ref()?;
+    let marked = |item: &&Value| lookup.at.find(item).and_then(Value::as_str).is_some_and(|text| text.contains(mark));
+    let item = lookup.items.find(document)?.as_array()?.iter().find(marked)?;
+    Some(plan.response.apply(&Source { document: item, header: &|_| None, more: false, cursor: None }))
 }
 
 /// The ids of a call as texts.

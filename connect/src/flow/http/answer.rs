@@ -1,15 +1,20 @@
 //! An answer, and what its status means for the call.
 
+use super::aside::Aside;
 use super::failure::{failed, lasting, sent};
 use super::request::Care;
 use bytes::Bytes;
+use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::json::{TooDeep, spells_more_values_than, within_depth};
-use chimera_core::limits::{HTTP_ANSWER_DEPTH_MAX, HTTP_ANSWER_VALUES_MAX, RETRY_AFTER_SECONDS_MAX};
+use chimera_core::limits::{
+    HTTP_ANSWER_BYTES_ASIDE, HTTP_ANSWER_DEPTH_MAX, HTTP_ANSWER_VALUES_MAX, RETRY_AFTER_SECONDS_MAX,
+};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::ToolError;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, LINK, RETRY_AFTER};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// A complete answer.
@@ -29,6 +34,20 @@ pub struct Answer {
     pub(super) care: Care,
     pub(super) done: bool,
     pub(super) at: Timestamp,
+    /// Where it is looked through if it is large, and for whom.
+    pub(super) aside: Aside,
+    pub(super) who: Claimant,
+}
+
+/// An answer where looking through it holds up nobody, however large it is.
+pub struct Opened<'a>(&'a Answer);
+
+impl std::ops::Deref for Opened<'_> {
+    type Target = Answer;
+
+    fn deref(&self) -> &Answer {
+        self.0
+    }
 }
 
 impl Answer {
@@ -81,22 +100,23 @@ impl Answer {
         lasting(failed(sent, Code::ExternalServiceError, format!("{}: {what}", self.shown)))
     }
 
-    /// The body as JSON that can be recorded.
-    pub fn json(&self) -> Result<Value, ToolError> {
-        if spells_more_values_than(&self.body, HTTP_ANSWER_VALUES_MAX) {
-            return Err(self.unusable(&format!("the answer has more than {HTTP_ANSWER_VALUES_MAX} values")));
-        }
-        let value = serde_json::from_slice(&self.body).map_err(|_| self.unusable("the answer is not JSON"))?;
-        let deep = |error: TooDeep| self.unusable(&format!("the answer is {error}"));
-        within_depth(&value, HTTP_ANSWER_DEPTH_MAX).map_err(deep)?;
-        Ok(value)
+    /// Looks through the answer, off the threads that answer requests if it is large.
+    pub async fn open<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Opened<'_>) -> T + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let answer = self.clone();
+        self.worked(self.body.len() > HTTP_ANSWER_BYTES_ASIDE, move || work(&Opened(&answer))).await
     }
 
-    /// The body as far as it can be looked into; null if it is not JSON, or too much of it.
-    #[must_use]
-    pub fn document(&self) -> Value {
-        let is_too_much = spells_more_values_than(&self.body, HTTP_ANSWER_VALUES_MAX);
-        if is_too_much { Value::Null } else { serde_json::from_slice(&self.body).unwrap_or(Value::Null) }
+    /// Does work on what the answer gave, off those threads if it may take long.
+    pub async fn worked<T: Send + 'static>(
+        &self,
+        may_take_long: bool,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let done = self.aside.work(&self.who, may_take_long, work).await;
+        done.ok_or_else(|| self.unusable("the answer could not be looked through"))
     }
 
     /// How long the other side asks to wait.
@@ -119,6 +139,31 @@ impl Answer {
         let values = self.headers.get_all(LINK).into_iter().filter_map(|value| value.to_str().ok());
         let target = values.flat_map(links).find(|(_, relations)| relations.iter().any(|rel| rel == "next"))?.0;
         self.url.join(&target).ok()
+    }
+}
+
+impl Opened<'_> {
+    /// The body as JSON that can be recorded.
+    pub fn json(&self) -> Result<Value, ToolError> {
+        if spells_more_values_than(&self.body, HTTP_ANSWER_VALUES_MAX) {
+            return Err(self.unusable(&format!("the answer has more than {HTTP_ANSWER_VALUES_MAX} values")));
+        }
+        let value = serde_json::from_slice(&self.body).map_err(|_| self.unusable("the answer is not JSON"))?;
+        let deep = |error: TooDeep| self.unusable(&format!("the answer is {error}"));
+        within_depth(&value, HTTP_ANSWER_DEPTH_MAX).map_err(deep)?;
+        Ok(value)
+    }
+
+    /// The body as something that is known.
+    pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_slice(&self.body).ok()
+    }
+
+    /// The body as far as it can be looked into; null if it is not JSON, or too much of it.
+    #[must_use]
+    pub fn document(&self) -> Value {
+        let is_too_much = spells_more_values_than(&self.body, HTTP_ANSWER_VALUES_MAX);
+        if is_too_much { Value::Null } else { self.read().unwrap_or(Value::Null) }
     }
 }
 
@@ -163,6 +208,8 @@ mod tests {
             care,
             done: false,
             at: "1994-11-06T08:49:07.5Z".parse().unwrap(),
+            aside: Aside::new(),
+            who: Claimant::new("acme", ""),
         }
     }
 
@@ -200,7 +247,8 @@ mod tests {
     #[test]
     fn an_answer_keeps_its_digits_and_its_depth_has_an_end() {
         let json = |body: &str| {
-            Answer { body: Bytes::copy_from_slice(body.as_bytes()), ..answer(200, Care::Once, &[]) }.json()
+            let answer = Answer { body: Bytes::copy_from_slice(body.as_bytes()), ..answer(200, Care::Once, &[]) };
+            Opened(&answer).json()
         };
         let read = json(r#"{"a": [9007199254740992, 9007199254740993, -9007199254740993, 1.5]}"#).unwrap();
         assert_eq!(

@@ -6,11 +6,13 @@
 //! library: each target passes the rules again, and what is meant for one origin stays there.
 
 use super::answer::Answer;
+use super::aside::Aside;
 use super::egress::{Egress, Pass, Refused};
 use super::failure::{Late, failed, lasting, refused, sent, transport};
 use super::request::{Call, Care, Request};
 use super::resolve::Checked;
 use bytes::{Bytes, BytesMut};
+use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::limits::{
     HTTP_ANSWER_HEAD_BYTES_MAX, HTTP_ANSWER_HEADERS_MAX, HTTP_CONNECT_TIMEOUT_MS, HTTP_REQUEST_BYTES_MAX,
@@ -47,6 +49,7 @@ pub struct Client {
     listed: reqwest::Client,
     egress: Arc<Egress>,
     clock: Arc<dyn Clock>,
+    aside: Aside,
 }
 
 /// What a client is made of.
@@ -92,6 +95,7 @@ impl Client {
             listed: build(Pass::Listed)?,
             egress: Arc::new(settings.egress),
             clock: settings.clock,
+            aside: Aside::new(),
         })
     }
 
@@ -156,7 +160,7 @@ impl Client {
                     let what = format!("{}: more than {} redirects", request.shown(), request.redirects_max);
                     return Err(lasting(failed(sent(request.care, done), Code::ExternalServiceError, what)));
                 }
-                _ => return self.read(&request, response, done).await,
+                _ => return self.read(call, &request, response, done).await,
             }
         }
         Err(ToolError::maybe_sent(Code::Internal, "redirects without end"))
@@ -193,7 +197,13 @@ impl Client {
         Ok(response)
     }
 
-    async fn read(&self, request: &Request, mut response: Response, done: bool) -> Result<Answer, ToolError> {
+    async fn read(
+        &self,
+        call: &Call,
+        request: &Request,
+        mut response: Response,
+        done: bool,
+    ) -> Result<Answer, ToolError> {
         let (mut body, mut truncated) = (BytesMut::new(), false);
         while let Some(chunk) = response.chunk().await.map_err(|error| transport(&error, request, true, done))? {
             let room = request.answer_bytes_max - body.len();
@@ -217,6 +227,8 @@ impl Client {
             care: request.care,
             done,
             at: self.clock.now(),
+            aside: self.aside.clone(),
+            who: Claimant::new(call.tenant.as_deref().unwrap_or_default(), ""),
         })
     }
 }

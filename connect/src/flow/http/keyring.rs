@@ -106,10 +106,9 @@ impl Keyring {
             .unwrap_or_else(|_| Err(failed(sent, Code::Internal, "the answer could not be looked through".to_owned())))
     }
 
-    /// Whether bytes that nobody can mask hold a secret, however it is spelled.
-    pub(crate) fn is_in(&self, bytes: &[u8]) -> bool {
-        !self.used.is_empty()
-            && matches!(Redactor::new(&self.used).values(&String::from_utf8_lossy(bytes)), Cow::Owned(_))
+    /// What was sent so far, to be looked for in an answer.
+    pub(super) fn sent(&self) -> SentSecrets {
+        SentSecrets(self.used.clone())
     }
 
     /// Words of the other side, short and without anything that is or looks like a secret.
@@ -120,6 +119,16 @@ impl Keyring {
         let clean = Redactor::new(&self.used).text(&text[..end]).into_owned();
         let printable = clean.chars().map(|c| if c.is_control() { ' ' } else { c });
         printable.take(ERROR_TEXT_CHARS_MAX).collect::<String>().trim().to_owned()
+    }
+}
+
+/// The secrets that a request carried.
+pub(super) struct SentSecrets(Vec<Secret>);
+
+impl SentSecrets {
+    /// Whether bytes that nobody can mask hold one of them, however it is spelled.
+    pub(super) fn is_in(&self, bytes: &[u8]) -> bool {
+        !self.0.is_empty() && matches!(Redactor::new(&self.0).values(&String::from_utf8_lossy(bytes)), Cow::Owned(_))
     }
 }
 

@@ -1,6 +1,7 @@
 //! HTTP: the client that every call goes through, and the tool `http.request`.
 
 mod answer;
+mod aside;
 mod client;
 mod egress;
 mod failure;
@@ -9,7 +10,7 @@ mod request;
 mod resolve;
 mod tool;
 
-pub use answer::Answer;
+pub use answer::{Answer, Opened};
 pub use client::{Client, ClientError, IDEMPOTENCY_KEY, Settings};
 pub(crate) use egress::authority_of;
 pub use egress::{Egress, InvalidEgress, Pass, Refused};

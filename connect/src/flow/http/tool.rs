@@ -4,10 +4,10 @@
 //! (`secret://http.api.example.com`): otherwise whoever writes a workflow could have any secret of
 //! the house sent anywhere.
 
-use super::answer::Answer;
+use super::answer::{Answer, Opened};
 use super::client::{Client, IDEMPOTENCY_KEY};
 use super::egress::{Pass, authority_of, host_of};
-use super::keyring::{Keyring, reference};
+use super::keyring::{Keyring, SentSecrets, reference};
 use super::request::{Call, Care, Request};
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -132,7 +132,9 @@ impl HttpRequest {
     ) -> Result<Value, ToolError> {
         self.add_headers(&mut request, input, keys).await?;
         let answer = self.client.send(call, request).await?;
-        output(&expected(answer, input, keys)?, keys)
+        let answer = expected(answer, input, keys)?;
+        let sent = keys.sent();
+        answer.open(move |answer| output(answer, &sent)).await?
     }
 
     /// Adds the headers of the input, with the values of their secrets.
@@ -215,7 +217,7 @@ fn expected(answer: Answer, input: &Value, keys: &Keyring) -> Result<Answer, Too
     }
 }
 
-fn output(answer: &Answer, keys: &Keyring) -> Result<Value, ToolError> {
+fn output(answer: &Opened<'_>, sent: &SentSecrets) -> Result<Value, ToolError> {
     let shown = SHOWN.iter().filter_map(|name| {
         let values = answer.headers.get_all(*name).into_iter().filter_map(|value| value.to_str().ok());
         let values = values.collect::<Vec<_>>().join(", ");
@@ -233,7 +235,7 @@ fn output(answer: &Answer, keys: &Keyring) -> Result<Value, ToolError> {
         "status": answer.status, "headers": shown.collect::<Map<_, _>>(), "body": body, "truncated": answer.truncated,
     });
     if let Some(bytes) = bytes {
-        if keys.is_in(&answer.body) {
+        if sent.is_in(&answer.body) {
             return Err(answer.unusable("the answer is no text, and repeats a secret that it was sent"));
         }
         output["body_base64"] = bytes.into();
