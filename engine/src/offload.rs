@@ -9,6 +9,8 @@ use chimera_core::limits;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::ready;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -40,13 +42,18 @@ impl Offload {
     /// Goes through work that waits in between, each piece between two waits off the threads that answer requests; as
     /// it is if it can't take long.
     pub(crate) async fn aside<T>(&self, who: &Claimant, may_take_long: bool, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
         if !may_take_long {
             return work.await;
         }
+        self.aside_once(who, &Costly::new(true), work).await
+    }
+
+    /// The same for work that may begin to take long while it is under way.
+    pub(crate) async fn aside_once<T>(&self, who: &Claimant, costly: &Costly, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
         let mut turn = None;
         poll_fn(|context| {
-            if ASIDE.get() {
+            if ASIDE.get() || !costly.is_set() {
                 return work.as_mut().poll(context);
             }
             let waits = turn.get_or_insert_with(|| Box::pin(self.turns.turn(who)));
@@ -68,6 +75,32 @@ impl Offload {
     pub(crate) async fn place(&self, who: &Claimant, may_take_long: bool) -> Place {
         let taken = if may_take_long && !ASIDE.get() { Some(self.turns.turn(who).await) } else { None };
         Place { taken }
+    }
+}
+
+/// Whether work that is under way may keep a processor busy from now on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Costly(Arc<AtomicBool>);
+
+impl Costly {
+    pub(crate) fn new(may_take_long: bool) -> Self {
+        Self(Arc::new(AtomicBool::new(may_take_long)))
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// It stays so until the work is done.
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Goes on aside, from here on, with what may take long.
+    pub(crate) async fn begin(&self, may_take_long: bool) {
+        if may_take_long && !self.0.swap(true, Ordering::Relaxed) {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
@@ -117,8 +150,7 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;
 
     fn bob() -> Claimant {
@@ -180,6 +212,20 @@ mod tests {
             assert_eq!(work.await.unwrap(), n);
         }
         assert!(!ASIDE.get());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn work_that_begins_to_take_long_goes_on_aside() {
+        let (offload, costly) = (Offload::new(|| true), Costly::default());
+        let work = async {
+            costly.begin(false).await;
+            let before = ASIDE.get();
+            costly.begin(true).await;
+            let after = ASIDE.get();
+            tokio::task::yield_now().await;
+            [before, after, ASIDE.get()]
+        };
+        assert_eq!(offload.aside_once(&bob(), &costly, work).await, [false, true, true]);
     }
 
     /// A hundred pieces of work of one tenant wait, and one of another: it is done after the one that is under way and

@@ -230,7 +230,8 @@ fn engine(
         alone: config.database_url.is_none(),
     };
     let [total, per_tenant, _] = config.flow.runs_max;
-    Flow::bounded(parts, Places { total, per_tenant })
+    let memory_bytes = config.flow.runs_memory_bytes_max;
+    Flow::bounded(parts, Places { total, per_tenant, memory_bytes })
 }
 
 fn slots(flow: &FlowConfig) -> Slots {

@@ -194,6 +194,8 @@ pub(crate) struct FlowConfig {
     pub(crate) calls_waiting_max: usize,
     /// Runs driven at a time: in this process, for one tenant, for one tool.
     pub(crate) runs_max: [usize; 3],
+    /// Memory that runs take together.
+    pub(crate) runs_memory_bytes_max: usize,
 }
 
 impl FlowConfig {
@@ -210,6 +212,7 @@ impl FlowConfig {
             calls_to: pairs("flow.calls_to").filter_map(count).collect(),
             calls_waiting_max: page.count("flow.calls_waiting_max"),
             runs_max: ["runs_max", "tenant_runs_max", "tool_runs_max"].map(|key| page.count(&format!("flow.{key}"))),
+            runs_memory_bytes_max: page.count("flow.runs_memory_bytes_max"),
         }
     }
 }

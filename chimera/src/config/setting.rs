@@ -414,6 +414,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Calls of one tool that runs in memory make or wait for; runs that would wait for more wait in the store.",
     ),
     Setting::new(
+        "flow.runs_memory_bytes_max",
+        Kind::Number { min: 1_048_576, max: 1_000_000_000_000, unit: "bytes" },
+        Some("536870912"),
+        "Memory that the inputs and outputs of runs driven by this process take together, as it is estimated; of several tenants each has its share. A run that would take more waits in the store.",
+    ),
+    Setting::new(
         "notify.webhook_key",
         Kind::SecretName,
         None,
@@ -466,6 +472,7 @@ mod tests {
         for (key, limit) in [
             ("http.connections_per_address_max", limits::CONNECTIONS_PER_ADDRESS_DEFAULT as u64),
             ("http.refused_bytes_per_minute_max", limits::REFUSED_BODY_BYTES_DEFAULT),
+            ("flow.runs_memory_bytes_max", limits::RUNS_MEMORY_BYTES_MAX as u64),
             ("http.body_timeout_seconds", limits::BODY_TIMEOUT_DEFAULT.as_secs()),
         ] {
             assert_eq!(default(key), limit.to_string(), "{key}");

@@ -14,7 +14,7 @@ pub use digest::Digest32;
 pub(crate) use strict::parse_nested;
 pub use strict::{Excess, ParseError, parse, parse_bounded, parse_exact, pointer_at};
 
-use crate::limits::{JSON_DEPTH_MAX, JSON_VALUE_BYTES};
+use crate::limits::{JSON_DEPTH_MAX, JSON_VALUE_BYTES, JSON_VALUE_MEMORY_BYTES};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -101,6 +101,20 @@ pub fn size(value: &Value) -> usize {
         _ => 0,
     };
     inside.saturating_add(JSON_VALUE_BYTES)
+}
+
+/// How much memory a document takes, roughly.
+#[must_use]
+pub fn weight(value: &Value) -> usize {
+    let inside = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(weight).fold(0, usize::saturating_add),
+        Value::Object(members) => {
+            members.iter().map(|(name, member)| name.len() + weight(member)).fold(0, usize::saturating_add)
+        }
+        _ => 0,
+    };
+    inside.saturating_add(JSON_VALUE_MEMORY_BYTES)
 }
 
 /// Whether a document has more than so many values, lists and objects among them. No more of it is looked at than it

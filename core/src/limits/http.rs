@@ -48,6 +48,8 @@ pub const WORK_WAITING_MAX: usize = 512;
 /// Bytes that a value counts for besides its text when the size of a document is estimated. A document of many small
 /// values counts as large.
 pub const JSON_VALUE_BYTES: usize = 8;
+/// Bytes of memory that a value counts for besides its text. With them the memory of runs is estimated.
+pub const JSON_VALUE_MEMORY_BYTES: usize = 100;
 /// Characters of a correlation id. A longer one is ignored, and the server makes its own.
 pub const CORRELATION_CHARS_MAX: usize = 128;
 /// Time until the answer to a request begins. After it the request fails with `REQUEST_TIMEOUT`. The setting

@@ -8,21 +8,23 @@
 
 use super::commit_turn::{Went, commit, owner_once_claimed};
 use super::entrance::Entrance;
-use super::node::{Inner, Standing, Stop};
+use super::node::{Inner, Standing, Stop, holds_much};
 use super::perform::execute_tool;
 use super::{load, observe, spans};
 use crate::error::EngineError;
+use crate::offload::Costly;
 use crate::port::{Cancel, ReadError};
-use chimera_core::flow::call::Answer;
+use chimera_core::flow::call::{Answer, Found};
 use chimera_core::flow::run::{At, Call, Effect, Env, Event, Kept, Mode, Owner, Run, Turn, UnderWay};
 use chimera_core::flow::tables::CACHE_ENTRIES;
-use chimera_core::limits;
 use chimera_core::record::{Json, Scope, Select};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::Reach;
+use chimera_core::{json, limits};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,6 +91,8 @@ pub(super) struct Drive {
     waits_since: Option<Timestamp>,
     /// It leaves to wait for a slot in the store.
     waits_in_store: bool,
+    /// It holds so much that whatever it does may take long.
+    costly: Costly,
 }
 
 impl Drive {
@@ -98,6 +102,7 @@ impl Drive {
         nudges: mpsc::Receiver<Nudge>,
         standing: watch::Sender<Standing>,
         alone: bool,
+        costly: Costly,
     ) -> Self {
         let (calls, cancels, owner) = (FuturesUnordered::new(), BTreeMap::new(), run.owner());
         let (stale, told_more, waits_since, waits_in_store) = (0, false, None, false);
@@ -118,6 +123,7 @@ impl Drive {
             told_more,
             waits_since,
             waits_in_store,
+            costly,
         }
     }
 
@@ -306,6 +312,10 @@ impl Drive {
             owner,
         };
         let turn = self.run.step(events, &mut env)?;
+        inner.weigh(&self.run);
+        if holds_much(&self.run) {
+            self.costly.set();
+        }
         let waits = self.run.wants_slot() && !self.run.is_busy();
         self.waits_since = waits.then(|| self.waits_since.unwrap_or(now));
         Ok(turn)
@@ -338,7 +348,8 @@ impl Drive {
             if owner.is_some() && owner != inner.owner(id).map(|owner| owner.lane) && !inner.parts.alone {
                 return None;
             }
-            match self.meanwhile(load::load(&*inner.parts.records, &inner.workflows, row)).await {
+            let costly = self.costly.clone();
+            match self.meanwhile(load::load(&*inner.parts.records, &inner.workflows, row, &costly)).await {
                 Ok(run) => self.run = run,
                 Err(EngineError::Read(_)) => continue,
                 Err(error) => {
@@ -420,7 +431,7 @@ impl Drive {
         if reaches_out && matches!(call.mode, Mode::Execute | Mode::Undo { .. }) {
             self.outside.insert(call.id);
         }
-        let (inner, head) = (Arc::clone(&self.inner), Arc::clone(self.run.head()));
+        let (inner, head, costly) = (Arc::clone(&self.inner), Arc::clone(self.run.head()), self.costly.clone());
         self.calls.push(
             async move {
                 let parts = &inner.parts;
@@ -429,6 +440,7 @@ impl Drive {
                 let answer: Answer = performed.instrument(traced.stand_in()).await;
                 let took_ms = traced.end(&answer);
                 observe::call(&parts.registry, &call, &answer, took_ms);
+                costly.begin(is_large(&answer)).await;
                 Event::Answered { at: call.at, call: call.id, answer, took_ms }
             }
             .boxed(),
@@ -436,7 +448,7 @@ impl Drive {
     }
 
     fn recall(&mut self, at: At, key: String) {
-        let (inner, head) = (Arc::clone(&self.inner), Arc::clone(self.run.head()));
+        let (inner, head, costly) = (Arc::clone(&self.inner), Arc::clone(self.run.head()), self.costly.clone());
         self.calls.push(
             async move {
                 let select = Select::from(&CACHE_ENTRIES, Scope::Tenant(head.tenant.clone()))
@@ -447,6 +459,7 @@ impl Drive {
                 let row = inner.parts.records.read(select).await.ok().and_then(|page| page.rows.into_iter().next());
                 let now = inner.parts.clock.steady();
                 let row = row.filter(|row| row.get("expires_at").as_time().is_none_or(|end| end > now));
+                costly.begin(row.as_ref().is_some_and(load::is_large)).await;
                 Event::Recalled { at, hit: row.and_then(|row| row.get("output").as_json().map(Json::to_value)) }
             }
             .boxed(),
@@ -526,6 +539,16 @@ impl Drive {
             events.push(event);
         }
         events
+    }
+}
+
+/// Whether taking an answer in may keep a processor busy.
+fn is_large(answer: &Answer) -> bool {
+    let large = |value: &Value| json::is_larger_than(value, limits::JSON_BYTES_ASIDE);
+    match answer {
+        Answer::Output(output) | Answer::Found(Found::Happened(output)) => large(output),
+        Answer::Failed(error) => error.body.details.values().any(large),
+        Answer::Found(Found::Never | Found::Unknowable) => false,
     }
 }
 

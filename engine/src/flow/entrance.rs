@@ -1,5 +1,6 @@
 //! How a run that decides asks for slots, and for leave to wait for them in the store.
 
+use super::gate::look_again_in;
 use super::node::Inner;
 use chimera_core::flow::run::{Gate, Slot};
 use uuid::Uuid;
@@ -21,11 +22,24 @@ impl Gate for Entrance<'_> {
         self.inner.gate().enter(slot, host.as_deref())
     }
 
+    fn may_grow(&mut self, run: Uuid, memory_bytes: usize) -> bool {
+        self.inner.memory().may_grow(run, self.tenant, memory_bytes)
+    }
+
     /// A run waits in memory for a moment, as long as there are places enough: to take it up again costs
     /// a look into the store.
     fn park(&mut self, run: Uuid) -> Option<i64> {
         if !self.inner.goes_on() {
             return None;
+        }
+        // What it holds is what it waits for: it leaves at once.
+        let (lacks_memory, waiting) = {
+            let memory = self.inner.memory();
+            (memory.waits(run), memory.waiting())
+        };
+        if lacks_memory {
+            self.inner.gate().park(run, true);
+            return Some(look_again_in(waiting, run));
         }
         let at_once = self.has_waited || self.inner.driven.is_scarce(self.tenant);
         self.inner.gate().park(run, at_once)

@@ -4,6 +4,7 @@ use super::Workflows;
 use super::decide::not_decider;
 use crate::access::{APPROVALS_DECIDE, Permit, RUNS_MANAGE, RUNS_READ};
 use crate::error::EngineError;
+use crate::offload::Costly;
 use crate::port::Records;
 use crate::rows;
 use chimera_core::access::{Actor, NotDecider};
@@ -27,7 +28,13 @@ pub(super) const STEP_DOCUMENTS: &[&str] = &["input", "output", "error"];
 
 /// Whether a run has so much JSON that working on it may keep a processor busy.
 pub(super) fn is_large(row: &Row) -> bool {
-    let bytes: usize = row.cells.iter().filter_map(|cell| Some(cell.as_json()?.as_str().len())).sum();
+    are_large(std::slice::from_ref(row))
+}
+
+/// The same for rows of a run.
+fn are_large(rows: &[Row]) -> bool {
+    let cells = rows.iter().flat_map(|row| &row.cells);
+    let bytes: usize = cells.filter_map(|cell| Some(cell.as_json()?.as_str().len())).sum();
     bytes > limits::JSON_BYTES_ASIDE
 }
 
@@ -78,8 +85,14 @@ pub(super) async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, 
     Ok(rows)
 }
 
-/// The run with this row, as it stands in the store.
-pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row) -> Result<Run, EngineError> {
+/// The run with this row, as it stands in the store. What was read of it may be costly to look through.
+pub(super) async fn load(
+    records: &dyn Records,
+    workflows: &Workflows,
+    row: Row,
+    costly: &Costly,
+) -> Result<Run, EngineError> {
+    costly.begin(is_large(&row)).await;
     let head = Head::of_row(&row)?;
     let (version, graph) = base_graph(records, workflows, &head).await?;
     let of_run = |table| Select::from(table, Scope::System).with("run_id", head.id);
@@ -91,9 +104,10 @@ pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row)
     let patches = patched(&patches, &graph, workflows)?;
     let recorded = match &head.replay {
         None => None,
-        Some(replay) => Some(recorded(records, replay, &graph).await?),
+        Some(replay) => Some(recorded(records, replay, &graph, costly).await?),
     };
     let author = workflows.author(&head.tenant, &head.workflow.id, version).await?;
+    costly.begin(are_large(&steps) || are_large(&effects) || are_large(&approvals)).await;
     Ok(Run::load(Stored { run: row, steps, effects, approvals, patches, graph, version, author, recorded })?)
 }
 
@@ -103,9 +117,10 @@ pub(super) async fn snapshot(
     records: &dyn Records,
     workflows: &Workflows,
     mut row: Row,
+    costly: &Costly,
 ) -> Result<(Row, Run), EngineError> {
     for _ in 0..limits::SNAPSHOT_TRIES_MAX {
-        let loaded = load(records, workflows, row.clone()).await;
+        let loaded = load(records, workflows, row.clone(), costly).await;
         let now = run_row(records, row.uuid("id")).await?.ok_or_else(|| EngineError::not_found("run"))?;
         let is_whole = now.int("state_version") == row.int("state_version");
         row = now;
@@ -190,8 +205,15 @@ pub(super) fn pinned<'a>(pins: &Pins, patches: impl Iterator<Item = &'a Row>) ->
 }
 
 /// The outputs of the run that is repeated.
-pub(super) async fn recorded(records: &dyn Records, replay: &Replay, graph: &Graph) -> Result<Recorded, EngineError> {
-    let recorded = Recorded::of_steps(&steps(records, replay.of).await?, replay.mode);
+pub(super) async fn recorded(
+    records: &dyn Records,
+    replay: &Replay,
+    graph: &Graph,
+    costly: &Costly,
+) -> Result<Recorded, EngineError> {
+    let steps = steps(records, replay.of).await?;
+    costly.begin(are_large(&steps)).await;
+    let recorded = Recorded::of_steps(&steps, replay.mode);
     let Some(from) = replay.from.as_deref() else { return Ok(recorded) };
     let mut fresh: BTreeSet<usize> = graph.position(from).into_iter().collect();
     if replay.mode == ReplayMode::Retry {

@@ -20,6 +20,7 @@ mod key;
 mod link;
 mod link_seal;
 mod load;
+mod memory;
 mod node;
 mod notify;
 mod observe;

@@ -6,10 +6,11 @@
 
 use super::drive::{Drive, Nudge};
 use super::gate::{Slots, Turnstile};
+use super::memory::Memory;
 use super::places::{Driven, Full, Places};
 use super::{Asking, Registry, Workflows, load, spans};
 use crate::error::EngineError;
-use crate::offload::{Offload, Place};
+use crate::offload::{Costly, Offload, Place};
 use crate::port::{Bus, Clock, CommitError, Hold, Notifier, Outage, Random, Records, Span, Spans, Unavailable};
 use crate::pulse::Pulse;
 use bytes::Bytes;
@@ -66,6 +67,7 @@ pub(super) struct Inner {
     pub(super) workflows: Workflows,
     pub(super) gate: Mutex<Turnstile>,
     pub(super) driven: Driven,
+    memory: Mutex<Memory>,
     /// Rings when a message to somebody waits to be sent.
     pub(super) messages: Notify,
     stopping: watch::Sender<Stop>,
@@ -145,6 +147,7 @@ impl Flow {
             workflows,
             gate,
             driven: Driven::new(places),
+            memory: Mutex::new(Memory::new(places.memory_bytes)),
             messages: Notify::new(),
             stopping: watch::Sender::new(Stop::No),
             offload,
@@ -214,6 +217,12 @@ impl Flow {
         self.inner.driven.len()
     }
 
+    /// How much memory the values of the runs take that this process drives, roughly.
+    #[must_use]
+    pub fn memory_held(&self) -> usize {
+        self.inner.memory().taken()
+    }
+
     /// Whether it begins nothing more.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
@@ -254,9 +263,10 @@ impl Flow {
     }
 }
 
-/// Whether the turns of a run may keep a processor busy because it was given much.
-fn has_large_inputs(run: &Run) -> bool {
-    json::is_larger_than(&run.head().inputs, limits::JSON_BYTES_ASIDE)
+/// Whether the turns of a run may keep a processor busy because it holds much.
+pub(super) fn holds_much(run: &Run) -> bool {
+    run.memory_bytes() >= limits::RUN_MEMORY_BYTES_COUNTED
+        || json::is_larger_than(&run.head().inputs, limits::JSON_BYTES_ASIDE)
 }
 
 impl Inner {
@@ -266,6 +276,17 @@ impl Inner {
         gate
     }
 
+    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.share(self.parts.registry.is_shared());
+        memory
+    }
+
+    /// Counts what a run holds that is driven here.
+    pub(super) fn weigh(&self, run: &Run) {
+        self.memory().weigh(run.head().id, &run.head().tenant, run.memory_bytes());
+    }
+
     /// Whether another run can be driven, of one tenant or another.
     pub(super) fn has_room(&self) -> bool {
         !self.driven.is_full()
@@ -273,7 +294,7 @@ impl Inner {
 
     /// Whether another run of this tenant can be driven.
     pub(super) fn has_room_for(&self, tenant: &str) -> bool {
-        self.full_for(tenant).is_none()
+        self.full_for(tenant).is_none() && self.memory().has_room_for(tenant)
     }
 
     fn full_for(&self, tenant: &str) -> Option<Full> {
@@ -282,11 +303,17 @@ impl Inner {
 
     /// Refuses a run for which there is no place.
     pub(super) fn check_room_for(&self, tenant: &str) -> Result<(), EngineError> {
-        let Some(full) = self.full_for(tenant) else { return Ok(()) };
+        let crowded = || self.memory().is_crowded(tenant).then_some(Full::Memory);
+        let Some(full) = self.full_for(tenant).or_else(crowded) else { return Ok(()) };
         let body = |message: String| ErrorBody::new(Code::Overloaded, message).retry_after(1);
         let body = match full {
             Full::Process { runs } => {
                 body(format!("{runs} runs are under way, as many as may be; try again when some have ended"))
+            }
+            Full::Memory => {
+                let message =
+                    format!("as many runs of tenant {tenant} wait for memory as may; try again when some have ended");
+                body(message).with("tenant", tenant)
             }
             Full::Tenant { runs } => {
                 let message = format!(
@@ -333,6 +360,7 @@ impl Inner {
         // A fresh id has no place yet.
         let sender = entered.unwrap_or_else(|| watch::Sender::new(first));
         let standing = sender.subscribe();
+        self.weigh(&run);
         let inner = Arc::clone(self);
         let span = spans::under_run(&*self.parts.spans, id);
         let task = async move {
@@ -345,9 +373,10 @@ impl Inner {
             let _ = told.send(committed.map(drop));
             if !failed {
                 made.into_iter().for_each(|span| inner.parts.spans.ended(span));
-                let (offload, large) = (Arc::clone(&inner.offload), has_large_inputs(&run));
+                let (offload, costly) = (Arc::clone(&inner.offload), Costly::new(holds_much(&run)));
                 let who = run.head().claimant();
-                offload.aside(&who, large, Drive::new(inner, run, nudges, sender, true).go(turn)).await;
+                let drive = Drive::new(inner, run, nudges, sender, true, costly.clone());
+                offload.aside_once(&who, &costly, drive.go(turn)).await;
             }
         };
         tokio::spawn(task.instrument(span));
@@ -357,6 +386,7 @@ impl Inner {
     /// A run is not driven here any more.
     pub(super) fn release(self: &Arc<Self>, run: Uuid) {
         self.driven.leave(run);
+        self.free_memory(run);
         self.forget(run);
     }
 
@@ -366,10 +396,18 @@ impl Inner {
             return self.release(run);
         }
         self.driven.leave_to_wait(run, standing);
+        let next = self.memory().leave_to_wait(run);
+        self.tick(next);
         // A slot may have been kept for it while it was on its way out.
         if !self.gate().granted(run).is_empty() {
             self.fetch(run);
         }
+    }
+
+    /// Drops what a run holds, or the wish for room.
+    fn free_memory(self: &Arc<Self>, run: Uuid) {
+        let next = self.memory().leave(run);
+        self.tick(next);
     }
 
     /// Drops the slots and wishes of a run.
@@ -398,10 +436,15 @@ impl Inner {
                 match load::run_row(&*inner.parts.records, run).await {
                     Ok(row) => {
                         let waits = |row: &Row| row.get("owner_lane").is_null() && !row.get("next_deadline").is_null();
-                        if let Some(row) = row.filter(waits)
-                            && let Err(error) = inner.drive_row(row).await
-                        {
-                            tracing::warn!(run_id = %run, error = %error, "a run could not be taken up");
+                        match row.filter(waits) {
+                            Some(row) if inner.has_memory_for(&row) => {
+                                if let Err(error) = inner.drive_row(row).await {
+                                    tracing::warn!(run_id = %run, error = %error, "a run could not be taken up");
+                                }
+                            }
+                            Some(_) => {}
+                            // It ended, or another process has it: no room is kept for it any more.
+                            None => inner.free_memory(run),
                         }
                         break;
                     }
@@ -457,7 +500,7 @@ impl Inner {
             return Ok(());
         }
         let Some(row) = load::run_row(&*self.parts.records, run).await? else { return Ok(()) };
-        if !self.may_take(&row) || !self.has_room_for(row.text("tenant_id")) {
+        if !self.may_take(&row) || self.full_for(row.text("tenant_id")).is_some() || !self.has_memory_for(&row) {
             return Ok(());
         }
         self.drive_row(row).await
@@ -480,14 +523,16 @@ impl Inner {
         // The place is taken before the rows are read: a run is driven by one task only.
         let Some(sender) = self.driven.enter(id, row.text("tenant_id"), inbox, first) else { return Ok(()) };
         let alone = self.parts.alone || row.get("owner_lane").is_null();
-        let large = load::is_large(&row);
+        let costly = Costly::default();
         let who = Claimant::new(row.text("tenant_id"), row.text("actor"));
-        match self.offload.aside(&who, large, load::load(&*self.parts.records, &self.workflows, row)).await {
+        let loaded = load::load(&*self.parts.records, &self.workflows, row, &costly);
+        match self.offload.aside_once(&who, &costly, loaded).await {
             Ok(run) => {
+                self.weigh(&run);
                 let span = spans::under_run(&*self.parts.spans, id);
                 let offload = Arc::clone(&self.offload);
-                let drive = Drive::new(Arc::clone(self), run, nudges, sender, alone).take_up();
-                tokio::spawn(async move { offload.aside(&who, large, drive).await }.instrument(span));
+                let drive = Drive::new(Arc::clone(self), run, nudges, sender, alone, costly.clone()).take_up();
+                tokio::spawn(async move { offload.aside_once(&who, &costly, drive).await }.instrument(span));
                 Ok(())
             }
             Err(error) => {
@@ -495,6 +540,11 @@ impl Inner {
                 Err(error)
             }
         }
+    }
+
+    /// Whether there is memory for a run that is in the store.
+    fn has_memory_for(&self, row: &Row) -> bool {
+        self.memory().may_take_up(row.uuid("id"), row.text("tenant_id"))
     }
 
     /// Whether nobody else drives the run of this row.

@@ -10,6 +10,7 @@ use super::{Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::invalid;
+use crate::offload::Costly;
 use crate::rows;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
@@ -104,7 +105,9 @@ impl Flow {
         version: Option<i64>,
     ) -> Result<Look, EngineError> {
         let row = self.unfinished(permit, run).await?;
-        let (row, copy) = load::snapshot(&*self.inner.parts.records, &self.inner.workflows, row).await?;
+        let (records, costly) = (&*self.inner.parts.records, Costly::default());
+        let loaded = load::snapshot(records, &self.inner.workflows, row, &costly);
+        let (row, copy) = self.inner.offload.aside_once(&permit.claimant(), &costly, loaded).await?;
         check_unfinished(&row)?;
         let seen = row.int("state_version");
         if version.is_some_and(|version| version != seen) {
@@ -112,7 +115,6 @@ impl Flow {
         }
         let patch = Patch::from_value(document.clone());
         let mut patch = patch.map_err(|problems| invalid("the patch", &problems))?;
-        let records = &*self.inner.parts.records;
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         let known = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
         if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {

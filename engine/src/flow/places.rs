@@ -19,11 +19,17 @@ pub struct Places {
     pub total: usize,
     /// For one tenant.
     pub per_tenant: usize,
+    /// Bytes of memory that their values may take together, as they are estimated.
+    pub memory_bytes: usize,
 }
 
 impl Default for Places {
     fn default() -> Self {
-        Self { total: limits::ACTIVE_RUNS_MAX, per_tenant: limits::TENANT_RUNS_MAX }
+        Self {
+            total: limits::ACTIVE_RUNS_MAX,
+            per_tenant: limits::TENANT_RUNS_MAX,
+            memory_bytes: limits::RUNS_MEMORY_BYTES_MAX,
+        }
     }
 }
 
@@ -34,6 +40,8 @@ pub(super) enum Full {
     Process { runs: usize },
     /// The tenant that was asked about.
     Tenant { runs: usize },
+    /// Too many runs of that tenant wait for memory.
+    Memory,
 }
 
 /// A run that is driven.
@@ -191,7 +199,7 @@ mod tests {
 
     #[test]
     fn of_several_tenants_none_has_all_places() {
-        let driven = Driven::new(Places { total: 8, per_tenant: 8 });
+        let driven = Driven::new(Places { total: 8, per_tenant: 8, ..Places::default() });
         let enter = |n: u128, tenant: &str| {
             let first = Standing { status: RunStatus::Running, rests: false, ended: None };
             driven.enter(Uuid::from_u128(n), tenant, mpsc::channel(1).0, first).unwrap();

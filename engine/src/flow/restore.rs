@@ -10,6 +10,7 @@ use super::{Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::ledger::audit::{Event, Writer};
+use crate::offload::Costly;
 use crate::port::{Hold, Records};
 use crate::rows;
 use chimera_core::access::tables::TOKEN_FAMILIES;
@@ -159,7 +160,7 @@ impl Flow {
             owned: !row.get("owner_lane").is_null(),
             latest: latest.unwrap_or(Timestamp::from_micros(0)),
         };
-        match load::load(records, &self.inner.workflows, row).await {
+        match load::load(records, &self.inner.workflows, row, &Costly::default()).await {
             Ok(loaded) => {
                 run.unsure = loaded.unsure();
                 // A run that waits only shortly stays with its owner, and its row says no time.

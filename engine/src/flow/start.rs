@@ -9,6 +9,7 @@ use super::{Flow, Standing, ask, load, seal, spans};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::{invalid, no_workflow};
+use crate::offload::Costly;
 use crate::port::{Blocked, Cancel, CommitError};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
@@ -245,7 +246,9 @@ impl Flow {
         {
             return Err(EngineError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
         }
-        let recorded = load::recorded(records, &replay, &graph).await?;
+        let costly = Costly::default();
+        let recorded = load::recorded(records, &replay, &graph, &costly);
+        let recorded = self.inner.offload.aside_once(&permit.claimant(), &costly, recorded).await?;
         let pins = load::pins(records, &original, replay.of).await?.and(&again.pins);
         let inside = self.inner.workflows.inside_stored(permit.tenant(), &graph.document.nodes, &pins).await?;
         if replay.mode == ReplayMode::Retry {

@@ -235,7 +235,7 @@ async fn when_too_many_wait_for_a_host_a_new_run_is_refused_with_its_name_and_ot
 #[tokio::test(start_paused = true)]
 async fn one_tenant_can_not_take_all_places() {
     let (up, _) = watch::channel(false);
-    let places = Places { total: 10, per_tenant: 4 };
+    let places = Places { total: 10, per_tenant: 4, ..Places::default() };
     let stage = stage(1).places(places).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     for _ in 0..4 {

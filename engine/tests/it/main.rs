@@ -26,6 +26,7 @@ mod flow_left;
 mod flow_levels;
 mod flow_link;
 mod flow_maps;
+mod flow_memory;
 mod flow_narrow;
 mod flow_nest;
 mod flow_order;

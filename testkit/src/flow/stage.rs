@@ -154,7 +154,7 @@ impl Setup {
     /// With so many runs at a time.
     #[must_use]
     pub fn runs_max(self, runs_max: usize) -> Self {
-        self.places(Places { total: runs_max, per_tenant: runs_max })
+        self.places(Places { total: runs_max, per_tenant: runs_max, ..Places::default() })
     }
 
     /// With these places.

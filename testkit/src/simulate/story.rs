@@ -171,7 +171,11 @@ impl Story {
         let outside = Arc::new(Outside::default());
         let random = Arc::new(Seeded::new(!seed));
         // In some worlds there are few places, and a run that finds no slot waits in the store at once.
-        let places = if seed.is_multiple_of(3) { Places { total: 5, per_tenant: 4 } } else { Places::default() };
+        let places = if seed.is_multiple_of(3) {
+            Places { total: 5, per_tenant: 4, ..Places::default() }
+        } else {
+            Places::default()
+        };
         let hints = HintBus::default();
         let ground = Ground { clock, weather, outside, judge, random, hints, slots, places, alone };
         let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];

@@ -2,6 +2,7 @@
 
 use super::env::Env;
 use super::event::{Call, Effect, Event, Mode, Turn};
+use super::kept::Kept;
 use super::load::Recorded;
 use super::requesters::also;
 use super::rows::Book;
@@ -177,7 +178,7 @@ impl Run {
             overlays: BTreeMap::new(),
             meter: WorkMeter::lenient(limits::TURN_WORK_MAX),
             worked: 0,
-            kept_bytes: 0,
+            kept: Kept::default(),
             stopped_children: BTreeSet::new(),
             doubts: BTreeMap::new(),
             in_doubt_since: None,
@@ -197,6 +198,7 @@ impl Run {
         at_once: &mut dyn FnMut(&Self, &Call) -> Option<Answer>,
     ) -> Result<(Self, Turn), Unstorable> {
         let mut run = Self::new(head, graph, recorded);
+        run.count_kept();
         let mut book = Book::default();
         run.advance(vec![Event::Begun { alone: true }], env, &mut book)?;
         let mut answered = Vec::new();

@@ -46,6 +46,11 @@ pub trait Gate {
     /// Takes a slot, or remembers who wants one: then the run gets a `Tick` when one is free.
     fn enter(&mut self, slot: Slot<'_>) -> bool;
 
+    /// Whether a run whose values take so much memory may take more. If not, it waits as for a slot.
+    fn may_grow(&mut self, _run: Uuid, _memory_bytes: usize) -> bool {
+        true
+    }
+
     /// All that a run can do is wait for slots that it asked for. Gives in how many seconds it is to be
     /// looked at again if it need not stay in memory until then; when a slot is kept for it before
     /// that, it is taken up.

@@ -36,26 +36,59 @@ pub(crate) fn tried(answer: &Answer) -> (Value, Option<String>) {
     }
 }
 
+/// How much values are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kept {
+    /// As text, roughly.
+    bytes: usize,
+    /// In memory, roughly.
+    memory: usize,
+}
+
+impl Kept {
+    /// What keeps it from being kept, if something does; `what` says of whom it is.
+    fn refusal(self, what: &str) -> Option<ErrorBody> {
+        if self.memory > limits::RUN_MEMORY_BYTES_MAX {
+            let message = format!(
+                "with {what} the values of the run would take more than {} bytes of memory; give and return fewer values",
+                limits::RUN_MEMORY_BYTES_MAX
+            );
+            let body = ErrorBody::new(Code::PayloadTooLarge, message);
+            return Some(body.with("memory_bytes_max", limits::RUN_MEMORY_BYTES_MAX));
+        }
+        if self.bytes > limits::RUN_BYTES_MAX {
+            let message = format!(
+                "with {what} the steps of the run would hold more than {} bytes; give each step only what it needs",
+                limits::RUN_BYTES_MAX
+            );
+            return Some(ErrorBody::new(Code::PayloadTooLarge, message).with("bytes_max", limits::RUN_BYTES_MAX));
+        }
+        None
+    }
+
+    fn and(self, value: &Value) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(json::size(value)),
+            memory: self.memory.saturating_add(json::weight(value)),
+        }
+    }
+}
+
 impl Run {
     /// Counts an input that a place is about to be given, or refuses it: it would be written with its step and with each
     /// of its calls.
     pub(crate) fn make_room(&mut self, at: At, input: &Value) -> Result<(), ErrorBody> {
-        let kept = self.kept_bytes.saturating_add(json::size(input));
-        if kept > limits::RUN_BYTES_MAX {
-            let message = format!(
-                "with the input of {} the steps of the run would hold more than {} bytes; give each step only what it needs",
-                self.name(at),
-                limits::RUN_BYTES_MAX
-            );
-            return Err(ErrorBody::new(Code::PayloadTooLarge, message).with("bytes_max", limits::RUN_BYTES_MAX));
+        let kept = self.kept.and(input);
+        if let Some(refusal) = kept.refusal(&format!("the input of {}", self.name(at))) {
+            return Err(refusal);
         }
-        self.kept_bytes = kept;
+        self.kept = kept;
         Ok(())
     }
 
     /// Counts an output. It is kept in any case: what has happened is written down.
     pub(crate) fn count_output(&mut self, output: &Value) {
-        self.kept_bytes = self.kept_bytes.saturating_add(json::size(output));
+        self.kept = self.kept.and(output);
     }
 
     /// Counts what a run that was read keeps.
@@ -63,6 +96,14 @@ impl Run {
         let tasks = self.nodes.iter().flat_map(|task| std::iter::once(task).chain(task.items()));
         let values =
             tasks.flat_map(|task| task.input.as_deref().into_iter().chain(task.output().map(|output| &**output)));
-        self.kept_bytes = values.map(json::size).fold(0, usize::saturating_add);
+        let of_tasks = values.fold(Kept::default(), Kept::and);
+        // The inputs of the run itself take memory as well.
+        self.kept = Kept { memory: of_tasks.memory.saturating_add(json::weight(&self.head.inputs)), ..of_tasks };
+    }
+
+    /// How much memory its values take, roughly.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> usize {
+        self.kept.memory
     }
 }

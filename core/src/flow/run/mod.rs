@@ -152,8 +152,8 @@ pub struct Run {
     meter: WorkMeter,
     /// The work of its expressions in the turns before, since it was read.
     worked: u64,
-    /// Bytes of the inputs and outputs of its steps, roughly.
-    kept_bytes: usize,
+    /// How much the inputs and outputs of its steps are.
+    kept: kept::Kept,
 }
 
 /// The lane that a run's owner writes through.

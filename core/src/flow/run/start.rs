@@ -167,6 +167,10 @@ impl Run {
     /// Takes a slot for a call; false: there is none, and one is wished for.
     pub(crate) fn take_slot(&self, at: At, spec: &Spec, env: &mut Env<'_>) -> bool {
         let (run, tenant, priority) = (self.head.id, self.head.tenant.as_str(), self.head.priority);
+        // What it holds only grows with what calls give.
+        if !env.gate.may_grow(run, self.memory_bytes()) {
+            return false;
+        }
         let input = self.task(at).and_then(|task| task.input.as_deref()).filter(|_| spec.effect != Reach::Pure);
         env.gate.enter(Slot { run, at, tenant, tool: &spec.name, input, priority })
     }

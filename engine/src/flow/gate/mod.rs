@@ -350,7 +350,7 @@ pub struct Crowded {
 
 /// When a parked run is looked at again if nobody tells it to go on. The more wait the later, so that
 /// looking costs the same however many there are; each at another time, so that they don't come at once.
-fn look_again_in(waiting: usize, run: Uuid) -> i64 {
+pub(super) fn look_again_in(waiting: usize, run: Uuid) -> i64 {
     let spread = u64::try_from(waiting / limits::SLOT_LOOKS_PER_SECOND).unwrap_or(u64::MAX);
     let seconds = limits::SLOT_LOOK_SECONDS.saturating_add(spread);
     let (_, dice) = run.as_u64_pair();

@@ -1,0 +1,270 @@
+//! How much memory the values of runs take, and which run may take more.
+//!
+//! All runs of the process share one ceiling, and of several tenants each has its share. A run that finds no room waits in
+//! the store and frees what it held; the oldest that waits is taken up first, and room is kept for it. Of the runs in
+//! memory the oldest always goes on, and a run always finds room where there is no other: so none waits for ever. What
+//! calls under way give may exceed the ceiling; so that a tenant does not wait for what others exceed it by, one run of
+//! each goes on until twice as much is taken. A synchronous structure without a clock: the simulator drives it as it is.
+
+use chimera_core::access::Pool;
+use chimera_core::limits;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What runs hold, and those who wait for room.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    total: usize,
+    shared: bool,
+    taken: usize,
+    /// Runs in memory that hold much.
+    held: BTreeMap<Uuid, Weight>,
+    tenants: BTreeMap<Arc<str>, usize>,
+    /// Runs that found no room, in memory still or in the store.
+    waiting: BTreeMap<Uuid, Weight>,
+}
+
+/// What a run holds, or held when it left.
+#[derive(Clone, Debug)]
+struct Weight {
+    tenant: Arc<str>,
+    bytes: usize,
+}
+
+/// What others were promised that have not come yet.
+#[derive(Clone, Copy, Debug)]
+struct Promised {
+    to_all: usize,
+    to_tenant: usize,
+}
+
+const NONE: Promised = Promised { to_all: 0, to_tenant: 0 };
+
+impl Memory {
+    pub(super) fn new(total: usize) -> Self {
+        Self { total, ..Self::default() }
+    }
+
+    /// Says whether there are several tenants, each of which has its share.
+    pub(super) const fn share(&mut self, shared: bool) {
+        self.shared = shared;
+    }
+
+    /// How much is held.
+    pub(super) const fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Counts what a run in memory holds. Little is not counted.
+    pub(super) fn weigh(&mut self, run: Uuid, tenant: &str, bytes: usize) {
+        self.drop_held(run);
+        if bytes < limits::RUN_MEMORY_BYTES_COUNTED {
+            return;
+        }
+        let tenant: Arc<str> = tenant.into();
+        self.taken += bytes;
+        *self.tenants.entry(Arc::clone(&tenant)).or_default() += bytes;
+        self.held.insert(run, Weight { tenant, bytes });
+    }
+
+    /// Whether a run in memory that holds so much may take more. If not, it waits.
+    pub(super) fn may_grow(&mut self, run: Uuid, tenant: &str, bytes: usize) -> bool {
+        self.weigh(run, tenant, bytes);
+        if self.is_first(run, tenant) || self.has_room(Some(run), tenant, NONE, 0) {
+            self.waiting.remove(&run);
+            return true;
+        }
+        if self.waiting.len() < limits::CALLS_REMEMBERED_MAX || self.waiting.contains_key(&run) {
+            self.waiting.insert(run, Weight { tenant: tenant.into(), bytes });
+        }
+        false
+    }
+
+    /// Whether a run goes on whatever is taken.
+    fn is_first(&self, run: Uuid, tenant: &str) -> bool {
+        let is_first = self.held.first_key_value().is_some_and(|(first, _)| *first == run);
+        let mut of_tenant = self.held.iter().filter(|(_, weight)| &*weight.tenant == tenant);
+        let is_spared = self.shared && self.taken <= self.taken_max();
+        is_first || (is_spared && of_tenant.next().is_some_and(|(first, _)| *first == run))
+    }
+
+    /// How much is taken at the most while more than one run goes on.
+    const fn taken_max(&self) -> usize {
+        self.total.saturating_mul(2)
+    }
+
+    /// Whether so many runs wait for room that one more of a tenant is better refused.
+    pub(super) fn is_crowded(&self, tenant: &str) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
+        let held = self.waiting.values().filter(|weight| &*weight.tenant == tenant).count();
+        !Pool { total: limits::CALLS_WAITING_MAX, taken: self.waiting.len(), held }.has_room(self.shared)
+    }
+
+    /// Whether a run found no room.
+    pub(super) fn waits(&self, run: Uuid) -> bool {
+        self.waiting.contains_key(&run)
+    }
+
+    /// How many found no room.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether there is room for a run that is in the store.
+    pub(super) fn may_take_up(&self, run: Uuid, tenant: &str) -> bool {
+        self.has_room(Some(run), tenant, NONE, self.waiting.get(&run).map_or(0, |weight| weight.bytes))
+    }
+
+    /// Whether there is room for a new run of a tenant.
+    pub(super) fn has_room_for(&self, tenant: &str) -> bool {
+        self.has_room(None, tenant, NONE, 0)
+    }
+
+    /// Whether there is room for so much more, beside what others were promised and what the oldest that waits needs.
+    fn has_room(&self, run: Option<Uuid>, tenant: &str, promised: Promised, more: usize) -> bool {
+        let held = self.tenants.get(tenant).copied().unwrap_or(0).saturating_add(promised.to_tenant);
+        let taken = self.taken.saturating_add(promised.to_all);
+        let is_spared = self.shared && taken.saturating_add(more) <= self.taken_max();
+        if taken == 0 || (held == 0 && (more == 0 || is_spared)) {
+            return true;
+        }
+        let oldest = self.waiting.iter().find(|(id, _)| !self.held.contains_key(id));
+        let kept = oldest.filter(|(id, _)| run.is_none_or(|run| **id < run)).map_or(0, |(_, weight)| weight.bytes);
+        let taken = taken.saturating_add(more).saturating_add(kept);
+        let Some(free) = self.total.checked_sub(taken) else { return false };
+        let held = held.saturating_add(more);
+        !self.shared || held == more || held <= free.saturating_mul(limits::TENANT_HELD_PER_FREE_MAX)
+    }
+
+    /// A run is not in memory any more; gives the runs that may go on.
+    pub(super) fn leave(&mut self, run: Uuid) -> Vec<Uuid> {
+        self.waiting.remove(&run);
+        self.drop_held(run);
+        self.next()
+    }
+
+    /// A run waits in the store; gives the runs that may go on.
+    pub(super) fn leave_to_wait(&mut self, run: Uuid) -> Vec<Uuid> {
+        self.drop_held(run);
+        self.next()
+    }
+
+    /// Those who find room now, in the order in which they came.
+    fn next(&self) -> Vec<Uuid> {
+        let (mut to_all, mut to_tenants, mut runs) = (0, BTreeMap::<&str, usize>::new(), Vec::new());
+        for (run, weight) in &self.waiting {
+            let new = if self.held.contains_key(run) { 0 } else { weight.bytes };
+            let to_tenant = to_tenants.entry(&weight.tenant).or_default();
+            let promised = Promised { to_all, to_tenant: *to_tenant };
+            if self.has_room(Some(*run), &weight.tenant, promised, new) {
+                to_all += new;
+                *to_tenant += new;
+                runs.push(*run);
+            }
+        }
+        runs
+    }
+
+    fn drop_held(&mut self, run: Uuid) {
+        let Some(Weight { tenant, bytes }) = self.held.remove(&run) else { return };
+        self.taken -= bytes;
+        if let Some(held) = self.tenants.get_mut(&tenant) {
+            *held -= bytes;
+            if *held == 0 {
+                self.tenants.remove(&tenant);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: usize = 1024 * 1024;
+
+    fn id(n: u128) -> Uuid {
+        Uuid::from_u128(n)
+    }
+
+    #[test]
+    fn a_run_that_finds_no_room_waits_and_is_called_when_there_is_some() {
+        let mut memory = Memory::new(10 * MB);
+        assert!(memory.may_grow(id(1), "a", 6 * MB) && memory.may_grow(id(2), "a", 4 * MB));
+        assert!(!memory.may_grow(id(3), "a", 5 * MB), "15 of 10");
+        assert!(!memory.may_grow(id(2), "a", 4 * MB) && memory.may_grow(id(1), "a", 6 * MB), "the first goes on");
+        assert!(memory.leave_to_wait(id(3)).contains(&id(2)));
+        assert_eq!((memory.taken(), memory.waits(id(3))), (10 * MB, true));
+        assert!(memory.may_grow(id(2), "a", 4 * MB) && !memory.may_take_up(id(3), "a"));
+        assert_eq!(memory.leave(id(1)), [id(3)]);
+        assert!(memory.may_take_up(id(3), "a") && memory.may_grow(id(3), "a", 5 * MB));
+        assert_eq!(
+            (memory.leave(id(2)), memory.leave(id(3)), memory.taken(), memory.waiting()),
+            (vec![], vec![], 0, 0)
+        );
+    }
+
+    #[test]
+    fn room_is_kept_for_the_oldest_that_waits() {
+        let mut memory = Memory::new(10 * MB);
+        assert!(memory.may_grow(id(1), "a", 9 * MB) && !memory.may_grow(id(2), "a", 8 * MB));
+        memory.leave_to_wait(id(2));
+        assert!(!memory.has_room_for("a"), "what is new would keep it waiting");
+        assert!(!memory.may_grow(id(3), "a", 5 * MB), "and what is younger as well");
+        memory.leave_to_wait(id(3));
+        assert_eq!(memory.leave(id(1)), [id(2)], "there is room for one of them");
+    }
+
+    #[test]
+    fn of_several_tenants_none_has_all_and_one_with_nothing_finds_room() {
+        let mut memory = Memory::new(8 * MB);
+        memory.share(true);
+        assert!((1..=6).all(|n| memory.may_grow(id(n), "loud", MB)));
+        assert!(!memory.may_grow(id(7), "loud", MB), "it leaves a quarter");
+        memory.leave(id(7));
+        assert!(memory.may_grow(id(8), "quiet", MB));
+        assert!((9..20).all(|n| memory.may_grow(id(n), "small", limits::RUN_MEMORY_BYTES_COUNTED - 1)), "little");
+        assert!(memory.may_grow(id(8), "quiet", 5 * MB), "one of its own goes on, though there is no room");
+        assert!(!memory.may_grow(id(21), "quiet", MB), "and no second one");
+        memory.weigh(id(1), "loud", 80 * MB);
+        assert!(!memory.may_grow(id(2), "loud", MB) && memory.has_room_for("new") && !memory.has_room_for("loud"));
+    }
+
+    /// However much runs grow by, and in whatever order they ask: as long as one is left, one goes on.
+    #[test]
+    fn one_always_goes_on() {
+        for total in [MB, 8 * MB, 64 * MB] {
+            for step in [MB / 8, MB, 5 * MB, 100 * MB] {
+                let mut memory = Memory::new(total);
+                memory.share(step % 2 == 0);
+                let mut left: BTreeMap<u128, (usize, bool)> = (0..12).map(|n| (n, (0, true))).collect();
+                for _ in 0..10_000 {
+                    let mut went_on = false;
+                    for n in 0..12 {
+                        let Some((steps, inside)) = left.get(&n).copied() else { continue };
+                        let (run, tenant) = (id(n), if n % 3 == 0 { "a" } else { "b" });
+                        if !inside && !memory.may_take_up(run, tenant) {
+                            continue;
+                        }
+                        if memory.may_grow(run, tenant, steps * step) {
+                            went_on = true;
+                            left.insert(n, (steps + 1, true));
+                            if steps == 5 {
+                                left.remove(&n);
+                                memory.leave(run);
+                            }
+                        } else {
+                            memory.leave_to_wait(run);
+                            left.insert(n, (steps, false));
+                        }
+                    }
+                    assert!(went_on || left.is_empty(), "{total} {step} {left:?} {memory:?}");
+                }
+                assert!(left.is_empty() && memory.taken() == 0 && memory.waiting() == 0);
+            }
+        }
+    }
+}
