@@ -98,11 +98,11 @@ pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// Values of one step's output, lists and objects among them. A step with more fails with `EXTERNAL_SERVICE_ERROR`.
 pub const OUTPUT_VALUES_MAX: usize = JSON_VALUES_MAX;
 /// Bytes of the inputs and outputs of a run's steps together. A step whose input would make them more fails with
-/// `PAYLOAD_TOO_LARGE` before it is written; outputs are kept.
+/// `PAYLOAD_TOO_LARGE` before it is written, and a map before its first item; outputs are kept.
 pub const RUN_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of memory that the inputs and outputs of one run take, as they are estimated: many small values take more than
-/// their text. A step whose input would make them more fails with `PAYLOAD_TOO_LARGE` before it is written; outputs are
-/// kept.
+/// their text. A step whose input would make them more fails with `PAYLOAD_TOO_LARGE` before it is written, and a map
+/// before its first item; outputs are kept.
 pub const RUN_MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Bytes of a run's result, and of the outputs of all items of a map. A run or a map with more fails with
 /// `PAYLOAD_TOO_LARGE`.

@@ -97,7 +97,8 @@ async fn steps_and_calls_are_shown_in_pages_of_bounded_size_that_leave_nothing_o
     assert!(listed == LARGE_STEPS && pages > 2, "{listed} calls in {pages} pages");
 }
 
-/// What a store keeps of one run stays bounded: each item would be given a copy of the same input.
+/// What a store keeps of one run stays bounded: each item would be given a copy of the same input. None is called, since
+/// that is known before the first.
 #[tokio::test(start_paused = true)]
 async fn a_map_that_copies_a_large_input_ends_before_it_fills_the_store() {
     let stage = stage(1).open().await;
@@ -106,6 +107,8 @@ async fn a_map_that_copies_a_large_input_ends_before_it_fills_the_store() {
     let run = stage.run_with(&air, SILENT, json!({"shared": "x".repeat(SHARED)})).await;
     let ended = stage.ended(run).await;
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("PAYLOAD_TOO_LARGE")));
+    assert!(ended["error"]["message"].as_str().unwrap().contains("600 items of m"), "{}", ended["error"]);
+    assert_eq!(stage.rows_of(&TOOL_CALLS, run).len(), 0, "some items were called");
     let input = |row: &Row| {
         row.get("input").as_json().or(row.get("tool_input").as_json()).map_or(0, |input| input.as_str().len())
     };

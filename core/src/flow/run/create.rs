@@ -179,6 +179,7 @@ impl Run {
             meter: WorkMeter::lenient(limits::TURN_WORK_MAX),
             worked: 0,
             kept: Kept::default(),
+            measured: BTreeMap::new(),
             stopped_children: BTreeSet::new(),
             doubts: BTreeMap::new(),
             in_doubt_since: None,

@@ -66,6 +66,15 @@ impl Kept {
         None
     }
 
+    /// So many of it.
+    const fn times(self, count: usize) -> Self {
+        Self { bytes: self.bytes.saturating_mul(count), memory: self.memory.saturating_mul(count) }
+    }
+
+    const fn plus(self, other: Self) -> Self {
+        Self { bytes: self.bytes.saturating_add(other.bytes), memory: self.memory.saturating_add(other.memory) }
+    }
+
     fn and(self, value: &Value) -> Self {
         Self {
             bytes: self.bytes.saturating_add(json::size(value)),
@@ -84,6 +93,41 @@ impl Run {
         }
         self.kept = kept;
         Ok(())
+    }
+
+    /// Refuses a map whose items would be given more than a run keeps before the first of them is. False: what they
+    /// would be given is not all looked at yet, and the turn has worked enough.
+    pub(crate) fn make_room_for_items(&mut self, node: usize) -> Result<bool, ErrorBody> {
+        let items = u32::try_from(self.mapped(node).map_or(0, <[Value]>::len)).unwrap_or(u32::MAX);
+        let (mut item, mut kept) = match self.measured.remove(&node) {
+            Some(measured) => measured,
+            None if self.items_are_light(node, items) => return Ok(true),
+            None => (0, self.kept),
+        };
+        while item < items {
+            if self.meter.is_used_up() {
+                self.measured.insert(node, (item, kept));
+                return Ok(false);
+            }
+            // What an input lacks is told by the item itself.
+            let Ok(input) = self.render_inputs(At { node, item: Some(item) }) else { return Ok(true) };
+            kept = kept.and(&input);
+            if let Some(refusal) = kept.refusal(&format!("the {items} items of {}", self.name(At::node(node)))) {
+                return Err(refusal);
+            }
+            item += 1;
+        }
+        Ok(true)
+    }
+
+    /// Whether the inputs of all items are far from what a run keeps, going by the first and by the list.
+    fn items_are_light(&self, node: usize, items: u32) -> bool {
+        let Some(list) = self.mapped(node) else { return true };
+        let Ok(first) = self.render_inputs(At { node, item: Some(0) }) else { return true };
+        let count = usize::try_from(items).unwrap_or(usize::MAX);
+        let first = Kept::default().and(&first).times(count);
+        let list = list.iter().fold(Kept::default(), Kept::and);
+        self.kept.plus(first.plus(list).times(2)).refusal("").is_none()
     }
 
     /// Counts an output. It is kept in any case: what has happened is written down.

@@ -154,6 +154,8 @@ pub struct Run {
     worked: u64,
     /// How much the inputs and outputs of its steps are.
     kept: kept::Kept,
+    /// Maps about to begin: the next item to be looked at, and how much the run would keep with those before.
+    measured: BTreeMap<usize, (u32, kept::Kept)>,
 }
 
 /// The lane that a run's owner writes through.

@@ -196,12 +196,12 @@ impl Run {
         self.ended(at, env, book)
     }
 
-    /// Begins to go over a list, once nobody must be asked about its calls.
-    pub(crate) fn start_map(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    /// Begins to go over a list, once nobody must be asked about its calls. False: it stays ready.
+    pub(crate) fn start_map(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<bool, Unstorable> {
         if self.task(at).is_none_or(|task| task.input.is_none()) {
             let list = match self.list_of(at) {
                 Ok(list) => list,
-                Err(error) => return self.fail_step(at, error, env, book),
+                Err(error) => return self.fail_step(at, error, env, book).map(|()| true),
             };
             let digest = Digest32::of(&json!(list));
             if let Some(task) = self.task_mut(at) {
@@ -209,6 +209,18 @@ impl Run {
                 task.digest = Some(digest);
             }
         }
+        match self.make_room_for_items(at.node) {
+            Ok(true) => {}
+            Ok(false) => {
+                book.more = true;
+                return Ok(false);
+            }
+            Err(error) => return self.fail_step(at, error, env, book).map(|()| true),
+        }
+        self.begin_map(at, env, book).map(|()| true)
+    }
+
+    fn begin_map(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let digest = self.task(at).map(Task::input_digest);
         let (demand, requesters) = (self.demand_of_map(at.node, env), self.requesters_of(at));
         let met = |by: &[String]| demand.as_ref().is_none_or(|demand| demand.is_met(by, &requesters));

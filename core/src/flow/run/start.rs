@@ -122,7 +122,7 @@ impl Run {
             Work::Person | Work::Child { .. } if self.must_wait_to_ask() => Ok(false),
             Work::Person => self.start_person(at, env, book).map(|()| true),
             Work::Child { workflow, version } => self.start_child(at, workflow, version, env, book).map(|()| true),
-            Work::Map => self.start_map(at, env, book).map(|()| true),
+            Work::Map => self.start_map(at, env, book),
             Work::Unsupported(kind) => {
                 let message = format!("nodes of type {kind} can't run yet");
                 self.fail_step(at, ErrorBody::new(Code::ToolUnavailable, message), env, book).map(|()| true)
