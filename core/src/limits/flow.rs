@@ -93,9 +93,12 @@ pub const FAULT_CHARS_MAX: usize = 300;
 
 /// Bytes of a run's inputs, and of one step's input. Larger inputs fail with `PAYLOAD_TOO_LARGE`.
 pub const RUN_INPUT_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes of one step's output. A step with a larger one fails with `EXTERNAL_SERVICE_ERROR`.
+/// Bytes of one step's output. A step with a larger one fails with `EXTERNAL_SERVICE_ERROR`; if its call changed
+/// something outside and may not be made again, the call is in doubt (`outcome_unknown`): it happened, and what it gave
+/// was not kept.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
-/// Values of one step's output, lists and objects among them. A step with more fails with `EXTERNAL_SERVICE_ERROR`.
+/// Values of one step's output, lists and objects among them. A step with more fails or is in doubt like one whose
+/// output has too many bytes.
 pub const OUTPUT_VALUES_MAX: usize = JSON_VALUES_MAX;
 /// Bytes of the inputs and outputs of a run's steps together. A step whose input would make them more fails with
 /// `PAYLOAD_TOO_LARGE` before it is written, and a map before its first item; outputs are kept.
