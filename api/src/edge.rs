@@ -2,6 +2,7 @@
 
 use crate::flow::streams::{Full, Place, Streams};
 use crate::gate::refused_bytes::RefusedBytes;
+use crate::gate::unread::Unread;
 use crate::ops::readyz::KeptAnswer;
 use crate::problem::ApiError;
 use crate::trace::{Origin, TraceContext};
@@ -135,6 +136,7 @@ pub struct Parts {
     pub(crate) request_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) refused_bytes: Arc<RefusedBytes>,
+    pub(crate) unread: Arc<Unread>,
     pub(crate) public: PublicUrl,
     stopping: Arc<AtomicBool>,
 }
@@ -159,6 +161,7 @@ impl Edge {
             request_timeout: limits::REQUEST_TIMEOUT_DEFAULT,
             body_timeout: limits::BODY_TIMEOUT_DEFAULT,
             refused_bytes: Arc::default(),
+            unread: Arc::default(),
             public: PublicUrl::default(),
             stopping: Arc::default(),
         };

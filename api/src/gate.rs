@@ -8,6 +8,7 @@
 pub(crate) mod headers;
 pub(crate) mod refused_bytes;
 pub(crate) mod shown;
+pub(crate) mod unread;
 
 use self::headers::tell;
 use self::refused_bytes::Spent;

@@ -65,6 +65,17 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub const CONNECTIONS_PER_ADDRESS_DEFAULT: usize = 1_024;
 /// Connections beyond the limit of their address that are answered at a time. Further ones are closed without an answer.
 pub const CONNECTIONS_REFUSED_AT_ONCE_MAX: usize = 256;
+/// Bytes of an answer to somebody who is known from which on it counts as waiting until the client has taken it. A smaller
+/// one is not counted.
+pub const UNREAD_BYTES_COUNTED: usize = 64 * 1024;
+/// Bytes of such answers that one address may leave unread. Its next request is refused with `RATE_LIMITED` before
+/// anything is done; what it asked for without a change is not given. A trusted proxy has no limit of its own.
+pub const UNREAD_BYTES_PER_ADDRESS_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of such answers that all addresses may leave unread. Whoever has some waiting, or comes through a proxy, is
+/// refused with `OVERLOADED`.
+pub const UNREAD_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes of such an answer that are handed to the connection at a time. The rest follows when they are taken.
+pub const UNREAD_PIECE_BYTES: usize = 64 * 1024;
 /// Bytes that are still taken from a client that sends on after its answer, so that it can read the answer. After them
 /// the connection is closed.
 pub const LINGER_BYTES_MAX: usize = 256 * 1024;

@@ -1,0 +1,219 @@
+//! Answers that wait for clients to take them.
+//!
+//! An answer is whole in memory until it is taken, and a slow reader may take all the time it needs. So what one address
+//! leaves unread is bounded, and what all do: whoever has too much waiting is told to take it first, before anything is
+//! done. An answer to a question that was let in before is not given either then; one that tells of a change always is.
+
+use crate::problem::ApiError;
+use crate::server::Peer;
+use axum::Extension;
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::{Buf, Bytes};
+use chimera_core::access::address;
+use chimera_core::error::Code;
+use chimera_core::limits::{UNREAD_BYTES_COUNTED, UNREAD_BYTES_MAX, UNREAD_BYTES_PER_ADDRESS_MAX, UNREAD_PIECE_BYTES};
+use hyper::body::{Frame, SizeHint};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+/// What waits, for each address that has something waiting: bounded by the number of connections.
+#[derive(Debug, Default)]
+pub(crate) struct Unread {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: usize,
+    addresses: BTreeMap<IpAddr, usize>,
+}
+
+impl Unread {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What keeps an address from being given more, if something does. None: a proxy, behind which are many.
+    fn refusal(&self, address: Option<IpAddr>) -> Option<ApiError> {
+        let waiting = self.waiting();
+        let own = address.and_then(|address| waiting.addresses.get(&address).copied()).unwrap_or(0);
+        if own >= UNREAD_BYTES_PER_ADDRESS_MAX {
+            let message = format!("{own} bytes of earlier answers wait to be read by this address; read them first");
+            let error = ApiError::new(Code::RateLimited, message);
+            return Some(error.with("unread_bytes_max", UNREAD_BYTES_PER_ADDRESS_MAX).retry_after(1));
+        }
+        let full = waiting.bytes >= UNREAD_BYTES_MAX && (own > 0 || address.is_none());
+        full.then(|| ApiError::new(Code::Overloaded, "too many answers wait to be read").retry_after(1))
+    }
+
+    fn hold(self: &Arc<Self>, address: Option<IpAddr>, bytes: usize) -> Held {
+        let mut waiting = self.waiting();
+        waiting.bytes += bytes;
+        if let Some(address) = address {
+            *waiting.addresses.entry(address).or_default() += bytes;
+        }
+        Held { unread: Arc::clone(self), address, bytes }
+    }
+}
+
+/// Bytes that wait.
+struct Held {
+    unread: Arc<Unread>,
+    address: Option<IpAddr>,
+    bytes: usize,
+}
+
+impl Held {
+    fn taken(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        let mut waiting = self.unread.waiting();
+        waiting.bytes -= bytes;
+        let Some(address) = self.address else { return };
+        if let Some(own) = waiting.addresses.get_mut(&address) {
+            *own -= bytes;
+            if *own == 0 {
+                waiting.addresses.remove(&address);
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.taken(self.bytes);
+    }
+}
+
+/// Counts what an answer keeps waiting, and refuses requests of an address that has too much waiting.
+pub(crate) async fn bound(
+    State(unread): State<Arc<Unread>>,
+    peer: Option<Extension<Peer>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let address = peer.filter(|peer| !peer.is_proxy).map(|peer| address::counted(peer.address));
+    if let Some(refusal) = unread.refusal(address) {
+        return refusal.into_response();
+    }
+    let changes_nothing = matches!(*request.method(), Method::GET | Method::HEAD);
+    let response = next.run(request).await;
+    let exact = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let Some(bytes) = exact.filter(|bytes| *bytes >= UNREAD_BYTES_COUNTED) else { return response };
+    if let Some(refusal) = unread.refusal(address).filter(|_| changes_nothing) {
+        return refusal.into_response();
+    }
+    let held = unread.hold(address, bytes);
+    response.map(|body| Body::new(Pieces { body, left: Bytes::new(), held }))
+}
+
+/// A body that is given piece by piece, so that what was not asked for yet is known.
+struct Pieces {
+    body: Body,
+    left: Bytes,
+    held: Held,
+}
+
+impl HttpBody for Pieces {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        if self.left.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.left = data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        let bytes = self.left.len().min(UNREAD_PIECE_BYTES);
+        let piece = self.left.split_to(bytes);
+        self.held.taken(bytes);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        !self.left.has_remaining() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.body.size_hint().exact() {
+            Some(rest) => SizeHint::with_exact(rest + self.left.len() as u64),
+            None => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::Router;
+    use axum::middleware::from_fn_with_state;
+    use axum::routing::get;
+    use tower::ServiceExt;
+
+    const LARGE: usize = 8 * 1024 * 1024;
+
+    fn router(unread: &Arc<Unread>) -> Router {
+        let large = || async { vec![b'x'; LARGE] };
+        let routes = get(large).post(large);
+        Router::new().route("/large", routes).layer(from_fn_with_state(Arc::clone(unread), bound))
+    }
+
+    async fn ask(router: &Router, method: Method, from: &str, is_proxy: bool) -> Response {
+        let peer = Peer { address: from.parse().unwrap(), is_proxy };
+        let request = Request::builder().method(method).uri("/large").extension(peer).body(Body::empty());
+        router.clone().oneshot(request.unwrap()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_address_that_reads_nothing_is_given_no_more_and_others_are() {
+        let unread = Arc::default();
+        let router = router(&unread);
+        let mut kept = Vec::new();
+        let refused = loop {
+            let answer = ask(&router, Method::GET, "192.0.2.1", false).await;
+            if answer.status() != 200 {
+                break answer;
+            }
+            kept.push(answer);
+            assert!(kept.len() < 100, "{} MB wait", kept.len() * 8);
+        };
+        assert_eq!((refused.status().as_u16(), kept.len()), (429, UNREAD_BYTES_PER_ADDRESS_MAX / LARGE));
+        assert_eq!(ask(&router, Method::POST, "192.0.2.1", false).await.status(), 429, "and nothing is begun");
+        let other = ask(&router, Method::GET, "192.0.2.2", false).await;
+        assert_eq!(other.body().size_hint().exact(), Some(LARGE as u64));
+        let read = axum::body::to_bytes(other.into_body(), usize::MAX).await.unwrap();
+        assert!(read.len() == LARGE && read.iter().all(|byte| *byte == b'x'));
+        drop(kept.pop());
+        assert_eq!(ask(&router, Method::GET, "192.0.2.1", false).await.status(), 200);
+        drop(kept);
+        assert!(unread.waiting().bytes == 0 && unread.waiting().addresses.is_empty());
+    }
+
+    #[tokio::test]
+    async fn all_together_leave_so_much_unread_and_whoever_has_nothing_waiting_is_answered() {
+        let unread = Arc::default();
+        let router = router(&unread);
+        let mut kept = Vec::new();
+        for _ in 0..UNREAD_BYTES_MAX / LARGE {
+            kept.push(ask(&router, Method::GET, "192.0.2.1", true).await);
+        }
+        assert_eq!(ask(&router, Method::GET, "192.0.2.1", true).await.status(), 503);
+        assert_eq!(ask(&router, Method::GET, "192.0.2.2", false).await.status(), 200);
+        kept.clear();
+        assert_eq!(ask(&router, Method::GET, "192.0.2.1", true).await.status(), 200);
+    }
+}
