@@ -1,8 +1,12 @@
 //! What a caller makes a request cost holds up nobody else.
 
 use crate::support::{Place, Server};
+use chimera_core::access::mac;
+use chimera_core::secret::Secret;
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -18,6 +22,13 @@ const SLOW_PERCENT: usize = 1;
 const PART_MAX: u32 = 50;
 /// The part of the whole that a slow answer may take: a machine that does much else stops now and then.
 const SLOW_PART_MAX: u32 = 8;
+/// Members of the answer that a tool gets from outside.
+const ANSWER_MEMBERS: usize = 49_000;
+/// How often the light request of a tenant is made while another has everything done that costs much, and before.
+const LIGHT_ASKS: u32 = 20;
+/// How many times slower it may become on average: it waits for a piece of work of the other, and for its share of two
+/// processors.
+const LIGHT_SLOWER_MAX: u32 = 60;
 /// Calls with large outputs that pages are asked for.
 const LARGE_CALLS: usize = 12;
 
@@ -49,8 +60,8 @@ fn workflow(id: &str, schema: &Value, value: &Value) -> Value {
         "nodes": [{"id": "say", "type": "function", "fn": "local.echo", "inputs": {"value": value}}]})
 }
 
-/// Everything hostile: where it goes, and what it says.
-fn mix() -> Vec<(String, Value)> {
+/// Everything hostile: where it goes, and what it says. Somebody outside answers tools with many small values.
+fn mix(outside: SocketAddr) -> Vec<(String, Value)> {
     let check =
         |id: &str, schema: Value| (format!("/workflows/{id}/check"), workflow(id, &schema, &json!("${inputs.x}")));
     let act = |body: Value| ("/act".to_owned(), body);
@@ -73,6 +84,10 @@ fn mix() -> Vec<(String, Value)> {
         goal("sk-"),
         goal("eyJ-"),
         goal("https://a:b@"),
+        step("http.request", json!({"url": format!("http://{outside}/")})),
+        act(
+            json!({"steps": vec![json!({"tool": "http.request", "input": {"url": format!("http://{outside}/")}}); 6], "wait": 10}),
+        ),
         step("local.echo", json!({"value": secrets})),
         step("local.echo", json!({"value": many})),
         act(json!({"steps": [{"tool": "local.echo", "input": {"value": many}}], "autonomy_level": "L0_Ask"})),
@@ -83,9 +98,50 @@ fn mix() -> Vec<(String, Value)> {
     ]
 }
 
+/// Somebody who answers every request with many small values.
+fn outside() -> SocketAddr {
+    let members: serde_json::Map<String, Value> = (0..ANSWER_MEMBERS).map(|n| (format!("key-{n}"), json!(n))).collect();
+    let body = Value::from(members).to_string();
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let answer = [head.as_bytes(), body.as_bytes()].concat();
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+                // A request without a body ends with an empty line.
+                while lines.by_ref().any(|line| line.is_empty()) && (&stream).write_all(&answer).is_ok() {}
+            });
+        }
+    });
+    address
+}
+
+/// A server whose tools may call somebody outside, and what the hostile mix needs there.
+fn beset(outside: SocketAddr) -> (Place, Server) {
+    let place = Place::new().server_env("CHIMERA_EGRESS_ALLOW", &outside.to_string());
+    let server = place.dev(&[]);
+    let expensive: Vec<_> = (0..250).map(|n| format!("${{inputs.list.map(a, a * a + {n}).size()}}")).collect();
+    for (id, schema, value) in [
+        ("squares", json!({"type": "object"}), json!(expensive)),
+        ("idle", json!({"type": "object"}), json!("x")),
+        ("patterned", patterns(), json!("${inputs.p1}")),
+    ] {
+        let file = place.path(&format!("{id}.json"));
+        std::fs::write(&file, workflow(id, &schema, &value).to_string()).unwrap();
+        place.json(&["workflow", "apply", file.to_str().unwrap()]);
+    }
+    (place, server)
+}
+
 fn post(server: &Server, token: &str, path: &str, body: &Value) -> String {
+    post_as(server, &server.key("admin"), token, path, body)
+}
+
+fn post_as(server: &Server, key: &str, token: &str, path: &str, body: &Value) -> String {
     let body = body.to_string();
-    let signature = server.signature("admin", &body);
+    let signature = mac::sign(&Secret::new(key), body.as_bytes());
     let mut stream = server.connect();
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
@@ -130,23 +186,13 @@ fn health(server: &Server) -> Duration {
 
 #[test]
 fn health_is_told_beside_a_mix_of_hostile_requests() {
-    let place = Place::new();
-    let server = place.dev(&[]);
-    let expensive: Vec<_> = (0..250).map(|n| format!("${{inputs.list.map(a, a * a + {n}).size()}}")).collect();
-    for (id, schema, value) in [
-        ("squares", json!({"type": "object"}), json!(expensive)),
-        ("idle", json!({"type": "object"}), json!("x")),
-        ("patterned", patterns(), json!("${inputs.p1}")),
-    ] {
-        let file = place.path(&format!("{id}.json"));
-        std::fs::write(&file, workflow(id, &schema, &value).to_string()).unwrap();
-        place.json(&["workflow", "apply", file.to_str().unwrap()]);
-    }
+    let outside = outside();
+    let (_place, server) = beset(outside);
     let token = server.ready["token"].as_str().unwrap();
     let quiet: Duration = (0..QUIET_ASKS).map(|_| health(&server)).sum::<Duration>() / QUIET_ASKS;
 
     let pages = large_pages(&server, token);
-    let (mix, began) = (mix(), Instant::now());
+    let (mix, began) = (mix(outside), Instant::now());
     let mut took = Vec::new();
     std::thread::scope(|scope| {
         let senders: Vec<_> = (0..3)
@@ -176,4 +222,62 @@ fn health_is_told_beside_a_mix_of_hostile_requests() {
     let (worst, usual) = (took[took.len() - 1], took[(took.len() * (100 - SLOW_PERCENT) / 100).min(took.len() - 1)]);
     assert!(usual * PART_MAX <= whole, "{SLOW_PERCENT} in a hundred took {usual:?} of {whole:?} or more");
     assert!(worst * SLOW_PART_MAX <= whole, "once {worst:?} of {whole:?}");
+}
+
+/// One tenant has everything done that costs much, again and again, and another makes a small request: it waits for
+/// pieces of the first one's work, and not for all of it.
+#[test]
+fn a_light_request_of_one_tenant_is_answered_beside_all_that_another_has_done() {
+    let outside = outside();
+    let (place, server) = beset(outside);
+    place.json(&["tenant", "add", "globex", "--name", "Globex Corp"]);
+    let scopes = "local.*,runs.read";
+    let added = place.json(&[
+        "actor",
+        "add",
+        "globex_bot",
+        "--tenant",
+        "globex",
+        "--scopes",
+        scopes,
+        "--level",
+        "L3",
+        "--quota",
+        "10000",
+    ]);
+    let key = added["hmac_key"].as_str().unwrap();
+    let there = Place::new()
+        .env("CHIMERA_SERVER", server.ready["url"].as_str().unwrap())
+        .env("CHIMERA_ACTOR", "globex_bot")
+        .env("CHIMERA_HMAC_KEY", key);
+    let light_token = there.json(&["token"])["access_token"].as_str().unwrap().to_owned();
+    let light = |n: u32| {
+        let body = json!({"steps": [{"tool": "local.echo", "input": {"value": n}}], "wait": 10});
+        let began = Instant::now();
+        let answer = post_as(&server, key, &light_token, "/act", &body);
+        assert!(answer.contains("\"completed\""), "{}", &answer[..answer.len().min(600)]);
+        began.elapsed()
+    };
+    light(0);
+    let quiet: Duration = (0..LIGHT_ASKS).map(light).sum::<Duration>() / LIGHT_ASKS;
+    let token = server.ready["token"].as_str().unwrap();
+    let (mix, over) = (mix(outside), AtomicBool::new(false));
+    let beside = std::thread::scope(|scope| {
+        for first in 0..4 {
+            let (server, mix, over) = (&server, &mix, &over);
+            scope.spawn(move || {
+                for (path, body) in mix.iter().cycle().skip(first * 5) {
+                    if over.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    let answer = post(server, token, path, body);
+                    assert!(answer.starts_with("HTTP/1.1 "), "{path}");
+                }
+            });
+        }
+        let beside = (0..LIGHT_ASKS).map(light).sum::<Duration>() / LIGHT_ASKS;
+        over.store(true, Ordering::SeqCst);
+        beside
+    });
+    assert!(beside <= quiet * LIGHT_SLOWER_MAX, "on average {beside:?} instead of {quiet:?}");
 }
