@@ -32,7 +32,7 @@ pub(super) fn is_large(row: &Row) -> bool {
 }
 
 /// The same for rows of a run.
-fn are_large(rows: &[Row]) -> bool {
+pub(super) fn are_large(rows: &[Row]) -> bool {
     let cells = rows.iter().flat_map(|row| &row.cells);
     let bytes: usize = cells.filter_map(|cell| Some(cell.as_json()?.as_str().len())).sum();
     bytes > limits::JSON_BYTES_ASIDE

@@ -8,6 +8,7 @@ use super::document::{Begun, CallShown, Called, Document, RunShown, StepPage, St
 use super::{Flow, doubt, load, review};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
+use crate::offload::Costly;
 use crate::port::ReadError;
 use crate::rows;
 use chimera_core::access::Level;
@@ -101,11 +102,30 @@ impl Flow {
             asked = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
             row = load::seen_run(records, permit, run).await?;
         }
-        self.aside(&permit.claimant(), load::is_large(&row), self.shown(permit, &row, asked)).await?
+        let costly = Costly::new(load::is_large(&row) || load::are_large(&asked));
+        self.aside_once(permit, &costly, self.shown(permit, &row, asked, &costly)).await?
+    }
+
+    /// Goes through work of a request that may be costly from the begin, or turn out to be.
+    async fn aside_once<T>(
+        &self,
+        permit: &Permit,
+        costly: &Costly,
+        work: impl Future<Output = T>,
+    ) -> Result<T, EngineError> {
+        let who = permit.claimant();
+        self.inner.offload.admit(&who, costly.is_set())?;
+        Ok(self.inner.offload.aside_once(&who, costly, work).await)
     }
 
     /// A run, of which all was asked.
-    async fn shown(&self, permit: &Permit, row: &Row, asked: Vec<Row>) -> Result<Document, EngineError> {
+    async fn shown(
+        &self,
+        permit: &Permit,
+        row: &Row,
+        asked: Vec<Row>,
+        costly: &Costly,
+    ) -> Result<Document, EngineError> {
         let run = row.uuid("id");
         let waiting = asked.iter().filter(|row| row.text("status") == "pending");
         let mut members = summary(row);
@@ -133,8 +153,8 @@ impl Flow {
         members.insert("error".to_owned(), error.unwrap_or_default());
         members.insert("rollback".to_owned(), json("rollback").unwrap_or_default());
         members.insert("notify".to_owned(), json("notify").unwrap_or_default());
-        members.insert("messages".to_owned(), self.messages(permit, row).await?.into());
-        members.insert("patches".to_owned(), self.patches(permit, run).await?.into());
+        members.insert("messages".to_owned(), self.messages(permit, row, costly).await?.into());
+        members.insert("patches".to_owned(), self.patches(permit, run, costly).await?.into());
         let stored = |column: &str| row.get(column).as_json();
         Document::of(&RunShown { members, inputs: stored("inputs"), result: stored("result") })
     }
@@ -156,7 +176,7 @@ impl Flow {
     }
 
     /// What became of the messages about a run.
-    async fn messages(&self, permit: &Permit, run: &Row) -> Result<Vec<Value>, EngineError> {
+    async fn messages(&self, permit: &Permit, run: &Row, costly: &Costly) -> Result<Vec<Value>, EngineError> {
         // At L3 there are only messages about calls in doubt.
         if run.text("autonomy_level") == Level::ExecuteSilent.as_str() && run.get("in_doubt_since").is_null() {
             return Ok(Vec::new());
@@ -164,13 +184,15 @@ impl Flow {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&NOTIFICATIONS, scope).with("run_id", run.uuid("id"));
         let (rows, _) = self.inner.parts.records.first(select, limits::PAGE_ROWS_DEFAULT).await?;
+        costly.begin(load::are_large(&rows)).await;
         Ok(rows.iter().map(message).collect())
     }
 
     /// What became of the patches of a run.
-    async fn patches(&self, permit: &Permit, run: Uuid) -> Result<Vec<Value>, EngineError> {
+    async fn patches(&self, permit: &Permit, run: Uuid, costly: &Costly) -> Result<Vec<Value>, EngineError> {
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         let (rows, _) = self.inner.parts.records.first(select, limits::PAGE_ROWS_DEFAULT).await?;
+        costly.begin(load::are_large(&rows)).await;
         Ok(rows.iter().map(patch).collect())
     }
 
@@ -196,7 +218,8 @@ impl Flow {
     ) -> Result<Document, EngineError> {
         let records = &*self.inner.parts.records;
         let row = load::seen_run(records, permit, run).await?;
-        self.aside(&permit.claimant(), load::is_large(&row), self.steps_of(permit, row, limit, cursor)).await?
+        let costly = Costly::new(load::is_large(&row));
+        self.aside_once(permit, &costly, self.steps_of(permit, row, limit, cursor, &costly)).await?
     }
 
     async fn steps_of(
@@ -205,9 +228,10 @@ impl Flow {
         row: Row,
         limit: usize,
         cursor: Option<&str>,
+        costly: &Costly,
     ) -> Result<Document, EngineError> {
         let run = row.uuid("id");
-        let dry = self.dry_calls(permit, &row).await?;
+        let dry = self.dry_calls(permit, &row, costly).await?;
         let mut from = cursor.and_then(|cursor| cursor.strip_prefix(UNBEGUN));
         let mut begun = BegunSteps::default();
         if from.is_none() {
@@ -221,17 +245,15 @@ impl Flow {
             let room = limit.saturating_sub(begun.steps.len());
             (unbegun, next_cursor) = self.unbegun(row, from, room, &dry).await?;
         }
-        let written = async {
-            let shown = begun.steps.iter().map(|(row, calls)| {
-                // What was tried dry comes before what was done.
-                let tried = dry.get(&dry_key(run, row.text("node_id"), row.get("map_index").as_int()));
-                let made = calls.iter().map(|call| Called::Made(Box::new(CallShown::of(call))));
-                StepShown::Begun(Box::new(Begun::of(row, tried.into_iter().map(Called::Dry).chain(made).collect())))
-            });
-            let steps = shown.chain(unbegun.into_iter().map(StepShown::Unbegun)).collect();
-            Document::of(&StepPage { steps, next_cursor })
-        };
-        self.aside(&permit.claimant(), begun.bytes > limits::JSON_BYTES_ASIDE, written).await?
+        costly.begin(begun.bytes > limits::JSON_BYTES_ASIDE).await;
+        let shown = begun.steps.iter().map(|(row, calls)| {
+            // What was tried dry comes before what was done.
+            let tried = dry.get(&dry_key(run, row.text("node_id"), row.get("map_index").as_int()));
+            let made = calls.iter().map(|call| Called::Made(Box::new(CallShown::of(call))));
+            StepShown::Begun(Box::new(Begun::of(row, tried.into_iter().map(Called::Dry).chain(made).collect())))
+        });
+        let steps = shown.chain(unbegun.into_iter().map(StepShown::Unbegun)).collect();
+        Document::of(&StepPage { steps, next_cursor })
     }
 
     /// A page of the steps that have begun, each with its calls.
@@ -309,7 +331,12 @@ impl Flow {
     }
 
     /// The dry pass of a run that was drafted, by the key of each call.
-    async fn dry_calls(&self, permit: &Permit, run: &Row) -> Result<BTreeMap<String, Value>, EngineError> {
+    async fn dry_calls(
+        &self,
+        permit: &Permit,
+        run: &Row,
+        costly: &Costly,
+    ) -> Result<BTreeMap<String, Value>, EngineError> {
         if run.get("plan").is_null() {
             return Ok(BTreeMap::new());
         }
@@ -317,6 +344,7 @@ impl Flow {
         let select = Select::from(&TOOL_CALLS, scope).with("run_id", run.uuid("id"));
         let select = select.with("step_id", Cell::Null);
         let rows = rows::all(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await?;
+        costly.begin(load::are_large(&rows)).await;
         let plan = run.get("plan").as_json().map(Json::to_value).unwrap_or_default();
         let lines = plan["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut found = BTreeMap::new();
