@@ -416,7 +416,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     Setting::new(
         "flow.runs_memory_bytes_max",
         Kind::Number { min: 1_048_576, max: 1_000_000_000_000, unit: "bytes" },
-        Some("536870912"),
+        Some("268435456"),
         "Memory that the inputs and outputs of runs driven by this process take together, as it is estimated; of several tenants each has its share. A run that would take more waits in the store.",
     ),
     Setting::new(

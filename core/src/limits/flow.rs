@@ -106,7 +106,7 @@ pub const RUN_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of memory that the inputs and outputs of one run take, as they are estimated: many small values take more than
 /// their text. A step whose input would make them more fails with `PAYLOAD_TOO_LARGE` before it is written, and a map
 /// before its first item; outputs are kept.
-pub const RUN_MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
+pub const RUN_MEMORY_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Bytes of a run's result, and of the outputs of all items of a map. A run or a map with more fails with
 /// `PAYLOAD_TOO_LARGE`.
 pub const RESULT_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -209,7 +209,7 @@ pub const TENANT_RUNS_MAX: usize = 8_000;
 /// Bytes of memory that the inputs and outputs of all runs take which one process drives, as they are estimated; of
 /// several tenants each has its share. A run that would take more waits in the store until there is room. The setting
 /// `flow.runs_memory_bytes_max` changes it.
-pub const RUNS_MEMORY_BYTES_MAX: usize = 512 * 1024 * 1024;
+pub const RUNS_MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Bytes of memory from which on a run counts for that. A run with more is worked on by threads for such work.
 pub const RUN_MEMORY_BYTES_COUNTED: usize = 64 * 1024;
 /// Calls of one tool that runs in memory make or wait for. Runs that would wait for more wait in the store. The
