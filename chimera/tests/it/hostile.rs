@@ -14,6 +14,8 @@ use tokio::time::Instant;
 const QUIET_ASKS: u32 = 200;
 /// How many times slower `/healthz` may become on average.
 const SLOWER_MAX: u32 = 20;
+/// How many times longer than that the wait may be which somebody meets who asks at any moment.
+const MET_SLOWER_MAX: u32 = 50;
 /// Bytes of a goal that looks like credentials.
 const GOAL_BYTES: usize = 200_000;
 /// How many answers of `/healthz` in a hundred may be among the slow ones, which the next bound leaves out.
@@ -24,6 +26,11 @@ const PART_MAX: u32 = 50;
 const SLOW_PART_MAX: u32 = 8;
 /// Members of the answer that a tool gets from outside.
 const ANSWER_MEMBERS: usize = 49_000;
+/// Runs whose tools get such answers.
+const ANSWERED_RUNS: usize = 6;
+/// How often `/healthz` is asked between two looks whether they have ended, and at the most.
+const HEALTH_ASKS: usize = 20;
+const HEALTH_ASKS_MAX: usize = 1_000_000;
 /// How often the light request of a tenant is made while another has everything done that costs much, and before.
 const LIGHT_ASKS: u32 = 20;
 /// How many times slower it may become on average: it waits for a piece of work of the other, and for its share of two
@@ -68,6 +75,7 @@ fn mix(outside: SocketAddr) -> Vec<(String, Value)> {
     // What begins like a credential at every few bytes.
     let goal = |part: &str| act(json!({"goal": part.repeat(GOAL_BYTES / part.len())}));
     let step = |tool: &str, inputs: Value| act(json!({"steps": [{"tool": tool, "input": inputs}], "wait": 10}));
+    let call = json!({"tool": "http.request", "input": {"url": format!("http://{outside}/")}});
     let digits: Vec<usize> = (0..9_000).collect();
     let secrets = "Bearer eyJhbGciOi.eyJzdWIiOi.c2ln sk-live-0123456789abcdef password=hunter2 ".repeat(4_000);
     let markdown = "# Title\n\n> * **a** [b](c) `d`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n".repeat(2_000);
@@ -84,10 +92,8 @@ fn mix(outside: SocketAddr) -> Vec<(String, Value)> {
         goal("sk-"),
         goal("eyJ-"),
         goal("https://a:b@"),
-        step("http.request", json!({"url": format!("http://{outside}/")})),
-        act(
-            json!({"steps": vec![json!({"tool": "http.request", "input": {"url": format!("http://{outside}/")}}); 6], "wait": 10}),
-        ),
+        act(json!({"steps": [call], "autonomy_level": "L3_ExecuteSilent", "wait": 10})),
+        act(json!({"steps": vec![call; 6], "autonomy_level": "L3_ExecuteSilent", "wait": 10})),
         step("local.echo", json!({"value": secrets})),
         step("local.echo", json!({"value": many})),
         act(json!({"steps": [{"tool": "local.echo", "input": {"value": many}}], "autonomy_level": "L0_Ask"})),
@@ -222,6 +228,31 @@ fn health_is_told_beside_a_mix_of_hostile_requests() {
     let (worst, usual) = (took[took.len() - 1], took[(took.len() * (100 - SLOW_PERCENT) / 100).min(took.len() - 1)]);
     assert!(usual * PART_MAX <= whole, "{SLOW_PERCENT} in a hundred took {usual:?} of {whole:?} or more");
     assert!(worst * SLOW_PART_MAX <= whole, "once {worst:?} of {whole:?}");
+}
+
+/// Runs whose tools are answered with many small values, and nothing else.
+#[test]
+fn health_is_told_while_tools_are_answered_with_many_values() {
+    let outside = outside();
+    let (_place, server) = beset(outside);
+    let token = server.ready["token"].as_str().unwrap();
+    let quiet: Duration = (0..QUIET_ASKS).map(|_| health(&server)).sum::<Duration>() / QUIET_ASKS;
+    let call = json!({"tool": "http.request", "input": {"url": format!("http://{outside}/")}});
+    let body = json!({"steps": vec![call; 6], "autonomy_level": "L3_ExecuteSilent"});
+    for _ in 0..ANSWERED_RUNS {
+        let answer = post(&server, token, "/act", &body);
+        assert!(answer.starts_with("HTTP/1.1 20"), "{}", &answer[..answer.len().min(600)]);
+    }
+    let ended = || get(&server, token, "/runs?status=completed&limit=100").matches("\"completed\"").count();
+    let mut took = Vec::new();
+    while ended() < ANSWERED_RUNS {
+        took.extend((0..HEALTH_ASKS).map(|_| health(&server)));
+        assert!(took.len() < HEALTH_ASKS_MAX, "{} runs have ended", ended());
+    }
+    // Whoever asks at any moment is more likely to meet a long wait than a short one.
+    let seconds = |power: i32| took.iter().map(|took| took.as_secs_f64().powi(power)).sum::<f64>();
+    let met = Duration::from_secs_f64(seconds(2) / seconds(1));
+    assert!(met <= quiet * MET_SLOWER_MAX, "a wait of {met:?} instead of {quiet:?}, of {}", took.len());
 }
 
 /// One tenant has everything done that costs much, again and again, and another makes a small request: it waits for
