@@ -15,7 +15,9 @@ mod server;
 mod signing;
 mod traced;
 
-pub(crate) use access::{ActorStore, Example, actor_facts, actor_store, examples, give_up_sealed, roles, seal_facts};
+pub(crate) use access::{
+    ActorFacts, ActorStore, Example, actor_facts, actor_store, examples, give_up_sealed, roles, seal_facts,
+};
 pub(crate) use artifacts::{artifacts, missing, told_missing};
 pub(crate) use bench::{FlowBench, bench_subject};
 pub(crate) use database::{Compared, compared, disagreement, while_answering};

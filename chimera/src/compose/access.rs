@@ -18,7 +18,7 @@ use chimera_core::limits::{
 };
 use chimera_core::record::{Row, Scope, Select, Tx};
 use chimera_core::secret::Secret;
-use chimera_engine::access::{Directory, Door, Parts, Rates, SealedKeys, Settings, WithoutCounters};
+use chimera_engine::access::{Directory, Door, Parts, Rates, SealedKeys, Settings, WithoutCounters, stored_entry};
 use chimera_engine::port::{Bus, Counters, Records};
 use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::{LocalCounters, RedisCounters};
@@ -141,27 +141,39 @@ pub(crate) fn roles(config: &Config) -> Outcome<Vec<Role>> {
     Ok(roles)
 }
 
-/// How many entries the registry has, and how many keys are at hand: in the store, in the configuration,
-/// and those that `chimera dev` keeps.
-pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize)> {
-    let mut names: BTreeSet<String> = shipped(TENANT).into_iter().map(|entry| entry.id).collect();
-    names.extend(registered(&config.access)?.entries.into_iter().map(|entry| entry.id));
+/// What the registry holds.
+#[derive(Debug, Default)]
+pub(crate) struct ActorFacts {
+    pub(crate) entries: usize,
+    /// Keys at hand: in the store, in the configuration, and those that `chimera dev` keeps.
+    pub(crate) keys: usize,
+    /// People who have one mail address, as `one and another`.
+    pub(crate) namesakes: Vec<String>,
+}
+
+/// How many entries the registry has, how many keys are at hand, and who counts as one person.
+pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<ActorFacts> {
+    let mut entries = shipped(TENANT);
+    entries.extend(registered(&config.access)?.entries);
     let mut keys = usize::from(config.access.hmac_secret.is_some()) + home::existing_actor_keys(&config.data_dir);
-    let records = match super::records_to_read(config, ambient).await {
-        Ok(records) => records,
+    match super::records_to_read(config, ambient).await {
+        Ok(records) => {
+            let (actors, held) = (Select::from(&ACTORS, Scope::System), Select::from(&ACTOR_KEYS, Scope::System));
+            entries.extend(records.first(actors, ACTORS_MAX).await?.0.iter().map(stored_entry));
+            let now = ambient.clock.now();
+            let counts = |row: &&Row| {
+                row.get("revoked_at").is_null() && row.get("expires_at").as_time().is_none_or(|until| now < until)
+            };
+            keys += records.first(held, ACTORS_MAX).await?.0.iter().filter(counts).count();
+            records.close().await;
+        }
         // A store that is not there yet holds nobody.
-        Err(failure) if failure.code == Code::NotFound => return Ok((names.len(), keys)),
+        Err(failure) if failure.code == Code::NotFound => {}
         Err(failure) => return Err(failure),
-    };
-    let (actors, held) = (Select::from(&ACTORS, Scope::System), Select::from(&ACTOR_KEYS, Scope::System));
-    let (actors, _) = records.first(actors, ACTORS_MAX).await?;
-    names.extend(actors.iter().map(|row| row.text("id").to_owned()));
-    let now = ambient.clock.now();
-    let counts =
-        |row: &&Row| row.get("revoked_at").is_null() && row.get("expires_at").as_time().is_none_or(|until| now < until);
-    keys += records.first(held, ACTORS_MAX).await?.0.iter().filter(counts).count();
-    records.close().await;
-    Ok((names.len(), keys))
+    }
+    let registry = Registry::new(TENANT, entries);
+    let namesakes = registry.namesakes().into_iter().map(|(one, other)| format!("{one} and {other}")).collect();
+    Ok(ActorFacts { entries: registry.entries().count(), keys, namesakes })
 }
 
 /// What all nodes count with, if they share anything.

@@ -13,6 +13,8 @@ pub enum NotDecider {
     LacksScope,
     /// They asked for it, and somebody else must decide.
     Requester,
+    /// They have the mail address of somebody who asked for it, whose name this is, so they count as one person.
+    SameAsRequester(String),
     /// They act for the tenant as an operator, and somebody else than whoever asked must decide.
     ActsForTenant,
     /// It is for others, whose patterns these are.
@@ -29,6 +31,7 @@ impl NotDecider {
             Self::OtherTenant => "other_tenant",
             Self::LacksScope => "lacks_scope",
             Self::Requester => "requester",
+            Self::SameAsRequester(_) => "same_as_requester",
             Self::ActsForTenant => "acts_for_tenant",
             Self::NotNamed(_) => "not_named",
         }
@@ -47,6 +50,10 @@ impl NotDecider {
                                 person with the scope approvals.decide whom neither requested_by nor changed_by names"
                     .to_owned()
             }
+            Self::SameAsRequester(name) => format!(
+                "you have the mail address of {name}, who asked for this, wrote its workflow or changed it last, so you count \
+                 as one person, and somebody else must decide"
+            ),
             Self::ActsForTenant => {
                 "an operator who acts for a tenant is no second pair of eyes there: a person of the tenant with the scope \
                  approvals.decide must decide"

@@ -6,7 +6,7 @@
 //! a whole.
 
 use super::kind::kind_of;
-use super::{ADMIN, Level, Roles, fits, scope};
+use super::{ADMIN, Level, Roles, fits, mail_key, scope};
 use crate::ledger::ActorType;
 use crate::limits::{ACTOR_CHARS_MAX, ACTOR_ROLES_MAX, ACTOR_SCOPES_MAX, QUOTA_DEFAULT, RATE_HITS_MAX};
 use crate::text::visible_line;
@@ -139,6 +139,13 @@ impl Entry {
     #[must_use]
     pub fn is_pattern(&self) -> bool {
         self.id.contains('*')
+    }
+
+    /// The mail address of a person, as addresses are compared.
+    #[must_use]
+    pub fn person_mail(&self) -> Option<String> {
+        let mail = self.notify.as_ref()?.get("email")?.as_str()?;
+        (self.kind == Kind::Human && !self.is_pattern()).then(|| mail_key(mail))
     }
 
     /// Refuses what no registry may hold.
@@ -341,6 +348,28 @@ impl Registry {
         self.exact.values().chain(&self.patterns).map(|held| &held.counting)
     }
 
+    /// Whether two names are one person's: the same name, or people with entries of their own and one mail address.
+    #[must_use]
+    pub fn is_same_person(&self, one: &str, other: &str) -> bool {
+        let mail = |name: &str| self.exact.get(name).and_then(|held| held.written.person_mail());
+        one == other || mail(one).is_some_and(|mailed| mail(other) == Some(mailed))
+    }
+
+    /// Another person of an entry's tenant who has its mail address.
+    #[must_use]
+    pub fn namesake(&self, entry: &Entry) -> Option<&Arc<Entry>> {
+        let mail = entry.person_mail()?;
+        let others = self.exact.values().map(|held| &held.written).filter(|other| other.id != entry.id);
+        others.into_iter().find(|other| other.tenant == entry.tenant && other.person_mail().as_ref() == Some(&mail))
+    }
+
+    /// People of one tenant who have one mail address, by their names, each pair once.
+    #[must_use]
+    pub fn namesakes(&self) -> Vec<(&str, &str)> {
+        let with_first = self.exact.iter().filter_map(|(id, held)| Some((self.namesake(&held.written)?, id.as_str())));
+        with_first.map(|(first, id)| (first.id.as_str(), id)).filter(|(first, id)| first < id).collect()
+    }
+
     /// The scopes of somebody.
     #[must_use]
     pub fn get_actor_scopes(&self, actor: &str) -> Vec<String> {
@@ -397,6 +426,30 @@ mod tests {
         assert_eq!(given("user_1"), (30, Some("L1_Draft")));
         assert_eq!(given("anonymous"), (10, Some("L0_Ask")));
         assert!(shipped("default").iter().all(|entry| entry.check().is_ok()));
+    }
+
+    #[test]
+    fn people_of_a_tenant_with_one_address_are_namesakes() {
+        let mailed = |id: &str, tenant: &str, mail: &str| Entry {
+            notify: Some(serde_json::json!({ "email": mail })),
+            ..Entry::unmatched(id, tenant)
+        };
+        let all = [
+            mailed("user_a", "t", "x@acme.example"),
+            mailed("user_b", "t", "X@acme.example"),
+            mailed("user_c", "t", "x+1@acme.example"),
+            mailed("user_d", "other", "x@acme.example"),
+            mailed("service_e", "t", "x@acme.example"),
+            mailed("user_*", "t", "x@acme.example"),
+            entry("user_f", &[]),
+        ];
+        let registry = Registry::new("t", all);
+        assert_eq!(registry.namesakes(), [("user_a", "user_b")]);
+        assert!(registry.is_same_person("user_a", "user_b") && registry.is_same_person("user_f", "user_f"));
+        assert!(registry.is_same_person("user_a", "user_d"), "whichever tenant's they are");
+        for other in ["user_c", "service_e", "user_f", "user_unknown"] {
+            assert!(!registry.is_same_person("user_a", other), "{other}");
+        }
     }
 
     /// CORE-002, CORE-004, CORE-085

@@ -137,6 +137,11 @@ pub trait Policy: Send + Sync {
         true
     }
 
+    /// Whether two names are one person's, who counts once and decides about nothing that they asked for themselves.
+    fn is_same_person(&self, one: &str, other: &str) -> bool {
+        one == other
+    }
+
     /// How risky one call is.
     fn score_call(&self, tool: &Spec, input: &Value) -> Score;
 

@@ -119,8 +119,9 @@ impl Directory {
         entry.check().map_err(bad)?;
         self.check_spelling(&entry.id)?;
         self.check_reach(permit, &entry)?;
-        // Only now: the refusal names the roles of the tenant.
+        // Only now: the refusals name the roles of the tenant, and whose an address is.
         self.check_roles(&entry)?;
+        self.check_mail(&entry)?;
         let whole = |entry: &Entry| {
             let everything = entry.scopes.iter().any(|scope| scope == "*");
             everything && !entry.disabled && entry.kind == Kind::Human && entry.quota_per_minute >= ADMIN_QUOTA_MIN
@@ -189,6 +190,20 @@ impl Directory {
         let known = snapshot.registry.entry(actor).is_some()
             || snapshot.own_keys(actor, self.parts.clock.now()).next().is_some();
         if known { Ok(()) } else { check_spelling(actor).map_err(bad) }
+    }
+
+    /// Refuses a person's mail address that is another's: both would count as one person, and mail for one would reach the
+    /// other. Who shares an address already may be changed in other ways.
+    fn check_mail(&self, entry: &Entry) -> Result<(), EngineError> {
+        let snapshot = self.snapshot();
+        let before = snapshot.registry.written(&entry.id).person_mail();
+        let Some(other) = snapshot.registry.namesake(entry).filter(|_| before != entry.person_mail()) else {
+            return Ok(());
+        };
+        let message = format!("{} has this mail address, and two people never share one", other.id);
+        let hint = "give each person an address of their own; people with one address count as one person";
+        let body = ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/notify/email");
+        Err(body.with("reason", "address_taken").with("hint", hint).into())
     }
 
     /// Refuses roles that the entry's tenant lacks, and names those that it has.

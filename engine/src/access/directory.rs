@@ -247,7 +247,7 @@ impl Directory {
         // What is left out here is not looked for again when the clock is set back.
         let now = self.parts.clock.earlier();
         let rows = self.rows(Select::from(&ACTORS, Scope::System)).await?;
-        let entries: Vec<Entry> = rows.iter().map(entry).collect();
+        let entries: Vec<Entry> = rows.iter().map(stored_entry).collect();
         let mut sources: BTreeMap<String, &'static str> =
             self.settings.entries.iter().map(|entry| (entry.id.clone(), "config")).collect();
         sources.extend(entries.iter().map(|entry| (entry.id.clone(), "registry")));
@@ -416,7 +416,8 @@ pub(crate) fn place(actor: &str, key: Uuid) -> String {
 }
 
 /// The entry of a row.
-fn entry(row: &Row) -> Entry {
+#[must_use]
+pub fn stored_entry(row: &Row) -> Entry {
     let texts = |column: &str| match row.get(column) {
         Value::Texts(texts) => texts.clone(),
         _ => Vec::new(),

@@ -18,7 +18,7 @@ mod tenants;
 mod tokens;
 
 pub use actors::{NewKey, Shown};
-pub use directory::{Directory, Parts, Snapshot};
+pub use directory::{Directory, Parts, Snapshot, stored_entry};
 pub use door::{Door, Known, Presented, Proof, Turned};
 pub use entrance::Access;
 pub(crate) use once::{is_repeated, used_before};

@@ -65,6 +65,10 @@ impl<R: Policy> Policy for Guard<R> {
         self.directory.not_decider(tenant, person, requester).is_none()
     }
 
+    fn is_same_person(&self, one: &str, other: &str) -> bool {
+        self.directory.snapshot().registry.is_same_person(one, other)
+    }
+
     fn score_call(&self, tool: &Spec, input: &Value) -> Score {
         risk::score_call(tool, input)
     }

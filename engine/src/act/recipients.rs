@@ -11,7 +11,7 @@ use crate::access::{APPROVALS_DECIDE, Directory, RUNS_MANAGE};
 use crate::flow::OfRun;
 use crate::port::{Recipient, Recipients};
 use async_trait::async_trait;
-use chimera_core::access::{Entry, Kind, Level, NotDecider, Registry, scope};
+use chimera_core::access::{Entry, Kind, Level, NotDecider, Registry, mail_key, scope};
 use chimera_core::flow::run::Head;
 use std::sync::Arc;
 
@@ -76,6 +76,10 @@ impl Recipients for Deciders {
             && self.directory.tenant(tenant).is_outside(target)
     }
 
+    fn is_same_person(&self, one: &str, other: &str) -> bool {
+        self.directory.snapshot().registry.is_same_person(one, other)
+    }
+
     fn not_decider(&self, tenant: &str, person: &str, requester: &str) -> Option<NotDecider> {
         self.directory.not_decider(tenant, person, requester)
     }
@@ -87,7 +91,7 @@ async fn named(registry: &Registry, head: &Head) -> Vec<Recipient> {
     let mut named = OfRun.of(head).await;
     for recipient in named.iter_mut().filter(|recipient| recipient.channel == "email") {
         let holds = |entry: &&Arc<Entry>| {
-            is_person(entry, &head.tenant) && mail(entry).is_some_and(|mail| mail.target == recipient.target)
+            is_person(entry, &head.tenant) && entry.person_mail() == Some(mail_key(&recipient.target))
         };
         let own = registry.entry(&head.actor).filter(holds);
         if let Some(entry) = own.or_else(|| registry.entries().find(holds)) {

@@ -83,7 +83,7 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
         let review = told(review::of_request(head, requested, &before, now));
         for recipient in &reached(with_deciders(&named, inner, head, requested).await, head) {
             let (id, mut link) = (inner.id(), None);
-            if let Some(person) = decider(recipient, requested) {
+            if let Some(person) = decider(&*asking.recipients, recipient, requested) {
                 let token = token(inner);
                 let url = format!("{}/approvals/{token}", asking.base_url);
                 link = asking.sealed(id, &url, &*inner.parts.random);
@@ -104,11 +104,13 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
 /// Those who are told anyway, and everybody who may decide if whoever asked can't do that alone.
 async fn with_deciders(named: &[Recipient], inner: &Inner, head: &Head, requested: &Requested) -> Vec<Recipient> {
     let (demand, requesters) = (&requested.demand, &requested.requesters);
-    if demand.is_met(std::slice::from_ref(&head.actor), requesters) {
+    let recipients = &inner.parts.asking.recipients;
+    let same = |one: &str, other: &str| recipients.is_same_person(one, other);
+    if demand.is_met(std::slice::from_ref(&head.actor), requesters, &same) {
         return named.to_vec();
     }
-    let mut told = inner.parts.asking.recipients.deciders(head).await;
-    told.retain(|decider| decider.person.as_deref().is_some_and(|person| demand.allows(person, requesters)));
+    let mut told = recipients.deciders(head).await;
+    told.retain(|decider| decider.person.as_deref().is_some_and(|person| demand.allows(person, requesters, &same)));
     told.extend(named.iter().cloned());
     told
 }
@@ -140,9 +142,10 @@ fn distinct(all: Vec<Recipient>) -> Vec<Recipient> {
 }
 
 /// The person who may decide by the link in a message, if there is one.
-fn decider<'a>(recipient: &'a Recipient, requested: &Requested) -> Option<&'a str> {
+fn decider<'a>(all: &dyn Recipients, recipient: &'a Recipient, requested: &Requested) -> Option<&'a str> {
     let person = recipient.person.as_deref().filter(|_| recipient.channel == "email")?;
-    requested.demand.allows(person, &requested.requesters).then_some(person)
+    let same = |one: &str, other: &str| all.is_same_person(one, other);
+    requested.demand.allows(person, &requested.requesters, &same).then_some(person)
 }
 
 fn token(inner: &Inner) -> String {

@@ -13,7 +13,7 @@ use crate::ledger::audit::{Decision as Audited, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::access::NotDecider;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::{Demand, Signal, Told, affinity, approving};
+use chimera_core::flow::run::{Demand, SamePerson, Signal, Told, affinity, approving};
 use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::decision::{Outcome, Source};
@@ -159,8 +159,13 @@ impl Flow {
         }
         let by = approving(&decisions);
         let (demand, requesters) = (demand_of(row), requesters_of(row));
-        let needed = demand.people_after(&by, &requesters);
-        let is_met = demand.is_met(&by, &requesters);
+        let same = |one: &str, other: &str| self.inner.parts.asking.recipients.is_same_person(one, other);
+        let needed = demand.people_after(&by, &requesters, &same);
+        let is_met = demand.is_met(&by, &requesters, &same);
+        if !repeats && ask.decision == Decision::Approve && demand.adds_nobody(&by, &requesters, &same) {
+            let message = "somebody with your mail address has decided about this already, so you count as one person";
+            return Err(EngineError::refused(Code::InvalidTransition, message));
+        }
         if repeats && !is_met && by == counted {
             return Err(decided_already());
         }
@@ -191,7 +196,8 @@ impl Flow {
         if permit.acts_for().is_some() && demand.needs_another() {
             return Err(not_decider(&NotDecider::ActsForTenant));
         }
-        let reason = demand.excludes(permit.actor(), &requesters_of(row));
+        let same = |one: &str, other: &str| self.inner.parts.asking.recipients.is_same_person(one, other);
+        let reason = demand.excludes(permit.actor(), &requesters_of(row), &same);
         reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 
@@ -287,9 +293,9 @@ impl Flow {
 }
 
 /// How many people a request takes at the least, with those who have approved.
-pub(super) fn people_needed(row: &Row) -> i64 {
+pub(super) fn people_needed(row: &Row, same: SamePerson<'_>) -> i64 {
     let said = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
-    demand_of(row).people_after(&approving(&said), &requesters_of(row))
+    demand_of(row).people_after(&approving(&said), &requesters_of(row), same)
 }
 
 /// The refusal of somebody who may not decide.

@@ -33,7 +33,7 @@ pub(super) fn of_row(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Revie
         digest: row.get("action_digest").as_bytes().map(hex::encode),
         created_at: row.get("created_at").as_time(),
         expires_at: row.get("expires_at").as_time(),
-        approvals_needed: people_needed(row),
+        approvals_needed: people_needed(row, &|one, other| one == other),
         decisions: &json_of(row, "decisions"),
         status: row.text("status"),
         reviewed_at: row.get("reviewed_at").as_time(),

@@ -492,7 +492,7 @@ fn approval(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Value {
         "action_type": row.text("action_type"),
         "action": row.get("action_data").as_json().map(Json::to_value),
         "digest": row.get("action_digest").as_bytes().map(hex::encode),
-        "approvals_needed": people_needed(row),
+        "approvals_needed": people_needed(row, &|one, other| one == other),
         "decisions": row.get("decisions").as_json().map(Json::to_value),
         "requested_by": row.text("requester_actor"),
         "changed_by": row.get("co_requesters").as_texts(),

@@ -58,6 +58,11 @@ pub trait Recipients: Send + Sync {
         false
     }
 
+    /// Whether two names are one person's: the same name, or people with the same mail address.
+    fn is_same_person(&self, one: &str, other: &str) -> bool {
+        one == other
+    }
+
     /// Why a person whom a link was sent to, or who has approved, may not decide any more about what `requester` asked
     /// for, if that is so.
     fn not_decider(&self, _tenant: &str, _person: &str, _requester: &str) -> Option<NotDecider> {

@@ -12,6 +12,7 @@ mod matrix;
 mod message;
 mod narrow;
 mod notify;
+mod one_person;
 mod order;
 mod porch;
 mod rate;

@@ -6,6 +6,9 @@
 use crate::access::{NotDecider, fits};
 use serde_json::{Value, json};
 
+/// Tells whether two names are one person's. Names alone don't: whoever has two entries in the registry is one person still.
+pub type SamePerson<'a> = &'a dyn Fn(&str, &str) -> bool;
+
 /// How many people must approve, and who.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
@@ -80,24 +83,40 @@ impl Demand {
     }
 
     /// Whether somebody counts for this part.
-    fn counts(&self, who: &str, requesters: &[String]) -> bool {
+    fn counts(&self, who: &str, requesters: &[String], same: SamePerson<'_>) -> bool {
         let fitting = self.approvers.is_empty() || self.approvers.iter().any(|pattern| fits(pattern, who));
-        fitting && !(self.other_than_requester && requesters.iter().any(|requester| requester == who))
+        fitting && !(self.other_than_requester && requesters.iter().any(|requester| same(requester, who)))
+    }
+
+    /// How many people are missing for this part.
+    fn missing(&self, by: &[String], requesters: &[String], same: SamePerson<'_>) -> u32 {
+        let mut counting: Vec<&str> = Vec::new();
+        for who in by.iter().filter(|who| self.counts(who, requesters, same)) {
+            if !counting.iter().any(|counted| same(counted, who)) {
+                counting.push(who);
+            }
+        }
+        self.needed.saturating_sub(u32::try_from(counting.len()).unwrap_or(u32::MAX))
     }
 
     /// Whether somebody may decide about what `requesters` asked for.
     #[must_use]
-    pub fn allows(&self, who: &str, requesters: &[String]) -> bool {
-        self.parts().any(|part| part.counts(who, requesters))
+    pub fn allows(&self, who: &str, requesters: &[String], same: SamePerson<'_>) -> bool {
+        self.parts().any(|part| part.counts(who, requesters, same))
     }
 
-    /// Whether these people, each named once, are enough.
+    /// Whether these people are enough.
     #[must_use]
-    pub fn is_met(&self, by: &[String], requesters: &[String]) -> bool {
-        self.parts().all(|part| {
-            let counting = by.iter().filter(|who| part.counts(who, requesters)).count();
-            counting >= usize::try_from(part.needed).unwrap_or(usize::MAX)
-        })
+    pub fn is_met(&self, by: &[String], requesters: &[String], same: SamePerson<'_>) -> bool {
+        self.parts().all(|part| part.missing(by, requesters, same) == 0)
+    }
+
+    /// Whether the last of these brings the demand no nearer, since they are the same person as one before.
+    #[must_use]
+    pub fn adds_nobody(&self, by: &[String], requesters: &[String], same: SamePerson<'_>) -> bool {
+        let Some((last, before)) = by.split_last() else { return false };
+        let nearer = |part: &Self| part.missing(by, requesters, same) < part.missing(before, requesters, same);
+        before.iter().any(|who| same(who, last)) && !self.parts().any(nearer)
     }
 
     /// How many people it takes at the least.
@@ -109,11 +128,9 @@ impl Demand {
     /// How many people it takes at the least after these, each named once, have approved. Who counts for one demand
     /// may not for another, so it can grow; those who approved when there were enough already are not among them.
     #[must_use]
-    pub fn people_after(&self, by: &[String], requesters: &[String]) -> i64 {
-        let counting = |part: &Self| by.iter().filter(|who| part.counts(who, requesters)).count();
-        let missing = |part: &Self| i64::from(part.needed).saturating_sub(count(counting(part)));
-        let missing = self.parts().map(missing).max().unwrap_or(0).max(0);
-        let enough = (0..=by.len()).find(|people| self.is_met(&by[..*people], requesters));
+    pub fn people_after(&self, by: &[String], requesters: &[String], same: SamePerson<'_>) -> i64 {
+        let missing = self.parts().map(|part| i64::from(part.missing(by, requesters, same))).max().unwrap_or(0);
+        let enough = (0..=by.len()).find(|people| self.is_met(&by[..*people], requesters, same));
         enough.map_or_else(|| count(by.len()).saturating_add(missing), count)
     }
 
@@ -168,13 +185,15 @@ impl Demand {
     /// Why somebody may not decide about what `requesters` asked for, if they may not. Who would count had they not asked
     /// for it is told so.
     #[must_use]
-    pub fn excludes(&self, who: &str, requesters: &[String]) -> Option<NotDecider> {
+    pub fn excludes(&self, who: &str, requesters: &[String], same: SamePerson<'_>) -> Option<NotDecider> {
         let is_named = |part: &Self| part.approvers.is_empty() || part.approvers.iter().any(|name| fits(name, who));
-        if self.allows(who, requesters) {
+        if self.allows(who, requesters, same) {
             return None;
         }
+        let other = || requesters.iter().find(|requester| same(requester, who));
         Some(match self.parts().any(is_named) {
-            true => NotDecider::Requester,
+            true if requesters.iter().any(|requester| requester == who) => NotDecider::Requester,
+            true => other().map_or(NotDecider::Requester, |name| NotDecider::SameAsRequester(name.clone())),
             false => NotDecider::NotNamed(self.everybody()),
         })
     }
@@ -190,7 +209,33 @@ mod tests {
     }
 
     fn met(demand: &Demand, by: &[&str]) -> bool {
-        demand.is_met(&by.iter().map(|who| (*who).to_owned()).collect::<Vec<_>>(), &["user_ann".to_owned()])
+        demand.is_met(&names(by), &["user_ann".to_owned()], &same)
+    }
+
+    fn names(by: &[&str]) -> Vec<String> {
+        by.iter().map(|who| (*who).to_owned()).collect()
+    }
+
+    /// Ann has a second entry.
+    fn same(one: &str, other: &str) -> bool {
+        let person = |name: &str| if name == "user_second" { "user_ann".to_owned() } else { name.to_owned() };
+        person(one) == person(other)
+    }
+
+    #[test]
+    fn two_names_of_one_person_are_one_person() {
+        let (four, two) = (of(1, &[], true), of(2, &["user_*"], false));
+        let ann = names(&["user_ann"]);
+        assert!(!four.allows("user_second", &ann, &same) && !met(&four, &["user_second"]));
+        assert_eq!(four.excludes("user_second", &ann, &same), Some(NotDecider::SameAsRequester("user_ann".to_owned())));
+        assert_eq!(four.excludes("user_ann", &ann, &same), Some(NotDecider::Requester));
+        assert!(four.allows("user_ann", &names(&["user_bob"]), &same));
+        assert!(!met(&two, &["user_ann", "user_second"]) && met(&two, &["user_ann", "user_second", "user_bob"]));
+        let both = names(&["user_ann", "user_second"]);
+        assert_eq!(two.people_after(&both, &[], &same), 3, "one of these two counts for nothing");
+        assert!(two.adds_nobody(&both, &[], &same) && !two.adds_nobody(&names(&["user_ann", "user_bob"]), &[], &same));
+        let other = of(1, &["user_ann"], false).and(of(1, &["user_second"], false));
+        assert!(!other.adds_nobody(&both, &[], &same) && met(&other, &["user_ann", "user_second"]));
     }
 
     #[test]
@@ -200,10 +245,7 @@ mod tests {
         assert!(met(&both, &["user_ann", "user_boss"]));
         assert!(!met(&both, &["user_boss"]), "two people are needed");
         assert_eq!(both.people(), 2);
-        let after = |by: &[&str]| {
-            let by: Vec<String> = by.iter().map(|who| (*who).to_owned()).collect();
-            both.people_after(&by, &["user_ann".to_owned()])
-        };
+        let after = |by: &[&str]| both.people_after(&names(by), &["user_ann".to_owned()], &same);
         assert_eq!((after(&[]), after(&["user_ann"]), after(&["user_boss"])), (2, 2, 2));
         assert_eq!(after(&["user_ann", "user_bob"]), 3, "the boss is still missing");
         assert_eq!(after(&["user_ann", "user_bob", "user_boss"]), 3);
@@ -215,16 +257,16 @@ mod tests {
         let strong = of(1, &[], true);
         let both = Demand::one("every step").and(strong.clone());
         let ann = ["user_ann".to_owned()];
-        assert!(both.also.is_empty() && !both.allows("user_ann", &ann));
-        assert!(both.allows("user_bob", &ann) && met(&both, &["user_bob"]));
+        assert!(both.also.is_empty() && !both.allows("user_ann", &ann, &same));
+        assert!(both.allows("user_bob", &ann, &same) && met(&both, &["user_bob"]));
     }
 
     #[test]
     fn whoever_changed_what_would_run_asked_for_it_too() {
         let asked = ["user_ann".to_owned(), "user_bob".to_owned()];
         let strict = of(1, &[], true);
-        assert!(!strict.allows("user_ann", &asked) && !strict.allows("user_bob", &asked));
-        assert!(strict.allows("user_cat", &asked) && of(1, &[], false).allows("user_bob", &asked));
-        assert!(!strict.is_met(&asked, &asked), "nobody counts who asked for it");
+        assert!(!strict.allows("user_ann", &asked, &same) && !strict.allows("user_bob", &asked, &same));
+        assert!(strict.allows("user_cat", &asked, &same) && of(1, &[], false).allows("user_bob", &asked, &same));
+        assert!(!strict.is_met(&asked, &asked, &same), "nobody counts who asked for it");
     }
 }

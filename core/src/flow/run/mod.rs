@@ -50,7 +50,7 @@ mod unwritten;
 pub use cancel::{may_hold, paused_by};
 pub use close::affinity;
 pub use create::{Head, Replay, ReplayMode, Source, WorkflowRef};
-pub use demand::Demand;
+pub use demand::{Demand, SamePerson};
 pub use doubt::Doubt;
 pub use edges::Decided;
 pub use env::{Env, Gate, Slot};

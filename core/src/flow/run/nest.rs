@@ -223,7 +223,8 @@ impl Run {
     fn begin_map(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let digest = self.task(at).map(Task::input_digest);
         let (demand, requesters) = (self.demand_of_map(at.node, env), self.requesters_of(at));
-        let met = |by: &[String]| demand.as_ref().is_none_or(|demand| demand.is_met(by, &requesters));
+        let same = |one: &str, other: &str| env.policy.is_same_person(one, other);
+        let met = |by: &[String]| demand.as_ref().is_none_or(|demand| demand.is_met(by, &requesters, &same));
         let approved = self.task(at).and_then(|task| task.approved.clone());
         let approved = approved.filter(|approved| met(&self.still_counting(&approved.by, env)));
         let is_listed = approved.is_some_and(|approved| self.list_map(at.node, &approved));

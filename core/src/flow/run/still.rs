@@ -21,7 +21,10 @@ impl Run {
     /// ones that are demanded now, and may decide still.
     pub(crate) fn is_met(&self, at: At, demand: &Demand, env: &Env<'_>) -> bool {
         let requesters = self.requesters_of(at);
-        self.approvals_of(at).any(|by| demand.is_met(&self.still_counting(by, env), &requesters))
+        self.approvals_of(at).any(|by| {
+            demand
+                .is_met(&self.still_counting(by, env), &requesters, &|one, other| env.policy.is_same_person(one, other))
+        })
     }
 
     /// A demand that is not met, with those named who approved and may decide no more.
