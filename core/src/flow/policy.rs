@@ -8,6 +8,7 @@ use crate::flow::plan::Plan;
 use crate::flow::risk::Score;
 use crate::flow::run::Demand;
 use crate::limits::PLAN_STEPS_FREE_MAX;
+use crate::time::Timestamp;
 use crate::tool::{Class, Spec};
 use crate::words::words;
 use serde_json::Value;
@@ -135,6 +136,12 @@ pub trait Policy: Send + Sync {
     /// is about to be done.
     fn may_decide(&self, _tenant: &str, _person: &str, _requester: &str) -> bool {
         true
+    }
+
+    /// Since when a name is that of whoever has it now. What was said under the name before is somebody else's. None: nobody
+    /// else had it, as far as the registry knows.
+    fn held_since(&self, _actor: &str) -> Option<Timestamp> {
+        None
     }
 
     /// Whether two names are one person's, who counts once and decides about nothing that they asked for themselves.

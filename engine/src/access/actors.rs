@@ -330,12 +330,14 @@ impl Directory {
         }
     }
 
+    /// A new entry of somebody who has had a key under their name is theirs since then: they stay who they were.
     fn inserted(&self, entry: &Entry, now: Timestamp) -> Result<Insert, EngineError> {
+        let since = self.snapshot().held_since(&entry.id).unwrap_or(now);
         let mut cells = vec![
             ("id", entry.id.as_str().into()),
             ("tenant_id", entry.tenant.as_str().into()),
             ("identity_id", self.parts.random.row_id(now).into()),
-            ("created_at", now.into()),
+            ("created_at", since.into()),
         ];
         cells.extend(cells_of(entry, now)?);
         Ok(Insert::into(&ACTORS, cells)?)

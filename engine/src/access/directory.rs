@@ -16,7 +16,7 @@ use crate::rows;
 use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, check_spelling, shipped};
 use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TENANTS, TOKEN_FAMILIES};
-use chimera_core::access::{Guest, Level, NotDecider, Role, Shared, Tenant, scope, seal};
+use chimera_core::access::{ADMIN, Guest, Level, NotDecider, Role, Shared, Tenant, scope, seal};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
 use chimera_core::secret::{Secret, SecretName};
@@ -79,6 +79,10 @@ pub struct Snapshot {
     more_revoked: bool,
     /// Where entries come from that are not shipped.
     sources: BTreeMap<String, &'static str>,
+    /// Names of the configuration, which are one person's or service's as long as they stand there.
+    configured: BTreeSet<String>,
+    /// Since when stored entries belong to whoever they are for.
+    since: BTreeMap<String, Timestamp>,
     /// The tenants that are stored, by their ids.
     pub(crate) tenants: BTreeMap<String, TenantShown>,
     /// There are tenants besides the default one.
@@ -132,6 +136,18 @@ impl Snapshot {
     pub(crate) fn is_revoked(&self, id: &str) -> Option<bool> {
         let held = self.revoked.contains(id);
         (held || !self.more_revoked).then_some(held)
+    }
+
+    /// Since when a name is that of whoever has it now: since it was registered, or, for whoever has no entry of their own, since
+    /// they have a key. A removed name may be given to somebody else, and then this moves on. None: nobody else can have had
+    /// it, since the configuration names them or holds their key, or all that names them is a pattern.
+    #[must_use]
+    pub fn held_since(&self, actor: &str) -> Option<Timestamp> {
+        let keys = || self.keys.get(actor).into_iter().flatten();
+        if actor == ADMIN || self.configured.contains(actor) || keys().any(|key| !key.stored) {
+            return None;
+        }
+        self.since.get(actor).copied().or_else(|| keys().map(|key| key.from).min())
     }
 
     /// Where an entry comes from.
@@ -250,13 +266,17 @@ impl Directory {
         let entries: Vec<Entry> = rows.iter().map(stored_entry).collect();
         let mut sources: BTreeMap<String, &'static str> =
             self.settings.entries.iter().map(|entry| (entry.id.clone(), "config")).collect();
+        let configured = sources.keys().cloned().collect();
+        let held = |row: &Row| Some((row.text("id").to_owned(), row.get("created_at").as_time()?));
+        let since = rows.iter().filter_map(held).collect();
         sources.extend(entries.iter().map(|entry| (entry.id.clone(), "registry")));
         let keys = self.keys().await?;
         let (revoked, more_revoked) = self.revoked(now).await?;
         let (shared, keys) = keys.into_iter().partition(|(actor, _)| actor.contains('*'));
         let rows = self.rows(Select::from(&TENANTS, Scope::System)).await?;
         let tenants = rows.iter().map(TenantShown::of_row).map(|tenant| (tenant.id.clone(), tenant)).collect();
-        let known = Snapshot { keys, shared, revoked, more_revoked, sources, tenants, ..Snapshot::default() };
+        let (known, sources) = (Snapshot { configured, since, ..Snapshot::default() }, sources);
+        let known = Snapshot { keys, shared, revoked, more_revoked, sources, tenants, ..known };
         self.set(Snapshot { registry: self.registry(&entries, &known), ..known });
         self.pulse.beat(self.parts.clock.steady());
         Ok(())

@@ -10,6 +10,7 @@ use chimera_core::act::{Facts, determine_autonomy_level, risk};
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Because, Decided, Grown, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
+use chimera_core::time::Timestamp;
 use chimera_core::tool::Spec;
 use serde_json::Value;
 use std::sync::Arc;
@@ -63,6 +64,10 @@ impl<R: Policy> Policy for Guard<R> {
 
     fn may_decide(&self, tenant: &str, person: &str, requester: &str) -> bool {
         self.directory.not_decider(tenant, person, requester).is_none()
+    }
+
+    fn held_since(&self, actor: &str) -> Option<Timestamp> {
+        self.directory.snapshot().held_since(actor)
     }
 
     fn is_same_person(&self, one: &str, other: &str) -> bool {

@@ -13,6 +13,7 @@ use crate::port::{Recipient, Recipients};
 use async_trait::async_trait;
 use chimera_core::access::{Entry, Kind, Level, NotDecider, Registry, mail_key, scope};
 use chimera_core::flow::run::Head;
+use chimera_core::time::Timestamp;
 use std::sync::Arc;
 
 /// Knows who decides.
@@ -74,6 +75,10 @@ impl Recipients for Deciders {
         person.is_none()
             && !self.is_registered(tenant, actor, channel, target)
             && self.directory.tenant(tenant).is_outside(target)
+    }
+
+    fn held_since(&self, actor: &str) -> Option<Timestamp> {
+        self.directory.snapshot().held_since(actor)
     }
 
     fn is_same_person(&self, one: &str, other: &str) -> bool {

@@ -20,6 +20,7 @@ use chimera_core::ledger::decision::{Outcome, Source};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{Json, Row, Tx, Unstorable, Update, Value as Cell};
+use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -121,6 +122,7 @@ impl Flow {
         };
         let records = &*self.inner.parts.records;
         let run = load::decided_run(records, permit, ask.run).await?;
+        self.check_own(permit, &run)?;
         let rows = self.requests_of(permit.tenant(), ask.run).await?;
         let row = choose(&rows, ask)?;
         review::check_open(&review::of_row(&run, row, &[], self.inner.parts.clock.steady()))?;
@@ -135,7 +137,9 @@ impl Flow {
         let said = decisions
             .as_array_mut()
             .ok_or_else(|| EngineError::refused(Code::Internal, "the approval can't be read"))?;
-        let before = said.iter().find(|said| said["by"] == permit.actor());
+        // What somebody said who had the name before is not theirs.
+        let is_own = |said: &Value| said["by"] == permit.actor() && self.is_holders(said);
+        let before = said.iter().find(|said| is_own(said));
         let decided_already = || EngineError::refused(Code::InvalidTransition, "you have decided about this already");
         let repeats = before.is_some();
         match before {
@@ -149,9 +153,10 @@ impl Flow {
                 }));
             }
         }
-        for said in said.iter_mut().filter_map(Value::as_object_mut) {
-            let by = said.get("by").and_then(Value::as_str).unwrap_or_default();
-            match by == permit.actor() || self.still_counts(permit.tenant(), by, &run) {
+        for said in said.iter_mut() {
+            let counts = is_own(said) || self.still_counts(permit.tenant(), said, &run);
+            let Some(said) = said.as_object_mut() else { continue };
+            match counts {
                 true => said.remove("counts"),
                 // Kept with the request, so that a node that takes the run up knows it too.
                 false => said.insert("counts".to_owned(), false.into()),
@@ -189,6 +194,16 @@ impl Flow {
         Ok(decided)
     }
 
+    /// Refuses to decide without the scope about a run of somebody who had the name before: it is not one's own.
+    fn check_own(&self, permit: &Permit, run: &Row) -> Result<(), EngineError> {
+        let since = self.inner.parts.asking.recipients.held_since(permit.actor());
+        let is_earlier = since.zip(run.get("created_at").as_time()).is_some_and(|(since, asked)| asked < since);
+        match is_earlier && !permit.may(APPROVALS_DECIDE) {
+            true => Err(not_decider(&NotDecider::LacksScope)),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses somebody who is not among those who decide.
     pub(super) fn may_decide(&self, permit: &Permit, row: &Row) -> Result<(), EngineError> {
         let demand = demand_of(row);
@@ -201,9 +216,19 @@ impl Flow {
         reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 
-    /// Whether what somebody said earlier counts now: who was disabled since, or decides no more, lets nothing run.
-    fn still_counts(&self, tenant: &str, person: &str, run: &Row) -> bool {
-        self.inner.parts.asking.recipients.not_decider(tenant, person, run.text("actor")).is_none()
+    /// Whether what somebody said earlier counts now: who was disabled since, decides no more or had a name that is another's
+    /// by now lets nothing run.
+    fn still_counts(&self, tenant: &str, said: &Value, run: &Row) -> bool {
+        let recipients = &self.inner.parts.asking.recipients;
+        let person = said["by"].as_str().unwrap_or_default();
+        self.is_holders(said) && recipients.not_decider(tenant, person, run.text("actor")).is_none()
+    }
+
+    /// Whether something was said by whoever has the name now.
+    fn is_holders(&self, said: &Value) -> bool {
+        let since = self.inner.parts.asking.recipients.held_since(said["by"].as_str().unwrap_or_default());
+        let at = said["at"].as_str().and_then(|at| at.parse().ok());
+        since.is_none_or(|since| at.is_some_and(|at: Timestamp| since <= at))
     }
 
     /// Refuses to approve a call of a tool that was changed since it was asked for; the run asks anew.
@@ -268,8 +293,9 @@ impl Flow {
             affinity: affinity(ask.run),
             ..Tx::default()
         };
+        let at = Some(self.inner.parts.clock.now().to_string());
         let told = match decided.status {
-            "approved" => Some(Told::Approved { approval, by: approving(decisions), notes: ask.reason.clone() }),
+            "approved" => Some(Told::Approved { approval, by: approving(decisions), at, notes: ask.reason.clone() }),
             "denied" => Some(Told::Denied {
                 approval,
                 by: permit.by(),

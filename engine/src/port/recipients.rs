@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use chimera_core::access::NotDecider;
 use chimera_core::flow::run::{Head, INBOX};
+use chimera_core::time::Timestamp;
 
 /// Somebody who is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +57,11 @@ pub trait Recipients: Send + Sync {
     /// nothing of what it would do: nobody has let that out yet.
     fn is_outsider(&self, _tenant: &str, _actor: &str, _recipient: &Recipient) -> bool {
         false
+    }
+
+    /// Since when a name is that of whoever has it now; none: nobody else had it, as far as the registry knows.
+    fn held_since(&self, _actor: &str) -> Option<Timestamp> {
+        None
     }
 
     /// Whether two names are one person's: the same name, or people with the same mail address.

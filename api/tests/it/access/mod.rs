@@ -11,6 +11,7 @@ mod looked;
 mod matrix;
 mod message;
 mod narrow;
+mod next_holder;
 mod notify;
 mod one_person;
 mod order;

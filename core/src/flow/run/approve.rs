@@ -11,7 +11,7 @@ use super::requesters::also;
 use super::rows::Book;
 use super::scope::View;
 use super::start::{Work, taken_in, too_deep};
-use super::task::{Approved, Asked, State, shown};
+use super::task::{Approved, Approvers, Asked, State, shown};
 use super::{At, ReplayMode, Run};
 use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
@@ -138,7 +138,7 @@ impl Run {
     }
 
     /// Who approved exactly this call, within the plan or with its map.
-    pub(crate) fn planned_by(&self, at: At) -> Option<&Vec<String>> {
+    pub(crate) fn planned_by(&self, at: At) -> Option<&Approvers> {
         let Work::Tool(spec) = self.work(at) else { return None };
         let digest = self.task(at)?.digest?;
         let plan = self.plan.as_ref().filter(|plan| plan.asked.is_none());
@@ -303,7 +303,7 @@ impl Run {
     pub(crate) fn approved(
         &mut self,
         approval: Uuid,
-        by: Vec<String>,
+        by: Approvers,
         notes: Option<String>,
         env: &mut Env<'_>,
         book: &mut Book,
@@ -316,6 +316,7 @@ impl Run {
             let (digest, showing) = (asked.digest, asked.showing);
             task.approved = Some(Approved { digest, showing, by: by.clone(), notes: notes.clone() });
         }
+        let by = by.names;
         if matches!(self.work(at), Work::Person) {
             // The graph may work with what they wrote.
             self.goes_on_from(by.iter().filter(|_| notes.is_some()).map(String::as_str));

@@ -115,6 +115,9 @@ pub enum Told {
         approval: Uuid,
         /// Who.
         by: Vec<String>,
+        /// When the last of them did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<String>,
         /// What they said.
         notes: Option<String>,
     },

@@ -10,7 +10,7 @@ use super::demand::Demand;
 use super::env::Env;
 use super::scope::View;
 use super::start::Work;
-use super::task::{Approved, State};
+use super::task::{Approved, Approvers, State};
 use super::{At, ReplayMode, Run};
 use crate::access::Level;
 use crate::flow::air::Graph;
@@ -124,7 +124,7 @@ impl MapCalls {
 pub(crate) struct Listed {
     inputs: Vec<Option<Digest32>>,
     tool_version: String,
-    pub(crate) by: Vec<String>,
+    pub(crate) by: Approvers,
 }
 
 impl Listed {
@@ -135,7 +135,7 @@ impl Listed {
 
 impl Run {
     /// Whether people approved exactly this call together with the other items of its map.
-    pub(crate) fn listed_by(&self, at: At, digest: Digest32, spec: &Spec) -> Option<&Vec<String>> {
+    pub(crate) fn listed_by(&self, at: At, digest: Digest32, spec: &Spec) -> Option<&Approvers> {
         let listed = self.listed.get(&at.node)?;
         let exact = listed.input(at.item?) == Some(digest) && listed.tool_version == spec.version;
         exact.then_some(&listed.by)

@@ -13,7 +13,7 @@ use super::plan::{Edit, Plan};
 use super::requesters::also;
 use super::restored::is_since;
 use super::rows_people::SHOWING;
-use super::task::{Approved, Asked, Mapping, State, Stored as StoredStep, StoredEffect, Task};
+use super::task::{Approved, Approvers, Asked, Mapping, State, Stored as StoredStep, StoredEffect, Task};
 use super::undo::{Current, Undo};
 use super::{At, EffectStatus, Head, Owner, Replay, ReplayMode, Run, RunStatus, Source, StepStatus, WorkflowRef};
 use crate::access::{Actor, Level};
@@ -594,6 +594,9 @@ pub fn approving(decisions: &Value) -> Vec<String> {
     counting.filter_map(|decision| decision["by"].as_str().map(str::to_owned)).collect()
 }
 
-fn deciders(row: &Row) -> Vec<String> {
-    approving(&row.get("decisions").as_json().map(crate::record::Json::to_value).unwrap_or_default())
+fn deciders(row: &Row) -> Approvers {
+    let decisions = row.get("decisions").as_json().map(crate::record::Json::to_value).unwrap_or_default();
+    let said = decisions.as_array().into_iter().flatten().filter(|said| said["decision"] == "approve");
+    let at = said.filter_map(|said| said["at"].as_str()?.parse().ok()).max();
+    Approvers { names: approving(&decisions), at }
 }

@@ -10,7 +10,7 @@ use super::env::Env;
 use super::event::Verdict;
 use super::requesters::also;
 use super::rows::Book;
-use super::task::{Asked, State, Task};
+use super::task::{Approvers, Asked, State, Task};
 use super::{At, Run};
 use crate::access::{Actor, Level};
 use crate::flow::air::{CURRENT_NODE, Graph, Problem};
@@ -43,7 +43,7 @@ pub(crate) struct Overlay {
     /// How risky that looked which it adds.
     pub(crate) risk: Option<Value>,
     /// Who approved it, where people were asked.
-    pub(crate) approved_by: Vec<String>,
+    pub(crate) approved_by: Approvers,
 }
 
 /// A patch on a run as it stands.
@@ -111,7 +111,7 @@ impl Run {
         if let Some(why) = refused.or_else(|| self.is_too_much(&patch, &patched)) {
             return self.refuse_patch(number, 1, &by, &why, book);
         }
-        let (asked, before, approved_by) = (None, None, Vec::new());
+        let (asked, before, approved_by) = (None, None, Approvers::default());
         let overlay = Overlay { patch, by, version: 1, asked, before, seq: i64::MAX, risk, approved_by };
         self.overlays.insert(number, overlay);
         match self.covered().filter(|_| self.head.level == Level::Draft) {
@@ -338,7 +338,7 @@ impl Run {
     pub(crate) fn patch_approved(
         &mut self,
         approval: Uuid,
-        by: &[String],
+        by: &Approvers,
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<bool, Unstorable> {
@@ -352,11 +352,16 @@ impl Run {
             // The turn asks anew.
             asked.take_back();
             let data = json!({"number": number, "approval_id": approval, "digest": asked.digest});
-            book.note("patch.approval_stale", None, by.first().map(Actor::person), data);
+            book.note("patch.approval_stale", None, by.names.first().map(Actor::person), data);
             return Ok(true);
         }
-        book.note("patch.approved", None, by.first().map(Actor::person), json!({"number": number, "by": by}));
-        overlay.approved_by = by.to_vec();
+        book.note(
+            "patch.approved",
+            None,
+            by.names.first().map(Actor::person),
+            json!({"number": number, "by": by.names}),
+        );
+        overlay.approved_by = by.clone();
         self.apply_patch(number, env, book)?;
         Ok(true)
     }

@@ -9,7 +9,7 @@ use super::env::Env;
 use super::event::Verdict;
 use super::requesters::also;
 use super::rows::Book;
-use super::task::Asked;
+use super::task::{Approvers, Asked};
 use super::{At, Run, RunStatus};
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
@@ -101,7 +101,7 @@ pub(crate) struct Plan {
     /// The request that waits for people.
     pub(crate) asked: Option<Asked>,
     /// Who approved it.
-    pub(crate) by: Vec<String>,
+    pub(crate) by: Approvers,
 }
 
 impl Plan {
@@ -118,7 +118,7 @@ impl Plan {
     }
 
     /// The plan as `runs.plan` keeps it.
-    pub(crate) fn of_document(document: &Value, asked: Option<Asked>, by: Vec<String>) -> Option<Self> {
+    pub(crate) fn of_document(document: &Value, asked: Option<Asked>, by: Approvers) -> Option<Self> {
         let digest = bytes32(document.get("digest")?)?;
         let nodes = document.get("nodes")?.as_object()?.iter();
         let nodes = nodes.map(|(name, planned)| (name.clone(), Planned::from_value(planned)));
@@ -172,7 +172,7 @@ impl Run {
         book.note("plan.drafted", None, None, data);
         if self.head.dry_run {
             self.result = Some(json!({"status": "dry_run", "dry_run_results": document["steps"]}));
-            self.plan = Some(Plan { digest, nodes: planned, asked: None, by: Vec::new() });
+            self.plan = Some(Plan { digest, nodes: planned, asked: None, by: Approvers::default() });
             return self.end(RunStatus::Completed, env, book);
         }
         let asked = self.request(digest, &demand, env);
@@ -182,7 +182,7 @@ impl Run {
         let (source, outcome) = (Source::Approval, Outcome::Deferred);
         let verdict = Verdict { source, outcome, rationale: demand.reason, policies: Vec::new() };
         book.decision("approval.requested", None, None, data, verdict);
-        self.plan = Some(Plan { digest, nodes: planned, asked: Some(asked), by: Vec::new() });
+        self.plan = Some(Plan { digest, nodes: planned, asked: Some(asked), by: Approvers::default() });
         Ok(())
     }
 
@@ -236,11 +236,16 @@ impl Run {
     }
 
     /// People approved the plan. False: the approval is not the plan's.
-    pub(crate) fn plan_approved(&mut self, approval: Uuid, by: &[String], book: &mut Book) -> Result<bool, Unstorable> {
+    pub(crate) fn plan_approved(
+        &mut self,
+        approval: Uuid,
+        by: &Approvers,
+        book: &mut Book,
+    ) -> Result<bool, Unstorable> {
         let Some(plan) = self.plan.as_mut().filter(|plan| plan.approval() == Some(approval)) else { return Ok(false) };
         plan.asked = None;
-        plan.by = by.to_vec();
-        let digest = plan.digest;
+        plan.by = by.clone();
+        let (digest, by) = (plan.digest, &by.names);
         book.set("plan_digest", Cell::Bytes(digest.to_vec()));
         book.note("plan.approved", None, by.first().map(Actor::person), json!({"digest": digest, "by": by}));
         self.begin_nodes();

@@ -81,8 +81,17 @@ pub(crate) struct Approved {
     pub(crate) digest: Digest32,
     /// How many requests of the run there were before the one that was approved.
     pub(crate) showing: u32,
-    pub(crate) by: Vec<String>,
+    pub(crate) by: Approvers,
     pub(crate) notes: Option<String>,
+}
+
+/// Who approved something, and when the last of them did. A name may be somebody else's by now, for whom nothing of this
+/// counts; those who approved earlier were looked at again when the last one did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Approvers {
+    pub(crate) names: Vec<String>,
+    /// None: it was not kept, and anybody who has got their name may have got it since.
+    pub(crate) at: Option<Timestamp>,
 }
 
 impl Approved {

@@ -7,7 +7,7 @@ use super::env::Env;
 use super::event::{Signal, Told};
 use super::rows::Book;
 use super::start::Work;
-use super::task::State;
+use super::task::{Approvers, State};
 use super::undo::Wanted;
 use super::unwritten::UNWRITABLE;
 use super::{At, EffectStatus, Run};
@@ -50,7 +50,10 @@ impl Run {
             {
                 Ok(())
             }
-            Told::Approved { approval, by, notes } => self.approved(approval, by, notes, env, book),
+            Told::Approved { approval, by, at, notes } => {
+                let by = Approvers { names: by, at: at.and_then(|at| at.parse().ok()) };
+                self.approved(approval, by, notes, env, book)
+            }
             Told::Denied { approval, by, notes, changes } => self.denied(approval, by, notes, changes, env, book),
             Told::Edited { step, input, by, approval } => self.edited(step, input, by, approval, env, book),
             Told::PlanEdited { node, input, by, approval } => self.plan_edited(node, input, by, approval, env, book),
