@@ -10,9 +10,9 @@ use crate::ledger::audit::{self, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::access::registry::{BadEntry, Entry, Kind, check_spelling, is_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
-use chimera_core::access::{ADMIN, ANONYMOUS, Level, Pool, scope, seal};
+use chimera_core::access::{ADMIN, Pool, seal};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{
     ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX, ACTORS_OWN_MIN, ADMIN_QUOTA_MIN, ROLES_NAMED_MAX,
     TENANT_ACTORS_MAX,
@@ -220,90 +220,6 @@ impl Directory {
             };
             ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/roles").with("hint", hint).into()
         })
-    }
-
-    /// Nobody gives what they don't have, to another tenant, or to a name that is another tenant's; nobody
-    /// touches whoever may do more than they may. The operator gives tenants their names, by patterns.
-    fn check_reach(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
-        if self.is_operator(permit) {
-            return Ok(());
-        }
-        let forbidden = |what: &str| Err(EngineError::refused(Code::RbacForbidden, what));
-        let now = self.snapshot().registry.resolve(&entry.id);
-        if entry.tenant != permit.tenant() {
-            return forbidden("the actor belongs to another tenant");
-        }
-        if now.tenant != permit.tenant() {
-            return forbidden(
-                "such a name belongs to another tenant: the operator gives each tenant its names, by patterns",
-            );
-        }
-        if entry.id == ANONYMOUS {
-            return forbidden("only an operator changes anonymous, who stands for everybody without a token");
-        }
-        let snapshot = self.snapshot();
-        // What a pattern lets others have was given to nobody yet.
-        let before = snapshot.registry.entry(&entry.id).filter(|before| !before.is_pattern());
-        let own = snapshot.registry.resolve(permit.actor()).quota_per_minute;
-        if entry.quota_per_minute > before.map_or(0, |before| before.quota_per_minute).max(own) {
-            let given = entry.quota_per_minute;
-            return forbidden(&format!("cannot give a quota of {given} requests a minute: yours is {own}"));
-        }
-        self.check_scopes(permit, &now)?;
-        self.check_scopes(permit, entry)?;
-        self.check_freedom(permit, entry, before.map(|before| &**before))?;
-        if entry.is_pattern() {
-            return forbidden("patterns are the operator's");
-        }
-        if entry.kind != now.kind {
-            return forbidden("who is a person is the operator's to say");
-        }
-        Ok(())
-    }
-
-    /// Refuses somebody when the other may do more, or is to: has a scope that they lack, itself or by a role, a freer level, a
-    /// larger quota, or is a person while they are none, since people decide about approvals.
-    pub(super) fn check_rank(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
-        if self.is_operator(permit) {
-            return Ok(());
-        }
-        self.check_scopes(permit, entry)?;
-        self.check_freedom(permit, entry, None)
-    }
-
-    fn check_scopes(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
-        let given = self.snapshot().registry.roles().granted(entry);
-        let held = scope::narrowed(permit.scopes(), &given);
-        if let Some(scope) = given.iter().find(|scope| !held.contains(scope)) {
-            let body = ErrorBody::new(Code::RbacForbidden, format!("nobody gives a scope that they lack: {scope}"));
-            return Err(body.with("required_scope", scope.as_str()).into());
-        }
-        if entry.kind == Kind::Human && permit.kind() != ActorType::Human {
-            return Err(EngineError::refused(Code::RbacForbidden, "people are looked after by people"));
-        }
-        Ok(())
-    }
-
-    /// Refuses a quota or a level above one's own, unless the other had as much before: what is lowered, or left as it is, is not given.
-    fn check_freedom(&self, permit: &Permit, entry: &Entry, before: Option<&Entry>) -> Result<(), EngineError> {
-        let forbidden = |what: &str| Err(EngineError::refused(Code::RbacForbidden, what));
-        let snapshot = self.snapshot();
-        // Without a level the risk decides, which is never L3.
-        let level = |entry: &Entry| entry.level.unwrap_or(Level::ExecuteNotify);
-        let acts = |entry: &Entry| !entry.disabled && !snapshot.registry.roles().granted(entry).is_empty();
-        if snapshot.registry.roles().granted(entry).is_empty() || before.is_some() && !acts(entry) {
-            // Whoever may do nothing may do it as freely and as often as they like.
-            return Ok(());
-        }
-        let own = snapshot.registry.resolve(permit.actor());
-        let before = before.filter(|before| acts(before));
-        if entry.quota_per_minute > before.map_or(0, |before| before.quota_per_minute).max(own.quota_per_minute) {
-            return forbidden("nobody gives a larger quota than their own");
-        }
-        if level(entry) > before.map_or(level(&own), level).max(level(&own)) {
-            return forbidden("nobody gives a freer level than their own");
-        }
-        Ok(())
     }
 
     /// Makes sure that a tenant is there of which the configuration speaks. Any other is added by an operator.

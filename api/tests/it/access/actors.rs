@@ -270,6 +270,25 @@ async fn nobody_of_a_disabled_tenant_is_let_in() {
     assert_eq!(told.status, 422, "no operator would be left: {told:?}");
 }
 
+/// A mail may carry a link by which its reader decides: who may do more than the keeper is told where they were told.
+#[tokio::test]
+async fn nobody_gets_the_mail_of_somebody_who_may_do_more() {
+    let porch = kept().await;
+    let body = |mail: &str, quota: u32, level: &str| json!({"scopes": ["notion.read"], "quota_per_minute": quota, "autonomy_level": level, "notify": {"email": mail}});
+    let (free, own) = ("L2_ExecuteNotify", "L1_Draft");
+    assert_eq!(put(&porch, "admin", "user_big", body("big@acme.example", 100, free)).await, 200);
+    for (mail, quota, level, status) in [
+        ("bob@acme.example", 100, free, 403),
+        ("bob@acme.example", 30, own, 403),
+        ("big@acme.example", 90, free, 200),
+        ("big@acme.example", 30, own, 200),
+        ("bob@acme.example", 30, own, 200),
+    ] {
+        let answered = put(&porch, "user_bob", "user_big", body(mail, quota, level)).await;
+        assert_eq!(answered, status, "{mail} {quota} {level}");
+    }
+}
+
 /// Whoever has a larger quota or a freer level than the keeper may be held back by them, and not be let loose again.
 #[tokio::test]
 async fn what_is_lowered_or_switched_off_is_given_by_nobody() {
