@@ -5,8 +5,13 @@
 //! asks outside; a *write* tool changes something there, so it is written ahead and never sent
 //! again blindly.
 
+mod overridden;
+
+pub use overridden::overrides_method;
+
 use crate::id::BlobId;
 use crate::json::schema::{BadSchema, Schema};
+use overridden::methods_beside;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -231,7 +236,13 @@ impl Spec {
             Some(reads) => {
                 let default = reads.values.first().copied().unwrap_or_default();
                 let said = input.get(reads.member).map_or(Some(default), Value::as_str);
-                if said.is_some_and(|said| reads.values.contains(&said)) { Reach::Read } else { self.effect }
+                let reads = |said: &str| reads.values.contains(&said);
+                let beside = || methods_beside(input);
+                if said.is_some_and(reads) && beside().iter().all(|said| reads(said)) {
+                    Reach::Read
+                } else {
+                    self.effect
+                }
             }
             None => self.effect,
         }
@@ -271,9 +282,12 @@ impl Spec {
         }
         match &self.reads_when {
             Some(when) if !when.deletes.is_empty() => {
-                let said = input.get(when.member).and_then(Value::as_str).unwrap_or_default();
+                let default = when.values.first().copied().unwrap_or_default();
+                let said = input.get(when.member).map_or(default, |said| said.as_str().unwrap_or_default());
                 let open = said.is_empty() || said.contains("${");
-                if open || when.deletes.contains(&said) { Class::Delete } else { self.class() }
+                let deletes = |said: &str| when.deletes.contains(&said);
+                let beside = methods_beside(input).iter().any(|said| said.is_empty() || deletes(said));
+                if open || beside || deletes(said) { Class::Delete } else { self.class() }
             }
             _ => self.class(),
         }
@@ -365,6 +379,34 @@ mod tests {
             (json!({"method": "POST"}), Class::Write),
             (json!({"method": "DELETE"}), Class::Delete),
             (json!({"method": "${inputs.method}"}), Class::Delete),
+        ] {
+            assert_eq!(http.class_of(&input), class, "{input}");
+        }
+        let post = |member: &str, value: Value| json!({"method": "POST", "url": "https://a.example/x", member: value});
+        for input in [
+            post("headers", json!({"X-HTTP-Method-Override": "DELETE"})),
+            post("headers", json!({"x_http_method": "delete"})),
+            post("url", json!("https://a.example/x?a=1&_method=DELETE")),
+            post("url", json!("https://a.example/x?%5Fmetho%64=d%45lete")),
+            post("query", json!({"_method": "DELETE"})),
+            post("query", json!({"_method[]": ["DELETE"]})),
+            post("json", json!({"_method": "delete"})),
+            post("json", json!({"_method": "${inputs.how}"})),
+            post("json", json!({"a": [{"_METHOD": "DELETE"}]})),
+            post("text", json!("a=1&_method=DELETE")),
+            post("text", json!("--x\r\nContent-Disposition: form-data; name=\"_method\"\r\n\r\nDELETE\r\n--x--")),
+            post("text", json!("{\"\\u005fmethod\": \"DELETE\"}")),
+            json!({"method": "GET", "url": "https://a.example/x?_method=delete"}),
+        ] {
+            assert_eq!(http.class_of(&input), Class::Delete, "{input}");
+        }
+        for (input, class) in [
+            (post("json", json!({"_method": "PUT", "note": "DELETE"})), Class::Write),
+            (post("text", json!("the method is DELETE")), Class::Write),
+            (json!({"url": "https://a.example/x?_method=PATCH"}), Class::Write),
+            (json!({"url": "https://a.example/x?_method=get"}), Class::Read),
+            (json!({"url": "https://a.example/payment_methods?x=DELETE"}), Class::Read),
+            (json!({"url": "https://a.example/payment_method=DELETE"}), Class::Read),
         ] {
             assert_eq!(http.class_of(&input), class, "{input}");
         }

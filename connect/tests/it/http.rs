@@ -126,6 +126,16 @@ async fn headers_that_belong_to_the_connection_are_refused() {
         let error = call(&tool(client(&[])), input).await.unwrap_err();
         assert_eq!(gist(&error), ("MALFORMED_ARGS", false, Sent::No), "{name}");
     }
+    let with = |method: &str, name: &str, value: &str, dry: bool| json!({"method": method, "url": "https://example.com/", "headers": {name: value}, "dry_run": dry});
+    for name in ["X-HTTP-Method-Override", "x-http-method", "X-Method-Override", "X_HTTP_METHOD_OVERRIDE"] {
+        for value in ["DELETE", "delete", "secret://http.example.com", ""] {
+            for dry in [false, true] {
+                let error = call(&tool(client(&[])), with("POST", name, value, dry)).await.unwrap_err();
+                assert_eq!(gist(&error), ("MALFORMED_ARGS", false, Sent::No), "{name}: {value}");
+            }
+        }
+        call(&tool(client(&[])), with("PUT", name, "put", true)).await.unwrap();
+    }
     let input = json!({"url": "https://example.com/", "headers": {"x": "a\r\nb: c"}});
     assert_eq!(gist(&call(&tool(client(&[])), input).await.unwrap_err()).0, "MALFORMED_ARGS");
 }

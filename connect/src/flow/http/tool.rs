@@ -16,7 +16,7 @@ use chimera_core::error::Code;
 use chimera_core::json::schema::BadSchema;
 use chimera_core::limits::{ERROR_TEXT_CHARS_MAX, HTTP_REDIRECTS_MAX, TARGET_BYTES_MAX};
 use chimera_core::secret::SecretName;
-use chimera_core::tool::{Declared, Metadata, Reach, ReadsWhen, Risk, Rollback, Spec, is_dry};
+use chimera_core::tool::{Declared, Metadata, Reach, ReadsWhen, Risk, Rollback, Spec, is_dry, overrides_method};
 use chimera_engine::port::{CallContext, Secrets, Tool, ToolError};
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
@@ -112,6 +112,7 @@ impl HttpRequest {
         if !request.writes() {
             request.care = Care::Read;
         }
+        check_override(&request.method, &input["headers"])?;
         request.cuts = true;
         request.redirects_max = if input["follow_redirects"] == false { 0 } else { HTTP_REDIRECTS_MAX };
         if let Some(body) = input.get("json") {
@@ -269,6 +270,20 @@ fn header<'a>(name: &str, value: &'a Value) -> Result<(HeaderName, &'a str), Too
         return Err(malformed(&format!("the header {parsed} is set by Chimera itself")));
     }
     Ok((parsed, value.as_str().unwrap_or_default()))
+}
+
+/// Refuses headers by which the other side would do something else than what was decided about.
+fn check_override(method: &Method, headers: &Value) -> Result<(), ToolError> {
+    let other = |(name, value): &(&String, &Value)| {
+        overrides_method(name)
+            && !value.as_str().is_some_and(|value| value.trim().eq_ignore_ascii_case(method.as_str()))
+    };
+    match headers.as_object().into_iter().flatten().find(other) {
+        Some((name, _)) => {
+            Err(malformed(&format!("the header {name} names another method than {method}: write it as method")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn plain(value: &Value) -> String {
