@@ -150,6 +150,13 @@ fn question(message: &Message) -> Value {
         "map" => "the calls of a map".to_owned(),
         tool => format!("a call of {tool}"),
     };
+    if data["withheld"] == true {
+        let body = format!(
+            "A run of {workflow} waits for somebody to decide.\n\nRun: {run}\nUntil: {}\n\nWhat it would do is told to those who decide.\n",
+            word("expires_at")
+        );
+        return json!({"to": message.target, "subject": format!("{workflow} waits for a decision"), "body": body});
+    }
     let mut body = format!("A run of {workflow} waits for your decision about {what}.\n");
     match data["link"].as_str() {
         Some(link) => body.push_str(&format!(
@@ -195,6 +202,13 @@ fn doubt(message: &Message) -> Value {
     let line = |name: &str| data[name].as_str().map(|text| text.replace(char::is_control, " "));
     let word = |name: &str| line(name).unwrap_or_else(|| "unknown".to_owned());
     let (workflow, tool, undo) = (word("workflow_id"), word("tool"), data["call"] == "undo");
+    if data["withheld"] == true {
+        let (run, since) = (word("run_id"), word("since"));
+        let body = format!(
+            "Nobody knows what became of a call of a run of {workflow}.\n\nRun: {run}\nSince: {since}\n\nWhich call it is is told to those who look after its runs.\n"
+        );
+        return json!({"to": message.target, "subject": format!("{workflow}: an outcome is unknown"), "body": body});
+    }
     let what = if undo { format!("{tool} was undone") } else { format!("a call of {tool} happened") };
     let mut body = format!("Nobody knows whether {what} in a run of {workflow}.\n\n");
     for (label, name) in [("Run", "run_id"), ("Step", "step_id"), ("Node", "node_id"), ("Since", "since")] {

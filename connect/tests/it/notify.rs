@@ -204,6 +204,23 @@ async fn a_mail_that_asks_shows_what_would_run_and_where_to_decide() {
     assert!(!without.contains("/approvals/") && without.contains("chimera runs approve"), "{without}");
 }
 
+#[tokio::test]
+async fn a_mail_to_an_outsider_tells_only_that_something_waits() {
+    let smtp = PrivateSmtp::start();
+    let channels = channels(Some(&smtp));
+    for kind in ["approval.requested", "step.outcome_unknown"] {
+        let mut message = question(None);
+        message.payload =
+            json!({"type": kind, "data": {"run_id": Uuid::from_u128(9), "workflow_id": "w", "withheld": true}});
+        channels.send(&message).await.unwrap();
+    }
+    for mail in smtp.accepted() {
+        let text = mail["content"].as_str().unwrap();
+        assert!(!text.contains("chimera runs") && !text.contains("your decision"), "{text}");
+        assert!(text.contains(&Uuid::from_u128(9).to_string()), "{text}");
+    }
+}
+
 fn doubt(undo: bool) -> Message {
     let (run, step) = (Uuid::from_u128(9), Uuid::from_u128(5));
     let commands = if undo {

@@ -91,11 +91,8 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
                     tx.inserts.push(link_row(head, requested, person, &token, now)?);
                 }
             }
-            let mut payload = payload(head, requested, &review, &asking.base_url, link, now);
-            if asking.recipients.is_outsider(&head.tenant, &head.actor, recipient) {
-                withhold(&mut payload);
-            }
-            tx.inserts.push(message_row(id, head, Some(requested.approval), recipient, &payload, steady)?);
+            let payload = payload(head, requested, &review, &asking.base_url, link, now);
+            tx.inserts.push(asking.message(id, head, Some(requested.approval), recipient, payload, steady)?);
         }
     }
     Ok(())
@@ -175,20 +172,28 @@ fn link_row(
     )?)
 }
 
-pub(super) fn message_row(
-    id: Uuid,
-    head: &Head,
-    approval: Option<Uuid>,
-    recipient: &Recipient,
-    payload: &Value,
-    now: Timestamp,
-) -> Result<Insert, Unstorable> {
-    match recipient.channel.as_str() {
-        INBOX => {
-            let told = (payload["type"].as_str().unwrap_or_default(), Some(&payload["data"]));
-            inbox_row(id, head, &recipient.target, told, now)
+impl Asking {
+    /// The row of a message about what waits for people. Somebody outside whom nobody registered hears that, and nothing of what it is
+    /// about: nobody has let it out.
+    pub(super) fn message(
+        &self,
+        id: Uuid,
+        head: &Head,
+        approval: Option<Uuid>,
+        recipient: &Recipient,
+        mut payload: Value,
+        now: Timestamp,
+    ) -> Result<Insert, Unstorable> {
+        if self.recipients.is_outsider(&head.tenant, &head.actor, recipient) {
+            withhold(&mut payload);
         }
-        channel => outbox_row(id, head, approval, (channel, &recipient.target), payload, now),
+        match recipient.channel.as_str() {
+            INBOX => {
+                let told = (payload["type"].as_str().unwrap_or_default(), Some(&payload["data"]));
+                inbox_row(id, head, &recipient.target, told, now)
+            }
+            channel => outbox_row(id, head, approval, (channel, &recipient.target), &payload, now),
+        }
     }
 }
 
@@ -234,9 +239,9 @@ fn payload(
     })
 }
 
-/// Leaves of a message that a run waits, and nothing of what it would do.
+/// Leaves of a message that a run waits, and nothing of what it would do or did.
 fn withhold(payload: &mut Value) {
-    let kept = ["run_id", "trace_id", "workflow_id", "approval_id", "expires_at", "approve_url"];
+    let kept = ["run_id", "trace_id", "workflow_id", "approval_id", "step_id", "since", "expires_at", "approve_url"];
     if let Some(data) = payload["data"].as_object_mut() {
         data.retain(|name, _| kept.contains(&name.as_str()));
         data.insert("withheld".to_owned(), true.into());

@@ -116,7 +116,7 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, doubts: &[Doub
     for doubt in doubts {
         let payload = json!({"type": OUTCOME_UNKNOWN, "timestamp": now.to_string(), "data": data(head, doubt, asking)});
         for recipient in &recipients {
-            tx.inserts.push(ask::message_row(inner.id(), head, None, recipient, &payload, steady)?);
+            tx.inserts.push(asking.message(inner.id(), head, None, recipient, payload.clone(), steady)?);
         }
     }
     Ok(())

@@ -4,13 +4,15 @@ use crate::flow_ask::{asking, mail_of};
 use crate::flow_levels::{Letters, both};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::run::Head;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS, STEPS};
 use chimera_core::record::{Row, RowCount, Step, Tx};
 use chimera_core::tool::Reach;
-use chimera_engine::flow::{DoubtFilter, StartRun};
-use chimera_engine::port::{Found, Records, Sent, ToolError};
+use chimera_engine::flow::{Asking, DoubtFilter, StartRun};
+use chimera_engine::port::{Found, Recipient, Recipients, Records, Sent, ToolError};
 use chimera_testkit::flow::{Puppet, Setup, Stage, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -61,6 +63,35 @@ async fn those_who_could_settle_a_call_in_doubt_are_told_once_with_the_change_th
     again.flow.pause(&again.permit("user_ann"), run).await.unwrap();
     again.until(run, |run| run["paused"] == true).await;
     assert_eq!(told(&again, run).len(), 1, "whoever takes the run up tells nobody anew");
+}
+
+/// One mailbox outside that nobody registered, and one of somebody who is.
+struct Outside;
+
+#[async_trait::async_trait]
+impl Recipients for Outside {
+    async fn of(&self, _: &Head) -> Vec<Recipient> {
+        let email = |target: &str| Recipient { channel: "email".to_owned(), target: target.to_owned(), person: None };
+        vec![email("mallory@evil.test"), email("ann@acme.example")]
+    }
+
+    fn is_outsider(&self, _: &str, _: &str, recipient: &Recipient) -> bool {
+        recipient.target == "mallory@evil.test"
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_outside_hears_that_a_call_is_in_doubt_and_not_which() {
+    let stage = lost().asking(Asking { recipients: Arc::new(Outside), ..asking(Vec::new()) }).open().await;
+    let run = start(&stage, Level::ExecuteNotify).await;
+    stage.step(run, "a", "outcome_unknown").await;
+    let messages = told(&stage, run);
+    let of = |to: &str| messages.iter().find(|(target, _)| target == to).map(|(_, told)| &told["data"]).unwrap();
+    let (outside, inside) = (of("mallory@evil.test"), of("ann@acme.example"));
+    assert_eq!((&outside["withheld"], &outside["run_id"]), (&json!(true), &json!(run)));
+    for member in ["tool", "node_id", "reason", "actor", "settle_with", "settle_url"] {
+        assert!(outside.get(member).is_none() && inside.get(member).is_some(), "{member}: {outside}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
