@@ -157,8 +157,17 @@ fn question(message: &Message) -> Value {
         );
         return json!({"to": message.target, "subject": format!("{workflow} waits for a decision"), "body": body});
     }
-    let mut body = format!("A run of {workflow} waits for your decision about {what}.\n");
+    let decides = data["not_decider"].is_null();
+    let mut body = match decides {
+        true => format!("A run of {workflow} waits for your decision about {what}.\n"),
+        false => format!(
+            "A run of {workflow} waits for a decision about {what}.\n\nYou cannot decide about it: {}.\nWho decides: {}\n",
+            why_not(data["not_decider"].as_str().unwrap_or_default()),
+            word("decided_by"),
+        ),
+    };
     match data["link"].as_str() {
+        _ if !decides => body.push_str(&format!("\nSee it with:\nchimera runs show {run}\n")),
         Some(link) => body.push_str(&format!(
             "\nSee it and decide:\n{link}\n\nThe link is yours alone and works once. Whoever has it decides as you.\n"
         )),
@@ -172,7 +181,8 @@ fn question(message: &Message) -> Value {
             } else {
                 "the same as on the page"
             };
-            body.push_str(&format!("\nWhat you decide about, {how}:\n{}\n", quoted.join("\n")));
+            let whose = if decides { "What you decide about" } else { "What is decided about" };
+            body.push_str(&format!("\n{whose}, {how}:\n{}\n", quoted.join("\n")));
         }
         Err(_) => {
             for (label, name) in
@@ -189,11 +199,21 @@ fn question(message: &Message) -> Value {
                 word("expires_at")
             ));
             body.push_str(
-                "\nWhat you decide about is too long for a mail; the page and `chimera runs show` have all of it.\n",
+                "\nWhat is decided about is too long for a mail; the page and `chimera runs show` have all of it.\n",
             );
         }
     }
-    json!({"to": message.target, "subject": format!("{workflow} waits for your decision"), "body": body})
+    let whose = if decides { "your" } else { "a" };
+    json!({"to": message.target, "subject": format!("{workflow} waits for {whose} decision"), "body": body})
+}
+
+/// Why somebody may not decide, for a mail to them.
+fn why_not(reason: &str) -> &'static str {
+    match reason {
+        "requester" => "you asked for it, wrote its workflow or changed it, and somebody else must decide",
+        "same_as_requester" => "somebody with your mail address asked for it, and somebody else must decide",
+        _ => "you are not among those who do",
+    }
 }
 
 /// The mail about a call of which nobody knows whether it happened, and how to settle it.

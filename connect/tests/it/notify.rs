@@ -204,6 +204,31 @@ async fn a_mail_that_asks_shows_what_would_run_and_where_to_decide() {
     assert!(!without.contains("/approvals/") && without.contains("chimera runs approve"), "{without}");
 }
 
+/// Whoever must not decide reads that, and who does.
+#[tokio::test]
+async fn a_mail_to_somebody_who_may_not_decide_says_so_and_who_may() {
+    let smtp = PrivateSmtp::start();
+    let channels = channels(Some(&smtp));
+    for reason in ["requester", "same_as_requester", "not_named"] {
+        let mut message = question(None);
+        message.payload["data"]["not_decider"] = json!(reason);
+        message.payload["data"]["decided_by"] = json!("a person with the scope approvals.decide other than user_ann");
+        channels.send(&message).await.unwrap();
+    }
+    for mail in smtp.accepted() {
+        let text = mail["content"].as_str().unwrap().replace("=\r\n", "");
+        assert!(text.contains("Subject: w waits for a decision"), "{text}");
+        for part in [
+            "You cannot decide about it",
+            "Who decides: a person with the scope approvals.decide other",
+            "chimera runs show",
+        ] {
+            assert!(text.contains(part), "{part} is missing: {text}");
+        }
+        assert!(!text.contains("your decision") && !text.contains("chimera runs approve"), "{text}");
+    }
+}
+
 #[tokio::test]
 async fn a_mail_to_an_outsider_tells_only_that_something_waits() {
     let smtp = PrivateSmtp::start();

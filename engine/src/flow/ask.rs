@@ -91,7 +91,8 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
                     tx.inserts.push(link_row(head, requested, person, &token, now)?);
                 }
             }
-            let payload = payload(head, requested, &review, &asking.base_url, link, now);
+            let mut payload = payload(head, requested, &review, &asking.base_url, link, now);
+            name_deciders(&mut payload, &*asking.recipients, recipient, requested);
             tx.inserts.push(asking.message(id, head, Some(requested.approval), recipient, payload, steady)?);
         }
     }
@@ -194,6 +195,16 @@ impl Asking {
             }
             channel => outbox_row(id, head, approval, (channel, &recipient.target), &payload, now),
         }
+    }
+}
+
+/// Tells somebody who may not decide so, and who may.
+fn name_deciders(payload: &mut Value, all: &dyn Recipients, recipient: &Recipient, requested: &Requested) {
+    let same = |one: &str, other: &str| all.is_same_person(one, other);
+    let excluded = |person: &str| requested.demand.excludes(person, &requested.requesters, &same);
+    if let Some(reason) = recipient.person.as_deref().and_then(excluded) {
+        payload["data"]["not_decider"] = reason.as_str().into();
+        payload["data"]["decided_by"] = requested.demand.deciders(&requested.requesters).into();
     }
 }
 

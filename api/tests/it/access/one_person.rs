@@ -27,7 +27,9 @@ async fn waits(porch: &Porch, demanded: Value) -> Value {
     let node =
         json!({"id": "a", "type": "function", "fn": "notion.note", "inputs": {"n": 1}, "requires_approval": demanded});
     porch.house.stage.apply_as("user_eve", &workflow("strict").node(node)).await;
-    let waiting = porch.act("user_ann", json!({"workflow_id": "strict", "inputs": {}})).await;
+    let waiting = porch
+        .act("user_ann", json!({"workflow_id": "strict", "inputs": {}, "notify": {"email": "ann@acme.example"}}))
+        .await;
     assert_eq!(waiting.body["status"], "awaiting_approval", "{waiting:?}");
     waiting.body
 }
@@ -48,9 +50,25 @@ async fn whoever_has_the_address_of_the_requester_is_no_second_pair_of_eyes() {
     }
     let sent = porch.house.stage.rows_of(&chimera_core::flow::tables::NOTIFICATIONS, id_of(&run["run_id"]));
     let linked: Vec<&str> = sent.iter().filter(|row| link_in(row).is_some()).map(|row| row.text("target")).collect();
-    assert_eq!(linked, ["bob@acme.example", "ann+x@acme.example"], "who may decide has a link");
+    assert_eq!(linked, ["ann+x@acme.example", "bob@acme.example"], "who may decide has a link");
     assert_eq!(decides(&porch, "user_123", &run, "approve").await.status, 200, "another address is another person");
     porch.house.until(&run, "completed").await;
+}
+
+/// Whoever asked reads that they can't decide, and who can.
+#[tokio::test]
+async fn the_requester_is_told_that_somebody_else_decides() {
+    let porch = house().await;
+    let run = waits(&porch, json!({"other_than_requester": true})).await;
+    let sent = porch.house.stage.rows_of(&chimera_core::flow::tables::NOTIFICATIONS, id_of(&run["run_id"]));
+    let told = |to: &str| {
+        let row = sent.iter().find(|row| row.text("target") == to).expect("they are told");
+        row.get("payload").as_json().unwrap().to_value()["data"].clone()
+    };
+    let (own, other) = (told("ann@acme.example"), told("bob@acme.example"));
+    assert_eq!((&own["not_decider"], &own["link"]), (&json!("requester"), &Value::Null), "{own}");
+    assert_eq!(own["decided_by"], "a person with the scope approvals.decide other than user_ann, user_eve");
+    assert_eq!((&other["not_decider"], &other["decided_by"]), (&Value::Null, &Value::Null));
 }
 
 #[tokio::test]
@@ -58,12 +76,12 @@ async fn two_votes_of_one_address_are_one() {
     let porch = house().await;
     let run = waits(&porch, json!({"approvals_needed": 2})).await;
     let first = decides(&porch, "user_1", &run, "approve").await;
-    assert_eq!((first.status, &first.body["status"]), (200, &json!("pending")), "{first:?}");
+    assert_eq!((first.status, &first.body["approval_status"]), (200, &json!("pending")), "{first:?}");
     let again = decides(&porch, "user_ann", &run, "approve").await;
     assert_eq!((again.status, again.code()), (409, "INVALID_TRANSITION"), "{again:?}");
     assert_eq!(porch.asked("notion.note").count("execute"), 0);
     let other = decides(&porch, "user_bob", &run, "approve").await;
-    assert_eq!((other.status, &other.body["status"]), (200, &json!("approved")), "{other:?}");
+    assert_eq!((other.status, &other.body["approval_status"]), (200, &json!("approved")), "{other:?}");
     porch.house.until(&run, "completed").await;
 }
 

@@ -182,6 +182,17 @@ impl Demand {
         self.parts().any(|part| part.other_than_requester)
     }
 
+    /// Who may decide about what `requesters` asked for, in words.
+    #[must_use]
+    pub fn deciders(&self, requesters: &[String]) -> String {
+        let others =
+            if self.needs_another() { format!(" other than {}", requesters.join(", ")) } else { String::new() };
+        match self.everybody().as_slice() {
+            [] => format!("a person with the scope approvals.decide{others}"),
+            named => format!("{}{others}", named.join(", ")),
+        }
+    }
+
     /// Why somebody may not decide about what `requesters` asked for, if they may not. Who would count had they not asked
     /// for it is told so.
     #[must_use]
