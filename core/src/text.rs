@@ -77,15 +77,16 @@ fn revealed<'a>(text: &'a str, letters: &[char]) -> Cow<'a, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a character shows nothing or looks like a space: controls, zero width, blanks, directions, fillers,
-/// selectors, tags.
+/// Whether a character shows nothing, looks like a space, or only steers others: what Unicode calls controls, spaces, format characters (Cf)
+/// and default-ignorable code points, and the few others whose shape is blank. The tests list each of these.
 pub(crate) const fn is_shapeless(c: char) -> bool {
     matches!(c,
-        '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{61c}'
-        | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{205f}'..='\u{206f}' | '\u{2800}' | '\u{3000}'
-        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+        '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}'
+        | '\u{6dd}' | '\u{70f}' | '\u{890}' | '\u{891}' | '\u{8e2}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{205f}'..='\u{206f}' | '\u{2800}'
+        | '\u{2d7f}' | '\u{3000}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{110bd}' | '\u{110cd}' | '\u{1107f}' | '\u{13430}'..='\u{13442}' | '\u{16fe4}' | '\u{1bc9d}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d159}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// A document in lines that people read: a member a line, longer texts as blocks. No character hides.
@@ -231,6 +232,78 @@ mod tests {
             ("lines\nand\ttabs, ü, 漢字, ❤\u{fe0f}", "lines\nand\ttabs, ü, 漢字, ❤\u{fe0f}"),
         ] {
             assert_eq!(visible(text), shown);
+        }
+    }
+
+    /// General category Cf of Unicode 17.
+    const FORMATS: &[(u32, u32)] = &[
+        (0xad, 0xad),
+        (0x600, 0x605),
+        (0x61c, 0x61c),
+        (0x6dd, 0x6dd),
+        (0x70f, 0x70f),
+        (0x890, 0x891),
+        (0x8e2, 0x8e2),
+        (0x180e, 0x180e),
+        (0x200b, 0x200f),
+        (0x202a, 0x202e),
+        (0x2060, 0x2064),
+        (0x2066, 0x206f),
+        (0xfeff, 0xfeff),
+        (0xfff9, 0xfffb),
+        (0x110bd, 0x110bd),
+        (0x110cd, 0x110cd),
+        (0x13430, 0x1343f),
+        (0x1bca0, 0x1bca3),
+        (0x1d173, 0x1d17a),
+        (0xe0001, 0xe0001),
+        (0xe0020, 0xe007f),
+    ];
+
+    /// Default_Ignorable_Code_Point of Unicode 17, with those that are kept free for it.
+    const IGNORABLE: &[(u32, u32)] = &[
+        (0xad, 0xad),
+        (0x34f, 0x34f),
+        (0x61c, 0x61c),
+        (0x115f, 0x1160),
+        (0x17b4, 0x17b5),
+        (0x180b, 0x180f),
+        (0x200b, 0x200f),
+        (0x202a, 0x202e),
+        (0x2060, 0x206f),
+        (0x3164, 0x3164),
+        (0xfe00, 0xfe0f),
+        (0xfeff, 0xfeff),
+        (0xffa0, 0xffa0),
+        (0xfff0, 0xfff8),
+        (0x1bca0, 0x1bca3),
+        (0x1d173, 0x1d17a),
+        (0xe0000, 0xe0fff),
+    ];
+
+    /// Neither, and blank all the same: the empty braille cell, joiners that show nothing by themselves, blanks and the mirror sign of
+    /// hieroglyphs, the Khitan filler, a selector of shorthand, the note without a head.
+    const BLANK: &[(u32, u32)] = &[
+        (0x2800, 0x2800),
+        (0x2d7f, 0x2d7f),
+        (0x1107f, 0x1107f),
+        (0x13440, 0x13442),
+        (0x16fe4, 0x16fe4),
+        (0x1bc9d, 0x1bc9d),
+        (0x1d159, 0x1d159),
+    ];
+
+    #[test]
+    fn every_character_without_a_shape_of_its_own_is_spelled_out_and_no_other() {
+        let within =
+            |table: &[(u32, u32)], c: char| table.iter().any(|(from, to)| (*from..=*to).contains(&u32::from(c)));
+        for c in '\0'..=char::MAX {
+            let plain = matches!(c, ' ' | '\n' | '\t');
+            let listed = [FORMATS, IGNORABLE, BLANK].iter().any(|table| within(table, c));
+            let hides = !plain && (c.is_control() || c.is_whitespace() || listed);
+            assert_eq!(is_shapeless(c), hides, "U+{:04X}", u32::from(c));
+            let text = format!("a{c}b");
+            assert_eq!(visible(&text).contains(c), !hides, "U+{:04X}", u32::from(c));
         }
     }
 
