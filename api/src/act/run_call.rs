@@ -30,6 +30,7 @@ use uuid::Uuid;
 
 /// How long to wait.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Patience {
     /// Seconds to wait for the result; thirty when absent.

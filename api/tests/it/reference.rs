@@ -48,6 +48,28 @@ async fn every_route_is_documented_with_its_methods_and_every_documented_path_is
     }
 }
 
+/// What stands in the path is a path parameter, and nothing else is: whoever makes a client of the document would look for it there.
+#[test]
+fn every_parameter_is_declared_where_it_stands() {
+    let document = serde_json::to_value(document()).unwrap();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        let template = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let template: BTreeSet<&str> = template.collect();
+        for (method, operation) in operations.as_object().unwrap() {
+            let declared: Vec<&Value> = operation["parameters"].as_array().into_iter().flatten().collect();
+            let places = ["path", "query", "header"];
+            assert!(
+                declared.iter().all(|p| places.iter().any(|place| p["in"] == *place)),
+                "{method} {path}: {declared:?}"
+            );
+            let in_path = declared.iter().filter(|p| p["in"] == "path");
+            assert!(in_path.clone().all(|p| p["required"] == true), "{method} {path}: {declared:?}");
+            let in_path: BTreeSet<&str> = in_path.filter_map(|p| p["name"].as_str()).collect();
+            assert_eq!(in_path, template, "{method} {path}");
+        }
+    }
+}
+
 /// Without it the document is not valid OpenAPI.
 #[test]
 fn every_documented_response_says_what_it_is() {
