@@ -265,6 +265,14 @@ mod tests {
     }
 
     /// SWARM-126
+    /// CONTENT-153
+    #[test]
+    fn operators_are_alerted_of_our_own_faults_and_of_broken_rules_and_of_nothing_else() {
+        let alerting: Vec<_> =
+            ErrorType::ALL.iter().filter(|class| class.alerts()).map(|class| class.as_str()).collect();
+        assert_eq!(alerting, ["policy_violation_error", "system_error"]);
+    }
+
     #[test]
     fn what_breaks_a_rule_is_never_worth_a_retry() {
         for code in Code::ALL.iter().filter(|code| code.error_type() == ErrorType::PolicyViolationError) {
