@@ -50,6 +50,18 @@ const FOREIGN: &[&str] = &[
     "also also",
     "maybe",
     "almost",
+    "too",
+    "now",
+    "Quickly",
+    "quickly",
+    "slowly",
+    "immediately",
+    "silently",
+    "really",
+    "urgently",
+    "already",
+    "together",
+    "as well",
     "up",
     "down",
     "know",
@@ -100,6 +112,8 @@ const GLUED: &[&str] = &[",", ";", ":", ".", "!", "…", ")", "'", "—", "'s", 
 /// What means nothing in its place: the text, how what stands before it ends, and how what stands behind it begins.
 /// An empty list is any place, `^` the beginning, `$` the end.
 const MEANINGLESS: &[(&[&str], &[&str], &[&str])] = &[
+    // A plan is carried out as soon as it may be.
+    (&["now"], &[], &[]),
     // The signs of a list.
     (&["-", "*", "1."], &["^", "\n"], &[]),
     // A step that follows another anyway.
@@ -201,7 +215,7 @@ const MEANINGLESS: &[(&[&str], &[&str], &[&str])] = &[
             "on Slack",
         ],
     ),
-    (&["with"], &[","], &["cc", "bcc"]),
+    (&["with", "to"], &[","], &["cc", "bcc"]),
     (&["it"], &["assigned"], &["to"]),
     (&["to", "with"], &[" and"], &["#", "high", "low"]),
     (&["of"], &[","], &["at most"]),

@@ -282,8 +282,10 @@ const PARTICLES: &[(&str, &[&str])] = &[
 /// Services that are no things of the table.
 const SERVICES: &[&str] = &["google", "notion", "github", "outlook"];
 
-/// Manners, wherever they stand.
-const COURTESIES: &[&str] = &["please", "kindly", "thanks", "also", "too", "now"];
+/// The only words that may mean nothing wherever they stand, since what is done is the same without them: manners, `now`, which is when a
+/// plan is carried out anyway, and `also`, which joins what the plan holds already. How something is done (`quickly`), and what it is done
+/// beside that the goal does not say (`too`), is none of these: no step carries it.
+const COURTESIES: &[&str] = &["please", "kindly", "thanks", "also", "now"];
 
 const POSSESSIVES: &[&str] = &["my", "our", "your", "its", "their"];
 

@@ -65,6 +65,9 @@ pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, Pla
     if let Some(refusal) = request::frequency(goal, &tokens) {
         return Err(refusal);
     }
+    if let Some(refusal) = request::misplaced(goal, &clauses) {
+        return Err(refusal);
+    }
     let profiles: Vec<Profile> = tools.iter().take(PLAN_TOOLS_MAX).map(Profile::of).collect();
     let mut builder = Builder::new(goal, inputs, &profiles, &joints);
     let mut clauses = clauses.into_iter();

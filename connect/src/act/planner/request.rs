@@ -32,7 +32,6 @@ const MANNERS: &[&str] = &[
     "lastly",
     "second",
     "third",
-    "quickly",
     "let's",
     "lets",
     "help",
@@ -202,6 +201,24 @@ pub(super) fn question(goal: &str, tokens: &[Token]) -> Option<PlanError> {
         }
     }
     None
+}
+
+/// A word in front of a verb that gives the wish another place than the plan does: `post …; first fetch …`.
+pub(super) fn misplaced(goal: &str, clauses: &[Clause]) -> Option<PlanError> {
+    let wrong = |at: usize, word: &str| match word {
+        "first" => at != 0,
+        "second" => at != 1,
+        "third" => at != 2,
+        "finally" | "lastly" => at + 1 != clauses.len(),
+        _ => false,
+    };
+    let lead = |clause: &'_ Clause| clause.verb.map_or(0, |verb| verb.min(clause.tokens.len()));
+    let mut leads = clauses
+        .iter()
+        .enumerate()
+        .flat_map(|(at, clause)| clause.tokens[..lead(clause)].iter().map(move |token| (at, token)));
+    let (_, token) = leads.find(|(at, token)| token.word().is_some_and(|word| wrong(*at, word)))?;
+    Some(PlanError::Unplaced { text: excerpt(goal.get(token.start..token.end)?) })
 }
 
 /// `now and then`, where nothing is to be done then.
