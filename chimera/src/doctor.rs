@@ -1,5 +1,6 @@
 //! What a server needs, looked at one by one: verdict, words, hint.
 
+mod actors;
 pub(crate) mod deep;
 pub(crate) mod report;
 
@@ -155,7 +156,7 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
         compose::while_answering(config, compose::seal_facts(config, ambient)),
         compose::while_answering(config, compose::may_sign_here(config, ambient)),
     );
-    findings.extend(actors(found));
+    findings.extend(actors::found(found));
     findings.extend(seal(sealed));
     if let Err(failure) = signs
         && failure.code == Code::ConfigInvalid
@@ -212,34 +213,6 @@ async fn server(config: &Config) -> Option<Finding> {
         Ok(Err(failure)) => Some(fail("server", failure.message, "check --server and that the server runs")),
         Err(_) => Some(fail("server", "no answer in time".to_owned(), "look at the server's log")),
     }
-}
-
-fn actors(found: Outcome<compose::ActorFacts>) -> Vec<Finding> {
-    let found = match found {
-        Ok(found) => found,
-        Err(failure) if failure.code == Code::ConfigInvalid => {
-            let hint = "correct access.actors_file; docs/guides/access.md describes it";
-            return vec![fail("actors", failure.message, hint)];
-        }
-        Err(failure) => {
-            let hint = "check the store; the lines above say what is wrong with it";
-            return vec![fail("actors", failure.message, hint)];
-        }
-    };
-    let mut findings = vec![match found.keys {
-        0 => warn(
-            "actors",
-            "nobody has a key, so nobody can sign in".to_owned(),
-            "chimera actor add admin makes the first one",
-        ),
-        keys => ok("actors", format!("entries: {}, keys: {keys}", found.entries)),
-    }];
-    if !found.namesakes.is_empty() {
-        let message = format!("people with one mail address count as one person: {}", found.namesakes.join(", "));
-        let hint = "give each an address of their own in notify.email, or remove the entry that is one too many";
-        findings.push(warn("addresses", message, hint));
-    }
-    findings
 }
 
 /// Whether the actors' keys in the store can be opened.
@@ -541,19 +514,6 @@ mod tests {
 
     fn verdicts(facts: &StoreFacts) -> Vec<(&'static str, Verdict)> {
         store(facts).iter().map(|finding| (finding.name, finding.verdict)).collect()
-    }
-
-    #[test]
-    fn people_with_one_address_are_named() {
-        let facts = |namesakes: &[&str]| compose::ActorFacts {
-            entries: 5,
-            keys: 1,
-            namesakes: namesakes.iter().map(|pair| (*pair).to_owned()).collect(),
-        };
-        assert_eq!(actors(Ok(facts(&[]))).len(), 1);
-        let found = actors(Ok(facts(&["user_a and user_b"])));
-        assert_eq!((found[0].verdict, found[1].verdict, found[1].name), (Verdict::Ok, Verdict::Warn, "addresses"));
-        assert!(found[1].message.ends_with("user_a and user_b"), "{found:?}");
     }
 
     #[test]

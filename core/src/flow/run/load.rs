@@ -236,7 +236,8 @@ impl Run {
                 .and_then(|id| asked(approvals, |row| row.uuid("approval_request_id") == id));
             let risk = stored.approval.and_then(|id| risk_shown(approvals, id));
             let request = approvals.iter().find(|row| Some(row.uuid("approval_request_id")) == stored.approval);
-            let approved_by = request.filter(|row| row.text("status") == "approved").map(deciders).unwrap_or_default();
+            let approved_by =
+                request.filter(|row| row.text("status") == "approved").map(Approvers::of_row).unwrap_or_default();
             let StoredPatch { number, patch, by, version, applied_seq, .. } = stored;
             // Rows of before have no number; they were put on in the order of their own.
             let seq = applied_seq.unwrap_or(if before.is_some() { -1 } else { i64::MAX });
@@ -262,7 +263,7 @@ impl Run {
         let approved = !row.get("plan_digest").is_null();
         let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";
         let by = approvals.iter().filter(|row| waits(row) && row.text("status") == "approved");
-        let by = by.max_by_key(|row| asked_at(row)).map(deciders);
+        let by = by.max_by_key(|row| asked_at(row)).map(Approvers::of_row);
         let asked = if approved { None } else { asked(approvals, waits) };
         self.plan = Plan::of_document(&document, asked, by.unwrap_or_default());
     }
@@ -304,7 +305,7 @@ impl Run {
         let approved = approved.max_by_key(|a| asked_at(a));
         let approved = approved.and_then(|a| {
             let notes = a.get("review_notes").as_text().map(str::to_owned);
-            Some(Approved { digest: digest(a, "action_digest")?, showing: showing(a), by: deciders(a), notes })
+            Some(Approved { digest: digest(a, "action_digest")?, showing: showing(a), by: Approvers::of_row(a), notes })
         });
         let asked = approvals.iter().filter(|a| a.uuid("step_id") == id).max_by_key(|a| asked_at(a));
         let changed_by = asked.map(|asked| self.editors(row, asked)).unwrap_or_default();
@@ -592,11 +593,4 @@ pub fn approving(decisions: &Value) -> Vec<String> {
     let approving = decisions.as_array().into_iter().flatten().filter(|d| d["decision"] == "approve");
     let counting = approving.filter(|decision| decision["counts"] != false);
     counting.filter_map(|decision| decision["by"].as_str().map(str::to_owned)).collect()
-}
-
-fn deciders(row: &Row) -> Approvers {
-    let decisions = row.get("decisions").as_json().map(crate::record::Json::to_value).unwrap_or_default();
-    let said = decisions.as_array().into_iter().flatten().filter(|said| said["decision"] == "approve");
-    let at = said.filter_map(|said| said["at"].as_str()?.parse().ok()).max();
-    Approvers { names: approving(&decisions), at }
 }

@@ -16,9 +16,11 @@
 //! | `Completed` | undone                                | `RolledBack`                                   |
 
 use super::event::Mode;
+use super::load::approving;
 use super::status::{EffectStatus, StepStatus};
 use crate::error::ErrorBody;
 use crate::json::Digest32;
+use crate::record::{Json, Row};
 use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -92,6 +94,16 @@ pub(crate) struct Approvers {
     pub(crate) names: Vec<String>,
     /// None: it was not kept, and anybody who has got their name may have got it since.
     pub(crate) at: Option<Timestamp>,
+}
+
+impl Approvers {
+    /// Those who approved a request, as its row has them.
+    pub(crate) fn of_row(row: &Row) -> Self {
+        let decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
+        let said = decisions.as_array().into_iter().flatten().filter(|said| said["decision"] == "approve");
+        let at = said.filter_map(|said| said["at"].as_str()?.parse().ok()).max();
+        Self { names: approving(&decisions), at }
+    }
 }
 
 impl Approved {

@@ -1,0 +1,54 @@
+//! Whether somebody can sign in, and whether two entries are one person.
+
+use super::{Finding, fail, ok, warn};
+use crate::compose;
+use crate::failure::Outcome;
+use chimera_core::error::Code;
+
+/// What there is to say of the registry.
+pub(super) fn found(found: Outcome<compose::ActorFacts>) -> Vec<Finding> {
+    let found = match found {
+        Ok(found) => found,
+        Err(failure) if failure.code == Code::ConfigInvalid => {
+            let hint = "correct access.actors_file; docs/guides/access.md describes it";
+            return vec![fail("actors", failure.message, hint)];
+        }
+        Err(failure) => {
+            let hint = "check the store; the lines above say what is wrong with it";
+            return vec![fail("actors", failure.message, hint)];
+        }
+    };
+    let mut findings = vec![match found.keys {
+        0 => warn(
+            "actors",
+            "nobody has a key, so nobody can sign in".to_owned(),
+            "chimera actor add admin makes the first one",
+        ),
+        keys => ok("actors", format!("entries: {}, keys: {keys}", found.entries)),
+    }];
+    if !found.namesakes.is_empty() {
+        let message = format!("people with one mail address count as one person: {}", found.namesakes.join(", "));
+        let hint = "give each an address of their own in notify.email, or remove the entry that is one too many";
+        findings.push(warn("addresses", message, hint));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Verdict;
+
+    #[test]
+    fn people_with_one_address_are_named() {
+        let facts = |namesakes: &[&str]| compose::ActorFacts {
+            entries: 5,
+            keys: 1,
+            namesakes: namesakes.iter().map(|pair| (*pair).to_owned()).collect(),
+        };
+        assert_eq!(found(Ok(facts(&[]))).len(), 1);
+        let told = found(Ok(facts(&["user_a and user_b"])));
+        assert_eq!((told[0].verdict, told[1].verdict, told[1].name), (Verdict::Ok, Verdict::Warn, "addresses"));
+        assert!(told[1].message.ends_with("user_a and user_b"), "{told:?}");
+    }
+}
