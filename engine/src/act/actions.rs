@@ -7,7 +7,7 @@ use super::idempotency::{Asked, Claimed, RecentKeys, check_key, duplicate};
 use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, lacking};
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
-use crate::flow::{Flow, Inside, PLAN_PREFIX, StartRun, Started, named};
+use crate::flow::{Flow, Inside, LookedUp, PLAN_PREFIX, StartRun, Started, named};
 use crate::port::Planner;
 use chimera_core::access::{Level, Tenant};
 use chimera_core::act::{Facts, determine_autonomy_level, risk};
@@ -134,11 +134,11 @@ pub(super) struct Proposal {
     pub(super) plan: Plan,
     pub(super) tools: Vec<Arc<Spec>>,
     workflow_id: String,
+    /// None: it is a plan that is not stored yet, or what became of a run.
     version: Option<i64>,
+    graph: Arc<Graph>,
     inputs: Value,
-    document: Option<Value>,
-    /// The versions of workflows within that were looked at.
-    pub(super) pins: Pins,
+    pub(super) inside: Inside,
     /// Digests of the workflow and of all within it; nothing of a plan, whose name says what it does.
     digests: Option<(Digest32, Option<Digest32>)>,
 }
@@ -285,10 +285,9 @@ impl Actions {
                 })?;
             }
         }
-        self.flow.workflows().check_plan(permit, &compiled.workflow_id, &compiled.document).await?;
         let (workflow_id, inputs) = (compiled.workflow_id, compiled.inputs);
-        let document = Some(compiled.document);
-        Ok(Proposal { plan, tools, workflow_id, version: None, inputs, document, pins: Pins::default(), digests: None })
+        let (version, graph) = self.flow.workflows().plan(permit, &workflow_id, &compiled.document).await?;
+        Ok(Proposal { plan, tools, workflow_id, version, graph, inputs, inside: Inside::default(), digests: None })
     }
 
     async fn of_workflow(
@@ -311,21 +310,23 @@ impl Actions {
     pub(super) async fn laid_out(
         &self,
         permit: &Permit,
-        graph: &Graph,
+        graph: &Arc<Graph>,
         (id, version): (&str, Option<i64>),
         inputs: &Value,
         pins: &Pins,
     ) -> Result<Proposal, EngineError> {
-        let Inside { children, pins, .. } = self.flow.workflows().inside(permit.tenant(), graph, pins).await?;
+        let inside = self.flow.workflows().inside(permit.tenant(), graph, pins).await?;
+        let children = &inside.children;
         let may_take_long = graph.may_take_long || children.values().any(|child| child.may_take_long);
         let place = self.flow.place_to_work(&permit.claimant(), may_take_long).await?;
-        let plan = place.run(|| Plan::of_graph(graph, inputs, &children));
+        let plan = place.run(|| Plan::of_graph(graph, inputs, children));
         let tools: Vec<Arc<Spec>> =
             tools_of(graph).chain(children.values().flat_map(|child| tools_of(child))).collect();
         let inputs = inputs.clone();
         let within: Vec<_> = children.iter().map(|(asked, child)| json!([asked, child.digest])).collect();
         let digests = Some((graph.digest, (!within.is_empty()).then(|| Digest32::of(&json!(within)))));
-        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), version, inputs, document: None, pins, digests })
+        let graph = Arc::clone(graph);
+        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), version, graph, inputs, inside, digests })
     }
 
     pub(super) fn check_scopes(&self, permit: &Permit, proposal: &Proposal) -> Result<(), EngineError> {
@@ -428,17 +429,18 @@ impl Actions {
         level: Level,
         risk: Arc<Value>,
     ) -> Result<Acted, EngineError> {
-        if let Some(document) = &proposal.document {
-            self.flow.workflows().keep_plan(permit, &proposal.workflow_id, document).await?;
-        }
+        let version = match proposal.version {
+            Some(version) => version,
+            None => self.flow.workflows().keep_plan(permit, &proposal.workflow_id, &proposal.graph).await?,
+        };
         let run_id = ask
             .run_id
             .unwrap_or_else(|| self.access.directory.parts.random.row_id(self.access.directory.parts.clock.now()));
         let shared = self.access.directory.tenant(permit.tenant()).notify.as_ref();
         let own = permit.notify().or(shared).filter(|_| level != Level::ExecuteSilent).cloned();
         let start = StartRun {
-            version: proposal.version,
-            pins: proposal.pins,
+            version: Some(version),
+            looked_up: Some(LookedUp { version, graph: proposal.graph, inside: proposal.inside }),
             level,
             dry_run: ask.dry_run,
             source: Source::Act,

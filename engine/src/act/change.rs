@@ -34,8 +34,11 @@ impl Actions {
         let Decided { level, because } = self.level(permit, None, &proposal, &score, None).await?;
         let level = level.min(before.level);
         self.check_policy(permit, &proposal, level)?;
-        let again =
-            Again { level: Some(level), risk: Some(proposal.told(&score, because)), pins: proposal.pins.clone() };
+        let again = Again {
+            level: Some(level),
+            risk: Some(proposal.told(&score, because)),
+            pins: proposal.inside.pins.clone(),
+        };
         self.flow.replay(permit, replay, again).await
     }
 

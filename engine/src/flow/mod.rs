@@ -66,7 +66,7 @@ pub use start::{Again, StartRun, Started};
 pub use tell::Settle;
 pub use tenant_blobs::TenantBlobs;
 pub use tenant_buckets::TenantBuckets;
-pub use workflows::{Applied, Tools, Workflows};
+pub use workflows::{Applied, LookedUp, Tools, Workflows};
 
 pub(crate) use patch::Look;
 pub(crate) use receiver::named;

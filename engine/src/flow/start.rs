@@ -5,7 +5,7 @@ use super::error::check_words;
 use super::key::RunKey;
 use super::node::Inner;
 use super::perform::execute_tool;
-use super::{Flow, Standing, ask, load, seal, spans};
+use super::{Flow, LookedUp, Standing, ask, load, seal, spans};
 use crate::access::Permit;
 use crate::error::EngineError;
 use crate::flow::error::{invalid, no_workflow};
@@ -33,8 +33,8 @@ pub struct StartRun {
     pub workflow_id: String,
     /// Its version; the newest when absent.
     pub version: Option<i64>,
-    /// The versions of workflows within that were looked at; the newest for those without one.
-    pub pins: Pins,
+    /// That workflow, if it was looked up already.
+    pub looked_up: Option<LookedUp>,
     /// What it works on.
     pub inputs: Value,
     /// How freely it may act.
@@ -68,7 +68,7 @@ impl StartRun {
         Self {
             workflow_id: workflow_id.into(),
             version: None,
-            pins: Pins::default(),
+            looked_up: None,
             inputs,
             level: Level::ExecuteNotify,
             priority: limits::PRIORITY_DEFAULT,
@@ -123,13 +123,15 @@ pub struct Started {
 impl Flow {
     /// Starts a run; it is durable when this returns.
     pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<Started, EngineError> {
-        let found = self.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
-        let (version, graph) = found.ok_or_else(|| no_workflow(&ask.workflow_id, ask.version))?;
+        let mut ask = ask;
+        // Workflows within are fixed with the run: a version that comes later is for later runs.
+        let LookedUp { version, graph, inside } = match ask.looked_up.take() {
+            Some(looked_up) => looked_up,
+            None => self.look_up(permit, &ask).await?,
+        };
         let place = self.place_to_work(&permit.claimant(), graph.may_take_long).await?;
         place.run(|| check(&graph, &ask))?;
         self.check_notify(permit, ask.level, ask.notify.as_ref())?;
-        // They are fixed with the run: a version that comes later is for later runs.
-        let inside = self.inner.workflows.inside_stored(permit.tenant(), &graph.document.nodes, &ask.pins).await?;
         let outer = (ask.workflow_id.as_str(), version, graph.digest);
         self.inner.workflows.check_shared(permit.tenant(), outer, &inside).await?;
         self.inner.workflows.copy_shared(permit.tenant(), Some(outer), &inside).await?;
@@ -172,6 +174,14 @@ impl Flow {
             timeout_at: Some(Head::timeout_of(&graph, now)),
         };
         self.begin_once(permit, ask.idempotency_key, head, graph).await
+    }
+
+    async fn look_up(&self, permit: &Permit, ask: &StartRun) -> Result<LookedUp, EngineError> {
+        let found = self.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
+        let (version, graph) = found.ok_or_else(|| no_workflow(&ask.workflow_id, ask.version))?;
+        let nodes = &graph.document.nodes;
+        let inside = self.inner.workflows.inside_stored(permit.tenant(), nodes, &Pins::default()).await?;
+        Ok(LookedUp { version, graph, inside })
     }
 
     /// Begins a run unless its key was used before by the same actor. Keys are unique in the store, so

@@ -60,8 +60,16 @@ pub struct Applied {
     pub is_new: bool,
 }
 
+/// A workflow that was looked up for a request: whatever is decided and started goes by this, and not by another look.
+#[derive(Clone, Debug)]
+pub struct LookedUp {
+    pub(crate) version: i64,
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) inside: Inside,
+}
+
 /// All workflows that runs of a graph may start, within each other.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Inside {
     /// Their graphs, as they are asked for.
     pub(crate) children: Children,
@@ -289,37 +297,29 @@ impl Workflows {
             let message = format!("names that begin with {PLAN_PREFIX} are for plans");
             return Err(EngineError::refused(Code::ValidationFailed, message));
         }
-        self.store(permit, id, text).await
-    }
-
-    /// Refuses a plan that no run could follow.
-    pub(crate) async fn check_plan(
-        &self,
-        permit: &Permit,
-        id: &str,
-        document: &serde_json::Value,
-    ) -> Result<(), EngineError> {
-        if self.find(permit.tenant(), id, None).await?.is_none() {
-            self.compile(permit, &document.to_string()).await?;
-        }
-        Ok(())
-    }
-
-    /// Stores a document for whoever asks for what it does, under a name that only plans have.
-    pub(crate) async fn keep_plan(
-        &self,
-        permit: &Permit,
-        id: &str,
-        document: &serde_json::Value,
-    ) -> Result<(), EngineError> {
-        if self.find(permit.tenant(), id, None).await?.is_none() {
-            self.store(&permit.beside(), id, &document.to_string()).await?;
-        }
-        Ok(())
-    }
-
-    async fn store(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, EngineError> {
         let graph = self.compile(permit, text).await?;
+        self.store(permit, id, &graph).await
+    }
+
+    /// The graph of a plan, and its version if it is stored already. Refuses one that no run could follow.
+    pub(crate) async fn plan(
+        &self,
+        permit: &Permit,
+        id: &str,
+        document: &serde_json::Value,
+    ) -> Result<(Option<i64>, Arc<Graph>), EngineError> {
+        match self.find(permit.tenant(), id, None).await? {
+            Some((version, graph)) => Ok((Some(version), graph)),
+            None => Ok((None, self.compile(permit, &document.to_string()).await?)),
+        }
+    }
+
+    /// Stores a plan for whoever asks for what it does, under a name that only plans have; gives its version.
+    pub(crate) async fn keep_plan(&self, permit: &Permit, id: &str, graph: &Graph) -> Result<i64, EngineError> {
+        Ok(self.store(&permit.beside(), id, graph).await?.version)
+    }
+
+    async fn store(&self, permit: &Permit, id: &str, graph: &Graph) -> Result<Applied, EngineError> {
         if graph.document.workflow_id != id {
             let message = format!("the document is of {}, not of {id}", graph.document.workflow_id);
             return Err(EngineError::refused(Code::MalformedArgs, message));
@@ -338,7 +338,7 @@ impl Workflows {
                 _ => self.last_version(permit.tenant(), id).await?,
             };
             let version = last + 1;
-            match self.records.commit(self.insert(permit, &graph, version)?).await {
+            match self.records.commit(self.insert(permit, graph, version)?).await {
                 Ok(_) => {
                     self.forget_newest(permit.tenant(), id);
                     return Ok(applied(version, true));
