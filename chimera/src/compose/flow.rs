@@ -16,7 +16,7 @@ use chimera_core::flow::policy::Policy;
 use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, STOP_LOOK_INTERVAL, STOP_LOOPS_TIMEOUT, STOP_TURNS_TIMEOUT};
 use chimera_core::record::{Insert, Scope, Select, Tx};
 use chimera_core::secret::{Secret, SecretName};
-use chimera_engine::access::{Directory, Permit, TenantSecrets};
+use chimera_engine::access::{Directory, Permit, TenantSecrets, local_operator};
 use chimera_engine::act::rules::{Rule, Rules};
 use chimera_engine::act::{Deciders, Guard};
 use chimera_engine::flow::gate::Slots;
@@ -156,7 +156,7 @@ pub(crate) async fn reader(config: &Config, ambient: &Ambient) -> Outcome<(Flow,
     let records = super::records_to_read(config, ambient).await?;
     let registry = described(config, ambient)?;
     let flow = engine(config, ambient, &records, registry, Arc::new(Rules::default()), Outlets::closed(ambient));
-    Ok((flow, Permit::operator(TENANT)))
+    Ok((flow, local_operator(TENANT)))
 }
 
 /// An engine that drives nothing, on a store that is written to so that it can be resumed.
@@ -186,7 +186,7 @@ fn described(config: &Config, ambient: &Ambient) -> Outcome<Registry> {
 
 /// The permit of whoever starts the process.
 pub(crate) fn operator() -> Permit {
-    Permit::operator(TENANT)
+    local_operator(TENANT)
 }
 
 /// Whom the engine tells.

@@ -23,9 +23,10 @@ pub use directory::{Directory, Parts, Snapshot, stored_entry};
 pub use door::{Door, Known, Presented, Proof, Turned};
 pub use entrance::Access;
 pub(crate) use once::{is_repeated, used_before};
+pub(crate) use permit::link_holder;
 pub use permit::{
     ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Permit, RUNS_MANAGE, RUNS_READ,
-    WORKFLOWS_READ, WORKFLOWS_WRITE, lacking,
+    WORKFLOWS_READ, WORKFLOWS_WRITE, lacking, local_operator,
 };
 pub use rate::{Rate, Rates};
 pub use sealed::SealedKeys;

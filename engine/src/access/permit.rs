@@ -51,15 +51,8 @@ impl Permit {
         Self { entry, actor: actor.into(), scopes: scopes.into(), once: None, acts_for: None, strict }
     }
 
-    /// The operator at the machine itself, who can read the data folder anyway.
-    #[must_use]
-    pub fn operator(tenant: &str) -> Self {
-        let entry = Entry { scopes: vec!["*".to_owned()], level: None, ..Entry::unmatched(ADMIN, tenant) };
-        Self::of(entry)
-    }
-
-    /// Whoever an entry of the registry is for, without a credential: for code that runs inside the
-    /// process on somebody's behalf, and for tests.
+    /// A permit without a credential check, with everything that the entry grants. Outside this room only tests
+    /// may call it.
     #[must_use]
     pub fn of(entry: Entry) -> Self {
         let (actor, scopes) = (entry.id.as_str().into(), entry.scopes.clone().into());
@@ -70,13 +63,6 @@ impl Permit {
     #[must_use]
     pub fn narrowed(self, scopes: &[&str]) -> Self {
         Self { scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(), ..self }
-    }
-
-    /// Of the person to whom a link was sent that is valid: whoever has read the link's row may ask. The
-    /// link is for deciding, and for nothing else.
-    pub(crate) fn of_link(tenant: &str, actor: &str) -> Self {
-        let scopes = vec![APPROVALS_DECIDE.to_owned()];
-        Self::of(Entry { kind: Kind::Human, scopes, ..Entry::unmatched(actor, tenant) })
     }
 
     /// The same person, for whatever follows the request.
@@ -225,6 +211,19 @@ impl Permit {
     }
 }
 
+/// The permit of the operator at the machine itself, who can read the data folder anyway.
+#[must_use]
+pub fn local_operator(tenant: &str) -> Permit {
+    Permit::of(Entry { scopes: vec!["*".to_owned()], level: None, ..Entry::unmatched(ADMIN, tenant) })
+}
+
+/// The permit of the person to whom a decision link was sent. The caller has read the link's row and found it
+/// valid. It allows decisions and nothing else.
+pub(crate) fn link_holder(tenant: &str, actor: &str) -> Permit {
+    let scopes = vec![APPROVALS_DECIDE.to_owned()];
+    Permit::of(Entry { kind: Kind::Human, scopes, ..Entry::unmatched(actor, tenant) })
+}
+
 /// The refusal of whoever lacks a capability.
 #[must_use]
 pub fn lacking(capability: &str) -> ErrorBody {
@@ -249,6 +248,6 @@ mod tests {
             (refused.code.as_str(), &refused.details["required_scope"]),
             ("RBAC_FORBIDDEN", &"workflows.write".into())
         );
-        assert!(Permit::operator("acme").require(WORKFLOWS_WRITE).is_ok());
+        assert!(local_operator("acme").require(WORKFLOWS_WRITE).is_ok());
     }
 }

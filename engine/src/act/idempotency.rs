@@ -278,6 +278,7 @@ fn as_said(mut request: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::local_operator;
     use futures::FutureExt;
 
     #[test]
@@ -293,19 +294,19 @@ mod tests {
 
     #[test]
     fn requests_that_differ_in_a_masked_place_are_told_apart_unless_their_keys_differ() {
-        let (permit, key) = (Permit::operator("acme"), Secret::new([7; 32]));
+        let (permit, key) = (local_operator("acme"), Secret::new([7; 32]));
         let seal = |key: &Secret, permit: &Permit, said: &str| seal_of(key, permit, Digest32::of(&Value::from(said)));
         let one = seal(&key, &permit, "one");
         assert_eq!(seals_differ(Some(&one), Some(&seal(&key, &permit, "one"))), Some(false));
         assert_eq!(seals_differ(Some(&one), Some(&seal(&key, &permit, "two"))), Some(true));
         assert_eq!(seals_differ(Some(&one), Some(&seal(&Secret::new([8; 32]), &permit, "one"))), None);
         assert_eq!((seals_differ(None, Some(&one)), seals_differ(Some("?"), Some(&one))), (None, None));
-        assert_ne!(one, seal(&key, &Permit::operator("other"), "one"), "nobody can compare with another's");
+        assert_ne!(one, seal(&key, &local_operator("other"), "one"), "nobody can compare with another's");
     }
 
     #[tokio::test]
     async fn whoever_comes_second_waits_and_nobody_leaves_anything_behind() {
-        let (recent, permit) = (RecentKeys::default(), Permit::operator("acme"));
+        let (recent, permit) = (RecentKeys::default(), local_operator("acme"));
         let first = recent.turn(&permit, "k").await;
         assert!(!first.again);
         assert!(recent.turn(&permit, "k").now_or_never().is_none(), "it waits, and then stops waiting");

@@ -8,7 +8,7 @@
 use super::ask::token_digest;
 use super::decide::not_decider;
 use super::{Decide, Decided, Decision, Flow, load, review};
-use crate::access::Permit;
+use crate::access::{Permit, link_holder};
 use crate::error::EngineError;
 use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::error::Code;
@@ -140,6 +140,6 @@ fn digest_of(token: &str) -> Result<Digest32, EngineError> {
 }
 
 fn link(digest: Digest32, row: &Row) -> Link {
-    let permit = Permit::of_link(row.text("tenant_id"), row.text("actor"));
+    let permit = link_holder(row.text("tenant_id"), row.text("actor"));
     Link { digest, run: row.uuid("run_id"), approval: row.uuid("approval_id"), permit }
 }

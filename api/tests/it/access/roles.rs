@@ -102,7 +102,7 @@ async fn a_role_that_is_gone_gives_nothing_and_its_actors_can_still_be_disabled(
     assert_eq!(put(&porch, "admin", "user_cat", json!({"roles": ["keeper"]})).await.status, 200);
     let (world, records) = (&porch.house.stage.world, &porch.house.stage.records);
     let later = ground(world, records, None).directory(Settings { roles: Vec::new(), ..roles() }).await;
-    let operator = chimera_engine::access::Permit::operator(TENANT);
+    let operator = chimera_engine::access::local_operator(TENANT);
     let shown = later.actor(&operator, "user_cat").unwrap();
     assert_eq!((shown.entry.roles.clone(), shown.effective_scopes.len()), (vec!["keeper".to_owned()], 0));
     assert!(later.snapshot().registry.resolve("user_cat").scopes.is_empty());

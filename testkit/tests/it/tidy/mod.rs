@@ -19,6 +19,7 @@ mod matrix;
 mod names;
 mod owned;
 mod panics;
+mod permits;
 mod purity;
 mod rooms;
 mod rust;

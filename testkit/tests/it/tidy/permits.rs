@@ -1,0 +1,58 @@
+//! Only the access room makes a `Permit`.
+//!
+//! Tests make one from an entry. Two functions of the access room make one without a credential; each has exactly one
+//! caller, named below with its reason.
+
+use super::finding::{Finding, assert_none};
+use super::rust::Rust;
+use super::tree;
+
+const ACCESS: &str = "engine/src/access/";
+
+/// Constructors that nobody outside the access room calls.
+const CONSTRUCTORS: &[&str] = &["Permit::new(", "Permit::of("];
+
+/// Functions that check no credential, and the one file that may call each.
+const CALLERS: &[(&str, &str, &str)] = &[
+    ("local_operator(", "chimera/src/compose/flow.rs", "whoever runs a command on the data folder owns it"),
+    ("link_holder(", "engine/src/flow/link.rs", "the row of the link was read and is valid"),
+];
+
+fn check(file: &Rust) -> Vec<Finding> {
+    if file.path.starts_with(ACCESS) {
+        return Vec::new();
+    }
+    let constructed = CONSTRUCTORS.iter().flat_map(|constructor| file.lines_outside_tests(constructor));
+    let foreign = CALLERS.iter().filter(|(_, caller, _)| *caller != file.path);
+    let called = foreign.flat_map(|(function, ..)| file.lines_outside_tests(function));
+    let what = "a Permit is made here: take one as an argument, or check a credential in engine/src/access";
+    constructed.chain(called).map(|line| Finding::new(&file.path, line, what)).collect()
+}
+
+#[test]
+fn only_the_access_room_makes_a_permit() {
+    assert_none(&tree::rust().iter().flat_map(check).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_named_caller_still_calls() {
+    let calls = |function: &str, caller: &str| {
+        tree::rust().iter().any(|file| file.path == caller && !file.lines_outside_tests(function).is_empty())
+    };
+    let idle = CALLERS.iter().filter(|(function, caller, _)| !calls(function, caller));
+    assert_none(&idle.map(|(_, caller, _)| Finding::new(*caller, 1, "calls it no more")).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_permit_made_elsewhere_is_found() {
+    let lines = |path: &str| {
+        let text =
+            "fn a() { Permit::of(entry) }\nfn b() { link_holder(tenant, actor) }\nfn c() { local_operator(tenant) }";
+        check(&Rust::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>()
+    };
+    assert_eq!(lines("engine/src/flow/decide.rs"), [1, 3, 2]);
+    assert_eq!(lines("engine/src/flow/link.rs"), [1, 3]);
+    assert_eq!(lines("chimera/src/compose/flow.rs"), [1, 2]);
+    assert_eq!(lines("engine/src/access/door.rs"), [0_usize; 0]);
+    assert_eq!(lines("engine/tests/it/flow_who.rs"), [0_usize; 0]);
+}
