@@ -9,7 +9,8 @@ use axum::response::IntoResponse;
 use chimera_core::error::{Code, ErrorBody, Problem};
 use chimera_core::limits::ERROR_TEXT_CHARS_MAX;
 use chimera_engine::EngineError;
-use chimera_engine::port::{BlobError, Blocked, CommitError, LinkRefused, ReadError};
+use chimera_engine::flow::port::{BlobError, LinkRefused};
+use chimera_engine::port::{Blocked, CommitError, ReadError};
 use serde_json::Value;
 
 /// The media type of a problem document.

@@ -7,6 +7,7 @@
 pub mod access;
 pub mod act;
 pub mod audit;
+mod catalog;
 pub mod error;
 pub mod flow;
 pub mod id;
@@ -23,3 +24,5 @@ pub mod text;
 pub mod time;
 pub mod tool;
 mod words;
+
+pub use catalog::catalog;

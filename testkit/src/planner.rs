@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use chimera_core::act::PlanError;
 use chimera_core::flow::plan::{Plan, PlanStep};
 use chimera_core::tool::Spec;
-use chimera_engine::port::Planner;
+use chimera_engine::act::port::Planner;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use chimera_core::error::Code;
 use chimera_core::id::BlobId;
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{Blob, BlobError, Outgoing, PresentedLink};
+use chimera_engine::flow::port::{Blob, BlobError, Outgoing, PresentedLink};
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 use serde::Deserialize;
 use tracing::Span;

@@ -7,9 +7,10 @@ use chimera_api::{Edge, ServerLimits};
 use chimera_core::id::BlobId;
 use chimera_core::ledger::Digest32;
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{
-    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outage, Outgoing, PresentedLink, PresignedUrl, Unavailable,
+use chimera_engine::flow::port::{
+    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outgoing, PresentedLink, PresignedUrl,
 };
+use chimera_engine::port::{Outage, Unavailable};
 use futures::{StreamExt, stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -18,8 +18,9 @@ use chimera_core::limits::{
 };
 use chimera_core::record::{Row, Scope, Select, Tx};
 use chimera_core::secret::Secret;
+use chimera_engine::access::port::Counters;
 use chimera_engine::access::{Directory, Door, Parts, Rates, SealedKeys, Settings, WithoutCounters, stored_entry};
-use chimera_engine::port::{Bus, Counters, Records};
+use chimera_engine::port::{Bus, Records};
 use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::{LocalCounters, RedisCounters};
 use chimera_storage::secret::LayeredSecrets;

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
 use chimera_core::id::BlobId;
-use chimera_engine::port::Blobs;
+use chimera_engine::flow::port::Blobs;
 use std::collections::BTreeSet;
 
 /// Every blob that the records name.

@@ -16,14 +16,14 @@ use chimera_core::flow::policy::Policy;
 use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, STOP_LOOK_INTERVAL, STOP_LOOPS_TIMEOUT, STOP_TURNS_TIMEOUT};
 use chimera_core::record::{Insert, Scope, Select, Tx};
 use chimera_core::secret::{Secret, SecretName};
+use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::access::{Directory, Permit, TenantSecrets, local_operator};
 use chimera_engine::act::rules::{Rule, Rules};
 use chimera_engine::act::{Deciders, Guard};
 use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
 use chimera_engine::flow::{Asking, Flow, Parts, Places, Registry, TenantBlobs, TenantBuckets};
-use chimera_engine::port::{
-    Blobs, Blocked, Buckets, Bus, CommitError, Notifier, OneTenant, Records, SecretError, Secrets, Tenancy, Tool,
-};
+use chimera_engine::port::{Blocked, Bus, CommitError, Records, SecretError, Secrets};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
 use serde::Deserialize;

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use chimera_core::access::window::{Hit, Quota};
 use chimera_core::record::{Count, Counted, Page, Select, Tx};
 use chimera_core::time::Timestamp;
+use chimera_engine::access::port::{Claim, CounterError, Counters};
 use chimera_engine::port::{
-    Bus, BusError, Claim, CommitError, CounterError, Counters, Held, Hold, ReadError, Receipt, Records, Subscription,
-    Unavailable,
+    Bus, BusError, CommitError, Held, Hold, ReadError, Receipt, Records, Subscription, Unavailable,
 };
 use std::sync::Arc;
 use std::time::Duration;

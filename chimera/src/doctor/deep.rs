@@ -8,7 +8,7 @@ use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
 use chimera_core::id::BlobId;
 use chimera_core::text::without_hidden;
-use chimera_engine::port::{BlobError, Blobs};
+use chimera_engine::flow::port::{BlobError, Blobs};
 use futures::StreamExt;
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use chimera_core::error::Code;
 use chimera_core::id::BlobId;
 use chimera_engine::flow::TenantBlobs;
-use chimera_engine::port::{BlobError, BlobStat, CallContext, ToolError};
+use chimera_engine::flow::port::{BlobError, BlobStat, CallContext, ToolError};
 use futures::{StreamExt, TryStreamExt, stream};
 
 /// All of an artifact, if it has at most `bytes_max` bytes.

@@ -1,7 +1,7 @@
 //! A checked input as the tool's own type.
 
 use chimera_core::error::Code;
-use chimera_engine::port::ToolError;
+use chimera_engine::flow::port::ToolError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use crate::server::{Known, Reply, Server, ctx, local, toolbox};
 use chimera_connect::flow::declared::tools;
 use chimera_connect::flow::http::HttpRequest;
-use chimera_engine::port::{Tool, ToolError};
+use chimera_engine::flow::port::{Tool, ToolError};
 use serde_json::{Value, json};
 use std::future::poll_fn;
 use std::pin::pin;

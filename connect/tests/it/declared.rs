@@ -4,7 +4,7 @@ use crate::server::{Known, Reply, Server, call, ctx, gist, local, toolbox};
 use chimera_connect::flow::Toolbox;
 use chimera_connect::flow::declared::{HttpTool, load, tools};
 use chimera_core::tool::Rollback;
-use chimera_engine::port::{Done, Found, Sent, Tool};
+use chimera_engine::flow::port::{Done, Found, Sent, Tool};
 use serde_json::{Value, json};
 
 const CRM: &str = include_str!("../data/crm.toml");

@@ -6,8 +6,9 @@ use chimera_core::access::{Guest, Shared};
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use chimera_core::tool::{Declared, Metadata, Reach, Rollback, Spec};
+use chimera_engine::access::port::Tenancy;
+use chimera_engine::flow::port::{Blobs, Buckets, CallContext, Cancel, Tool};
 use chimera_engine::flow::{TenantBlobs, TenantBuckets};
-use chimera_engine::port::{Blobs, Buckets, CallContext, Cancel, Tenancy, Tool};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
 use chimera_storage::bucket::FolderBuckets;
 use chimera_testkit::memory::MemoryRecords;
@@ -85,7 +86,7 @@ pub(crate) async fn execute(
     tool: &dyn Tool,
     ctx: &CallContext,
     input: &Value,
-) -> Result<Value, chimera_engine::port::ToolError> {
+) -> Result<Value, chimera_engine::flow::port::ToolError> {
     tool.spec().input.check(input).unwrap();
     let output = tool.execute(ctx, input).await?;
     if input["dry_run"] != true {

@@ -4,7 +4,7 @@ use crate::server::{Known, Reply, Server, call, call_as, cancellable, client, cl
 use chimera_connect::flow::http::{Client, HttpRequest};
 use chimera_core::limits::{HTTP_ANSWER_BYTES_MAX, HTTP_ANSWER_HEAD_BYTES_MAX};
 use chimera_core::tool::{Reach, Risk};
-use chimera_engine::port::{Sent, Tool};
+use chimera_engine::flow::port::{Sent, Tool};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

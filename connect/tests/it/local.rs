@@ -3,7 +3,7 @@
 use crate::given::{blobs, call, execute, owned};
 use chimera_connect::flow::local_tools;
 use chimera_core::tool::{Reach, Risk};
-use chimera_engine::port::{Done, Tool};
+use chimera_engine::flow::port::{Done, Tool};
 use serde_json::json;
 use std::sync::Arc;
 use tempfile::TempDir;

@@ -10,7 +10,7 @@ use chimera_connect::flow::{MailSettings, MailTls, mail_tool};
 use chimera_core::flow::review::{Request, Review};
 use chimera_core::secret::SecretName;
 use chimera_engine::flow::StartRun;
-use chimera_engine::port::{Message, Notifier, Sent};
+use chimera_engine::flow::port::{Message, Notifier, Sent};
 use chimera_testkit::build::NOON;
 use chimera_testkit::flow::{Setup, World, chain, stage};
 use chimera_testkit::seeded::FakeClock;

@@ -3,7 +3,7 @@
 use crate::given::{blobs, call, call_of, execute, owned};
 use chimera_connect::flow::local_tools;
 use chimera_engine::flow::TenantBlobs;
-use chimera_engine::port::{Blobs, Tool};
+use chimera_engine::flow::port::{Blobs, Tool};
 use chimera_testkit::seeded::Seeded;
 use chimera_testkit::suite::blobs::{all, incoming};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 
 use crate::server::{Known, Reply, Server, call, client, gist, local};
 use chimera_connect::flow::http::{Client, HttpRequest};
-use chimera_engine::port::Sent;
+use chimera_engine::flow::port::Sent;
 use serde_json::{Value, json};
 
 fn tool(client: Client) -> HttpRequest {

@@ -12,7 +12,7 @@ use chimera_connect::flow::slack::SlackPost;
 use chimera_connect::flow::webhook::{WebhookSend, WebhookSender};
 use chimera_connect::flow::{MailSettings, MailTls, mail_tool};
 use chimera_core::secret::SecretName;
-use chimera_engine::port::{Done, Tool, ToolError};
+use chimera_engine::flow::port::{Done, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};

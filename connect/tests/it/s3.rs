@@ -6,7 +6,7 @@ use chimera_connect::flow::s3_tool;
 use chimera_core::secret::Secret;
 use chimera_core::tool::Reach;
 use chimera_engine::flow::TenantBlobs;
-use chimera_engine::port::{Blobs, BucketError, Buckets, CallContext, Done, Found, Object, Sent, Tool};
+use chimera_engine::flow::port::{Blobs, BucketError, Buckets, CallContext, Done, Found, Object, Sent, Tool};
 use chimera_storage::blob::S3Credentials;
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_testkit::proxy::{Cut, Proxy};

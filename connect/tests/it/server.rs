@@ -6,7 +6,8 @@ use chimera_connect::flow::Toolbox;
 use chimera_connect::flow::http::{Client, Egress, Settings};
 use chimera_core::json::schema::Fault;
 use chimera_core::secret::{Secret, SecretName};
-use chimera_engine::port::{CallContext, Cancel, SecretError, Secrets, Tool, ToolError};
+use chimera_engine::flow::port::{CallContext, Cancel, Tool, ToolError};
+use chimera_engine::port::{SecretError, Secrets};
 use chimera_testkit::build::NOON;
 use chimera_testkit::seeded::FakeClock;
 use http_body_util::{BodyExt, Full};
@@ -250,7 +251,7 @@ pub(crate) async fn call_as(tool: &dyn Tool, ctx: &CallContext, input: Value) ->
 }
 
 /// Code, whether to retry, whether sent.
-pub(crate) fn gist(error: &ToolError) -> (&str, bool, chimera_engine::port::Sent) {
+pub(crate) fn gist(error: &ToolError) -> (&str, bool, chimera_engine::flow::port::Sent) {
     (error.body.code.as_str(), error.body.retryable, error.sent)
 }
 

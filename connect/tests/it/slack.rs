@@ -3,7 +3,7 @@
 use crate::server::{Known, Reply, Server, call, client, gist, local};
 use chimera_connect::flow::http::Client;
 use chimera_connect::flow::slack::SlackPost;
-use chimera_engine::port::{Sent, Tool};
+use chimera_engine::flow::port::{Sent, Tool};
 use serde_json::{Value, json};
 
 fn tool(client: Client, server: &Server) -> SlackPost {

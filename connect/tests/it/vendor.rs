@@ -5,7 +5,7 @@ use chimera_connect::flow::{Toolbox, http_tools, vendor};
 use chimera_core::access::scope;
 use chimera_core::tool::{Metadata, Reach, Risk};
 use chimera_engine::flow::Registry;
-use chimera_engine::port::{Done, Found, Sent, Tool};
+use chimera_engine::flow::port::{Done, Found, Sent, Tool};
 use chimera_testkit::build::NOON;
 use serde_json::{Value, json};
 use std::sync::Arc;

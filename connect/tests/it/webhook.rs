@@ -3,7 +3,7 @@
 use crate::server::{Known, Reply, Server, call, call_as, ctx, gist, local};
 use chimera_connect::flow::webhook::{WebhookSend, WebhookSender, sign};
 use chimera_core::tool::Reach;
-use chimera_engine::port::{Sent, Tool};
+use chimera_engine::flow::port::{Sent, Tool};
 use chimera_testkit::build::NOON;
 use serde_json::{Value, json};
 use std::time::Duration;

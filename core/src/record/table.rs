@@ -148,19 +148,3 @@ impl PartialEq for Table {
 }
 
 impl Eq for Table {}
-
-/// Every table and view, parents first.
-#[must_use]
-pub fn catalog() -> Vec<&'static Table> {
-    let rooms: [&[&'static Table]; 6] = [
-        crate::access::tables::ALL,
-        crate::intent::tables::ALL,
-        crate::flow::tables::ALL,
-        crate::swarm::tables::ALL,
-        crate::job::tables::ALL,
-        crate::ledger::tables::ALL,
-    ];
-    let mut all: Vec<_> = rooms.concat();
-    all.sort_by_key(|table| table.rank);
-    all
-}

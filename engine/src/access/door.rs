@@ -10,8 +10,8 @@ use super::once::{Nonce, Once};
 use super::permit::Permit;
 use super::rate::{Rate, Rates};
 use super::refused;
+use crate::access::port::{CounterError, Counters};
 use crate::error::EngineError;
-use crate::port::{CounterError, Counters};
 use chimera_core::access::signature::{Claimed, Parts, Unsigned};
 use chimera_core::access::tables::{REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{self, Claims, InvalidToken, TokenKey};
@@ -411,7 +411,7 @@ impl Door {
         let window = Duration::from_secs(RATE_WINDOW_SECONDS.into());
         let first = self.rates.own.claim(&flood_key(shown.peer), "1", window, steady).await;
         let body = match first {
-            Ok(crate::port::Claim::Claimed) => refused::enter(&self.directory, permit, shown, over).await,
+            Ok(crate::access::port::Claim::Claimed) => refused::enter(&self.directory, permit, shown, over).await,
             _ => over,
         };
         Turned { body, rate: Some(rate) }

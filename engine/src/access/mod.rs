@@ -8,6 +8,7 @@ mod entrance;
 mod flood;
 mod once;
 mod permit;
+pub mod port;
 mod rank;
 mod rate;
 mod refused;

@@ -5,7 +5,7 @@
 //! through uncounted.
 
 use super::settings::WithoutCounters;
-use crate::port::{CounterError, Counters};
+use crate::access::port::{CounterError, Counters};
 use chimera_core::access::window::{Hit, Quota};
 use chimera_core::access::{ANONYMOUS, address};
 use chimera_core::error::{Code, ErrorBody};

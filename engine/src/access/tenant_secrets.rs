@@ -4,7 +4,8 @@
 //! other tenant has its own, and those that are shared with it; any other is missing, in the same words as one that
 //! nobody has.
 
-use crate::port::{SecretError, Secrets, Tenancy};
+use crate::access::port::Tenancy;
+use crate::port::{SecretError, Secrets};
 use async_trait::async_trait;
 use chimera_core::access::tenant::is_tenants_secret;
 use chimera_core::secret::{Secret, SecretName};

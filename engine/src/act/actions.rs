@@ -5,10 +5,10 @@
 
 use super::idempotency::{Asked, Claimed, RecentKeys, check_key, duplicate};
 use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, lacking};
+use crate::act::port::Planner;
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
 use crate::flow::{Flow, Inside, LookedUp, PLAN_PREFIX, StartRun, Started, named};
-use crate::port::Planner;
 use chimera_core::access::{Level, Tenant};
 use chimera_core::act::{Facts, determine_autonomy_level, risk};
 use chimera_core::error::{Code, ErrorBody};

@@ -7,10 +7,10 @@
 //! then is thrown away.
 
 use super::actions::{Act, Acted, Actions, OnDuplicate};
+use crate::access::port::{Claim, CounterError, Counters};
 use crate::access::{Permit, WithoutCounters};
 use crate::error::EngineError;
 use crate::flow::RunKey;
-use crate::port::{Claim, CounterError, Counters};
 use chimera_core::access::mac;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::request_of_row;

@@ -7,6 +7,7 @@ mod actions;
 mod change;
 mod guard;
 mod idempotency;
+pub mod port;
 mod recipients;
 pub mod rules;
 

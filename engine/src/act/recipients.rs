@@ -9,7 +9,7 @@
 
 use crate::access::{APPROVALS_DECIDE, Directory, RUNS_MANAGE};
 use crate::flow::OfRun;
-use crate::port::{Recipient, Recipients};
+use crate::flow::port::{Recipient, Recipients};
 use async_trait::async_trait;
 use chimera_core::access::{Entry, Kind, Level, NotDecider, Registry, mail_key, scope};
 use chimera_core::flow::run::Head;

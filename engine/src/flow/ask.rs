@@ -7,7 +7,7 @@
 
 use super::node::Inner;
 use super::review;
-use crate::port::{Recipient, Recipients};
+use crate::flow::port::{Recipient, Recipients};
 use crate::rows;
 use async_trait::async_trait;
 use base64::Engine as _;

@@ -4,7 +4,8 @@
 //! message holds its link sealed, bound to that message. It is opened when the message is sent.
 
 use super::Asking;
-use crate::port::{Random, ToolError};
+use crate::flow::port::ToolError;
+use crate::port::Random;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_core::access::seal;

@@ -29,6 +29,7 @@ mod part;
 mod patch;
 mod perform;
 mod places;
+pub mod port;
 mod receiver;
 mod registry;
 mod restore;

@@ -5,7 +5,8 @@
 //! dropped, and since nobody knows what it did by then, it may have been sent.
 
 use super::Registry;
-use crate::port::{CallContext, Cancel, Clock, Done, Tool};
+use crate::flow::port::{CallContext, Cancel, Done, Tool};
+use crate::port::Clock;
 use chimera_core::error::Code;
 use chimera_core::flow::call::{Answer, ToolError};
 use chimera_core::flow::run::{Call, Head, Mode};

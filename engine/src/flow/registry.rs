@@ -1,6 +1,7 @@
 //! The tools of this process, by name. A tenant has those that are shared with it.
 
-use crate::port::{OneTenant, Tenancy, Tool};
+use crate::access::port::{OneTenant, Tenancy};
+use crate::flow::port::Tool;
 use chimera_core::tool::Spec;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,9 +4,8 @@
 //! of `artifacts` says who may read it. A blob without the tenant's row is not found, whether another tenant has
 //! it or nobody; putting it again gives the tenant its row and tells nothing about the others.
 
-use crate::port::{
-    Blob, BlobError, BlobStat, Blobs, CallContext, CommitError, Incoming, Outage, ReadError, Records, Unavailable,
-};
+use crate::flow::port::{Blob, BlobError, BlobStat, Blobs, CallContext, Incoming};
+use crate::port::{CommitError, Outage, ReadError, Records, Unavailable};
 use chimera_core::flow::run::affinity;
 use chimera_core::flow::tables::ARTIFACTS;
 use chimera_core::id::BlobId;

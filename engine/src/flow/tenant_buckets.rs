@@ -4,7 +4,8 @@
 //! shared with it, and its objects lie below a prefix of its own there, which nobody else can name. A bucket that is
 //! not shared is refused in the same words as one that the store does not have.
 
-use crate::port::{BucketError, Buckets, Object, Tenancy};
+use crate::access::port::Tenancy;
+use crate::flow::port::{BucketError, Buckets, Object};
 use chimera_core::access::tenant::is_tenants_object;
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::tool::{Reach, Risk};
 use chimera_engine::flow::StartRun;
-use chimera_engine::port::{Delivered, Message, Notifier, ToolError};
+use chimera_engine::flow::port::{Delivered, Message, Notifier, ToolError};
 use chimera_testkit::flow::{Puppet, Stage, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};

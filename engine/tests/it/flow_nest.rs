@@ -8,7 +8,7 @@ use chimera_core::limits;
 use chimera_core::record::{Json, Row, Value as Cell};
 use chimera_core::tool::Reach;
 use chimera_engine::flow::StartRun;
-use chimera_engine::port::ToolError;
+use chimera_engine::flow::port::ToolError;
 use chimera_testkit::flow::{Air, Puppet, Stage, Watch, chain, id_of, stage, until, workflow};
 use serde_json::json;
 use std::time::Duration;

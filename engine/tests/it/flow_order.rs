@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::tool::Reach;
-use chimera_engine::port::ToolError;
+use chimera_engine::flow::port::ToolError;
 use chimera_testkit::flow::{Puppet, Watch, chain, stage, workflow};
 use serde_json::json;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::limits::{MESSAGES_SENT_AT_ONCE_MAX, MESSAGES_SENT_AT_ONCE_TENANT_MAX};
 use chimera_core::record::Value as Cell;
 use chimera_engine::flow::StartRun;
-use chimera_engine::port::{Delivered, Message, Notifier, ToolError};
+use chimera_engine::flow::port::{Delivered, Message, Notifier, ToolError};
 use chimera_testkit::flow::{Stage, chain, stage};
 use serde_json::json;
 use std::collections::BTreeMap;

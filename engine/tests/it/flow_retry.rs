@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, TOOL_CALLS};
 use chimera_core::tool::Reach;
-use chimera_engine::port::{Found, ToolError};
+use chimera_engine::flow::port::{Found, ToolError};
 use chimera_testkit::flow::{Air, Made, Puppet, chain, stage, until, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;

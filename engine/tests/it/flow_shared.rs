@@ -3,8 +3,8 @@
 
 use chimera_core::access::{Guest, Level, Shared};
 use chimera_core::tool::Reach;
+use chimera_engine::access::port::Tenancy;
 use chimera_engine::flow::StartRun;
-use chimera_engine::port::Tenancy;
 use chimera_testkit::flow::{Air, Puppet, Setup, TENANT, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;

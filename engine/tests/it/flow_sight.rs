@@ -89,10 +89,10 @@ async fn failed_runs_are_listed_and_their_steps_tell_what_was_done() {
     assert_eq!(steps[0]["tool_calls"][0]["tool_output"]["tool"], "again");
 }
 
-fn broken() -> std::sync::Arc<dyn chimera_engine::port::Tool> {
+fn broken() -> std::sync::Arc<dyn chimera_engine::flow::port::Tool> {
     use chimera_core::error::Code;
     use chimera_core::tool::Reach;
-    let no = |_: &_, _: &Value| Err(chimera_engine::port::ToolError::not_sent(Code::ValidationFailed, "no"));
+    let no = |_: &_, _: &Value| Err(chimera_engine::flow::port::ToolError::not_sent(Code::ValidationFailed, "no"));
     chimera_testkit::flow::Puppet::new("broken", Reach::Write).answers(no).build()
 }
 

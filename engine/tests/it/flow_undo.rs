@@ -9,7 +9,7 @@ use chimera_core::flow::risk::Score;
 use chimera_core::flow::tables::EFFECTS;
 use chimera_core::tool::{Reach, Rollback, Spec};
 use chimera_engine::act::rules::Rules;
-use chimera_engine::port::{Tool, ToolError};
+use chimera_engine::flow::port::{Tool, ToolError};
 use chimera_testkit::flow::{Air, Puppet, Stage, chain, code_of, id_of, stage, until, workflow};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -131,13 +131,17 @@ fn hangs(stuck: &Arc<AtomicBool>, undone: &Arc<Mutex<Vec<String>>>) -> Arc<dyn T
         fn spec(&self) -> &Arc<Spec> {
             self.0.spec()
         }
-        async fn execute(&self, ctx: &chimera_engine::port::CallContext, input: &Value) -> Result<Value, ToolError> {
+        async fn execute(
+            &self,
+            ctx: &chimera_engine::flow::port::CallContext,
+            input: &Value,
+        ) -> Result<Value, ToolError> {
             self.0.execute(ctx, input).await
         }
         async fn rollback(
             &self,
-            ctx: &chimera_engine::port::CallContext,
-            done: &chimera_engine::port::Done,
+            ctx: &chimera_engine::flow::port::CallContext,
+            done: &chimera_engine::flow::port::Done,
         ) -> Result<Value, ToolError> {
             if done.input["n"] == "b" && self.1.swap(false, Ordering::SeqCst) {
                 std::future::pending::<()>().await;

@@ -13,9 +13,10 @@ use chimera_core::error::io_reason;
 use chimera_core::id::BlobId;
 use chimera_core::limits::BLOB_BYTES_MAX;
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{
-    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outage, PresentedLink, PresignedUrl, Random, Unavailable,
+use chimera_engine::flow::port::{
+    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, PresentedLink, PresignedUrl,
 };
+use chimera_engine::port::{Outage, Random, Unavailable};
 use futures::{StreamExt, stream};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};

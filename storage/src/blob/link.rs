@@ -8,7 +8,7 @@ use chimera_core::id::BlobId;
 use chimera_core::limits::PRESIGN_SECONDS_MAX;
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{LinkRefused, PresentedLink, PresignedUrl};
+use chimera_engine::flow::port::{LinkRefused, PresentedLink, PresignedUrl};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 

@@ -14,7 +14,8 @@ pub use s3_url::{InvalidS3Url, S3Url};
 
 use chimera_core::id::BlobId;
 use chimera_core::limits::PRESIGN_SECONDS_MAX;
-use chimera_engine::port::{BlobError, Outage, Unavailable};
+use chimera_engine::flow::port::BlobError;
+use chimera_engine::port::{Outage, Unavailable};
 
 /// The place of a blob below its root: `sha256/ab/cdef…`, so that no folder grows too wide.
 fn key(id: BlobId) -> String {

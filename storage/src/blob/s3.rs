@@ -16,9 +16,10 @@ use chimera_core::limits::{
 };
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{
-    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outage, PresentedLink, PresignedUrl, Random, Unavailable,
+use chimera_engine::flow::port::{
+    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, PresentedLink, PresignedUrl,
 };
+use chimera_engine::port::{Outage, Random, Unavailable};
 use futures::{StreamExt, TryStreamExt};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;

@@ -7,7 +7,7 @@ pub use folder::FolderBuckets;
 pub use s3::S3Buckets;
 
 use chimera_core::limits::OBJECT_KEY_BYTES_MAX;
-use chimera_engine::port::BucketError;
+use chimera_engine::flow::port::BucketError;
 
 /// Refuses names that a store would change, or that lead out of their place.
 fn check_names(bucket: &str, key: &str) -> Result<(), BucketError> {

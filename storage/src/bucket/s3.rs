@@ -8,7 +8,7 @@ use crate::blob::{InvalidS3, S3Credentials, S3Url, s3_client};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::limits::BUCKETS_OPEN_MAX;
-use chimera_engine::port::{BucketError, Buckets, Object};
+use chimera_engine::flow::port::{BucketError, Buckets, Object};
 use object_store::aws::AmazonS3;
 use object_store::path::Path;
 use object_store::{Attribute, Attributes, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};

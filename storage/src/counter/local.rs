@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use chimera_core::access::window::{self, Hit, Quota};
 use chimera_core::limits::COUNTER_KEYS_MAX;
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{Claim, CounterError, Counters};
+use chimera_engine::access::port::{Claim, CounterError, Counters};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

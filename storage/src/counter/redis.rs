@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use chimera_core::access::window::{self, Hit, Quota};
 use chimera_core::limits;
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{Claim, CounterError, Counters};
+use chimera_engine::access::port::{Claim, CounterError, Counters};
 use std::time::Duration;
 
 const CLAIM: &str = r"

@@ -5,9 +5,10 @@
 
 use super::is_probe;
 use chimera_core::access::tables as access;
+use chimera_core::catalog;
 use chimera_core::flow::tables as flow;
 use chimera_core::ledger::tables as ledger;
-use chimera_core::record::{Step, Table, Tx, catalog};
+use chimera_core::record::{Step, Table, Tx};
 use std::collections::BTreeMap;
 
 /// One way to use a table.

@@ -3,7 +3,8 @@
 use chimera_core::id::BlobId;
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{BlobError, Blobs, LinkRefused, Outage, PresentedLink, Random, Records, Unavailable};
+use chimera_engine::flow::port::{BlobError, Blobs, LinkRefused, PresentedLink};
+use chimera_engine::port::{Outage, Random, Records, Unavailable};
 use chimera_storage::blob::{FolderBlobs, LinkSigner, S3Blobs, S3Credentials};
 use chimera_testkit::s3::PrivateS3;
 use chimera_testkit::suite::blobs::{Fixture, all, contract, id_of, incoming, sample};

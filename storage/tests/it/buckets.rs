@@ -1,7 +1,7 @@
 //! Buckets in a folder and in S3: the contract on both, and what happens when either is lost.
 
 use chimera_core::secret::Secret;
-use chimera_engine::port::{BucketError, Buckets};
+use chimera_engine::flow::port::{BucketError, Buckets};
 use chimera_storage::blob::S3Credentials;
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_testkit::s3::PrivateS3;

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use chimera_core::access::window::{Hit, Quota};
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{Claim, CounterError, Counters};
+use chimera_engine::access::port::{Claim, CounterError, Counters};
 use chimera_storage::counter::{LocalCounters, RedisCounters};
 use chimera_storage::{InvalidRedisUrl, Redis};
 use chimera_testkit::redis::PrivateRedis;

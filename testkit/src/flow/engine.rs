@@ -13,8 +13,9 @@ use chimera_core::tool::Reach;
 use chimera_engine::access::Permit;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::port::{Delivered, Message, Notifier, ToolError};
 use chimera_engine::flow::{Asking, Flow, Parts, Registry};
-use chimera_engine::port::{Clock, Delivered, Message, NoSpans, Notifier, Records, ToolError};
+use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use tokio::time::Instant;
 

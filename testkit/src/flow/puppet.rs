@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
-use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
+use chimera_engine::flow::port::{CallContext, Done, Found, Tool, ToolError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};

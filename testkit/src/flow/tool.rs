@@ -4,7 +4,7 @@ use super::outside::Outside;
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
-use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
+use chimera_engine::flow::port::{CallContext, Done, Found, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::EFFECTS;
 use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
-use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
+use chimera_engine::flow::port::{CallContext, Done, Found, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

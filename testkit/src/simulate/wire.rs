@@ -7,9 +7,8 @@
 use async_trait::async_trait;
 use chimera_core::record::{Page, Select, Tx};
 use chimera_core::tool::{Reach, Spec, is_dry};
-use chimera_engine::port::{
-    CallContext, CommitError, Done, Found, Held, Hold, ReadError, Receipt, Records, Tool, ToolError, Unavailable,
-};
+use chimera_engine::flow::port::{CallContext, Done, Found, Tool, ToolError};
+use chimera_engine::port::{CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,11 +1,11 @@
-//! The contract of `chimera_engine::port::Blobs`.
+//! The contract of `chimera_engine::flow::port::Blobs`.
 
 use bytes::Bytes;
 use chimera_core::id::BlobId;
 use chimera_core::ledger::Digest32;
 use chimera_core::limits::{BLOB_BYTES_MAX, PRESIGN_SECONDS_MAX};
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{Blob, BlobError, BlobStat, Blobs, Incoming};
+use chimera_engine::flow::port::{Blob, BlobError, BlobStat, Blobs, Incoming};
 use futures::future::Either;
 use futures::{StreamExt, TryStreamExt, future, stream};
 use sha2::{Digest, Sha256};

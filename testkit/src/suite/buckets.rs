@@ -1,7 +1,7 @@
-//! The contract of `chimera_engine::port::Buckets`.
+//! The contract of `chimera_engine::flow::port::Buckets`.
 
 use bytes::Bytes;
-use chimera_engine::port::{BucketError, Buckets, Object};
+use chimera_engine::flow::port::{BucketError, Buckets, Object};
 use futures::future;
 use std::sync::Arc;
 

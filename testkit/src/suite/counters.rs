@@ -1,10 +1,10 @@
-//! The contract of `chimera_engine::port::Counters`.
+//! The contract of `chimera_engine::access::port::Counters`.
 
 use async_trait::async_trait;
 use chimera_core::access::window::{Hit, Quota, keys};
 use chimera_core::limits::{CLAIM_TTL_SECONDS_MAX, COUNTER_KEY_BYTES_MAX, COUNTER_VALUE_BYTES_MAX};
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{Claim, CounterError, Counters};
+use chimera_engine::access::port::{Claim, CounterError, Counters};
 use futures::future;
 use std::collections::HashMap;
 use std::sync::Arc;

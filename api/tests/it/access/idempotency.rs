@@ -3,7 +3,8 @@
 use super::porch::{Porch, entry, harmless, porch, porch_with, sent};
 use chimera_core::access::Entry;
 use chimera_core::flow::tables::RUNS;
-use chimera_engine::port::{Claim, Clock, Counters};
+use chimera_engine::access::port::{Claim, Counters};
+use chimera_engine::port::Clock;
 use chimera_storage::Redis;
 use chimera_storage::counter::{LocalCounters, RedisCounters};
 use chimera_testkit::access::settings;

@@ -3,8 +3,8 @@
 use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with, sent};
 use chimera_core::access::Entry;
 use chimera_core::flow::tables::RUNS;
+use chimera_engine::access::port::Counters;
 use chimera_engine::access::{Settings, WithoutCounters};
-use chimera_engine::port::Counters;
 use chimera_storage::Redis;
 use chimera_storage::counter::RedisCounters;
 use chimera_testkit::access::{settings, token};

@@ -8,10 +8,11 @@
 use super::matrix::{OPEN, operations};
 use crate::flow::{House, NOTHING, front, furnished, reviewed, setup};
 use chimera_core::access::{Entry, Guest, Role, Shared};
+use chimera_core::catalog;
 use chimera_core::limits::RATE_HITS_MAX;
-use chimera_core::record::{Row, catalog};
+use chimera_core::record::Row;
 use chimera_engine::access::Settings;
-use chimera_engine::port::Tenancy;
+use chimera_engine::access::port::Tenancy;
 use chimera_testkit::access::{everybody, settings};
 use chimera_testkit::flow::{Air, TENANT, workflow};
 use chimera_testkit::seeded::Seeded;

@@ -2,7 +2,7 @@
 
 use super::porch::{harmless, porch, porch_with, sent};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_engine::port::Counters;
+use chimera_engine::access::port::Counters;
 use chimera_storage::Redis;
 use chimera_storage::counter::RedisCounters;
 use chimera_testkit::access::settings;

@@ -3,7 +3,7 @@
 use super::{House, furnished, path, setup};
 use async_trait::async_trait;
 use chimera_core::flow::tables::NOTIFICATIONS;
-use chimera_engine::port::{Delivered, Message, Notifier, ToolError};
+use chimera_engine::flow::port::{Delivered, Message, Notifier, ToolError};
 use chimera_testkit::flow::{Air, id_of, link_in, workflow};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};

@@ -34,7 +34,7 @@ pub(crate) struct House {
 pub(crate) fn setup() -> Setup {
     let broken = Puppet::new("broken", Reach::Read).answers(|_, _| {
         let body =
-            chimera_engine::port::ToolError::not_sent(chimera_core::error::Code::MalformedArgs, "it never works");
+            chimera_engine::flow::port::ToolError::not_sent(chimera_core::error::Code::MalformedArgs, "it never works");
         Err(body)
     });
     stage(1)

@@ -3,7 +3,7 @@
 use super::{NOTHING, code, furnished, house, path, reviewed, setup};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::tool::Reach;
-use chimera_engine::port::{Sent, ToolError};
+use chimera_engine::flow::port::{Sent, ToolError};
 use chimera_testkit::flow::{Puppet, chain, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -31,7 +31,7 @@ use chimera_core::act::PlanError;
 use chimera_core::flow::plan::Plan;
 use chimera_core::limits::{GOAL_CHARS_MAX, PLAN_TOOLS_MAX};
 use chimera_core::tool::Spec;
-use chimera_engine::port::Planner;
+use chimera_engine::act::port::Planner;
 use choose::Profile;
 use clause::Split;
 use serde_json::Value;

@@ -10,7 +10,7 @@ use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_core::secret::{Secret, SecretName};
 use chimera_core::time::Timestamp;
-use chimera_engine::port::ToolError;
+use chimera_engine::flow::port::ToolError;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde::Deserialize;

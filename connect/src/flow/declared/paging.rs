@@ -6,7 +6,7 @@ use super::plan::{CursorInto, Next, Pages, Plan};
 use super::template::plain;
 use crate::flow::http::{Answer, Call, Keyring, Opened, Request};
 use chimera_core::limits::{HTTP_ANSWER_BYTES_ASIDE, HTTP_ANSWER_BYTES_MAX};
-use chimera_engine::port::ToolError;
+use chimera_engine::flow::port::ToolError;
 use reqwest::Url;
 use serde_json::Value;
 use std::sync::Arc;

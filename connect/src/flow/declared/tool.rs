@@ -16,7 +16,7 @@ use chimera_core::limits::{
 };
 use chimera_core::time::Timestamp;
 use chimera_core::tool::{Reach, Rollback, Spec, is_dry};
-use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
+use chimera_engine::flow::port::{CallContext, Done, Found, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

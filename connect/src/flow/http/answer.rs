@@ -11,7 +11,7 @@ use chimera_core::limits::{
     HTTP_ANSWER_BYTES_ASIDE, HTTP_ANSWER_DEPTH_MAX, HTTP_ANSWER_VALUES_MAX, RETRY_AFTER_SECONDS_MAX,
 };
 use chimera_core::time::Timestamp;
-use chimera_engine::port::ToolError;
+use chimera_engine::flow::port::ToolError;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, LINK, RETRY_AFTER};
 use serde::de::DeserializeOwned;
@@ -194,7 +194,7 @@ fn http_date(text: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chimera_engine::port::Sent;
+    use chimera_engine::flow::port::Sent;
 
     fn answer(status: u16, care: Care, headers: &[(&'static str, &'static str)]) -> Answer {
         let pairs = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));

@@ -17,7 +17,8 @@ use chimera_core::error::Code;
 use chimera_core::limits::{
     HTTP_ANSWER_HEAD_BYTES_MAX, HTTP_ANSWER_HEADERS_MAX, HTTP_CONNECT_TIMEOUT_MS, HTTP_REQUEST_BYTES_MAX,
 };
-use chimera_engine::port::{Clock, ToolError};
+use chimera_engine::flow::port::ToolError;
+use chimera_engine::port::Clock;
 use hyper::body::{Body, Frame, SizeHint};
 use reqwest::header::{
     ACCEPT, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
@@ -346,7 +347,7 @@ impl Body for Timely {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chimera_engine::port::Sent;
+    use chimera_engine::flow::port::Sent;
     use chimera_testkit::build::NOON;
     use chimera_testkit::seeded::FakeClock;
     use tokio::io::AsyncReadExt;
@@ -362,7 +363,7 @@ mod tests {
             let mut heard = [0; 1024];
             connection.read(&mut heard).await.unwrap()
         });
-        let cancel = chimera_engine::port::Cancel::pair().1;
+        let cancel = chimera_engine::flow::port::Cancel::pair().1;
         let until = Instant::now();
         let (idempotency_key, traceparent) = ("key".to_owned(), "trace".to_owned());
         let call = Call { tenant: None, until, cancel, idempotency_key, traceparent };

@@ -7,7 +7,7 @@
 use super::egress::Refused;
 use super::request::{Care, Request};
 use chimera_core::error::Code;
-use chimera_engine::port::{Sent, ToolError};
+use chimera_engine::flow::port::{Sent, ToolError};
 use std::error::Error;
 
 /// Whether anything that matters may have been sent.

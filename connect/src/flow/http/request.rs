@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use chimera_core::limits::{HTTP_ANSWER_BYTES_MAX, HTTP_CALL_TIMEOUT_MAX, HTTP_REDIRECTS_MAX};
-use chimera_engine::port::{CallContext, Cancel};
+use chimera_engine::flow::port::{CallContext, Cancel};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;

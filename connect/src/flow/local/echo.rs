@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use chimera_core::json::schema::BadSchema;
 use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
-use chimera_engine::port::{CallContext, Tool, ToolError};
+use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ mod summarize;
 
 use chimera_core::json::schema::BadSchema;
 use chimera_engine::flow::TenantBlobs;
-use chimera_engine::port::Tool;
+use chimera_engine::flow::port::Tool;
 use std::sync::Arc;
 
 /// All local tools; PDFs are kept in, and images taken from, `blobs`.

@@ -6,7 +6,7 @@
 use chimera_core::error::Code;
 use chimera_core::limits::{MAIL_RECEIVERS_MAX, MAIL_SUBJECT_CHARS_MAX, MAIL_TEXT_BYTES_MAX};
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{CallContext, ToolError};
+use chimera_engine::flow::port::{CallContext, ToolError};
 use lettre::address::Envelope;
 use lettre::message::header::{HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Mailboxes, Message, MultiPart, SinglePart};

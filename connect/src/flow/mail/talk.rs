@@ -10,7 +10,7 @@ use crate::flow::http::Keyring;
 use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_core::secret::SecretName;
-use chimera_engine::port::{CallContext, Sent, ToolError};
+use chimera_engine::flow::port::{CallContext, Sent, ToolError};
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};

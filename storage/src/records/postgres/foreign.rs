@@ -4,7 +4,7 @@
 //! the change: the rule may be gone in a moment, so the database is unusable as long as it is there.
 
 use super::guards::constraints;
-use chimera_core::record::catalog;
+use chimera_core::catalog;
 use tokio_postgres::error::{DbError, SqlState};
 
 /// The place in the server that raises what a function asks it to raise.

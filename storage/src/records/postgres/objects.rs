@@ -143,7 +143,7 @@ pub(super) fn found(rows: &[Row]) -> Option<Unavailable> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chimera_core::record::catalog;
+    use chimera_core::catalog;
     use chimera_testkit::postgres::PrivatePostgres;
 
     /// The list is compared with what the migrations make.

@@ -1,7 +1,8 @@
 //! The catalogue in `core` and the live schema of both stores say the same.
 
 use crate::migrate::{migrated_sqlite, shared_postgres};
-use chimera_core::record::{Column, Kind, Table, Value, catalog};
+use chimera_core::catalog;
+use chimera_core::record::{Column, Kind, Table, Value};
 use chimera_testkit::memory::default_of;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,6 +5,7 @@
 
 use super::finding::{Finding, assert_none};
 use super::rooms::LAYERS;
+use super::rust::Rust;
 use super::tree;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -125,6 +126,39 @@ fn check(path: &str, text: &str) -> Vec<Finding> {
     forbidden.map(|used| Finding::new(path, used.line, what(&used))).collect()
 }
 
+/// Which rooms the shared modules of `core` and `engine` may name: layer, module, room, and why.
+const SHARED_USES: &[(&str, &str, &str, &str)] = &[
+    ("core", "record", "ledger", "a transaction carries its ledger entries"),
+    ("engine", "commit", "ledger", "a batch chains the entries of its transactions"),
+    ("engine", "error", "ledger", "an entry that can't be written fails the use case"),
+    ("engine", "error", "access", "refusals for a missing scope and a repeated nonce"),
+    ("engine", "offload", "access", "work is shared fairly by tenant and actor"),
+    ("engine", "turns", "access", "places are shared fairly by tenant and actor"),
+    ("engine", "port", "ledger", "randomness fills the salt of an entry"),
+    ("engine", "port", "flow", "spans carry the trace id of a run"),
+];
+
+/// The layer and name of a shared module that rooms build on. `catalog` lists what every room has.
+fn shared_module(path: &str) -> Option<(&str, &str)> {
+    let (layer, rest) = path.split_once("/src/")?;
+    let first = rest.split('/').next()?;
+    let module = first.strip_suffix(".rs").unwrap_or(first);
+    let counts = matches!(layer, "core" | "engine") && rank(module).is_none();
+    (counts && !matches!(module, "lib" | "catalog")).then_some((layer, module))
+}
+
+fn check_shared(file: &Rust) -> Vec<Finding> {
+    let Some((layer, module)) = shared_module(&file.path) else { return Vec::new() };
+    let allowed =
+        |room: &str| SHARED_USES.iter().any(|(at, name, used, _)| (*at, *name, *used) == (layer, module, room));
+    let foreign =
+        uses(&file.path, &file.text).into_iter().filter(|used| !file.is_test(used.line) && !allowed(used.room));
+    let what = |used: &Use<'_>| {
+        format!("{module} is shared by all rooms of {layer} and names {}: move it into that room", used.room)
+    };
+    foreign.map(|used| Finding::new(&file.path, used.line, what(&used))).collect()
+}
+
 /// How often each room uses which other, a table per crate.
 fn matrix() -> String {
     let mut counts: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
@@ -156,6 +190,19 @@ fn a_room_uses_only_rooms_before_it() {
     let sources = tree::files().iter().filter(|file| file.path.ends_with(".rs"));
     let found: Vec<Finding> = sources.flat_map(|file| check(&file.path, &file.text)).collect();
     assert_none(&found);
+}
+
+#[test]
+fn shared_modules_name_only_the_rooms_in_the_list() {
+    assert_none(&tree::rust().iter().flat_map(check_shared).collect::<Vec<_>>());
+    let used = |(layer, module, room, _): &(&str, &str, &str, &str)| {
+        let mut files = tree::rust().iter().filter(|file| shared_module(&file.path) == Some((*layer, *module)));
+        files.any(|file| uses(&file.path, &file.text).iter().any(|used| used.room == *room))
+    };
+    let idle = SHARED_USES.iter().filter(|entry| !used(entry));
+    assert_none(&idle.map(|entry| Finding::new(entry.0, 1, format!("{entry:?} is not needed"))).collect::<Vec<_>>());
+    let stray = Rust::new("core/src/json/strict.rs", "use crate::flow::Run;\n");
+    assert_eq!(check_shared(&stray).len(), 1);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::tree;
 
 /// Layer, what its rooms share, and why.
 const SHARED: &[(&str, &str, &str)] = &[
+    ("core", "catalog", "the tables of every room, for the stores"),
     ("core", "error", "one table of stable codes"),
     ("core", "id", "ids of every room"),
     ("core", "json", "canonical documents and their digests"),

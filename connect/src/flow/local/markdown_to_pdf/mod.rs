@@ -24,7 +24,7 @@ use chimera_core::ledger::Digest32;
 use chimera_core::limits::{MARKDOWN_BYTES_MAX, PDF_MISSING_SHOWN_MAX};
 use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
 use chimera_engine::flow::TenantBlobs;
-use chimera_engine::port::{CallContext, Tool, ToolError};
+use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use refusal::Refusal;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use chimera_core::limits::{PDF_IMAGE_BYTES_MAX, PDF_IMAGE_PIXELS_MAX};
 use chimera_engine::flow::TenantBlobs;
-use chimera_engine::port::{CallContext, ToolError};
+use chimera_engine::flow::port::{CallContext, ToolError};
 use krilla::image::Image;
 
 /// An image that can be drawn.

@@ -1,7 +1,7 @@
 //! Why a document does not become a PDF.
 
 use chimera_core::error::Code;
-use chimera_engine::port::ToolError;
+use chimera_engine::flow::port::ToolError;
 
 /// Why a document does not become a PDF.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

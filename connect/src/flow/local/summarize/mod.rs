@@ -13,7 +13,7 @@ use chimera_core::error::Code;
 use chimera_core::json::schema::BadSchema;
 use chimera_core::limits::{SUMMARY_SENTENCES_DEFAULT, SUMMARY_SENTENCES_MAX, SUMMARY_TEXT_BYTES_MAX};
 use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
-use chimera_engine::port::{CallContext, Tool, ToolError};
+use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Blobs: content by its address.
 
-use super::Unavailable;
+use crate::port::Unavailable;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::id::BlobId;

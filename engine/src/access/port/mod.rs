@@ -1,0 +1,8 @@
+//! What the access room needs from outside, and what it tells other rooms about tenants. The doc comments are the
+//! contracts; one suite in `testkit` checks every implementation against them.
+
+mod counters;
+mod tenancy;
+
+pub use counters::{Claim, CounterError, Counters};
+pub use tenancy::{OneTenant, Tenancy};

@@ -1,0 +1,14 @@
+//! What the flow room needs from outside: tools, blobs, buckets, and ways to notify people. The doc comments are
+//! the contracts; one suite in `testkit` checks every implementation against them.
+
+mod blobs;
+mod buckets;
+mod notifier;
+mod recipients;
+mod tool;
+
+pub use blobs::{Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outgoing, PresentedLink, PresignedUrl};
+pub use buckets::{BucketError, Buckets, Object};
+pub use notifier::{Delivered, Message, Notifier};
+pub use recipients::{Recipient, Recipients};
+pub use tool::{CallContext, Cancel, Done, Found, Sent, Tool, ToolError};
