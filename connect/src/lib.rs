@@ -4,5 +4,7 @@
 //! whether a call may happen: whoever calls has committed the record that asks for it.
 
 pub mod act;
+mod blocking;
 pub mod client;
 pub mod flow;
+pub mod http;

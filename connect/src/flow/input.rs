@@ -11,14 +11,3 @@ pub(crate) fn read<T: DeserializeOwned>(input: &Value) -> Result<T, ToolError> {
     serde_json::from_value(input.clone())
         .map_err(|error| ToolError::not_sent(Code::MalformedArgs, format!("the input can't be read: {error}")))
 }
-
-/// Runs work that keeps a processor busy where it holds up nobody else. A panic in it is a failure
-/// of the tool and not of the process.
-pub(crate) async fn off_thread<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
-) -> Result<T, ToolError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(ToolError::not_sent(Code::Internal, "the tool failed on this input")),
-    }
-}

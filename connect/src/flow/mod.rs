@@ -2,7 +2,7 @@
 
 mod artifact;
 pub mod declared;
-pub mod http;
+mod http;
 mod input;
 pub mod local;
 pub mod mail;
@@ -13,6 +13,7 @@ mod toolbox;
 pub mod vendor;
 pub mod webhook;
 
+pub use http::HttpRequest;
 pub use local::local_tools;
 pub use mail::{InvalidMail, MailSettings, MailTls, mail_tool};
 pub use s3::s3_tool;

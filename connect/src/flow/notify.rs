@@ -4,8 +4,8 @@
 //! A message keeps its id over all tries, so a receiver can tell a repetition. A channel that is
 //! not set up refuses for good: trying again would not help.
 
-use super::http::{Call, lasting};
 use super::webhook::{self, Key, WebhookSender};
+use crate::http::{Call, lasting};
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::review::Review;

@@ -4,7 +4,7 @@
 //! address of an incoming webhook, or `{"token": "xoxb-…", "channel": "C…"}` for a bot. Slack
 //! answers 200 to most refusals of a bot and says so in the body.
 
-use crate::flow::http::{Answer, Call, Care, Client, Keyring, Request, authority_of, lasting};
+use crate::http::{Answer, Call, Care, Client, Keyring, Request, authority_of, lasting};
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::json::schema::BadSchema;

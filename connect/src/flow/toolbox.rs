@@ -1,10 +1,11 @@
 //! Every tool that speaks HTTP, and what they are made of.
 
+use super::http::HttpRequest;
 use crate::flow::declared::{self, DeclareError, HttpTool};
-use crate::flow::http::{Client, HttpRequest};
 use crate::flow::slack::SlackPost;
 use crate::flow::vendor;
 use crate::flow::webhook::{WebhookSend, WebhookSender};
+use crate::http::Client;
 use chimera_core::json::schema::BadSchema;
 use chimera_engine::flow::port::Tool;
 use chimera_engine::port::Secrets;

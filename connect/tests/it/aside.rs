@@ -1,8 +1,8 @@
 //! A large answer is looked through where it holds up nobody.
 
 use crate::server::{Known, Reply, Server, ctx, local, toolbox};
+use chimera_connect::flow::HttpRequest;
 use chimera_connect::flow::declared::tools;
-use chimera_connect::flow::http::HttpRequest;
 use chimera_engine::flow::port::{Tool, ToolError};
 use serde_json::{Value, json};
 use std::future::poll_fn;

@@ -9,7 +9,7 @@
 
 use crate::server::{Known, Reply, Seen, Server, local};
 use async_trait::async_trait;
-use chimera_connect::flow::http::HttpRequest;
+use chimera_connect::flow::HttpRequest;
 use chimera_connect::flow::{Toolbox, declared};
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, STEPS};

@@ -1,7 +1,8 @@
 //! `http.request` and the client below it.
 
 use crate::server::{Known, Reply, Server, call, call_as, cancellable, client, client_knowing, ctx, gist, local};
-use chimera_connect::flow::http::{Client, HttpRequest};
+use chimera_connect::flow::HttpRequest;
+use chimera_connect::http::Client;
 use chimera_core::limits::{HTTP_ANSWER_BYTES_MAX, HTTP_ANSWER_HEAD_BYTES_MAX};
 use chimera_core::tool::{Reach, Risk};
 use chimera_engine::flow::port::{Sent, Tool};

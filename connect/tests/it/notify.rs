@@ -3,10 +3,10 @@
 use crate::server::{Known, Reply, Seen, Server, gist, local};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chimera_connect::flow::http::{Client, Egress, Settings};
 use chimera_connect::flow::notify::Channels;
 use chimera_connect::flow::webhook::{Key, WebhookSender, own_key, sign};
 use chimera_connect::flow::{MailSettings, MailTls, mail_tool};
+use chimera_connect::http::{Client, Egress, Settings};
 use chimera_core::flow::review::{Request, Review};
 use chimera_core::secret::SecretName;
 use chimera_engine::flow::StartRun;

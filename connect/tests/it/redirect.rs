@@ -2,7 +2,8 @@
 //! another.
 
 use crate::server::{Known, Reply, Server, call, client, gist, local};
-use chimera_connect::flow::http::{Client, HttpRequest};
+use chimera_connect::flow::HttpRequest;
+use chimera_connect::http::Client;
 use chimera_engine::flow::port::Sent;
 use serde_json::{Value, json};
 

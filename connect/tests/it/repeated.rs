@@ -6,8 +6,8 @@
 use crate::server::{Known, Reply, Seen, Server, call, ctx, local, toolbox};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use chimera_connect::flow::HttpRequest;
 use chimera_connect::flow::declared::tools;
-use chimera_connect::flow::http::HttpRequest;
 use chimera_connect::flow::slack::SlackPost;
 use chimera_connect::flow::webhook::{WebhookSend, WebhookSender};
 use chimera_connect::flow::{MailSettings, MailTls, mail_tool};

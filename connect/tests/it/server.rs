@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use chimera_connect::flow::Toolbox;
-use chimera_connect::flow::http::{Client, Egress, Settings};
+use chimera_connect::http::{Client, Egress, Settings};
 use chimera_core::json::schema::Fault;
 use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::flow::port::{CallContext, Cancel, Tool, ToolError};

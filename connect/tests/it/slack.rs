@@ -1,8 +1,8 @@
 //! `slack_post`.
 
 use crate::server::{Known, Reply, Server, call, client, gist, local};
-use chimera_connect::flow::http::Client;
 use chimera_connect::flow::slack::SlackPost;
+use chimera_connect::http::Client;
 use chimera_engine::flow::port::{Sent, Tool};
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@
 //! "token_url"?}`, with which a token is fetched; it is kept in memory until shortly before it runs
 //! out, and dropped when the vendor refuses it.
 
-use crate::flow::http::{Call, Care, Client, Keyring, Request, lasting};
+use crate::http::{Call, Care, Client, Keyring, Request, lasting};
 use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_core::secret::{Secret, SecretName};

@@ -3,7 +3,7 @@
 use super::auth::{Credential, Tokens};
 use super::plan::{HeaderText, Rate, Step, Vendor};
 use super::template::{Tree, Values, plain};
-use crate::flow::http::{Answer, Call, Care, Client, Keyring, Opened, Request};
+use crate::http::{Answer, Call, Care, Client, Keyring, Opened, Request};
 use chimera_core::error::Code;
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::ToolError;

@@ -4,7 +4,7 @@ use super::exchange::Line;
 use super::mapping::Source;
 use super::plan::{CursorInto, Next, Pages, Plan};
 use super::template::plain;
-use crate::flow::http::{Answer, Call, Keyring, Opened, Request};
+use crate::http::{Answer, Call, Keyring, Opened, Request};
 use chimera_core::limits::{HTTP_ANSWER_BYTES_ASIDE, HTTP_ANSWER_BYTES_MAX};
 use chimera_engine::flow::port::ToolError;
 use reqwest::Url;

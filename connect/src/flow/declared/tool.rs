@@ -7,8 +7,8 @@ use super::mapping::Source;
 use super::plan::{Declaration, Lookup, Plan, Step};
 use super::template::Values;
 use super::{DeclareError, paging};
-use crate::flow::http::{Call, Care, Keyring, Opened, authority_of};
 use crate::flow::toolbox::Toolbox;
+use crate::http::{Call, Care, Keyring, Opened, authority_of};
 use async_trait::async_trait;
 use chimera_core::json::is_larger_than;
 use chimera_core::limits::{

@@ -8,8 +8,8 @@
 mod message;
 mod talk;
 
-use super::http::Keyring;
 use super::input::read;
+use crate::http::Keyring;
 use async_trait::async_trait;
 use chimera_core::flow::destination::DECLARED as DESTINATIONS;
 use chimera_core::json::schema::BadSchema;

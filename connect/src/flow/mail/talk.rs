@@ -6,7 +6,7 @@
 
 use super::message::Mail;
 use super::{InvalidMail, MailSettings, MailTls};
-use crate::flow::http::Keyring;
+use crate::http::Keyring;
 use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_core::secret::SecretName;

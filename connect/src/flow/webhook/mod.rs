@@ -6,7 +6,7 @@
 
 mod sign;
 
-use crate::flow::http::{Call, Care, Client, Keyring, Request, authority_of, lasting};
+use crate::http::{Call, Care, Client, Keyring, Request, authority_of, lasting};
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::destination::DECLARED as DESTINATIONS;

@@ -7,7 +7,7 @@ use super::finding::{Finding, assert_none};
 use super::rust::Rust;
 use super::tree;
 
-const KEYRING: &str = "connect/src/flow/http/keyring.rs";
+const KEYRING: &str = "connect/src/http/keyring.rs";
 
 fn check(file: &Rust) -> Vec<Finding> {
     if !file.path.starts_with("connect/src/") || file.path == KEYRING {

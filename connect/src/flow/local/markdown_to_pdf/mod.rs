@@ -13,8 +13,9 @@ mod picture;
 mod refusal;
 mod table;
 
+use crate::blocking::off_thread;
 use crate::flow::artifact;
-use crate::flow::input::{off_thread, read};
+use crate::flow::input::read;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::error::Code;

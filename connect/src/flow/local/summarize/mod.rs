@@ -7,7 +7,8 @@
 mod score;
 mod sentences;
 
-use crate::flow::input::{off_thread, read};
+use crate::blocking::off_thread;
+use crate::flow::input::read;
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::json::schema::BadSchema;

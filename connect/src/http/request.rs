@@ -103,7 +103,7 @@ impl Request {
     }
 
     /// Whether it changes something by its method alone.
-    pub(super) fn writes(&self) -> bool {
+    pub(crate) fn writes(&self) -> bool {
         !matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS)
     }
 }

@@ -5,7 +5,7 @@
 
 use super::failure::{failed, lasting};
 use super::request::Call;
-use crate::flow::input::off_thread;
+use crate::blocking::off_thread;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_core::error::Code;
@@ -108,7 +108,7 @@ impl Keyring {
     }
 
     /// What was sent so far, to be looked for in an answer.
-    pub(super) fn sent(&self) -> SentSecrets {
+    pub(crate) fn sent(&self) -> SentSecrets {
         SentSecrets(self.used.clone())
     }
 
@@ -124,11 +124,11 @@ impl Keyring {
 }
 
 /// The secrets that a request carried.
-pub(super) struct SentSecrets(Vec<Secret>);
+pub(crate) struct SentSecrets(Vec<Secret>);
 
 impl SentSecrets {
     /// Whether bytes that nobody can mask hold one of them, however it is spelled.
-    pub(super) fn is_in(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn is_in(&self, bytes: &[u8]) -> bool {
         !self.0.is_empty() && matches!(Redactor::new(&self.0).values(&String::from_utf8_lossy(bytes)), Cow::Owned(_))
     }
 }
@@ -193,7 +193,7 @@ impl Output for () {
 }
 
 /// The reference to a secret within a text: what stands before, the name, what stands behind.
-pub(super) fn reference(text: &str) -> Option<(&str, Result<SecretName, ToolError>, &str)> {
+pub(crate) fn reference(text: &str) -> Option<(&str, Result<SecretName, ToolError>, &str)> {
     let at = text.find(SCHEME)?;
     let rest = &text[at + SCHEME.len()..];
     let inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');

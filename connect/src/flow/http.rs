@@ -4,11 +4,10 @@
 //! (`secret://http.api.example.com`): otherwise whoever writes a workflow could have any secret of
 //! the house sent anywhere.
 
-use super::answer::{Answer, Opened};
-use super::client::{Client, IDEMPOTENCY_KEY};
-use super::egress::{Pass, authority_of, host_of};
-use super::keyring::{Keyring, SentSecrets, reference};
-use super::request::{Call, Care, Request};
+use crate::http::{
+    Answer, Call, Care, Client, IDEMPOTENCY_KEY, Keyring, Opened, Pass, Request, SentSecrets, authority_of, host_of,
+    reference,
+};
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! HTTP: the client that every call goes through, and the tool `http.request`.
+//! The HTTP client that every call goes through: egress rules, secrets, limits, answers.
 
 mod answer;
 mod aside;
@@ -8,13 +8,11 @@ mod failure;
 mod keyring;
 mod request;
 mod resolve;
-mod tool;
 
 pub use answer::{Answer, Opened};
 pub use client::{Client, ClientError, IDEMPOTENCY_KEY, Settings};
-pub(crate) use egress::authority_of;
 pub use egress::{Egress, InvalidEgress, Pass, Refused};
+pub(crate) use egress::{authority_of, host_of};
 pub(crate) use failure::lasting;
-pub(crate) use keyring::Keyring;
+pub(crate) use keyring::{Keyring, SentSecrets, reference};
 pub use request::{Call, Care, Request};
-pub use tool::HttpRequest;

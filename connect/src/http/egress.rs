@@ -122,7 +122,7 @@ impl Host {
 }
 
 /// The host as rules compare it: lower case, no root dot, numbers of any base as an address.
-pub(super) fn host_of(url: &Url) -> Option<String> {
+pub(crate) fn host_of(url: &Url) -> Option<String> {
     url.host_str().map(|host| host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
 }
 

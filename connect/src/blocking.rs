@@ -1,0 +1,14 @@
+//! CPU-bound work of tools, on threads where it delays no request.
+
+use chimera_core::error::Code;
+use chimera_engine::flow::port::ToolError;
+
+/// Runs work on the pool of blocking threads. A panic in it fails the tool call, not the process.
+pub(crate) async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(ToolError::not_sent(Code::Internal, "the tool failed on this input")),
+    }
+}
