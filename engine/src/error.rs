@@ -1,7 +1,7 @@
-//! Why a use case did not happen.
+//! The error type of every use case.
 //!
-//! Every room's use cases fail in the same few ways: the request is refused with a reason, or the store can't be read or
-//! changed. One type says so, and gives the error as every surface tells it.
+//! A use case fails in one of a few ways: the request is refused with a reason, or the store can't be read or written.
+//! `EngineError::body` turns each of them into the error that clients see.
 
 use crate::access::{is_repeated, used_before};
 use crate::ledger::audit::AuditError;
@@ -10,64 +10,57 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::EntryError;
 use chimera_core::record::{Damaged, InvalidTx, JsonError, Unstorable};
 
-/// What is wrong with a text that not every store can hold.
+/// Why a text that contains U+0000 is refused: PostgreSQL can't store it.
 pub(crate) const NUL: &str = "holds the character U+0000, which can't be stored";
 
-/// Why a use case did not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// What was asked for can't be done, and this says why.
+    /// The request is refused; the body says why.
     #[error("{}", .0.message)]
     Refused(Box<ErrorBody>),
-    /// The change was not made.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The store gave no rows.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The ledger's entry can't be made.
     #[error(transparent)]
     Audit(#[from] AuditError),
-    /// Rows are not what we wrote.
+    /// Stored rows can't be decoded.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// A row can't be made.
     #[error(transparent)]
     Unstorable(#[from] Unstorable),
 }
 
 impl EngineError {
-    /// A refusal.
     #[must_use]
     pub fn refused(code: Code, message: impl Into<String>) -> Self {
         Self::Refused(Box::new(ErrorBody::new(code, message)))
     }
 
-    /// Nothing is here, or nothing that the caller may see.
+    /// The thing does not exist, or the caller may not see it.
     #[must_use]
     pub fn not_found(what: &str) -> Self {
         Self::refused(Code::NotFound, format!("there is no such {what}"))
     }
 
-    /// The caller lacks a scope.
     #[must_use]
     pub fn lacking(scope: &str) -> Self {
         Self::Refused(Box::new(crate::access::lacking(scope)))
     }
 
-    /// A cursor that another listing gave, or none.
+    /// The cursor is malformed or belongs to another listing.
     #[must_use]
     pub fn foreign_cursor() -> Self {
         Self::refused(Code::SchemaInvalid, "the cursor does not belong to this listing")
     }
 
-    /// Whether the request is at fault: asked again as it is, it would be refused again.
+    /// Whether the request itself is at fault, so that retrying it unchanged fails again.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         Code::parse(&self.body().code).is_some_and(|code| code.status() < 500)
     }
 
-    /// The error as every surface tells it.
+    /// The error as clients see it.
     #[must_use]
     pub fn body(&self) -> ErrorBody {
         match self {
@@ -110,7 +103,7 @@ impl From<JsonError> for EngineError {
     }
 }
 
-/// A refusal that trying again does not change.
+/// Not retryable.
 fn schema_body(error: SchemaMismatch) -> ErrorBody {
     ErrorBody::new(Code::SchemaMismatch, error.to_string())
 }

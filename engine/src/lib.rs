@@ -1,7 +1,7 @@
-//! Use cases and the ports they need; the loops that keep the system moving.
+//! Use cases, the ports they need, and the background loops.
 //!
-//! A port is a trait that an adapter in `storage`, `connect` or `sandbox` implements. Use cases
-//! load rows, ask `core` to decide, commit, and only then perform effects.
+//! A port is a trait that an adapter in `storage`, `connect` or `sandbox` implements. A use case loads rows, asks
+//! `core` to decide, commits, and only then performs effects.
 
 pub mod access;
 pub mod act;

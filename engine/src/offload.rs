@@ -1,5 +1,7 @@
-//! Work that callers choose and that may keep a processor busy: a few at a time, each tenant in its turn, and never on
-//! the threads that answer requests.
+//! Runs CPU-heavy work that a request causes away from the threads that serve requests.
+//!
+//! A few pieces run at a time, and tenants take turns. The work is polled with `block_in_place`, so it need not be
+//! `'static`.
 
 use crate::error::EngineError;
 use crate::turns::{Turn, Turns};
@@ -14,24 +16,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::ready;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Where such work is done.
 pub(crate) struct Offload {
     turns: Turns,
 }
 
 thread_local! {
-    /// What is polled on this thread is aside already.
+    /// Whether this thread is already polling offloaded work.
     static ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Offload {
-    /// With as many places as leave half of the threads to everybody else; each of several tenants has its share of them.
+    /// Uses half of the worker threads at most. With several tenants, each one gets its share.
     pub(crate) fn new(is_shared: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let threads = Handle::try_current().map_or(1, |handle| handle.metrics().num_workers());
         Self { turns: Turns::new((threads / 2).max(1), is_shared) }
     }
 
-    /// Refuses a request whose work would wait behind too much of its own: it is told at once.
+    /// Refuses a request at once when too much work of its caller is waiting already.
     pub(crate) fn admit(&self, who: &Claimant, may_take_long: bool) -> Result<(), EngineError> {
         if !may_take_long || ASIDE.get() {
             return Ok(());
@@ -39,8 +40,7 @@ impl Offload {
         self.turns.full_for(who).map_or(Ok(()), |full| Err(EngineError::Refused(Box::new(refused(full, who)))))
     }
 
-    /// Goes through work that waits in between, each piece between two waits off the threads that answer requests; as
-    /// it is if it can't take long.
+    /// Drives an async piece of work. Each poll runs off the request threads, unless it can't take long.
     pub(crate) async fn aside<T>(&self, who: &Claimant, may_take_long: bool, work: impl Future<Output = T>) -> T {
         if !may_take_long {
             return work.await;
@@ -48,7 +48,7 @@ impl Offload {
         self.aside_once(who, &Costly::new(true), work).await
     }
 
-    /// The same for work that may begin to take long while it is under way.
+    /// Like `aside`, for work that may become costly while it runs.
     pub(crate) async fn aside_once<T>(&self, who: &Claimant, costly: &Costly, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut turn = None;
@@ -70,15 +70,15 @@ impl Offload {
         .await
     }
 
-    /// A place for a piece of work, at once if it can't take long. What is polled aside has one already, and would hold
-    /// up itself if it waited for another.
+    /// Waits for a slot, unless the work can't take long. Work that is already offloaded holds a slot, and would
+    /// deadlock if it waited for another.
     pub(crate) async fn place(&self, who: &Claimant, may_take_long: bool) -> Place {
         let taken = if may_take_long && !ASIDE.get() { Some(self.turns.turn(who).await) } else { None };
         Place { taken }
     }
 }
 
-/// Whether work that is under way may keep a processor busy from now on.
+/// Whether work in progress may use a lot of CPU from now on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Costly(Arc<AtomicBool>);
 
@@ -91,12 +91,12 @@ impl Costly {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// It stays so until the work is done.
+    /// Never reset while the work runs.
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Goes on aside, from here on, with what may take long.
+    /// Moves the work off the request threads from here on, if it may take long.
     pub(crate) async fn begin(&self, may_take_long: bool) {
         if may_take_long && !self.0.swap(true, Ordering::Relaxed) {
             tokio::task::yield_now().await;
@@ -104,7 +104,7 @@ impl Costly {
     }
 }
 
-/// What somebody is told of whom too much waits already.
+/// The refusal of a caller with too much waiting work.
 fn refused(full: LineFull, who: &Claimant) -> ErrorBody {
     let body = match full {
         LineFull::Actor => ErrorBody::new(
@@ -121,7 +121,7 @@ fn refused(full: LineFull, who: &Claimant) -> ErrorBody {
     body.retry_after(1)
 }
 
-/// Says that a thread goes on with what is not aside.
+/// Clears the thread's `ASIDE` flag.
 struct Reset;
 
 impl Drop for Reset {
@@ -135,13 +135,12 @@ fn in_place<T>(work: impl FnOnce() -> T) -> T {
     if is_many { tokio::task::block_in_place(work) } else { work() }
 }
 
-/// A place to work at.
+/// A slot for one piece of work.
 pub(crate) struct Place {
     taken: Option<Turn>,
 }
 
 impl Place {
-    /// Does the work.
     pub(crate) fn run<T>(self, work: impl FnOnce() -> T) -> T {
         if self.taken.is_some() { in_place(work) } else { work() }
     }

@@ -6,8 +6,8 @@ use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_core::record::{Row, Select};
 
-/// All pages of a query. More than `rows_max` rows, or more bytes than may be held at once, are an error: whoever went
-/// on from a part of them would take what is missing for something that never happened.
+/// All rows of a query. More than `rows_max` rows, or more bytes than may be held in memory, are an error: a caller
+/// that went on with some of the rows would take the missing ones for events that never happened.
 pub(crate) async fn all(records: &dyn Records, select: Select, rows_max: usize) -> Result<Vec<Row>, EngineError> {
     let table = select.table.name;
     let (mut rows, mut bytes, mut select) = (Vec::new(), 0_usize, select.take(limits::PAGE_ROWS_MAX));
@@ -32,7 +32,7 @@ fn too_much(what: &str) -> EngineError {
     EngineError::refused(Code::PayloadTooLarge, format!("more than {what} would have to be read at once"))
 }
 
-/// Looks at every row of a query, however many there are, and holds one page of them at a time.
+/// Calls `look` for every row of a query. Holds one page in memory at a time.
 pub(crate) async fn each(records: &dyn Records, select: Select, mut look: impl FnMut(Row)) -> Result<(), EngineError> {
     let mut select = select.take(limits::PAGE_ROWS_MAX);
     loop {

@@ -1,11 +1,11 @@
-//! A few places that all tenants share, each in its turn.
+//! A fair semaphore: a fixed number of slots that all tenants share.
 
 use chimera_core::access::{Claimant, Line, LineFull};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// Places, and those who wait for one. Who comes next is for [`Line`] to say.
+/// The slots and their wait queue. [`Line`] decides who is next.
 #[derive(Clone)]
 pub struct Turns {
     inner: Arc<Inner>,
@@ -22,13 +22,13 @@ struct State {
 }
 
 impl Turns {
-    /// So many places; `is_shared` says whether there are several tenants, each of which has its share.
+    /// `total` slots. `is_shared` says whether there are several tenants; if so, each one gets its share.
     pub fn new(total: usize, is_shared: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let state = State { line: Line::new(total), waiters: BTreeMap::new() };
         Self { inner: Arc::new(Inner { state: Mutex::new(state), is_shared: Box::new(is_shared) }) }
     }
 
-    /// Waits for a place. Whoever stops waiting loses nothing for others.
+    /// Waits for a slot. Cancel safe: a dropped waiter leaves the queue, and a slot it was given goes to the next.
     pub async fn turn(&self, who: &Claimant) -> Turn {
         let (given, waits) = oneshot::channel();
         let turn = {
@@ -38,18 +38,18 @@ impl Turns {
             state.serve();
             Turn { inner: Arc::clone(&self.inner), ask }
         };
-        // The sender stays until a place is given.
+        // The sender is kept until a slot is free.
         let _ = waits.await;
         turn
     }
 
-    /// Who has so much waiting that more of a claimant is better refused.
+    /// Which wait queue limit a claimant has reached, if any: further work should be refused.
     #[must_use]
     pub fn full_for(&self, who: &Claimant) -> Option<LineFull> {
         self.inner.state().line.full_for(who)
     }
 
-    /// How many wait.
+    /// The number of waiters.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.inner.state().line.waiting()
@@ -69,14 +69,14 @@ impl State {
     fn serve(&mut self) {
         while let Some(ask) = self.line.serve_next() {
             if let Some(waiter) = self.waiters.remove(&ask) {
-                // Whoever is gone gives the place back when it is dropped.
+                // A waiter that is gone releases the slot when its guard drops.
                 let _ = waiter.send(());
             }
         }
     }
 }
 
-/// A place, or the wait for one.
+/// A slot, or a position in the wait queue. Dropping it releases either.
 pub struct Turn {
     inner: Arc<Inner>,
     ask: u64,

@@ -1,31 +1,29 @@
-//! Time and randomness, so that a simulator can supply both.
+//! Clock and randomness as ports, so that a simulator can supply both.
 
 use chimera_core::time::Timestamp;
 use chimera_core::{id, ledger};
 use uuid::Uuid;
 
-/// Tells the time, in two ways.
+/// Two clocks: wall time and steady time.
 ///
-/// What is written down, signed or compared with somebody else's clock goes by `now`. What ends,
-/// ages or is tried again within this process goes by `steady`. A time of one is never compared
-/// with a time of the other, except through `earlier` and `later`.
+/// Use `now` for what is stored, signed or compared with another machine's clock. Use `steady` for deadlines, ages and
+/// retries within this process. Never compare a time of one with a time of the other, except through `earlier` and
+/// `later`.
 pub trait Clock: Send + Sync {
-    /// The time of day, for records, tokens, signatures and freshness. It follows the machine's
-    /// clock, and goes back when that one is set back for good.
+    /// Wall time, for records, tokens, signatures and freshness. It follows the machine's clock, also backwards when
+    /// that clock is set back for good.
     fn now(&self) -> Timestamp;
 
-    /// The time for deadlines, retries, leases and ages. It begins at the time of day and goes on
-    /// with the time that passes, also while the machine sleeps. It never jumps and never goes
-    /// back.
+    /// Monotonic time, for deadlines, retries, leases and ages. It starts at the wall time and advances with elapsed
+    /// time, also while the machine sleeps. It never jumps or goes back.
     fn steady(&self) -> Timestamp;
 
-    /// The earlier of both: what has ended by this time has ended whichever of them is right, and
-    /// can be forgotten.
+    /// The earlier of both clocks: what has expired by this time has expired by either, and can be deleted.
     fn earlier(&self) -> Timestamp {
         self.now().min(self.steady())
     }
 
-    /// The later of both: what lasts until after this time lasts whichever of them is right.
+    /// The later of both clocks: what is valid beyond this time is valid by either.
     fn later(&self) -> Timestamp {
         self.now().max(self.steady())
     }
@@ -33,7 +31,6 @@ pub trait Clock: Send + Sync {
 
 /// Supplies unpredictable bytes.
 pub trait Random: Send + Sync {
-    /// Fills `bytes`.
     fn fill(&self, bytes: &mut [u8]);
 
     /// A time-ordered UUID for a row.

@@ -1,4 +1,4 @@
-//! The record store: one way to change state, one way to read it.
+//! The record store: the one way to change state and the one way to read it.
 
 use async_trait::async_trait;
 use chimera_core::error::{Code, ErrorBody};
@@ -6,7 +6,7 @@ use chimera_core::record::{Conflict, Count, Counted, InvalidCursor, InvalidTx, P
 use chimera_core::time::Timestamp;
 use std::io;
 
-/// Errors of a disk that have no kind of their own in the standard library.
+/// Disk errors without an `io::ErrorKind`.
 const EIO: i32 = 5;
 const EUCLEAN: i32 = 117;
 
@@ -14,24 +14,23 @@ const EUCLEAN: i32 = 117;
 ///
 /// **Atomic.** A `Tx` commits whole, with its ledger entries, or not at all.
 /// **Durable.** A receipt means that the change survives a crash of process and machine.
-/// **Isolated.** Every `expect` and every unique key is checked against the state that the change
-/// lands on, whoever else writes, in this process or another.
-/// **Independent.** A `Tx` that loses does not disturb those committed with it.
-/// **Ordered.** Two `Tx`s of one affinity, the second sent after the first was sent, commit in
-/// that order.
-/// **Honest.** `Unavailable` means that nothing was changed; `Unknown` means that nobody can tell,
-/// and is given only when the lane was taken over in the very moment of a lost commit.
+/// **Isolated.** Every `expect` and every unique key is checked against the state that the change is applied to,
+/// whoever else writes, in this process or another.
+/// **Independent.** A `Tx` that fails does not affect those committed with it.
+/// **Ordered.** Two `Tx`s of one affinity, the second sent after the first, commit in that order.
+/// **Honest.** `Unavailable` means that nothing was changed. `Unknown` means that the outcome can't be determined, and
+/// is returned only when the lane was taken over exactly while a commit's reply was lost.
 #[async_trait]
 pub trait Records: Send + Sync {
-    /// Commits `tx`, or says why not.
+    /// Commits `tx`.
     async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError>;
 
-    /// Reads one page. A missing row is an empty page, never an error. What was acknowledged
-    /// before the call is seen. A page of large rows is shorter than was asked for: whoever needs more than
-    /// its first row goes on behind its cursor, or asks for [`first`](Self::first) rows.
+    /// Reads one page. A missing row is an empty page, never an error. Everything acknowledged before the call is
+    /// visible. A page of large rows may be shorter than requested: to read more than its first row, continue with its
+    /// cursor or use [`first`](Self::first).
     async fn read(&self, select: Select) -> Result<Page, ReadError>;
 
-    /// The first `rows_max` rows of a query, however many pages they take, and whether there are more.
+    /// The first `rows_max` rows of a query, across pages, and whether there are more.
     async fn first(&self, select: Select, rows_max: usize) -> Result<(Vec<Row>, bool), ReadError> {
         let mut rows: Vec<Row> = Vec::new();
         let mut select = select.take(rows_max);
@@ -49,7 +48,7 @@ pub trait Records: Send + Sync {
         }
     }
 
-    /// Counts rows by the values of a column, in no order; a value that no row has is left out.
+    /// Counts rows by the values of a column, in no particular order. Values without rows are omitted.
     async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
         let table = count.select.table;
         if let Some(column) = [count.by, count.oldest].into_iter().find(|column| table.position(column).is_none()) {
@@ -68,54 +67,50 @@ pub trait Records: Send + Sync {
         }
     }
 
-    /// The lane that transactions of this affinity go through now; none while none is held. A run
-    /// that is written with it is found by whoever takes the lane over.
+    /// The lane that transactions of this affinity use now; `None` while none is held. A run stored with it is found by
+    /// whoever takes over the lane.
     fn lane(&self, affinity: u64) -> Option<Held>;
 
-    /// Why nobody may change this store, if so: it is older than what is known of it, or was
-    /// restored. Reads work; every commit is refused as `Held`, and nothing may be driven.
+    /// Why the store is on hold, if it is: it was restored, or is older than the data known about it. Reads work; every
+    /// commit fails with `Held`, and no run may be driven.
     fn hold(&self) -> Option<Hold>;
 
-    /// What damage was met, if any was and nothing has proven since that it is over. Nothing new may be begun
-    /// then. Commits are still tried: what was under way has to be written down, and pages that are whole
-    /// take it.
+    /// The damage that was found, unless something has proven since that it is repaired. No new work may start then.
+    /// Commits are still attempted: work in progress has to be recorded, and intact pages accept it.
     fn damage(&self) -> Option<Unavailable> {
         None
     }
 
-    /// What an operator should look at though everything works: no path, no SQL. Readiness tells it.
+    /// A warning for operators although everything works: no path, no SQL. Shown by readiness.
     fn note(&self) -> Option<String> {
         None
     }
 
-    /// Whether the store takes changes now: it proves so by committing its own lane row.
+    /// Whether the store accepts changes now. Proven by committing its own lane row.
     async fn ready(&self) -> Result<(), Unavailable>;
 
-    /// Finishes what is queued, gives up its lanes and stops. Later commits are `Unavailable`.
+    /// Finishes queued commits, releases the lanes and stops. Later commits are `Unavailable`.
     async fn close(&self);
 }
 
 /// A lane that this process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The lane.
     pub lane: i64,
-    /// Its epoch.
     pub epoch: i64,
 }
 
-/// A store that may be read and not changed, until an operator resumes it.
+/// A read-only hold on the store, until an operator resumes it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store is held: {reason}")]
 pub struct Hold {
     /// What an operator should know: no path, no SQL.
     pub reason: String,
-    /// Since when.
     pub since: Timestamp,
 }
 
 impl Hold {
-    /// The error as every surface tells it.
+    /// The error as clients see it.
     #[must_use]
     pub fn body(&self) -> ErrorBody {
         ErrorBody::new(Code::StoreHeld, self.to_string()).with("held_since", self.since.to_string())
@@ -125,77 +120,72 @@ impl Hold {
 /// Proof that a transaction is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// The lane it went through.
+    /// The lane that committed it.
     pub lane: i64,
-    /// The lane's epoch at that time.
+    /// The lane's epoch at the commit.
     pub epoch: i64,
-    /// Number of its first ledger entry in the lane, if it had any.
+    /// Sequence number of its first ledger entry in the lane, if it has any.
     pub first_seq: Option<i64>,
-    /// Number of the lane's last entry after the commit of its batch.
+    /// Sequence number of the lane's last entry after the batch.
     pub head_seq: i64,
 }
 
-/// Why a transaction did not commit.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CommitError {
-    /// Somebody else changed what it builds on.
+    /// A concurrent change: an expected value or a unique key does not match.
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    /// It can't be stored by any store.
     #[error(transparent)]
     Invalid(#[from] InvalidTx),
     /// The database refused it: a check, a foreign key, an append-only table.
     #[error("the database refused the change ({constraint})")]
     Rejected {
-        /// The constraint or rule, as far as the database names it.
+        /// The constraint or rule, if the database names it.
         constraint: String,
     },
-    /// The lane was taken over by another node: nothing was changed.
+    /// Nothing was changed.
     #[error("the lane was taken over by another node")]
     Fenced,
-    /// Too much is waiting already: nothing was changed.
+    /// The queue is full; nothing was changed.
     #[error("too many changes are waiting")]
     Overloaded,
-    /// The store can't be reached or can't write: nothing was changed.
+    /// Nothing was changed.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// The store takes no change before somebody has seen to it: nothing was changed.
+    /// The store needs an operator; nothing was changed.
     #[error(transparent)]
     Blocked(#[from] Blocked),
-    /// The commit was sent, the answer was lost, and the lane belongs to another node now.
+    /// The commit was sent, its reply was lost, and another node owns the lane now.
     #[error("the outcome of the commit is unknown")]
     Unknown,
 }
 
-/// Why the store does not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the record store is unavailable: {reason}")]
 pub struct Unavailable {
-    /// What kind of trouble it is.
     pub outage: Outage,
     /// What an operator should know: no path, no SQL.
     pub reason: String,
 }
 
-/// Why a store takes no change before somebody has seen to it. Trying again does not help.
+/// Why the store refuses changes until an operator acts. Not retryable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Blocked {
-    /// The schema is not the one that this process works with.
     #[error(transparent)]
     Schema(#[from] SchemaMismatch),
-    /// The store is older than what is known of it, or was restored.
+    /// The store was restored, or is older than the data known about it.
     #[error(transparent)]
     Held(#[from] Hold),
 }
 
-/// The schema of the store is not the one that this process works with. Trying again does not help:
-/// somebody has to migrate the store, or to run another version.
+/// The store's schema version differs from the one this process needs. Not retryable: migrate the store, or run another
+/// version of Chimera.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.words())]
 pub struct SchemaMismatch {
-    /// The version of the store; zero when it has no schema.
+    /// The store's version; zero when it has no schema.
     pub found: i64,
-    /// The version that this process works with.
+    /// The version this process needs.
     pub known: i64,
 }
 
@@ -216,24 +206,23 @@ impl SchemaMismatch {
     }
 }
 
-/// What keeps a store from answering, by what has to happen before it does.
+/// Why a store is unavailable, by what has to happen before it works again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outage {
-    /// Out of reach, busy, starting or stopping: it passes by itself.
+    /// Unreachable, busy, starting or stopping: passes by itself.
     Passing,
-    /// The disk is full: it passes when there is room.
+    /// The disk is full: passes once there is space.
     Full,
-    /// The disk reports errors: nobody knows whether they stay.
+    /// The disk reports I/O errors, which may or may not persist.
     Faulty,
-    /// What is stored is not what was written. It stays so until the data is restored.
+    /// Stored data is corrupt. Persists until the data is restored.
     Damaged,
-    /// Somebody has to act: read-only, refused credentials, a wrong version, no schema, a file
-    /// that was replaced.
+    /// An operator has to act: read-only file system, refused credentials, wrong version, no schema, a replaced file.
     Unusable,
 }
 
 impl Outage {
-    /// The kind of trouble that an error of the operating system is. What no retry mends is not `Passing`.
+    /// Classifies an I/O error. Whatever no retry fixes is not `Passing`.
     #[must_use]
     pub fn of_io(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
@@ -250,7 +239,7 @@ impl Outage {
         }
     }
 
-    /// The code that everybody is told. Whether a retry makes sense follows from it.
+    /// The error code for clients. It determines whether a retry makes sense.
     #[must_use]
     pub const fn code(self) -> Code {
         match self {
@@ -260,7 +249,7 @@ impl Outage {
         }
     }
 
-    /// When a retry makes sense, if one does.
+    /// `None` if a retry does not help.
     #[must_use]
     pub const fn retry_after_seconds(self) -> Option<u64> {
         match self {
@@ -270,7 +259,7 @@ impl Outage {
         }
     }
 
-    /// Whether what was found once is not taken back because something else works.
+    /// Whether the finding persists although other operations succeed.
     #[must_use]
     pub const fn is_damage(self) -> bool {
         matches!(self, Self::Damaged)
@@ -278,13 +267,13 @@ impl Outage {
 }
 
 impl Unavailable {
-    /// Trouble of this kind, and words that hold no path and no SQL.
+    /// `reason` must hold no path and no SQL.
     #[must_use]
     pub fn new(outage: Outage, reason: impl Into<String>) -> Self {
         Self { outage, reason: reason.into() }
     }
 
-    /// What callers are told: the words say what can't be done, the kind why not.
+    /// The error for clients: `what` names the failed operation, the outage adds the cause.
     #[must_use]
     pub fn body(&self, what: &str) -> ErrorBody {
         let why = match self.outage {
@@ -298,24 +287,18 @@ impl Unavailable {
     }
 }
 
-/// Why a read gave no page.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReadError {
-    /// The store can't be reached.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// The schema is not the one that this process works with.
     #[error(transparent)]
     Schema(#[from] SchemaMismatch),
-    /// The cursor belongs to another listing.
     #[error(transparent)]
     Cursor(#[from] InvalidCursor),
-    /// The query names what the relation doesn't have, or has no tenant where it needs one.
+    /// The query names a column that the table doesn't have, or lacks a tenant where one is required.
     #[error("{table} can't be read like this: {reason}")]
     Invalid {
-        /// The relation.
         table: &'static str,
-        /// What is wrong.
         reason: String,
     },
 }

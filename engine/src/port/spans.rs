@@ -1,65 +1,58 @@
-//! Spans: what was done within a trace, told when it is over.
+//! Trace spans, reported when they end.
 
 use chimera_core::flow::trace::SpanId;
 use chimera_core::time::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// Hears what the engine did, for whoever looks at traces.
+/// Receives the engine's spans, for tracing backends.
 ///
-/// **Late.** A span is told once, when it is over; its children may be told before it, by another
-/// process, days earlier. Ids are the teller's.
-/// **Lossy.** A span that can't be passed on is dropped. The ledger is the record, not this.
-/// **Cheap.** No call waits. Nobody builds a span before `enabled` said yes.
+/// **Late.** A span is reported once, when it ends. Its children may have been reported before it, by another process,
+/// days earlier. The engine assigns the ids.
+/// **Lossy.** A span that can't be forwarded is dropped. The ledger is the record, not this.
+/// **Cheap.** No call blocks. No span is built unless `enabled` returns true.
 pub trait Spans: Send + Sync {
-    /// Whether anybody listens.
+    /// Whether spans are collected.
     fn enabled(&self) -> bool;
 
-    /// A span is over.
+    /// Reports a span that ended.
     fn ended(&self, span: Span);
 
-    /// Something of `tracing` that stands where a span will be told later: whatever is traced
-    /// inside becomes a child of that span, and it is not told itself.
+    /// A `tracing` placeholder for a span that is reported later: what is traced inside becomes a child of that span.
+    /// The placeholder itself is not reported.
     fn stand_in(&self, _trace: Uuid, _span: SpanId) -> tracing::Span {
         tracing::Span::none()
     }
 }
 
-/// Something that was done.
+/// A finished operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// What.
     pub name: String,
-    /// From whose point of view.
     pub kind: SpanKind,
-    /// The run whose trace it belongs to.
+    /// The run that the trace belongs to.
     pub trace: Uuid,
-    /// Its id.
     pub id: SpanId,
-    /// What it is a part of.
     pub parent: Option<SpanId>,
-    /// When it began.
     pub start: Timestamp,
-    /// When it was over.
     pub end: Timestamp,
-    /// Why it failed, in the words that the run's record has.
+    /// Why it failed, as the run records it.
     pub error: Option<String>,
-    /// Facts about it: texts, whole numbers, yes or no.
+    /// Strings, integers and booleans.
     pub attributes: Vec<(&'static str, Value)>,
-    /// Spans of other runs that it has to do with.
+    /// Related spans of other runs.
     pub links: Vec<(Uuid, SpanId)>,
 }
 
-/// From whose point of view a span is told.
+/// The OpenTelemetry kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
-    /// Done for somebody who asked.
+    /// Handles an external request.
     Server,
-    /// Done within.
     Internal,
 }
 
-/// Nobody listens.
+/// Discards all spans.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSpans;
 

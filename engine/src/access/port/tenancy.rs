@@ -1,21 +1,21 @@
-//! Which tenant is which, for what is set up once for all of them.
+//! What each tenant may use of the shared setup.
 
 use chimera_core::access::Guest;
 use std::sync::Arc;
 
-/// Tells the default tenant from the others.
+/// Distinguishes the default tenant from the others.
 ///
-/// **Current.** What was changed about a tenant counts with the next question.
-/// **Closed.** A tenant that nobody knows is a guest with whom nothing is shared.
+/// **Current.** A change to a tenant is visible to the next call.
+/// **Closed.** An unknown tenant is a guest with whom nothing is shared.
 pub trait Tenancy: Send + Sync {
-    /// What is shared with a tenant; none: it is the default one, and everything is its own.
+    /// What is shared with a tenant; `None` for the default tenant, which owns everything.
     fn guest(&self, tenant: &str) -> Option<Arc<Guest>>;
 
-    /// Whether there are tenants besides the default one. Then each has a share of what all use.
+    /// Whether there are tenants besides the default one. If so, each gets a share of common resources.
     fn is_shared(&self) -> bool;
 }
 
-/// The tenancy of a process in which nobody acts: every tenant is the default one.
+/// For processes without actors: every tenant is the default one.
 pub struct OneTenant;
 
 impl Tenancy for OneTenant {

@@ -1,44 +1,41 @@
-//! Telling people and systems that something happened.
+//! Notifications to people and systems: webhooks and mail.
 
 use super::ToolError;
 use async_trait::async_trait;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// A message to somebody.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// The same for every try, so that a receiver can tell a repetition.
+    /// The same for every attempt, so that a receiver can detect duplicates.
     pub id: Uuid,
-    /// Whose it is.
     pub tenant: String,
     /// `webhook` or `email`.
     pub channel: String,
-    /// The address.
     pub target: String,
-    /// What happened: `type`, `timestamp`, `data`.
+    /// The members `type`, `timestamp` and `data`.
     pub payload: Value,
 }
 
-/// What is known of a message that was taken.
+/// The result of an accepted message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivered {
-    /// The status with which the receiver answered, where there is one.
+    /// The receiver's HTTP status, if there is one.
     pub status: Option<u16>,
 }
 
-/// Sends messages. Delivery is at least once: a try whose answer was lost is made again.
+/// Sends messages. Delivery is at least once: an attempt whose reply was lost is repeated.
 #[async_trait]
 pub trait Notifier: Send + Sync {
-    /// Whether a message could go there at all: the channel is set up and its rules allow the
-    /// address, as far as that shows without a lookup. Asked before anything is promised; nothing is sent.
+    /// Whether the channel is configured and its rules allow the address, as far as that shows without a lookup. Called
+    /// before anything is promised; sends nothing.
     fn check(&self, channel: &str, target: &str) -> Result<(), ToolError>;
 
-    /// Sends one message, or says why not and whether trying again may help.
+    /// Sends one message. An error says whether a retry may help.
     async fn send(&self, message: &Message) -> Result<Delivered, ToolError>;
 
-    /// The public keys with which receivers check signatures, the current one first; none when
-    /// messages are signed with a shared secret, or not at all.
+    /// The public keys for verifying signatures, the current one first. Empty when messages are signed with a shared
+    /// secret or not at all.
     async fn public_keys(&self) -> Vec<String> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! What a tool does when it is called.
+//! Tools: what the engine calls to act on the outside world.
 
 use async_trait::async_trait;
 use chimera_core::error::Code;
@@ -12,99 +12,90 @@ use uuid::Uuid;
 
 /// A tool.
 ///
-/// **Checked.** `input` has passed the input schema, in real and dry mode alike; what `execute`
-/// gives must pass the output schema unless it is the answer of a dry run.
-/// **Dry.** With `dry_run: true` in the input nothing outside is touched or changed; only tools
-/// whose metadata says `dry_run_supported` are called so, and they answer with `Spec::simulated`.
-/// **Bounded.** It answers before `CallContext::deadline` and stops soon after `cancelled`; the
-/// caller drops the call a little later in any case. Once the deadline has passed it sends nothing that could
-/// have an effect, even if the process stood still in the middle of the call: it reads the clock right before
-/// it sends, since another node may have taken the call over.
-/// **Honest.** An error says whether anything may have been sent. `Sent::No` is a promise.
-/// **Once.** A write under one `idempotency_key` has one effect, as far as the tool can see to it.
+/// **Checked.** `input` has passed the input schema, in real and dry mode alike. The result of `execute` must pass the
+/// output schema, unless it is the result of a dry run.
+/// **Dry.** With `dry_run: true` in the input nothing outside is touched or changed. Only tools whose metadata says
+/// `dry_run_supported` are called this way, and they answer with `Spec::simulated`.
+/// **Bounded.** It returns before `CallContext::deadline` and stops soon after `cancelled`; the caller drops the call a
+/// little later in any case. After the deadline it sends nothing that could have an effect, even if the process was
+/// suspended during the call: it reads the clock right before sending, since another node may have taken over the call.
+/// **Honest.** An error says whether anything may have been sent. `Sent::No` is a guarantee.
+/// **Once.** Writes under one `idempotency_key` have one effect, as far as the tool can ensure it.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// What it says of itself.
     fn spec(&self) -> &Arc<Spec>;
 
-    /// The host that a call with this input would reach, as `host` or `host:port`: calls to one host are
-    /// bounded, so that one that hangs does not hold up the others. None: no host in particular.
-    /// Asked often, answered at once.
+    /// The host that a call with this input would reach, as `host` or `host:port`; `None` for no particular host. Calls
+    /// per host are limited, so that one that hangs does not block the others. Called often; must not block.
     fn host(&self, _input: &Value) -> Option<String> {
         None
     }
 
-    /// Does it.
+    /// Performs the call.
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError>;
 
-    /// Undoes a call that ended with `output`; gives what was done. One that is
-    /// `Rollback::Repeatable` may be asked again under the same key, any other never is by itself.
+    /// Undoes a call that returned `output`; returns what was done. A `Rollback::Repeatable` one may be called again
+    /// under the same key; any other is never retried automatically.
     async fn rollback(&self, _ctx: &CallContext, _done: &Done) -> Result<Value, ToolError> {
         let message = format!("{} does not support rollback", self.spec().name);
         Err(ToolError::not_sent(Code::InvalidTransition, message))
     }
 
-    /// Finds out whether the call under `ctx.idempotency_key` took effect, without causing one.
+    /// Determines whether the call under `ctx.idempotency_key` took effect, without causing one.
     async fn check(&self, _ctx: &CallContext, _input: &Value) -> Result<Found, ToolError> {
         Ok(Found::Unknowable)
     }
 }
 
-/// A call that ended well.
+/// A call that succeeded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
-    /// What it was called with.
     pub input: Value,
-    /// What it gave.
     pub output: Value,
 }
 
-/// For whom and under which identity a call is made.
+/// The identity and limits of one call.
 #[derive(Clone, Debug)]
 pub struct CallContext {
-    /// Whose run it is.
     pub tenant: String,
-    /// Who asked for the run.
+    /// Who requested the run.
     pub actor: String,
-    /// The run.
     pub run_id: Uuid,
-    /// The step.
     pub step_id: Uuid,
-    /// The effect, the same for every attempt.
+    /// The same for every attempt.
     pub effect_id: Uuid,
-    /// What makes repeated sends one effect.
+    /// The same for every attempt, so that retries have one effect.
     pub idempotency_key: String,
-    /// Which try this is, from one.
+    /// Starts at one.
     pub attempt: u32,
-    /// When the answer must be there.
+    /// In steady time.
     pub deadline: Timestamp,
-    /// Time left at the moment of the call.
+    /// Until the deadline, at the moment of the call.
     pub time_left: std::time::Duration,
-    /// W3C trace context to hand on.
+    /// W3C trace context to propagate.
     pub traceparent: String,
-    /// Says when nobody wants the answer any more.
+    /// Fires when the result is no longer needed.
     pub cancel: Cancel,
 }
 
-/// The wish to stop.
+/// A cancellation token.
 #[derive(Clone, Debug)]
 pub struct Cancel(watch::Receiver<bool>);
 
 impl Cancel {
-    /// A wish and the handle that utters it; dropping the handle utters nothing.
+    /// The token and its sender. Dropping the sender does not cancel.
     #[must_use]
     pub fn pair() -> (watch::Sender<bool>, Self) {
         let (sender, receiver) = watch::channel(false);
         (sender, Self(receiver))
     }
 
-    /// Whether it was uttered.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until it is; for ever if it never is.
+    /// Waits for cancellation; forever if it never comes.
     pub async fn cancelled(&mut self) {
         if self.0.wait_for(|cancelled| *cancelled).await.is_err() {
             std::future::pending::<()>().await;
