@@ -79,7 +79,7 @@ impl EngineError {
             }
             Self::Commit(error) => commit_body(error),
             Self::Read(ReadError::Invalid { .. }) | Self::Audit(_) | Self::Damaged(_) | Self::Unstorable(_) => {
-                ErrorBody::new(Code::Internal, "the request could not be worked on")
+                ErrorBody::new(Code::Internal, "the request could not be processed")
             }
         }
     }
@@ -111,13 +111,13 @@ fn schema_body(error: SchemaMismatch) -> ErrorBody {
 fn commit_body(error: &CommitError) -> ErrorBody {
     match error {
         error if is_repeated(error) => used_before(),
-        CommitError::Conflict(_) => ErrorBody::new(Code::OccConflict, "somebody else changed it first"),
-        CommitError::Overloaded => ErrorBody::new(Code::Overloaded, "too many changes are waiting").retry_after(1),
-        CommitError::Unavailable(why) => why.body("the store takes no changes now"),
-        CommitError::Fenced => ErrorBody::new(Code::StoreUnavailable, "the store takes no changes now").retry_after(1),
+        CommitError::Conflict(_) => ErrorBody::new(Code::OccConflict, "it was changed concurrently; fetch it again and retry"),
+        CommitError::Overloaded => ErrorBody::new(Code::Overloaded, "too many changes are queued").retry_after(1),
+        CommitError::Unavailable(why) => why.body("the store does not accept changes now"),
+        CommitError::Fenced => ErrorBody::new(Code::StoreUnavailable, "the store does not accept changes now").retry_after(1),
         CommitError::Blocked(Blocked::Schema(error)) => schema_body(*error),
         CommitError::Blocked(Blocked::Held(hold)) => hold.body(),
-        CommitError::Unknown => ErrorBody::new(Code::OutcomeUnknown, "nobody can tell whether the change was made"),
+        CommitError::Unknown => ErrorBody::new(Code::OutcomeUnknown, "the outcome of the change is unknown; read the current state before you retry"),
         CommitError::Invalid(_) | CommitError::Rejected { .. } => {
             ErrorBody::new(Code::Internal, "the change could not be stored")
         }

@@ -109,14 +109,14 @@ fn refused(full: LineFull, who: &Claimant) -> ErrorBody {
     let body = match full {
         LineFull::Actor => ErrorBody::new(
             Code::RateLimited,
-            format!("{} costly requests of {} wait already", limits::ACTOR_WORK_WAITING_MAX, who.actor),
+            format!("{} costly requests of {} are waiting already", limits::ACTOR_WORK_WAITING_MAX, who.actor),
         )
         .with("costly_requests_waiting_max", limits::ACTOR_WORK_WAITING_MAX),
         LineFull::Tenant => {
-            ErrorBody::new(Code::Overloaded, format!("as many costly requests of tenant {} wait as may be", who.tenant))
+            ErrorBody::new(Code::Overloaded, format!("too many costly requests of tenant {} are waiting", who.tenant))
                 .with("tenant", &*who.tenant)
         }
-        LineFull::Process => ErrorBody::new(Code::Overloaded, "as many costly requests wait as may be"),
+        LineFull::Process => ErrorBody::new(Code::Overloaded, "too many costly requests are waiting"),
     };
     body.retry_after(1)
 }

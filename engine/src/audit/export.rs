@@ -1,8 +1,8 @@
-//! Writing an export from a store.
+//! Exports a store's ledger.
 //!
-//! The export covers what was there when it began; entries that arrive meanwhile are not in it.
-//! A tenant's export ends with the newest checkpoint, because an entry without one can't be
-//! proven: whoever wants the latest entries makes a checkpoint first.
+//! The export covers the state at its start; entries written meanwhile are not included. A tenant's export ends at the
+//! newest checkpoint, because entries beyond it can't be proven yet: to include the latest entries, make a checkpoint
+//! first.
 
 use crate::audit::prove::TreeReader;
 use crate::ledger::read::{self, CheckpointReader, LaneReader, LedgerError, damaged, size};
@@ -14,21 +14,18 @@ use chimera_core::record::{Row, Scope};
 use std::collections::BTreeMap;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
-/// What was exported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Entries.
     pub entries: u64,
-    /// Checkpoints.
     pub checkpoints: u64,
-    /// Entries that are newer than the last checkpoint. Everybody's export holds them, under its
-    /// signed end; one tenant's leaves them out, because nothing proves them yet.
+    /// Entries newer than the last checkpoint. A full export includes them under its signed end; a tenant's export
+    /// omits them, because nothing proves them yet.
     pub newer: u64,
 }
 
 type Output<'a> = &'a mut (dyn AsyncWrite + Unpin + Send);
 
-/// Writes everybody's entries, or one tenant's, to `out`. With a signer the end is signed.
+/// Writes all entries, or one tenant's, to `out`. With a signer the end is signed.
 pub async fn export(
     records: &dyn Records,
     clock: &dyn Clock,
@@ -74,8 +71,7 @@ impl Writer<'_> {
     }
 }
 
-/// Each checkpoint stands right behind the entries it covers, so that a reader can check it
-/// without looking back.
+/// Each checkpoint follows the entries it covers, so that a reader can verify it in one pass.
 async fn all(records: &dyn Records, writer: &mut Writer<'_>) -> Result<(), LedgerError> {
     let newest = read::last_checkpoint(records).await?.map_or(0, |last| last.checkpoint.seq);
     let heads = read::lanes(records).await?;
@@ -132,7 +128,7 @@ async fn one(records: &dyn Records, tenant: &str, writer: &mut Writer<'_>) -> Re
     Ok(())
 }
 
-/// How many of a tenant's entries no checkpoint covers yet.
+/// The number of a tenant's entries without a checkpoint.
 async fn newer(records: &dyn Records, tenant: &str, covered: &[LaneState]) -> Result<u64, LedgerError> {
     let mut count = 0;
     for (number, head) in read::lanes(records).await? {

@@ -1,4 +1,4 @@
-//! Entries of the ledger, a page at a time, for whoever may read them.
+//! Lists ledger entries, page by page.
 
 use crate::access::{AUDIT_READ, Permit};
 use crate::error::EngineError;
@@ -9,26 +9,20 @@ use chimera_core::time::Timestamp;
 use serde_json::json;
 use uuid::Uuid;
 
-/// Which entries are listed.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// About this.
     pub subject_id: Option<String>,
-    /// Of this type.
     pub event_type: Option<String>,
-    /// Caused by this actor.
     pub actor: Option<String>,
-    /// Of this run.
     pub run_id: Option<Uuid>,
-    /// From then on.
+    /// Inclusive.
     pub since: Option<Timestamp>,
-    /// At most so many.
     pub limit: usize,
-    /// Behind this place.
+    /// The cursor of the previous page.
     pub after: Option<String>,
 }
 
-/// A page of a tenant's entries, in the order of the lanes.
+/// A page of a tenant's entries, in lane order.
 pub async fn list(records: &dyn Records, permit: &Permit, filter: Filter) -> Result<serde_json::Value, EngineError> {
     if !permit.may(AUDIT_READ) {
         return Err(EngineError::lacking(AUDIT_READ));
@@ -55,7 +49,7 @@ pub async fn list(records: &dyn Records, permit: &Permit, filter: Filter) -> Res
     Ok(json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}))
 }
 
-/// An entry as it is told: every column but the salt, which would let others guess what was erased.
+/// An entry as JSON: every column except the salt, which would let others guess erased content.
 #[must_use]
 pub fn document(row: &Row) -> serde_json::Value {
     let columns = row.table.columns.iter().filter(|column| column.name != "salt");

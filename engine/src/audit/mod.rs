@@ -1,6 +1,6 @@
-//! The audit room in motion: listing, proving, exporting and verifying what the ledger holds.
+//! Audit use cases: list, prove, export and verify ledger entries.
 //!
-//! It reads what the other rooms write and changes nothing.
+//! Read only: it changes nothing.
 
 mod export;
 mod list;

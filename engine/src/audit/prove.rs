@@ -1,8 +1,7 @@
 //! Inclusion proofs from stored tree hashes.
 //!
-//! Neighbouring entries share nearly all of what their proofs need, so blocks of hashes are kept
-//! from one proof to the next and dropped when a proof didn't use them: memory stays bounded and
-//! a lane is read about once.
+//! Proofs of neighbouring entries need nearly the same hashes. So blocks of hashes are kept from one proof to the next
+//! and dropped when a proof didn't use them: memory stays bounded and a lane is read about once.
 
 use crate::ledger::read::{self, LedgerError, damaged, size};
 use crate::port::Records;
@@ -14,27 +13,25 @@ use chimera_core::ledger::{Digest32, Fault, StoredEntry};
 use chimera_core::record::{Scope, Select};
 use std::collections::BTreeMap;
 
-/// What shows that an entry is in the ledger.
+/// Proof that an entry is in the ledger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proof {
-    /// The entry.
     pub entry: StoredEntry,
-    /// The checkpoint whose root of the entry's lane the path leads to.
+    /// Its root of the entry's lane is where the path ends.
     pub checkpoint: SignedCheckpoint,
-    /// The hashes beside the way from the entry to the root.
+    /// The sibling hashes from the entry to the root.
     pub path: Vec<Digest32>,
 }
 
 impl Proof {
-    /// Checks the proof without a store, trusting these keys.
+    /// Verifies the proof offline, trusting these keys.
     pub fn verify(&self, keys: &[PublicKey]) -> Result<(), Fault> {
         self.checkpoint.verify(keys)?;
         verify_entry(&self.entry, &self.path, &self.checkpoint.checkpoint)
     }
 }
 
-/// The proof of entry `seq` of `lane` under the newest checkpoint; none when `scope` has no such
-/// entry.
+/// The proof of entry `seq` of `lane` under the newest checkpoint; `None` if `scope` has no such entry.
 pub async fn prove(records: &dyn Records, scope: Scope, lane: i64, seq: i64) -> Result<Option<Proof>, LedgerError> {
     let select = Select::from(&AUDIT_LOG_ENTRIES, scope).with("lane", lane).with("seq", seq).take(1);
     let page = records.read(select).await?;
@@ -49,7 +46,7 @@ pub async fn prove(records: &dyn Records, scope: Scope, lane: i64, seq: i64) -> 
     Ok(Some(Proof { entry, checkpoint, path }))
 }
 
-/// Reads proofs of one lane at one size.
+/// Builds proofs for one lane at one tree size.
 pub(crate) struct TreeReader {
     lane: i64,
     size: u64,

@@ -1,8 +1,8 @@
-//! Verifying a store in place: every entry, every checkpoint, every stored tree hash, every head.
+//! Verifies a store in place: every entry, checkpoint, stored tree hash and head.
 //!
-//! The newest checkpoint and then the heads are read first and bound the walk, so a ledger that
-//! grows meanwhile verifies like one that rests. Last it looks for entries that no head leads to,
-//! because added rows are what no guard of a database refuses.
+//! The newest checkpoint and then the heads are read first and bound the walk, so a ledger that grows meanwhile
+//! verifies like one that doesn't. At the end it looks for entries beyond the heads, because no database constraint
+//! prevents added rows.
 
 use crate::ledger::read::{self, CheckpointReader, LaneReader, LedgerError, damaged, size};
 use crate::port::Records;
@@ -13,8 +13,7 @@ use chimera_core::ledger::{Broken, Fault, Head, StoredEntry};
 use chimera_core::record::Scope;
 use std::collections::BTreeMap;
 
-/// Verifies the whole ledger of a store. What is wrong stands in the report; an error means that
-/// the store could not be read.
+/// Verifies the whole ledger. The report says what is wrong; an error means that the store could not be read.
 pub async fn verify(records: &dyn Records, keys: &[PublicKey]) -> Result<Report, LedgerError> {
     let mut verifier =
         Verifier { records, keys, walk: Walk::default(), readers: BTreeMap::new(), covered: BTreeMap::new() };
@@ -41,7 +40,7 @@ struct Verifier<'a> {
     keys: &'a [PublicKey],
     walk: Walk,
     readers: BTreeMap<i64, LaneReader>,
-    /// The size of each lane under the newest checkpoint: hashes beyond it are not stored yet.
+    /// Each lane's size under the newest checkpoint: hashes beyond it are not stored yet.
     covered: BTreeMap<i64, u64>,
 }
 
@@ -90,8 +89,8 @@ impl Verifier<'_> {
         Err(Broken::lane(lane, at, Fault::Lane).into())
     }
 
-    /// Looks for entries behind the end of their lane, or in a lane that has no row. An entry and
-    /// its head become visible together, so a head that is read after an entry leads to it.
+    /// Looks for entries beyond the head of their lane, or in a lane without a row. An entry and its head become
+    /// visible together, so a head that is read after an entry covers it.
     async fn strays(&self, mut heads: Vec<(i64, Head)>) -> Result<(), LedgerError> {
         let end = |heads: &[(i64, Head)], lane| {
             heads.iter().find(|(known, _)| *known == lane).map_or(0, |(_, head)| head.seq)
@@ -113,7 +112,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Compares a tree hash that follows from the entries with the stored one.
+    /// Compares a computed tree hash with the stored one.
     async fn compare(&self, lane: i64, node: Node) -> Result<(), LedgerError> {
         let span = Span { level: node.id.level, from: node.id.idx, to: node.id.idx + 1 };
         if read::nodes(self.records, lane, span).await? == [(node.id, node.hash)] {

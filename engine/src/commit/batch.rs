@@ -1,36 +1,35 @@
-//! What goes to the store together, and what can become of it.
+//! Batches and their possible outcomes.
 
 use crate::port::Unavailable;
 use chimera_core::ledger::{Head, Link, extend};
 use chimera_core::record::{Conflict, Tx};
 use uuid::Uuid;
 
-/// A lane as its holder knows it.
+/// A lane as its current holder sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// Its number.
     pub id: i64,
-    /// The epoch in which this holder took it.
+    /// The epoch of this holder's claim: the fencing token.
     pub epoch: i64,
-    /// The end of its chain.
+    /// The last link of its chain.
     pub head: Head,
 }
 
-/// Transactions that commit together, none of which touches a row of another.
+/// Transactions that commit together. No two touch the same row.
 #[derive(Debug, PartialEq)]
 pub struct Batch {
-    /// The lane, its epoch and the head that the batch builds on.
+    /// Its head is what the batch extends.
     pub lane: Lane,
-    /// Unique for ever: made of the epoch and a count within it.
+    /// Globally unique: the epoch and a counter within it.
     pub id: Uuid,
-    /// The transactions. A batch without any renews the lane's lease.
+    /// An empty batch only renews the lane's lease.
     pub txs: Vec<Tx>,
-    /// Digests of the keys for which lanes must queue, sorted, each once.
+    /// Digests of the keys that are locked across lanes, sorted and deduplicated.
     pub locks: Vec<u64>,
 }
 
 impl Batch {
-    /// The links of all entries of the transactions that `keep` admits, and the new head.
+    /// The chain links for the entries of the transactions that `keep` selects, and the new head.
     pub fn chain(&self, keep: impl Fn(usize) -> bool) -> (Vec<Link>, Head) {
         let mut head = self.lane.head;
         let kept = self.txs.iter().enumerate().filter(|(at, _)| keep(*at));
@@ -46,57 +45,55 @@ impl Batch {
     }
 }
 
-/// Why one transaction of a batch was left out.
+/// Why a transaction was excluded from its batch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loss {
-    /// It lost against somebody else's change.
     Conflict(Conflict),
-    /// A rule of the database refused it.
+    /// A database constraint refused it.
     Rejected(String),
-    /// The store lacks what it needs, such as a table or a right; others may commit.
+    /// The store lacks a table or privilege that it needs; others may commit.
     Lacking(Unavailable),
 }
 
-/// What became of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// Durable, except for those left out.
+    /// Durable, except for the excluded transactions.
     Committed {
-        /// The chain's end now.
+        /// The new head of the chain.
         head: Head,
-        /// Positions left out, and why.
+        /// Excluded positions, and why.
         lost: Vec<(usize, Loss)>,
     },
-    /// Nothing was changed; these transactions can't commit, the others can be sent again.
+    /// Nothing was changed. These transactions can't commit; the others can be sent again.
     Lost(Vec<(usize, Loss)>),
-    /// Nothing was changed: the database could not serialise the batch. Nobody's fault.
+    /// Nothing was changed: serialization failure.
     Contended,
-    /// Nothing was changed: some transaction was refused, and the database doesn't say which.
+    /// Nothing was changed: a transaction was refused, but the database doesn't say which.
     Refused(String),
-    /// Nothing was changed: the store lacks what some transaction needs, such as a table or a right, and the
-    /// database doesn't say which transaction.
+    /// Nothing was changed: the store lacks a table or privilege that some transaction needs, but the database doesn't
+    /// say which.
     Lacking(Unavailable),
-    /// Nothing was changed: the lane belongs to somebody else.
+    /// Nothing was changed: another node owns the lane.
     Fenced,
-    /// Nothing was changed: the store can't be reached or can't write.
+    /// Nothing was changed.
     Unavailable(Unavailable),
-    /// The commit was sent and its answer never came.
+    /// The commit was sent and its reply was lost.
     Unsure {
-        /// Positions that were left out of it, and why.
+        /// Excluded positions, and why.
         lost: Vec<(usize, Loss)>,
     },
 }
 
-/// What an unsure batch turned out to be, told by whoever looked.
+/// How the outcome of an `Unsure` batch was resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Settled {
-    /// It is durable. The lane was taken anew.
+    /// It is durable. The lane was claimed again.
     Ours(Lane),
-    /// It never happened. The lane was taken anew.
+    /// It was not committed. The lane was claimed again.
     Never(Lane),
-    /// Another node has the lane, and the ledger shows whether the batch is in it.
+    /// Another node owns the lane; the ledger may show whether the batch is in it.
     Fenced {
-        /// `Some(true)`: durable; `Some(false)`: it never happened; `None`: nobody can tell.
+        /// `Some(true)`: durable; `Some(false)`: not committed; `None`: unknown.
         durable: Option<bool>,
     },
 }

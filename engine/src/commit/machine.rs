@@ -5,18 +5,18 @@
 //! | Claiming | Claimed                    | Idle, or Busy with the first batch                 |
 //! | Claiming | ClaimFailed                | Claiming; all that waits is `Unavailable`          |
 //! | Idle     | Submitted, Tick            | Busy                                               |
-//! | Busy     | Executed: committed        | Idle or Busy; receipts and conflicts are told      |
+//! | Busy     | Executed: committed        | Idle or Busy; receipts and conflicts are sent      |
 //! | Busy     | Executed: lost             | Busy with the rest                                 |
 //! | Busy     | Executed: contended        | Busy with half of it; a single one is tried again  |
 //! | Busy     | Executed: refused          | Busy with half of it; a single one is `Rejected`   |
 //! | Busy     | Executed: lacking          | Busy with half of it; a single one: `Unavailable`  |
 //! | Busy     | Executed: fenced           | Claiming; all that waits is `Fenced`               |
 //! | Busy     | Executed: unavailable      | Claiming; all that waits is `Unavailable`          |
-//! | Busy     | Executed: unsure           | Settling; everybody waits                          |
-//! | Settling | Settled: ours              | Idle or Busy; receipts are told                    |
+//! | Busy     | Executed: unsure           | Settling; all waiters wait                         |
+//! | Settling | Settled: ours              | Idle or Busy; receipts are sent                    |
 //! | Settling | Settled: never             | Busy with the same transactions                    |
-//! | Settling | Settled: fenced            | Claiming; told what is known                       |
-//! | any      | Closing                    | Closed once nothing is queued or under way         |
+//! | Settling | Settled: fenced            | Claiming; replies say what is known                |
+//! | any      | Closing                    | Closed once nothing is queued or in flight         |
 
 use super::batch::{Batch, Lane, Loss, Outcome, Settled};
 use super::queue::{Prepared, Queue, Waiting};
@@ -25,53 +25,47 @@ use chimera_core::limits;
 use chimera_core::record::Tx;
 use uuid::Uuid;
 
-/// What happens to a committer.
 #[derive(Debug)]
 pub enum Event<W> {
-    /// Somebody wants this committed.
+    /// A transaction to commit.
     Submitted {
-        /// What.
         tx: Prepared,
-        /// Who is told.
+        /// Receives the reply.
         waiter: W,
     },
-    /// A batch came back.
+    /// A batch was executed.
     Executed {
-        /// The batch that was sent.
         batch: Batch,
-        /// What became of it.
         outcome: Outcome,
     },
-    /// The lane was taken.
+    /// The lane was claimed.
     Claimed(Lane),
-    /// No lane could be taken; the loop will try again.
+    /// No lane could be claimed; the loop retries.
     ClaimFailed(Unavailable),
-    /// An unsure batch was looked into.
+    /// The outcome of an `Unsure` batch was resolved.
     Settled {
-        /// The batch that was sent.
         batch: Batch,
-        /// What it turned out to be.
         settled: Settled,
     },
-    /// It is time to renew the lease.
+    /// Time to renew the lease.
     Tick,
-    /// Finish what is queued, take no more.
+    /// Finish the queue, accept nothing more.
     Closing,
 }
 
-/// What a committer wants done.
+/// What the loop has to execute.
 #[derive(Debug)]
 pub enum Command<W> {
-    /// Send a batch; answer with `Executed`.
+    /// Execute the batch; report `Executed`.
     Execute(Batch),
-    /// Tell a waiter. It gets the transaction back if that is at hand: freeing it takes time that
-    /// whoever made it can spare and a committer can't.
+    /// Reply to a waiter. The transaction is handed back, if available, so that the waiter's thread and not the
+    /// committer's frees it.
     Reply(W, Result<Receipt, CommitError>, Tx),
-    /// Take a lane; answer with `Claimed` or `ClaimFailed`, as often as it takes.
+    /// Claim a lane; report `Claimed` or `ClaimFailed` after each attempt.
     Claim,
-    /// Take the lane anew and look for the batch; answer with `Settled`, however long it takes.
+    /// Claim the lane again and look for the batch; report `Settled`, however long it takes.
     Settle(Batch),
-    /// Give the lane back: everything is done.
+    /// Release the lane: everything is done.
     Release(Option<Lane>),
 }
 
@@ -84,13 +78,13 @@ enum State<W> {
     Closed,
 }
 
-/// The state machine. `W` stands for whoever waits.
+/// The state machine. `W` identifies a waiter.
 #[derive(Debug)]
 pub struct Committer<W> {
     state: State<W>,
     queue: Queue<W>,
     batches: u64,
-    /// A batch that had to be cut in half caps the next ones until they fit again.
+    /// Splitting a batch lowers this; committed batches raise it again.
     txs_max: usize,
     closing: bool,
 }
@@ -102,7 +96,7 @@ impl<W> Default for Committer<W> {
 }
 
 impl<W> Committer<W> {
-    /// A committer without a lane; the loop claims one for it first.
+    /// Starts without a lane; the loop claims one first.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -114,19 +108,18 @@ impl<W> Committer<W> {
         }
     }
 
-    /// Whether it waits for work, so that a loop may let more of it arrive.
+    /// Whether it is waiting for work, so that the loop may let more arrive.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         matches!(self.state, State::Idle(_))
     }
 
-    /// How many transactions wait.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// Takes one event and says what is to be done.
+    /// Handles one event and returns the commands to execute.
     pub fn step(&mut self, event: Event<W>) -> Vec<Command<W>> {
         let mut commands = Vec::new();
         match event {
@@ -145,8 +138,8 @@ impl<W> Committer<W> {
         commands
     }
 
-    /// Starts a batch if there is work and the lane is free. A loop calls it after it has handed
-    /// in everything that arrived, so that one batch carries all of it.
+    /// Starts a batch if there is work and the lane is idle. The loop calls it after submitting everything that
+    /// arrived, so that one batch carries all of it.
     pub fn start(&mut self) -> Option<Command<W>> {
         let State::Idle(lane) = self.state else { return None };
         let drawn = self.queue.draw(self.txs_max);
@@ -187,7 +180,7 @@ impl<W> Committer<W> {
         let lane = batch.lane;
         match outcome {
             Outcome::Committed { head, lost } => {
-                // What had to be cut may be met again: batches grow back step by step.
+                // Grow back gradually: the cause of the split may still be there.
                 self.txs_max = (self.txs_max * 2).min(limits::BATCH_TXS_MAX);
                 let lane = Lane { head, ..lane };
                 tell(batch.lane, batch.txs, drawn, lane, lost, commands);
@@ -224,7 +217,7 @@ impl<W> Committer<W> {
         }
     }
 
-    /// Sends what could not be serialised, or what holds a refused one, again in halves.
+    /// Splits a batch that hit a serialization failure or contains a refused transaction, and sends the first half.
     fn again(
         &mut self,
         lane: Lane,
@@ -287,7 +280,7 @@ impl<W> Committer<W> {
         }
     }
 
-    /// Gives everybody the same answer and claims a lane anew.
+    /// Sends everybody the same reply and claims a lane again.
     fn fail(
         &mut self,
         drawn: Vec<Waiting<W>>,
@@ -296,7 +289,7 @@ impl<W> Committer<W> {
         commands: &mut Vec<Command<W>>,
     ) {
         let tried = drawn.into_iter().map(|waiting| (waiting.waiter, waiting.tx));
-        // What was not tried says nothing about the store.
+        // Queued transactions were never tried, so they are not handed back as evidence about the store.
         let all = tried.chain(self.queue.drain().map(|waiting| (waiting.waiter, Tx::default())));
         commands.extend(all.map(|(waiter, tx)| Command::Reply(waiter, Err(error.clone()), tx)));
         self.state = State::Claiming { down };
@@ -342,12 +335,12 @@ impl<W> Committer<W> {
     }
 }
 
-/// Puts the transactions of a batch that came back behind their waiters again.
+/// Reunites the transactions of a returned batch with their waiters.
 fn refill<W>(txs: Vec<Tx>, drawn: Vec<Waiting<W>>) -> Vec<Waiting<W>> {
     drawn.into_iter().zip(txs).map(|(waiting, tx)| Waiting { tx, ..waiting }).collect()
 }
 
-/// Tells the losers and returns the others.
+/// Replies to the excluded transactions and returns the others.
 fn without<W>(back: Vec<Waiting<W>>, lost: Vec<(usize, Loss)>, commands: &mut Vec<Command<W>>) -> Vec<Waiting<W>> {
     let mut lost = lost;
     let mut rest = Vec::with_capacity(back.len());
@@ -362,7 +355,7 @@ fn without<W>(back: Vec<Waiting<W>>, lost: Vec<(usize, Loss)>, commands: &mut Ve
     rest
 }
 
-/// Hands out receipts, and refusals to those left out.
+/// Sends receipts, and errors to the excluded ones.
 fn tell<W>(
     before: Lane,
     txs: Vec<Tx>,

@@ -1,9 +1,9 @@
-//! Group commit: a synchronous state machine that turns waiting transactions into batches and
-//! settles what became of them.
+//! Group commit: a synchronous state machine that groups queued transactions into batches and determines the outcome of
+//! each.
 //!
-//! One committer serves one lane. It never waits and never does I/O: a thin loop in the store
-//! feeds it events and carries out its commands, so that the simulator can do the same with
-//! failures of its choice. It is also the only place that decides who gets which answer.
+//! One committer serves one lane. It never waits and does no I/O: a thin loop in the store feeds it events and executes
+//! its commands, so that the simulator can inject any failure. It is the only place that decides which waiter gets
+//! which reply.
 
 mod batch;
 mod machine;

@@ -1,14 +1,14 @@
-//! The waiting transactions of a lane, and how a batch is drawn from them.
+//! The queue of a lane, and how batches are taken from it.
 //!
-//! At most one transaction per row key goes into a batch. A transaction that has to wait holds its
-//! keys against those behind it, so nothing overtakes on a row.
+//! A batch holds at most one transaction per row key. A transaction that has to wait reserves its keys, so later ones
+//! can't overtake it on a row.
 
 use chimera_core::limits;
 use chimera_core::record::{InvalidTx, Touch, Tx};
 use std::collections::{BTreeSet, VecDeque};
 
-/// A transaction that was checked and put into order. Whoever wants it committed does this work,
-/// because many can do it at the same time and a committer can't.
+/// A validated and sorted transaction. The submitter does this work, since submitters run in parallel and the committer
+/// does not.
 #[derive(Debug)]
 pub struct Prepared {
     tx: Tx,
@@ -16,7 +16,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Checks everything that can be known before a store is asked.
+    /// Runs every check that needs no store.
     pub fn new(mut tx: Tx) -> Result<Self, InvalidTx> {
         tx.check()?;
         tx.sort();
@@ -25,12 +25,12 @@ impl Prepared {
     }
 }
 
-/// One waiting transaction.
+/// A queued transaction.
 #[derive(Debug)]
 pub(super) struct Waiting<W> {
     pub(super) tx: Tx,
     pub(super) waiter: W,
-    /// How often the database could not serialise it.
+    /// The number of serialization failures.
     pub(super) tries: u32,
     pub(super) touches: Vec<Touch>,
 }
@@ -46,7 +46,7 @@ impl<W> Waiting<W> {
     }
 }
 
-/// First come, first served, except that a row key is in a batch only once.
+/// FIFO, except that a row key occurs in a batch only once.
 #[derive(Debug)]
 pub(super) struct Queue<W> {
     waiting: VecDeque<Waiting<W>>,
@@ -65,12 +65,11 @@ impl<W> Queue<W> {
         self.waiting.push_back(waiting);
     }
 
-    /// Puts transactions back in front, in their order.
+    /// Requeues transactions at the front, in order.
     pub(super) fn push_front(&mut self, back: impl DoubleEndedIterator<Item = Waiting<W>>) {
         back.rev().for_each(|waiting| self.waiting.push_front(waiting));
     }
 
-    /// Everything that waits, in order.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Waiting<W>> {
         self.waiting.drain(..)
     }

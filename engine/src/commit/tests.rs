@@ -1,4 +1,4 @@
-//! The committer against every outcome a store can report.
+//! Tests of the committer against every outcome a store can report.
 
 use super::*;
 use crate::port::{CommitError, Outage, Receipt, Unavailable};

@@ -1,10 +1,9 @@
-//! The audit writer: one call puts a decision into every audit table that asks for it.
+//! The audit writer: adds a decision or event to every audit table that records it.
 //!
-//! It writes nothing itself: it adds the ledger entry, the `audit_logs` row and the scope that says
-//! whose row that is to the transaction of the act. So an act without its audit entry can't exist,
-//! and when the entry can't be written, the act does not happen. `commit` sends such a transaction
-//! and raises a critical alarm when the store refuses to write. Words of others are bounded and cleaned
-//! here, so that no act is lost because of how it was described.
+//! It writes nothing itself: it adds the ledger entry, the `audit_logs` row and its tenant scope to the transaction of
+//! the change. So a change without its audit entry can't exist, and if the entry can't be written, the change does not
+//! happen. `commit` sends such a transaction and logs a critical error when the store can't write. User-supplied text
+//! is bounded and cleaned here, so that no change fails because of its description.
 
 use crate::port::{Clock, CommitError, Random, Receipt, Records};
 use chimera_core::ledger::decision::{Outcome, Source};
@@ -15,81 +14,62 @@ use chimera_core::text;
 use serde_json::json;
 use uuid::Uuid;
 
-/// Who did what to what, the part that decisions and plain events share.
+/// Who did what to what: common to decisions and plain events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Whose entry it is.
     pub tenant_id: String,
-    /// What it is about.
     pub subject_type: SubjectType,
-    /// Which one.
     pub subject_id: String,
-    /// What happened, in the finest word there is.
+    /// The most specific event type.
     pub event_type: String,
-    /// Who caused it.
     pub actor_type: ActorType,
-    /// Which one.
     pub actor_id: Option<String>,
-    /// Details: digests, references, ids, error codes.
+    /// Digests, references, ids, error codes.
     pub data: serde_json::Value,
-    /// The run it belongs to.
     pub run_id: Option<Uuid>,
-    /// Its number within the run.
+    /// Sequence number within the run.
     pub run_seq: Option<i64>,
-    /// The trace it belongs to.
     pub trace_id: Option<String>,
 }
 
 /// A governance decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// What happened.
     pub event: Event,
-    /// Where it was decided.
     pub source: Source,
-    /// How.
     pub outcome: Outcome,
-    /// Why.
     pub rationale: String,
-    /// The agent it is about.
     pub agent_id: Option<Uuid>,
-    /// The kind of action that asked for it.
+    /// The type of the requested action.
     pub action_type: Option<String>,
-    /// The action, as far as it is needed to understand the decision.
+    /// The parts of the action that explain the decision.
     pub action_data: Option<serde_json::Value>,
-    /// The policies that were looked at.
+    /// The policies that were evaluated.
     pub policies: Vec<String>,
-    /// The campaign it belongs to.
     pub campaign_id: Option<String>,
-    /// The swarm's task it belongs to.
     pub task_id: Option<String>,
 }
 
-/// Why an audit entry can't be made; then the act must not happen.
+/// The audit entry can't be built, so the change must not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    /// The entry can't be sealed.
     #[error(transparent)]
     Entry(#[from] EntryError),
-    /// A document can't be stored.
     #[error(transparent)]
     Json(#[from] JsonError),
-    /// The row can't be stored.
     #[error(transparent)]
     Invalid(#[from] InvalidTx),
 }
 
-/// Makes audit entries.
+/// Builds audit entries.
 #[derive(Clone, Copy)]
 pub struct Writer<'a> {
-    /// Where ids and salts come from.
     pub random: &'a dyn Random,
-    /// What time it is.
     pub clock: &'a dyn Clock,
 }
 
 impl Writer<'_> {
-    /// Adds the ledger entry of an event to `tx`; gives the entry's id.
+    /// Adds an event's ledger entry to `tx`; returns the entry's id.
     pub fn event(&self, tx: &mut Tx, event: Event) -> Result<String, AuditError> {
         let id = self.random.opaque_id();
         let Event { tenant_id, subject_type, subject_id, event_type, .. } = event;
@@ -113,9 +93,8 @@ impl Writer<'_> {
         Ok(id)
     }
 
-    /// Adds a decision to `tx`: its `audit_logs` row and its ledger entry, which name each other
-    /// and the trace, and the row's scope, without which no tenant could see it; gives the entry's
-    /// id. On an error `tx` is as it was.
+    /// Adds a decision to `tx`: its `audit_logs` row and ledger entry, which reference each other and the trace, and
+    /// the row's scope, without which no tenant could see it. Returns the entry's id. On error `tx` is unchanged.
     pub fn decision(&self, tx: &mut Tx, mut decision: Decision) -> Result<String, AuditError> {
         decision.rationale = text::storable(decision.rationale);
         decision.policies = decision.policies.into_iter().map(text::storable).collect();
@@ -148,7 +127,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whose the row is: its table has no tenant of its own.
+/// The tenant of the row: `audit_logs` has no tenant column.
 fn scope(decision: &Decision, audit_log_id: Uuid) -> Result<Insert, InvalidTx> {
     Insert::into(
         &RECORD_SCOPES,
@@ -163,7 +142,7 @@ fn scope(decision: &Decision, audit_log_id: Uuid) -> Result<Insert, InvalidTx> {
     )
 }
 
-/// What the row's own columns have no place for.
+/// The data that has no column of its own.
 fn metadata(decision: &Decision, entry_id: &str) -> serde_json::Value {
     let event = &decision.event;
     json!({
@@ -182,7 +161,7 @@ fn metadata(decision: &Decision, entry_id: &str) -> serde_json::Value {
     })
 }
 
-/// The ledger's view of a decision: the event with verdict, reason and the row beside it.
+/// The ledger event of a decision: with outcome, rationale and the id of the `audit_logs` row.
 fn decided(decision: &Decision, audit_log_id: Uuid) -> Event {
     let data = json!({
         "audit_log_id": audit_log_id,
@@ -199,13 +178,13 @@ fn decided(decision: &Decision, audit_log_id: Uuid) -> Event {
     Event { data, ..decision.event.clone() }
 }
 
-/// Commits an audited transaction. A store that can't write is a critical fault of the system:
-/// it is logged as one, and the caller gets the error, so the act is refused.
+/// Commits an audited transaction. A store that can't write is logged as a critical error. The caller gets the error,
+/// so the change is refused.
 pub async fn commit(records: &dyn Records, tx: Tx) -> Result<Receipt, CommitError> {
     let result = records.commit(tx).await;
     match &result {
         Ok(_) | Err(CommitError::Conflict(_) | CommitError::Overloaded) => {}
-        Err(error) => tracing::error!(critical = true, %error, "audit entry not written, the act is refused"),
+        Err(error) => tracing::error!(critical = true, %error, "audit entry not written; the change is refused"),
     }
     result
 }

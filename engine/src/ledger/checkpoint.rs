@@ -1,9 +1,9 @@
-//! Making checkpoints: reading what is new, extending the trees, signing, storing.
+//! Making checkpoints: read new entries, extend the Merkle trees, sign, store.
 //!
-//! Every node may try: a checkpoint and its tree hashes go into one transaction under the
-//! checkpoint's number, so of two that are made at once one commits and the other is dropped.
-//! Nothing is signed that does not continue what was signed before, nor behind a checkpoint of a key
-//! that is not known: whoever verifies with the known keys would find the ledger broken.
+//! Any node may try: a checkpoint and its tree hashes commit in one transaction under the checkpoint's number, so of
+//! two concurrent attempts one commits and the other is dropped. A checkpoint is signed only if it continues the
+//! previous one, and never on top of one signed with an unknown key: whoever verifies with the known keys would find
+//! the ledger broken.
 
 use super::read::{self, LaneReader, LedgerError, damaged, signed, size};
 use crate::port::{Clock, CommitError, Records};
@@ -20,20 +20,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What came of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Made {
-    /// There is nothing new.
+    /// There are no new entries.
     Nothing,
-    /// A new checkpoint.
     New(Box<SignedCheckpoint>),
-    /// Somebody else made one at the same time.
+    /// Another node made one at the same time.
     Lost,
-    /// The last one is signed with this key, which is neither the signer's nor trusted.
+    /// The last checkpoint is signed with this key id, which is neither the signer's nor trusted.
     Foreign(String),
 }
 
-/// Makes a checkpoint of what is new since the last one.
+/// Makes a checkpoint of the entries since the last one.
 pub async fn make(
     records: &dyn Records,
     signer: &Signer,
@@ -68,7 +66,7 @@ pub async fn make(
     }
 }
 
-/// The signer's key and those trusted besides it, each once.
+/// The signer's key and the trusted ones, deduplicated.
 #[must_use]
 pub fn known(signer: &Signer, trusted: &[PublicKey]) -> Vec<PublicKey> {
     let own = signer.public_key();
@@ -76,9 +74,8 @@ pub fn known(signer: &Signer, trusted: &[PublicKey]) -> Vec<PublicKey> {
     std::iter::once(own.clone()).chain(others).collect()
 }
 
-/// Two that race clash in the checkpoint's number, which every store reports before the tree. A
-/// tree hash that is there without a checkpoint over it is nobody's race: it would stop every
-/// checkpoint to come.
+/// Concurrent attempts conflict on the checkpoint's number, which every store reports before the tree. A stored tree
+/// hash without a checkpoint is not a race: it would block every future checkpoint.
 fn lost(conflict: &Conflict) -> Result<Made, LedgerError> {
     match conflict {
         Conflict::Exists(key) if key.table == LEDGER_NODES.name => {
@@ -92,7 +89,7 @@ fn lost(conflict: &Conflict) -> Result<Made, LedgerError> {
 
 type Grown = (Vec<LaneState>, Vec<(i64, Node)>);
 
-/// Every lane's new state, and the tree hashes to store for it; none when nothing is new.
+/// Every lane's new state and the tree hashes to store; `None` when nothing is new.
 async fn grow(
     records: &dyn Records,
     last: Option<&SignedCheckpoint>,
@@ -168,17 +165,17 @@ fn node_row(lane: i64, node: &Node) -> Result<Insert, InvalidTx> {
     )
 }
 
-/// How often checkpoints are made.
+/// When checkpoints are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// At the latest after this many seconds, if there is anything new.
+    /// The longest interval, if there are new entries.
     pub seconds: i64,
-    /// At once when this many entries are new.
+    /// This many new entries trigger one at once.
     pub entries: i64,
 }
 
 impl Pace {
-    /// Whether one is due, when the last was made at `last` and `fresh` entries are new.
+    /// Whether one is due, if the last was made at `last` and `fresh` entries are new.
     #[must_use]
     pub fn is_due(self, last: Timestamp, now: Timestamp, fresh: i64) -> bool {
         fresh > 0 && (fresh >= self.entries || now >= last.plus_seconds(self.seconds))
@@ -187,27 +184,21 @@ impl Pace {
 
 /// The loop that makes checkpoints.
 pub struct Checkpointer {
-    /// Where the ledger is.
     pub records: Arc<dyn Records>,
-    /// Who signs.
     pub signer: Arc<Signer>,
-    /// Who else may have signed the checkpoints before.
+    /// Other keys that may have signed earlier checkpoints.
     pub trusted: Vec<PublicKey>,
-    /// What time it is.
     pub clock: Arc<dyn Clock>,
-    /// Which ledger it is.
+    /// Identifies the ledger.
     pub origin: String,
-    /// How often.
     pub pace: Pace,
-    /// How often it looks whether one is due.
+    /// The polling interval.
     pub tick: Duration,
-    /// When it last did.
     pub pulse: Pulse,
 }
 
 impl Checkpointer {
-    /// Runs until `stop` says so, then makes a last checkpoint, so that a clean stop leaves
-    /// nothing uncovered.
+    /// Runs until `stop` is true, then makes a last checkpoint, so that a clean stop leaves no entry uncovered.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let (mut last, mut foreign) = (self.clock.steady(), None);
         while !*stop.borrow_and_update() {
@@ -217,14 +208,14 @@ impl Checkpointer {
                 self.pulse.beat(now);
             }
             match fresh {
-                // Nothing is signed on top of a state that may not be the last one.
+                // A held store may not be in its latest state.
                 _ if self.records.hold().is_some() => {}
                 Ok(fresh) if self.pace.is_due(last, now, fresh) => {
                     self.attempt(&mut foreign).await;
                     last = now;
                 }
                 Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "checkpoints wait for the ledger"),
+                Err(error) => tracing::warn!(%error, "checkpoints are delayed: the ledger can't be read"),
             }
             tokio::select! {
                 biased;
@@ -232,7 +223,7 @@ impl Checkpointer {
                 () = tokio::time::sleep(self.tick) => {}
             }
         }
-        // Another node may be sealing at this very moment without having seen our last entries.
+        // Another node may be making a checkpoint without our last entries.
         for _ in 0..CHECKPOINT_LAST_TRIES_MAX {
             if self.records.hold().is_some() {
                 break;
@@ -243,7 +234,7 @@ impl Checkpointer {
         }
     }
 
-    /// How many entries no checkpoint covers.
+    /// The number of entries without a checkpoint.
     async fn fresh(&self) -> Result<i64, LedgerError> {
         let last = read::last_checkpoint(&*self.records).await?;
         let covered = last.map_or(0, |last| last.checkpoint.lanes.iter().map(|state| state.head.seq).sum());
@@ -251,8 +242,8 @@ impl Checkpointer {
         Ok(written - covered)
     }
 
-    /// `foreign` is the unknown key that was complained about last: once is enough for each.
-    /// Makes one if there is anything new; says whether another node was quicker.
+    /// Makes a checkpoint if there are new entries; true if another node was faster. `foreign` is the unknown key that
+    /// was logged last: each is logged once.
     async fn attempt(&self, foreign: &mut Option<String>) -> bool {
         match make(&*self.records, &self.signer, &self.trusted, &*self.clock, &self.origin).await {
             Ok(Made::New(made)) => {
@@ -266,12 +257,12 @@ impl Checkpointer {
                 tracing::error!(
                     critical = true,
                     key_id,
-                    "the ledger is signed by an unknown key, no checkpoint is signed"
+                    "the ledger is signed by an unknown key; no checkpoint is made"
                 );
                 *foreign = Some(key_id);
             }
             Err(LedgerError::Broken(broken)) => {
-                tracing::error!(critical = true, %broken, "the ledger is broken, no checkpoint is signed");
+                tracing::error!(critical = true, %broken, "the ledger is broken; no checkpoint is made");
             }
             Err(error) => tracing::warn!(%error, "checkpoint not made"),
         }

@@ -1,10 +1,9 @@
-//! The event feed: every ledger entry, to each named consumer, in the order of its lane.
+//! The event feed: delivers every ledger entry to each named consumer, in lane order.
 //!
-//! A consumer has one cursor per lane and moves it with `ack`, or inside its own transaction with
-//! `ack_parts`: then each entry takes effect exactly once. What was acknowledged never comes
-//! again; what was not comes again after a restart. Moving a cursor is a compare-and-set, so of
-//! two processes under one name one is told that the other has taken over.
-//! The bus may say when to look, but looking is the truth.
+//! A consumer has one cursor per lane and moves it with `ack`, or inside its own transaction with `ack_parts`; then
+//! each entry takes effect exactly once. Acknowledged entries are not delivered again; others are, after a restart.
+//! Moving a cursor is a compare-and-set, so of two processes with one consumer name one learns that the other took
+//! over. The bus only hints when to poll.
 
 use super::read::{self, LaneReader, LedgerError, damaged};
 use crate::port::{Clock, CommitError, Records};
@@ -18,48 +17,45 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Why the feed stops.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedError {
-    /// The ledger can't be read, is broken, or takes no cursor.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// Somebody else consumes under the same name and has moved the cursors.
+    /// Another process with the same consumer name moved the cursors.
     #[error("another process consumes the feed under this name")]
     TakenOver,
 }
 
-/// One lane of a consumer.
+/// A consumer's position in one lane.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
-    /// What is stored; none when the lane has no row yet.
+    /// The stored position; `None` when the lane has no row yet.
     stored: Option<i64>,
-    /// The last entry handed out.
+    /// The last delivered entry.
     given: i64,
 }
 
-/// The feed of one consumer.
+/// One consumer's feed.
 pub struct Feed {
     records: Arc<dyn Records>,
     consumer: String,
     cursors: BTreeMap<i64, Cursor>,
-    /// The lane that was served last; the next page begins behind it, so that none starves.
+    /// The lane that was read last; the next page starts after it, so that no lane starves.
     served: Option<i64>,
 }
 
-/// What moves the cursors, for the consumer's own transaction.
+/// The changes that move the cursors, for the consumer's own transaction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AckParts {
-    /// Cursors of lanes that are new.
+    /// Cursors of new lanes.
     pub inserts: Vec<Insert>,
-    /// Cursors that move.
     pub updates: Vec<Update>,
-    /// Where each lane's cursor will be.
+    /// Each lane's new position.
     positions: Vec<(i64, i64)>,
 }
 
 impl Feed {
-    /// The feed of `consumer`, from where it stopped; a new consumer begins at the beginning.
+    /// Opens the feed of `consumer` where it stopped; a new consumer starts with the first entry.
     pub async fn open(records: Arc<dyn Records>, consumer: impl Into<String>) -> Result<Self, FeedError> {
         let consumer = consumer.into();
         let select = Select::from(&FEED_CURSORS, Scope::System).with("consumer", consumer.as_str());
@@ -69,7 +65,7 @@ impl Feed {
         Ok(Self { records, consumer, cursors, served: None })
     }
 
-    /// At most `limit` entries that were not handed out yet, of all lanes, each lane in its order.
+    /// Up to `limit` undelivered entries across lanes, in order within each lane.
     pub async fn next(&mut self, limit: usize) -> Result<Vec<StoredEntry>, FeedError> {
         let limit = limit.clamp(1, PAGE_ROWS_MAX);
         let mut lanes = read::lanes(&*self.records).await?;
@@ -91,7 +87,7 @@ impl Feed {
             }
             given.push((lane, at));
         }
-        // Only now, so that a failed read hands out nothing and loses nothing.
+        // Only now, so that a failed read delivers nothing and loses nothing.
         for (lane, at) in given.into_iter().filter(|(_, at)| *at > 0) {
             self.cursors.entry(lane).or_default().given = at;
         }
@@ -99,8 +95,7 @@ impl Feed {
         Ok(entries)
     }
 
-    /// As `next`, but waits until there is something: it looks at every `hint`, and every `poll`
-    /// even without one.
+    /// Like `next`, but waits for entries: polls on every `hint`, and every `poll` without one.
     pub async fn wait(
         &mut self,
         limit: usize,
@@ -126,8 +121,7 @@ impl Feed {
         }
     }
 
-    /// The changes that acknowledge everything handed out so far. Once they are committed, call
-    /// `acked` with them.
+    /// The changes that acknowledge everything delivered so far. Call `acked` with them after the commit.
     pub fn ack_parts(&self, now: Timestamp) -> Result<AckParts, LedgerError> {
         let mut parts = AckParts::default();
         for (lane, cursor) in self.cursors.iter().filter(|(_, cursor)| cursor.stored != Some(cursor.given)) {
@@ -152,14 +146,14 @@ impl Feed {
         Ok(parts)
     }
 
-    /// Takes note that `parts` were committed.
+    /// Records that `parts` were committed.
     pub fn acked(&mut self, parts: &AckParts) {
         for (lane, seq) in &parts.positions {
             self.cursors.entry(*lane).or_default().stored = Some(*seq);
         }
     }
 
-    /// Acknowledges everything handed out so far.
+    /// Acknowledges everything delivered so far.
     pub async fn ack(&mut self, clock: &dyn Clock) -> Result<(), FeedError> {
         let parts = self.ack_parts(clock.now())?;
         if parts.positions.is_empty() {

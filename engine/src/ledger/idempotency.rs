@@ -1,8 +1,7 @@
-//! Beginning and ending requests under an idempotency key.
+//! Idempotent requests: commits a change together with its idempotency record.
 //!
-//! The record is part of the transaction it guards: either both are there or neither. Of many
-//! that begin at once one commits; the others conflict on the record, read it and are answered
-//! by it.
+//! Either both are stored or neither. Of concurrent requests with one key one commits; the others conflict on the
+//! record, read it and are answered from it.
 
 use super::read::LedgerError;
 use crate::port::{CommitError, Receipt, Records};
@@ -13,20 +12,19 @@ use chimera_core::limits::IDEMPOTENCY_TRIES_MAX;
 use chimera_core::record::{Conflict, Scope, Select, Tx, Value};
 use chimera_core::time::Timestamp;
 
-/// What came of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Begun {
-    /// It is the first: its change is committed, and this is its record, to be finished later.
+    /// The first request: its change is committed. The record is completed later.
     First(Receipt, Record),
-    /// The same request is under way.
+    /// The same request is in progress.
     InFlight(Record),
-    /// The same request was answered before.
+    /// The same request has completed.
     Done(Record),
-    /// The key was used for another request.
+    /// The key was used for a different request.
     Mismatch(Record),
 }
 
-/// The record under the request's key.
+/// The idempotency record for the request's key.
 pub async fn find(records: &dyn Records, request: &Request) -> Result<Option<Record>, LedgerError> {
     let mut select = Select::from(&IDEMPOTENCY_RECORDS, Scope::System).take(1);
     for (column, value) in IDEMPOTENCY_RECORDS.key.iter().copied().zip(request.row_key()) {
@@ -37,10 +35,10 @@ pub async fn find(records: &dyn Records, request: &Request) -> Result<Option<Rec
     record.map_err(|_| Broken::ledger(Fault::Malformed).into())
 }
 
-/// Commits `tx` with the request's record, unless the request is known already.
+/// Commits `tx` with the request's idempotency record, unless the key is already used.
 ///
-/// A conflict of `tx` with anything else than the record is the caller's, and comes back as
-/// `CommitError::Conflict`; nothing was changed then, and the key is as free as before.
+/// A conflict of `tx` on anything but the record is returned as `CommitError::Conflict`. Nothing was changed then, and
+/// the key is still free.
 pub async fn begin(records: &dyn Records, request: &Request, tx: Tx, now: Timestamp) -> Result<Begun, LedgerError> {
     let mut tries = 1;
     loop {
@@ -68,7 +66,7 @@ pub async fn begin(records: &dyn Records, request: &Request, tx: Tx, now: Timest
     }
 }
 
-/// Whether somebody else touched the request's own record in between.
+/// Whether the conflict is on the request's own record.
 fn is_race(conflict: &Conflict, request: &Request) -> bool {
     match conflict {
         Conflict::Exists(key) | Conflict::Stale(key) | Conflict::Missing(key) => {

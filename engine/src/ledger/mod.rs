@@ -1,8 +1,7 @@
-//! The ledger in motion: checkpoints, the feed, the writer of entries, idempotency records.
+//! Ledger use cases: checkpoints, the feed, writing entries, idempotency records.
 //!
-//! What a digest, a link, a tree or a decision *is* stands in `core`; here rows are read and
-//! transactions are built. Nothing here writes an entry by itself: entries ride in the `Tx` of
-//! the change they tell of.
+//! `core` defines digests, links, trees and decisions; this module reads rows and builds transactions. Nothing here
+//! commits an entry by itself: entries are part of the `Tx` of the change they record.
 
 pub mod audit;
 pub mod checkpoint;

@@ -1,7 +1,7 @@
 //! Bounded reads of the ledger's tables.
 //!
-//! Entries are append-only and a lane is read only up to a head that was read before, so pages
-//! need no snapshot to fit together.
+//! Entries are append-only, and a lane is read only up to a head that was read before, so pages are consistent without
+//! a snapshot.
 
 use crate::port::{CommitError, ReadError, Records};
 use chimera_core::ledger::checkpoint::SignedCheckpoint;
@@ -12,28 +12,22 @@ use chimera_core::limits::{LANES_MAX, PAGE_ROWS_MAX};
 use chimera_core::record::{Compare, Direction, InvalidTx, Row, Scope, Select, Table, Value};
 use std::collections::VecDeque;
 
-/// Why something about the ledger failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// The store gave no page.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The store took no change.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// A change that no store can take.
     #[error(transparent)]
     Invalid(#[from] InvalidTx),
-    /// What is stored contradicts itself.
+    /// The stored ledger is inconsistent.
     #[error("the ledger is broken: {0}")]
     Broken(Broken),
-    /// More lanes than a ledger may have.
     #[error("a ledger may have at most {LANES_MAX} lanes")]
     TooManyLanes,
-    /// No checkpoint covers what is asked for.
+    /// No checkpoint covers the requested entries yet.
     #[error("no checkpoint covers the entries yet")]
     NoCheckpoint,
-    /// The export could not be written.
     #[error("the export could not be written")]
     Output(#[source] std::io::Error),
 }
@@ -54,7 +48,7 @@ fn system(table: &'static Table) -> Select {
     Select::from(table, Scope::System)
 }
 
-/// Every lane and where its chain ends, in ascending order.
+/// All lanes with their heads, in ascending order.
 pub(crate) async fn lanes(records: &dyn Records) -> Result<Vec<(i64, Head)>, LedgerError> {
     let (rows, is_part) = records.first(system(&LEDGER_LANES), LANES_MAX).await?;
     if is_part {
@@ -79,7 +73,7 @@ fn checkpoint(row: &Row) -> Result<SignedCheckpoint, LedgerError> {
     Ok(SignedCheckpoint::from_row(row).map_err(|fault| Broken::checkpoint(row.int("seq"), fault.into()))?)
 }
 
-/// Every checkpoint from the first to number `upto`, page by page.
+/// Checkpoints 1 to `upto`, page by page.
 pub(crate) struct CheckpointReader {
     next: i64,
     upto: i64,
@@ -105,7 +99,7 @@ impl CheckpointReader {
     }
 }
 
-/// The entries of one lane in their order, page by page.
+/// The entries of one lane in order, page by page.
 pub(crate) struct LaneReader {
     lane: i64,
     scope: Scope,
@@ -115,7 +109,7 @@ pub(crate) struct LaneReader {
 }
 
 impl LaneReader {
-    /// From entry `first` on.
+    /// Starts at entry `first`.
     pub(crate) const fn from(lane: i64, first: i64, scope: Scope) -> Self {
         Self { lane, scope, next: first, page: VecDeque::new(), page_rows: PAGE_ROWS_MAX }
     }
@@ -126,8 +120,8 @@ impl LaneReader {
         self
     }
 
-    /// The next entry up to number `upto`, if there is one. Pages reach beyond `upto`, because
-    /// whoever walks from checkpoint to checkpoint asks for a few entries at a time.
+    /// The next entry with a number up to `upto`. Pages extend beyond `upto`, because callers that walk from checkpoint
+    /// to checkpoint request a few entries at a time.
     pub(crate) async fn next(&mut self, records: &dyn Records, upto: i64) -> Result<Option<Row>, LedgerError> {
         if self.page.is_empty() && self.next <= upto {
             let select = Select::from(&AUDIT_LOG_ENTRIES, self.scope.clone())
@@ -149,19 +143,19 @@ pub(crate) async fn next_lane(records: &dyn Records, lane: Option<i64>) -> Resul
     Ok(records.read(select).await?.rows.first().map(|row| row.int("lane")))
 }
 
-/// The number of a lane's last entry, whatever its head says.
+/// The number of a lane's last stored entry, regardless of its head.
 pub(crate) async fn last_seq(records: &dyn Records, lane: i64) -> Result<i64, LedgerError> {
     let select = system(&AUDIT_LOG_ENTRIES).with("lane", lane).by(&[], Direction::Descending).take(1);
     Ok(records.read(select).await?.rows.first().map_or(0, |row| row.int("seq")))
 }
 
-/// What a damaged row of a lane is called.
+/// The error for a malformed ledger row.
 pub(crate) fn damaged(row: &Row) -> Broken {
     let id = row.get("id").as_text().map(str::to_owned);
     Broken { id, ..Broken::lane(row.int("lane"), row.int("seq"), Fault::Malformed) }
 }
 
-/// The stored tree hashes of `span`; those that are missing are left out.
+/// The stored tree hashes of `span`; missing ones are left out.
 pub(crate) async fn nodes(
     records: &dyn Records,
     lane: i64,
@@ -212,12 +206,12 @@ async fn inner(records: &dyn Records, lane: i64, span: Span) -> Result<Vec<(Node
     rows.iter().map(node).collect()
 }
 
-/// A count as the signed number of a column; no lane will ever have 2^63 entries.
+/// Columns are signed; no lane will ever have 2^63 entries.
 pub(crate) fn signed(count: u64) -> Value {
     Value::Int(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// The size of the tree of a lane whose last entry has number `seq`.
+/// The tree size of a lane whose last entry is `seq`.
 pub(crate) fn size(seq: i64) -> u64 {
     u64::try_from(seq).unwrap_or(0)
 }

@@ -147,7 +147,7 @@ pub enum CommitError {
     #[error("the lane was taken over by another node")]
     Fenced,
     /// The queue is full; nothing was changed.
-    #[error("too many changes are waiting")]
+    #[error("too many changes are queued")]
     Overloaded,
     /// Nothing was changed.
     #[error(transparent)]
