@@ -1,7 +1,7 @@
-//! The registry of actors and their keys, for those who may look after it.
+//! Managing the registry of actors and their keys.
 //!
-//! An entry that is written here lies over the one of the configuration. A key is shown once, when it
-//! is made; the store has it sealed. While a new key replaces an old one, both count.
+//! A stored entry overrides the configured one. A key is shown once, when it is created; the store holds it sealed.
+//! While a new key replaces an old one, both are valid.
 
 use super::directory::{Directory, Snapshot, place};
 use super::permit::{ACTORS_READ, ACTORS_WRITE, Permit};
@@ -24,36 +24,34 @@ use chimera_core::time::Timestamp;
 use serde_json::json;
 use uuid::Uuid;
 
-/// An actor as it is shown.
+/// An actor as it is shown to callers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
-    /// The entry that counts, as it is written.
+    /// The effective entry, as written.
     pub entry: Entry,
-    /// What it may do: its own scopes, and those of its roles.
+    /// Its own scopes and those of its roles.
     pub effective_scopes: Vec<String>,
-    /// The name or pattern of that entry; none: nothing fits.
+    /// The name or pattern of that entry; `None` if nothing matches.
     pub matched: Option<String>,
     /// `shipped`, `config`, `registry`, or `none`.
     pub source: &'static str,
-    /// How many keys count now.
+    /// The number of valid keys.
     pub keys: usize,
-    /// What its tenant is called.
+    /// The tenant's slug.
     pub tenant: String,
 }
 
-/// A key that was made. It is told once.
+/// A new key, shown once.
 #[derive(Debug)]
 pub struct NewKey {
-    /// Its id.
     pub id: Uuid,
-    /// The key.
     pub key: String,
-    /// Until when the keys before it count.
+    /// When the previous keys expire.
     pub before_until: Option<Timestamp>,
 }
 
 impl Directory {
-    /// The entry that counts for somebody.
+    /// The effective entry of an actor.
     pub fn actor(&self, permit: &Permit, id: &str) -> Result<Shown, EngineError> {
         if id != permit.actor() && !permit.may(ACTORS_WRITE) {
             permit.require(ACTORS_READ)?;
@@ -68,13 +66,12 @@ impl Directory {
         Ok(shown)
     }
 
-    /// What the registry says somebody is.
     #[must_use]
     pub fn kind(&self, id: &str) -> Kind {
         self.snapshot().registry.resolve(id).kind
     }
 
-    /// Every entry that a tenant has, and everybody who has a key without an entry of their own.
+    /// All entries of a tenant, and all actors with a key but without an entry. An operator sees all tenants.
     pub fn actors(&self, permit: &Permit) -> Result<Vec<Shown>, EngineError> {
         if !permit.may(ACTORS_WRITE) {
             permit.require(ACTORS_READ)?;
@@ -88,7 +85,7 @@ impl Directory {
         Ok(shown.filter(|shown| all || shown.entry.tenant == permit.tenant()).collect())
     }
 
-    /// Whether somebody looks after all tenants.
+    /// Whether the caller is an operator, who manages all tenants.
     pub(super) fn is_operator(&self, permit: &Permit) -> bool {
         permit.may("*") && permit.tenant() == self.settings.tenant
     }
@@ -110,8 +107,7 @@ impl Directory {
         }
     }
 
-    /// Writes an entry over whatever there is for its name. The entry names its tenant by the slug; none: that of
-    /// the caller.
+    /// Creates or replaces an actor's entry. `slug` names the tenant; the default is the caller's.
     pub async fn put_actor(&self, permit: &Permit, entry: Entry, slug: Option<&str>) -> Result<Shown, EngineError> {
         permit.require(ACTORS_WRITE)?;
         let tenant = slug.map_or_else(|| permit.tenant().to_owned(), |slug| self.snapshot().id_of(slug));
@@ -119,7 +115,7 @@ impl Directory {
         entry.check().map_err(bad)?;
         self.check_spelling(&entry.id)?;
         self.check_reach(permit, &entry)?;
-        // Only now: the refusals name the roles of the tenant, and whose an address is.
+        // Only now: these refusals reveal the tenant's roles and the owner of an address.
         self.check_roles(&entry)?;
         self.check_mail(&entry)?;
         let whole = |entry: &Entry| {
@@ -127,15 +123,15 @@ impl Directory {
             everything && !entry.disabled && entry.kind == Kind::Human && entry.quota_per_minute >= ADMIN_QUOTA_MIN
         };
         if entry.id == ADMIN && entry.tenant != self.settings.tenant {
-            let message = format!("admin stays in the tenant {}: no operator would be left", self.settings.tenant);
+            let message = format!("cannot move admin out of the tenant {}: no operator would be left", self.settings.tenant);
             return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/tenant").into());
         }
         if entry.id == ADMIN && !whole(&entry) {
             let body = ErrorBody::new(
                 Code::ValidationFailed,
                 format!(
-                    "admin stays a person with every scope and a quota of at least {ADMIN_QUOTA_MIN} requests a minute: \
-                     nobody else could give it back"
+                    "admin must stay a person with every scope and a quota of at least {ADMIN_QUOTA_MIN} requests a minute: \
+                     nobody else could restore it"
                 ),
             );
             return Err(body.with("pointer", "/scopes").into());
@@ -163,13 +159,13 @@ impl Directory {
         Ok(self.shown(&self.snapshot(), &entry.id))
     }
 
-    /// Refuses a new entry for which there is no room: no tenant takes it from another, and none from the default one.
+    /// Refuses a new entry beyond the limits. No tenant can use up another's share, nor the default tenant's.
     fn check_room_for(&self, tenant: &str) -> Result<(), EngineError> {
         let (snapshot, own) = (self.snapshot(), self.settings.tenant.as_str());
         let count =
             |counts: &dyn Fn(&str) -> bool| snapshot.registry.entries().filter(|entry| counts(&entry.tenant)).count();
         if count(&|_| true) >= ACTORS_MAX {
-            return Err(EngineError::refused(Code::ValidationFailed, "the registry holds no more actors"));
+            return Err(EngineError::refused(Code::ValidationFailed, "the registry is full; remove actors that are not used"));
         }
         if tenant == own {
             return Ok(());
@@ -180,11 +176,11 @@ impl Directory {
             return Ok(());
         }
         let slug = snapshot.slug_of(tenant);
-        let message = format!("the tenant {slug} has {held} actors, as many as it may; remove some that are not used");
+        let message = format!("the tenant {slug} has {held} actors, which is its limit; remove some that are not used");
         Err(EngineError::refused(Code::ValidationFailed, message))
     }
 
-    /// Refuses a new name that people could take for another.
+    /// Refuses a new name that people could confuse with another.
     fn check_spelling(&self, actor: &str) -> Result<(), EngineError> {
         let snapshot = self.snapshot();
         let known = snapshot.registry.entry(actor).is_some()
@@ -192,21 +188,21 @@ impl Directory {
         if known { Ok(()) } else { check_spelling(actor).map_err(bad) }
     }
 
-    /// Refuses a person's mail address that is another's: both would count as one person, and mail for one would reach the
-    /// other. Who shares an address already may be changed in other ways.
+    /// Refuses a mail address that belongs to another person: both would count as one person, and one would receive the
+    /// other's mail. Entries that already share an address may be changed in other ways.
     fn check_mail(&self, entry: &Entry) -> Result<(), EngineError> {
         let snapshot = self.snapshot();
         let before = snapshot.registry.written(&entry.id).person_mail();
         let Some(other) = snapshot.registry.namesake(entry).filter(|_| before != entry.person_mail()) else {
             return Ok(());
         };
-        let message = format!("{} has this mail address, and two people never share one", other.id);
-        let hint = "give each person an address of their own; people with one address count as one person";
+        let message = format!("this mail address belongs to {}; two people cannot share one", other.id);
+        let hint = "give each person their own address; people with one address count as one person";
         let body = ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/notify/email");
         Err(body.with("reason", "address_taken").with("hint", hint).into())
     }
 
-    /// Refuses roles that the entry's tenant lacks, and names those that it has.
+    /// Refuses roles that the entry's tenant lacks, and lists those it has.
     fn check_roles(&self, entry: &Entry) -> Result<(), EngineError> {
         let snapshot = self.snapshot();
         let (roles, before) = (snapshot.registry.roles(), snapshot.registry.written(&entry.id));
@@ -216,13 +212,13 @@ impl Directory {
             let message = format!("{reason}{}", did_you_mean(name, names()));
             let hint = match names().next() {
                 Some(_) => format!("its roles are {}", names().take(ROLES_NAMED_MAX).collect::<Vec<_>>().join(", ")),
-                None => "the tenant has no roles; a [[role]] in the file of access.actors_file makes one".to_owned(),
+                None => "the tenant has no roles; define one with [[role]] in the file of access.actors_file".to_owned(),
             };
             ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/roles").with("hint", hint).into()
         })
     }
 
-    /// Makes sure that a tenant is there of which the configuration speaks. Any other is added by an operator.
+    /// Stores a tenant that the configuration names. Any other has to be added by an operator.
     async fn found_tenant(&self, tenant: &str, now: Timestamp) -> Result<(), EngineError> {
         let select = Select::from(&TENANTS, Scope::System).with("id", tenant).take(1);
         if !self.parts.records.read(select).await?.rows.is_empty() {
@@ -230,7 +226,7 @@ impl Directory {
         }
         if tenant != self.settings.tenant && !self.names_tenant(tenant) {
             let what =
-                format!("there is no tenant {tenant}: an operator adds it first, with chimera tenant add {tenant}");
+                format!("there is no tenant {tenant}: an operator has to add it first, with chimera tenant add {tenant}");
             return Err(ErrorBody::new(Code::ValidationFailed, what).with("pointer", "/tenant").into());
         }
         let cells = vec![
@@ -246,7 +242,7 @@ impl Directory {
         }
     }
 
-    /// A new entry of somebody who has had a key under their name is theirs since then: they stay who they were.
+    /// An actor that already had a key under this name has owned it since that key: it stays the same identity.
     fn inserted(&self, entry: &Entry, now: Timestamp) -> Result<Insert, EngineError> {
         let since = self.snapshot().held_since(&entry.id).unwrap_or(now);
         let mut cells = vec![
@@ -259,8 +255,7 @@ impl Directory {
         Ok(Insert::into(&ACTORS, cells)?)
     }
 
-    /// Makes a key for an actor; the keys before it count for `overlap_seconds` more, or as long as
-    /// nobody replaces them when there is none.
+    /// Adds a key. The previous keys expire after `overlap_seconds`; without it they stay valid.
     pub async fn add_key(
         &self,
         permit: &Permit,
@@ -270,13 +265,13 @@ impl Directory {
     ) -> Result<NewKey, EngineError> {
         permit.require(ACTORS_WRITE)?;
         let shown = self.actor(permit, actor)?;
-        // Whoever makes a key for somebody can be that somebody.
+        // Whoever adds a key for an actor can act as that actor.
         self.check_rank(permit, &shown.entry)?;
         self.check_spelling(actor)?;
         if actor.contains('*') {
             return Err(EngineError::refused(
                 Code::ValidationFailed,
-                "a pattern has no key in the store: every actor has its own, or access.hmac_actor names the pattern",
+                "a pattern cannot have a stored key: give each actor its own, or set access.hmac_actor to the pattern",
             ));
         }
         let now = self.parts.clock.now();
@@ -297,14 +292,14 @@ impl Directory {
                 let set = vec![("expires_at", until.into())];
                 tx.updates.push(Update::of(&ACTOR_KEYS, vec![key.id.into()], Vec::new(), set)?);
             } else {
-                // The row says when it ends; without one the configuration's key counts for ever.
+                // The row stores the expiry; without one the configured key never expires.
                 tx.inserts.push(self.key_row(tenant, actor, key.id, &key.secret, (now, Some(until)))?);
             }
         }
         if held >= ACTOR_KEYS_MAX && before_until.is_none_or(|until| until > now) {
             return Err(EngineError::refused(
                 Code::ValidationFailed,
-                format!("an actor has at most {ACTOR_KEYS_MAX} keys"),
+                format!("an actor can have at most {ACTOR_KEYS_MAX} keys"),
             ));
         }
         let told = json!({"key_id": id, "before_until": before_until.map(|until| until.to_string())});
@@ -315,7 +310,7 @@ impl Directory {
         Ok(NewKey { id, key, before_until })
     }
 
-    /// The row of a key, sealed, that counts from one moment to another.
+    /// The row of a sealed key with its validity period.
     pub(super) fn key_row(
         &self,
         tenant: &str,
@@ -348,13 +343,13 @@ impl Directory {
             return Ok(hex::encode(bytes));
         };
         if key.chars().count() < ACTOR_KEY_CHARS_MIN {
-            let message = format!("a key has at least {ACTOR_KEY_CHARS_MIN} characters");
+            let message = format!("a key must have at least {ACTOR_KEY_CHARS_MIN} characters");
             return Err(EngineError::refused(Code::ValidationFailed, message));
         }
         Ok(key)
     }
 
-    /// What an operator does for another tenant stands in that tenant's ledger as well, with who did it.
+    /// Records an operator's act for another tenant in that tenant's ledger as well.
     pub(super) fn enter_for(
         &self,
         tx: &mut Tx,

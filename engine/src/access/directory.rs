@@ -1,8 +1,8 @@
-//! Who there is: the registry, the actors' keys and what was revoked, as this process knows them.
+//! The directory: this process's cache of the registry, actors' keys and revocations.
 //!
-//! The store is the truth. What stands here is read from it at the start, after every change of our
-//! own, when another node says that something changed, and once a second where other nodes can write.
-//! So a revocation elsewhere counts at once with a shared bus, and within a second without.
+//! The store is the source of truth. The cache is read at the start, after every local change, when another node
+//! announces a change, and once a second where other nodes can write. So a revocation on another node takes effect at
+//! once with a shared bus, and within a second without.
 
 use super::ended;
 use super::flood::Floods;
@@ -29,119 +29,114 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::{Mutex, watch};
 use uuid::Uuid;
 
-/// Where nodes tell each other that something changed.
+/// The bus topic for changes.
 const TOPIC: &str = "access.changed";
 
-/// What the directory reads from and tells through.
+/// The ports of a directory.
 #[derive(Clone)]
 pub struct Parts {
-    /// Where everything is kept.
     pub records: Arc<dyn Records>,
-    /// What time it is.
     pub clock: Arc<dyn Clock>,
-    /// Where keys and ids come from.
     pub random: Arc<dyn Random>,
-    /// How other processes are told to look.
+    /// Announces changes to other processes.
     pub bus: Arc<dyn Bus>,
-    /// Where keys are that the store only names.
+    /// Resolves keys that the store references by name.
     pub secrets: Arc<dyn Secrets>,
-    /// Opens the keys that the store holds sealed.
+    /// Decrypts sealed keys.
     pub seal: Secret,
-    /// Nobody else can be writing to this store.
+    /// No other process can write to this store.
     pub alone: bool,
 }
 
-/// Who there is.
 pub struct Directory {
     pub(crate) parts: Parts,
     pub(crate) settings: Settings,
     held: RwLock<Arc<Snapshot>>,
     pulse: Pulse,
-    /// The last try to read everything anew failed.
+    /// The last refresh failed.
     behind: AtomicBool,
-    /// How often it was asked to read everything anew.
+    /// The number of refresh requests.
     asked: AtomicU64,
-    /// How many of these are answered. One reads at a time: what was read first must not take the place of what was read
-    /// later.
+    /// The number of refresh requests that are done. Only one refresh runs at a time, so that older data never replaces
+    /// newer.
     answered: Mutex<u64>,
     pub(super) floods: Floods,
 }
 
-/// Who there was at one moment.
+/// The state at one moment.
 #[derive(Default)]
 pub struct Snapshot {
-    /// The registry.
     pub registry: Registry,
     keys: BTreeMap<String, Vec<HeldKey>>,
-    /// Keys of the configuration that patterns share.
+    /// Configured keys that are shared by a pattern.
     shared: BTreeMap<String, Vec<HeldKey>>,
     revoked: BTreeSet<String>,
-    /// More was revoked than is held here.
+    /// There are more revocations than are cached.
     more_revoked: bool,
-    /// Where entries come from that are not shipped.
+    /// The origin of entries that are not built in.
     sources: BTreeMap<String, &'static str>,
-    /// Names of the configuration, which are one person's or service's as long as they stand there.
+    /// Configured names. They belong to one person or service as long as they are configured.
     configured: BTreeSet<String>,
-    /// Since when stored entries belong to whoever they are for.
+    /// Since when the current owner has each stored name.
     since: BTreeMap<String, Timestamp>,
-    /// The tenants that are stored, by their ids.
+    /// Stored tenants by id.
     pub(crate) tenants: BTreeMap<String, TenantShown>,
     /// There are tenants besides the default one.
     shared_by_tenants: bool,
 }
 
-/// A key that counts for a while.
+/// A key with its validity period.
 pub(crate) struct HeldKey {
     pub(crate) id: Uuid,
-    /// The actor, or the pattern that shares it.
+    /// The actor, or the pattern whose members share it.
     pub(crate) of: String,
-    /// It has a row; else it is the configuration's.
+    /// Whether it has a row; otherwise it is configured.
     pub(crate) stored: bool,
     pub(crate) secret: Secret,
     pub(crate) from: Timestamp,
     pub(crate) until: Option<Timestamp>,
 }
 
-/// Whether somebody is let in by the key that a pattern shares, or by a token that was got with it. An actor with an entry
-/// of its own may be allowed more than the pattern.
+/// Whether an actor may authenticate with the key that a pattern shares, or with a token obtained with it. An actor
+/// with its own entry may have more rights than the pattern, so it may not.
 pub(crate) fn shares_key_of(pattern: &str, entry: &Entry, actor: &str) -> bool {
     entry.is_pattern() && entry.id == pattern && may_share(entry, actor)
 }
 
-/// Whether somebody may be let in by what others hold too. Whoever holds it could decide as any person, and could take a
-/// name that looks like that of another.
+/// Whether an actor may use a credential that others hold too. Its holders could decide as any person, or pick a name
+/// that looks like another's.
 pub(crate) fn may_share(entry: &Entry, actor: &str) -> bool {
     entry.kind != Kind::Human && check_spelling(actor).is_ok()
 }
 
 impl Snapshot {
-    /// The keys of an actor that count now: its own, and the one that its pattern shares.
+    /// An actor's valid keys: its own, and the one that its pattern shares.
     pub(crate) fn keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &HeldKey> {
         let entry = self.registry.resolve(actor);
         let shared = self.shared.get(&entry.id).filter(|_| shares_key_of(&entry.id, &entry, actor));
         self.own_keys(actor, now).chain(shared.into_iter().flatten())
     }
 
-    /// The keys of an actor alone that count now.
+    /// An actor's own valid keys.
     pub(crate) fn own_keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &HeldKey> {
         let counts = move |key: &&HeldKey| key.from <= now && key.until.is_none_or(|until| now < until);
         self.keys.get(actor).into_iter().flatten().filter(counts)
     }
 
-    /// Everybody who has a key that counts now.
+    /// All actors with a valid key.
     pub(crate) fn holders(&self, now: Timestamp) -> impl Iterator<Item = &str> {
         self.keys.keys().map(String::as_str).filter(move |actor| self.keys(actor, now).next().is_some())
     }
 
-    /// Whether a token or a sign-in was revoked; none: only the store knows.
+    /// Whether a token or sign-in was revoked; `None` if only the store knows.
     pub(crate) fn is_revoked(&self, id: &str) -> Option<bool> {
         let held = self.revoked.contains(id);
         (held || !self.more_revoked).then_some(held)
     }
 
-    /// Since when a name is that of whoever has it now: since it was registered, or, for whoever has no entry of their own, since
-    /// they have a key. A removed name may be given to somebody else, and then this moves on. None: nobody else can have had
-    /// it, since the configuration names them or holds their key, or all that names them is a pattern.
+    /// Since when the current owner has this name: since it was registered or, without an entry, since the first key. A
+    /// removed name may be given to somebody else, and then this changes. `None` if nobody else can have had it: the
+    /// configuration names it or holds its key, or only a pattern matches it.
     #[must_use]
     pub fn held_since(&self, actor: &str) -> Option<Timestamp> {
         let keys = || self.keys.get(actor).into_iter().flatten();
@@ -151,7 +146,7 @@ impl Snapshot {
         self.since.get(actor).copied().or_else(|| keys().map(|key| key.from).min())
     }
 
-    /// Where an entry comes from.
+    /// The origin of an entry.
     #[must_use]
     pub fn source(&self, id: &str) -> &'static str {
         self.sources.get(id).copied().unwrap_or("shipped")
@@ -159,7 +154,7 @@ impl Snapshot {
 }
 
 impl Directory {
-    /// A directory that knows what the configuration says, until it is refreshed.
+    /// A directory that knows only the configuration until it is refreshed.
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Self {
         let pulse = Pulse::begin(parts.clock.steady());
@@ -177,20 +172,19 @@ impl Directory {
         self.settings.without_counters
     }
 
-    /// When what other nodes changed was last read; nothing where no other node can change anything.
+    /// When changes of other nodes were last read; `None` where no other node can write.
     #[must_use]
     pub fn pulse(&self) -> Option<&Pulse> {
         (!self.parts.alone).then_some(&self.pulse)
     }
 
-    /// Whether everything could not be read anew when something had changed: what was disabled or revoked may
-    /// still count here.
+    /// Whether the last refresh failed: a disabled actor or revoked token may still be accepted here.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.behind.load(Ordering::Relaxed)
     }
 
-    /// What a tenant registered.
+    /// A tenant's configuration.
     pub(crate) fn tenant(&self, id: &str) -> &Tenant {
         static NOTHING: Tenant = Tenant {
             domains: Vec::new(),
@@ -203,12 +197,12 @@ impl Directory {
         found.unwrap_or(&NOTHING)
     }
 
-    /// Whether an entry counts in a tenant: it belongs there, or it is an operator's, who may act for every tenant.
+    /// Whether an entry is valid in a tenant: it belongs there, or to an operator, who may act for every tenant.
     pub(crate) fn counts_in(&self, entry: &Entry, tenant: &str) -> bool {
         entry.tenant == tenant || entry.tenant == self.settings.tenant && scope::check_scope(&entry.scopes, "*")
     }
 
-    /// Why somebody may not decide about what `requester` of a tenant asked for, if they may not.
+    /// Why a person may not decide on requests of `requester`; `None` if they may.
     pub(crate) fn not_decider(&self, tenant: &str, person: &str, requester: &str) -> Option<NotDecider> {
         let entry = self.snapshot().registry.resolve(person);
         let decides = person == requester || scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
@@ -220,7 +214,6 @@ impl Directory {
         }
     }
 
-    /// What is known now.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.held.read().unwrap_or_else(PoisonError::into_inner))
@@ -232,7 +225,7 @@ impl Directory {
         *self.held.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
     }
 
-    /// The entries of every layer, with the roles. Those of the configuration name tenants by their slugs.
+    /// The entries of all layers with the roles. Configured entries name tenants by slug.
     pub(crate) fn registry(&self, stored: &[Entry], known: &Snapshot) -> Registry {
         let tenant = &self.settings.tenant;
         let written =
@@ -244,7 +237,7 @@ impl Directory {
         Registry::new(tenant, layers).with_roles(roles).suspending(suspended.collect())
     }
 
-    /// Reads everything anew, unless somebody who began to read after this was asked for has done so.
+    /// Reads everything again, unless a refresh that started after this call has done so.
     pub async fn refresh(&self) -> Result<(), EngineError> {
         let asked = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let mut answered = self.answered.lock().await;
@@ -261,7 +254,7 @@ impl Directory {
     }
 
     async fn read_anew(&self) -> Result<(), EngineError> {
-        // What is left out here is not looked for again when the clock is set back.
+        // What is omitted here is not looked up again when the clock is set back.
         let now = self.parts.clock.earlier();
         let rows = self.rows(Select::from(&ACTORS, Scope::System)).await?;
         let entries: Vec<Entry> = rows.iter().map(stored_entry).collect();
@@ -283,7 +276,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Every row, page by page. There is no limit: whoever stopped at one would go on with what was before.
+    /// All rows. Without a limit: stopping at one would leave the previous state in place.
     async fn rows(&self, select: Select) -> Result<Vec<Row>, EngineError> {
         rows::all(&*self.parts.records, select, usize::MAX).await
     }
@@ -297,7 +290,7 @@ impl Directory {
         }
         let stored: BTreeSet<Uuid> = rows.iter().map(|row| row.uuid("id")).collect();
         for (actor, secret) in &self.settings.keys {
-            // A key of the configuration that was replaced has a row, and ends as that says.
+            // A configured key that was replaced has a row, which says when it expires.
             let id = ended::configured_id(actor, secret);
             if !stored.contains(&id) && !self.has_ended(id).await? {
                 keys.entry(actor.clone()).or_default().push(HeldKey {
@@ -313,7 +306,7 @@ impl Directory {
         for row in rows {
             let until = row.get("expires_at").as_time();
             let Some(secret) = self.open(&row).await else {
-                tracing::warn!(actor = row.text("actor_id"), "a key of an actor can't be opened; it does not count");
+                tracing::warn!(actor = row.text("actor_id"), "an actor's key can't be decrypted and is ignored");
                 continue;
             };
             let from = row.get("not_before").as_time().unwrap_or(now);
@@ -338,7 +331,7 @@ impl Directory {
         seal::open(sealing, &place(row.text("actor_id"), row.uuid("id")), row.get("sealed_key").as_bytes()?)
     }
 
-    /// Tokens and sign-ins that were revoked and might still be shown, and whether there are more.
+    /// Revoked tokens and sign-ins that may still be presented, and whether there are more.
     async fn revoked(&self, now: Timestamp) -> Result<(BTreeSet<String>, bool), EngineError> {
         let most = limits::REVOKED_HELD_MAX;
         let select = Select::from(&REVOKED_TOKENS, Scope::System).filter("expires_at", Compare::Above, now);
@@ -350,36 +343,36 @@ impl Directory {
         Ok((ids.chain(families.iter().map(|row| row.uuid("id").to_string())).collect(), more_tokens || more_families))
     }
 
-    /// What seals secrets in the store.
+    /// The key that seals secrets in the store.
     #[must_use]
     pub const fn seal(&self) -> &Secret {
         &self.parts.seal
     }
 
-    /// Something of ours has changed: we know at once, others are told.
+    /// Refreshes after a local change and announces it to other nodes.
     pub(crate) async fn changed(&self) -> Result<(), EngineError> {
         self.refresh().await?;
-        // Whoever misses it looks by itself.
+        // A node that misses the message polls.
         let _ = self.parts.bus.publish(TOPIC, Bytes::from_static(b"changed")).await;
         Ok(())
     }
 
-    /// Removes what counts no more: nonces, tokens, sign-ins and keys whose time is over.
+    /// Deletes expired nonces, tokens, sign-ins and keys.
     pub async fn sweep(&self) -> Result<(), EngineError> {
-        // A nonce that is forgotten too early can be used again.
+        // A nonce that is deleted too early can be used again.
         let now = self.parts.clock.earlier();
         let over = |table: &'static Table| Step::Delete {
             table,
             conditions: vec![Condition { column: "expires_at", compare: Compare::AtMost, value: now.into() }],
             rows: RowCount::AtMost(u64::MAX),
         };
-        // Tokens go before the sign-ins that they belong to.
+        // Delete tokens before the sign-ins they belong to.
         let steps = [&NONCES, &REVOKED_TOKENS, &REFRESH_TOKENS, &TOKEN_FAMILIES].map(over).to_vec();
         self.parts.records.commit(Tx { steps, ..Tx::default() }).await?;
         self.sweep_keys(now).await
     }
 
-    /// Keeps up with other nodes, and sweeps, until it is told to stop.
+    /// Follows other nodes' changes and deletes what has expired, until stopped.
     pub async fn keep(&self, mut stopped: watch::Receiver<bool>) {
         let mut swept = self.parts.clock.steady();
         let mut looked = swept;
@@ -399,17 +392,17 @@ impl Directory {
             if now >= swept.plus_seconds(limits::EXPIRED_SWEEP_SECONDS) {
                 swept = now;
                 if let Err(error) = self.sweep().await {
-                    tracing::warn!(error = %error, "what has expired could not be swept");
+                    tracing::warn!(error = %error, "expired rows could not be deleted");
                 }
             }
-            // Nobody else changes anything here. But whoever changed something may have gone before it was read anew.
+            // No other process writes here. But a local change may have been cancelled before it was read back.
             if self.parts.alone && !self.is_behind() && now < looked.plus_seconds(limits::DIRECTORY_ALONE_LOOK_SECONDS)
             {
                 continue;
             }
             looked = now;
             if let Err(error) = self.refresh().await {
-                tracing::warn!(error = %error, "the registry of actors could not be read again");
+                tracing::warn!(error = %error, "the registry of actors could not be refreshed");
             }
         }
         self.sum_floods_up(None).await;
@@ -431,12 +424,11 @@ impl Tenancy for Directory {
     }
 }
 
-/// What a sealed key is bound to.
+/// The associated data of a sealed key.
 pub(crate) fn place(actor: &str, key: Uuid) -> String {
     format!("{actor}:{key}")
 }
 
-/// The entry of a row.
 #[must_use]
 pub fn stored_entry(row: &Row) -> Entry {
     let texts = |column: &str| match row.get(column) {

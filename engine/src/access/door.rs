@@ -1,9 +1,9 @@
-//! The door: who are you, is it you, is it now, how often.
+//! The authenticator: identity, signature, freshness, rate limit.
 //!
-//! The checks come in one order, and the first that fails answers: token, its time, its revocation,
-//! the signature, its time, the rate, the nonce. What a request's head tells is checked before its body
-//! is read. Whoever is turned away is counted by address and
-//! entered in the ledger; whoever is let in gets a permit, and that is the only way to get one.
+//! Checks run in a fixed order, and the first that fails answers: token, its expiry, its revocation, the signature, its
+//! freshness, the rate limit, the nonce. Whatever the request's head shows is checked before its body is read. Refused
+//! callers are counted by address and recorded in the ledger. Accepted callers get a permit; there is no other way to
+//! get one.
 
 use super::directory::{Directory, HeldKey, may_share, shares_key_of};
 use super::once::{Nonce, Once};
@@ -29,79 +29,73 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// What somebody shows at the door.
+/// The credentials of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Presented<'a> {
-    /// The bearer token.
     pub bearer: Option<&'a str>,
-    /// What shows that the request is the actor's own.
+    /// Which signature the route requires.
     pub proof: Proof<'a>,
-    /// The body as it was received; none as long as it was not read.
+    /// The raw body; `None` if it was not read yet.
     pub body: Option<&'a [u8]>,
-    /// It only asks.
+    /// Whether the request only reads.
     pub reads: bool,
-    /// From where.
     pub peer: Option<IpAddr>,
-    /// What is asked for: method and route.
+    /// Method and route.
     pub target: &'a str,
-    /// The trace that the request belongs to.
     pub trace_id: Option<&'a str>,
 }
 
-/// What shows, beside the token, that a request is the actor's own.
+/// The proof, besides the token, that the actor made the request.
 #[derive(Clone, Copy, Debug)]
 pub enum Proof<'a> {
-    /// Nothing more is needed.
+    /// The token suffices.
     Token,
-    /// A signature of the body alone.
+    /// An HMAC of the body.
     Body {
-        /// It, if there is one.
         signature: Option<&'a str>,
-        /// The body may say when it was made, and that it is used once.
+        /// Whether the body may carry `issued_at` and `nonce`.
         dated: bool,
     },
-    /// A signature of method, path, query and body.
+    /// An HTTP message signature over method, path, query and body.
     Message(Parts<'a>),
 }
 
-/// Somebody whose token counts. It permits nothing: what they sent has to be proven theirs first.
+/// A caller with a valid token. It authorizes nothing: the request's signature has to be verified first.
 #[derive(Debug)]
 pub struct Known(Permit);
 
 impl Known {
-    /// Who it is.
     #[must_use]
     pub fn actor(&self) -> Arc<str> {
         self.0.shared_actor()
     }
 
-    /// Who asks for a place that all tenants share.
+    /// The claimant of a slot that all tenants share.
     #[must_use]
     pub fn claimant(&self) -> Claimant {
         self.0.claimant()
     }
 }
 
-/// Somebody who was turned away.
+/// A refused caller.
 #[derive(Debug)]
 pub struct Turned {
-    /// Why.
     pub body: ErrorBody,
-    /// Where they stand in their window, as far as they have one.
+    /// The caller's rate limit window, if there is one.
     pub rate: Option<Rate>,
 }
 
-/// Lets callers in.
+/// Authenticates callers.
 pub struct Door {
     pub(super) directory: Arc<Directory>,
     pub(super) rates: Rates,
-    /// What all nodes share, if anything.
+    /// The shared counters, if there are any.
     pub(crate) claims: Option<Arc<dyn Counters>>,
-    /// Tokens whose signature was checked, by digest.
+    /// Cache of verified tokens, by digest.
     known: Mutex<BTreeMap<[u8; 32], Arc<Claims>>>,
 }
 
-/// The key that has signed a request: its id, and the actor or the pattern whose it is.
+/// The key that signed a request, and the actor or pattern that owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KeyUsed {
     pub(super) id: Uuid,
@@ -109,13 +103,13 @@ pub(super) struct KeyUsed {
 }
 
 impl KeyUsed {
-    /// The pattern that shares it, unless it is an actor's own.
+    /// The pattern that shares it; `None` if it belongs to one actor.
     pub(super) fn shared_by(&self) -> Option<String> {
         self.of.contains('*').then(|| self.of.clone())
     }
 }
 
-/// When a request says that it was made.
+/// The members of a dated body.
 #[derive(Deserialize)]
 struct Dated {
     issued_at: Option<Value>,
@@ -123,14 +117,13 @@ struct Dated {
 }
 
 impl Door {
-    /// A door to what the directory knows.
     #[must_use]
     pub fn new(directory: Arc<Directory>, rates: Rates, claims: Option<Arc<dyn Counters>>) -> Self {
         Self { directory, rates, claims, known: Mutex::default() }
     }
 
-    /// Who it is, as far as the head of a request tells, or why they are turned away before its body is read: the token
-    /// must count, and a signature that the route demands must be there and readable.
+    /// Authenticates by the request's head, before its body is read: the token must be valid, and a required signature
+    /// must be present and well formed.
     pub async fn admit(&self, shown: &Presented<'_>) -> Result<Known, Turned> {
         let now = self.directory.parts.clock.now();
         let permit = match self.recognise(shown, now).await {
@@ -143,7 +136,7 @@ impl Door {
         }
     }
 
-    /// Turns somebody without a token away whose request lacks the signature that it needs, before its body is read.
+    /// Refuses a request without a token that lacks the required signature, before its body is read.
     pub async fn admit_stranger(&self, shown: &Presented<'_>) -> Result<(), Turned> {
         match check_head(None, &shown.proof) {
             Ok(()) => Ok(()),
@@ -151,7 +144,7 @@ impl Door {
         }
     }
 
-    /// Lets somebody in whose request, read whole, is their own and made now.
+    /// Verifies the signature and freshness of a request whose body was read.
     pub async fn prove(&self, Known(permit): Known, shown: &Presented<'_>) -> Result<Permit, Turned> {
         let now = self.directory.parts.clock.now();
         let once = self.is_own(permit.actor(), shown, now).and_then(|nonces| {
@@ -164,8 +157,8 @@ impl Door {
         }
     }
 
-    /// Whoever showed a token before, as things stand now; none when it counts no more: it has run out or was
-    /// revoked, its actor was disabled or acted for another tenant and looks after none any more, or nobody can tell.
+    /// Authenticates the holder of a token again. `None` if the token expired or was revoked, the actor was disabled,
+    /// an operator who acts for another tenant is no longer one, or the check failed.
     pub async fn readmit(&self, bearer: &str, before: &Permit) -> Option<Permit> {
         let claims = self.validate_jwt(bearer, self.directory.parts.clock.now()).ok()?;
         match self.is_revoked(&claims).await {
@@ -174,8 +167,7 @@ impl Door {
         }
     }
 
-    /// Counts a request of somebody who is known; over the limit they are turned away, and as long as
-    /// nothing can be counted so is everybody.
+    /// Counts a caller's request. Refuses it over the limit, and also when it can't be counted.
     pub async fn count(&self, permit: &Permit, shown: &Presented<'_>) -> Result<Rate, Turned> {
         let steady = self.directory.parts.clock.steady();
         let rate = match self.rates.hit(permit.actor(), permit.quota(), shown.reads, steady).await {
@@ -192,8 +184,8 @@ impl Door {
         }
     }
 
-    /// Turns somebody away who can't be counted. It is entered as often as this node's own count allows:
-    /// the ledger is not theirs to fill.
+    /// Refuses a request that can't be counted. The node's own counter limits how many of these are recorded, so that
+    /// callers can't flood the ledger.
     async fn uncounted(&self, shown: &Presented<'_>, permit: Option<&Permit>, lost: ErrorBody) -> Turned {
         let steady = self.directory.parts.clock.steady();
         let actor = permit.map_or(ANONYMOUS, Permit::actor);
@@ -209,7 +201,7 @@ impl Door {
         self.directory.snapshot().registry.resolve(actor).quota_per_minute
     }
 
-    /// Whose token it is, if it counts.
+    /// The permit for a valid token.
     async fn recognise(&self, shown: &Presented<'_>, now: Timestamp) -> Result<Permit, ErrorBody> {
         let jwt = |reason: InvalidToken| {
             let body = ErrorBody::new(Code::Unauthenticated, format!("Invalid JWT: {reason}"));
@@ -225,7 +217,7 @@ impl Door {
         self.permit(&claims)
     }
 
-    /// Whether a request is the actor's own and made now; gives what makes it usable once.
+    /// Verifies that the actor made the request and that it is fresh; returns its nonces.
     fn is_own(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<Vec<Nonce>, ErrorBody> {
         match &shown.proof {
             Proof::Token => Ok(Vec::new()),
@@ -239,14 +231,13 @@ impl Door {
         }
     }
 
-    /// Whether the actor has signed what the request asks for; gives the nonces of all signatures of the actor's key, since
-    /// with each alone it could be sent again, now or when its time has come. Whoever is refused learns what they should
-    /// have signed.
+    /// Verifies the message signatures. Returns the nonces of all valid signatures, since the request could be replayed
+    /// with each alone, now or later. An error tells the caller the signature base that was expected.
     fn validate_message(&self, actor: &str, parts: &Parts<'_>, now: Timestamp) -> Result<Vec<Nonce>, ErrorBody> {
         let all = Claimed::read(parts, actor).map_err(|why| unsigned(&why))?;
         let snapshot = self.directory.snapshot();
         let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
-        // One that fits and is made now is enough; if none is, the first says why.
+        // One valid and fresh signature suffices; if there is none, the first one's error is returned.
         let (mut nonces, mut counts, mut first) = (Vec::new(), false, None);
         for claimed in all {
             if let Err(why) = claimed.verify(keys.iter().copied()) {
@@ -267,8 +258,8 @@ impl Door {
         }
     }
 
-    /// What a token says, if one of our keys has signed it and its time has not run out. A signature that
-    /// was checked once needs no second look; the time does.
+    /// The claims of a token with a valid signature that has not expired. The signature is verified once and cached;
+    /// the expiry is checked every time.
     fn validate_jwt(&self, bearer: &str, now: Timestamp) -> Result<Arc<Claims>, InvalidToken> {
         let digest: [u8; 32] = Sha256::digest(bearer.as_bytes()).into();
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -300,7 +291,7 @@ impl Door {
         if by_shared || (shared && !may_share(&entry, &claims.sub)) {
             let body = ErrorBody::new(
                 Code::Unauthenticated,
-                "Invalid JWT: its key is shared, and not by this actor; sign in with a key of your own",
+                "Invalid JWT: it was obtained with a shared key that is not valid for this actor; sign in with your own key",
             );
             return Err(body.with("reason", "shared key"));
         }
@@ -311,8 +302,8 @@ impl Door {
         Ok(Permit::new(entry, &claims.sub, scopes, self.directory.settings.strict_scopes))
     }
 
-    /// Whether a token or its sign-in was revoked: as far as this process knows, as the shared
-    /// counters say, and, when those can't be reached or too much was revoked, as the store says.
+    /// Whether a token or its sign-in was revoked. Asks the cache and the shared counters, and the store if those can't
+    /// be reached or there are too many revocations to cache.
     async fn is_revoked(&self, claims: &Claims) -> Result<bool, ErrorBody> {
         let snapshot = self.directory.snapshot();
         let ids = [claims.jti.as_deref(), claims.fam.as_deref()];
@@ -351,8 +342,8 @@ impl Door {
         Ok(rows.first().is_some_and(|row| !row.get("revoked_at").is_null()))
     }
 
-    /// Whether the actor has signed the very bytes that arrived. Clients that change them on the way
-    /// learn how many there were, and their digest.
+    /// Verifies the HMAC of the received bytes. On a mismatch the error contains their length and digest, for clients
+    /// whose bytes change in transit.
     pub(super) fn validate_hmac(
         &self,
         actor: &str,
@@ -361,7 +352,7 @@ impl Door {
         now: Timestamp,
     ) -> Result<KeyUsed, ErrorBody> {
         let snapshot = self.directory.snapshot();
-        // Every key is tried, so the answer's delay tells nothing.
+        // Try every key, so that timing reveals nothing.
         let signed = |key: &&HeldKey| mac::is_signed([&key.secret], body, signature.unwrap_or_default());
         let made: Vec<&HeldKey> = snapshot.keys(actor, now).filter(signed).collect();
         if let Some(key) = made.first() {
@@ -373,7 +364,7 @@ impl Door {
         Err(body)
     }
 
-    /// Refuses a request that was obeyed before; enters that, as anything that somebody known is refused.
+    /// Refuses a request that was already executed, and records the refusal.
     pub async fn check_once(&self, permit: &Permit, shown: &Presented<'_>) -> Result<(), ErrorBody> {
         match permit.check_once(&*self.directory.parts.records).await {
             Ok(()) => Ok(()),
@@ -381,22 +372,22 @@ impl Door {
         }
     }
 
-    /// Uses up the nonce of a request that was obeyed and changed nothing.
+    /// Consumes the nonce of a successful request that changed nothing.
     pub async fn finish(&self, permit: &Permit) -> Result<(), ErrorBody> {
         permit.finish(&*self.directory.parts.records).await
     }
 
-    /// Refuses somebody before it is looked who they are: what they sent can't be read.
+    /// Refuses a request that can't be parsed, before authentication.
     pub async fn refuse(&self, shown: &Presented<'_>, body: ErrorBody) -> Turned {
         self.turn_away(shown, None, body).await
     }
 
-    /// Enters in the ledger that somebody who is known was refused something, and gives the refusal back.
+    /// Records the refusal of an authenticated caller and returns it.
     pub async fn enter(&self, permit: &Permit, shown: &Presented<'_>, body: ErrorBody) -> ErrorBody {
         refused::enter(&self.directory, Some(permit), shown, body).await
     }
 
-    /// Counts and enters somebody who was turned away.
+    /// Counts and records a refused caller.
     pub(super) async fn turn_away(&self, shown: &Presented<'_>, permit: Option<&Permit>, body: ErrorBody) -> Turned {
         let (quota, steady) = (self.quota(ANONYMOUS), self.directory.parts.clock.steady());
         let rate = match self.rates.hit_stranger(shown.peer, quota, steady).await {
@@ -407,7 +398,7 @@ impl Door {
             let body = refused::enter(&self.directory, permit, shown, body).await;
             return Turned { body, rate: Some(rate) };
         };
-        // A flood of strangers is entered once a window: the ledger is not theirs to fill.
+        // Record one refusal per window, so that strangers can't flood the ledger.
         let window = Duration::from_secs(RATE_WINDOW_SECONDS.into());
         let first = self.rates.own.claim(&flood_key(shown.peer), "1", window, steady).await;
         let body = match first {
@@ -418,7 +409,7 @@ impl Door {
     }
 }
 
-/// Whether the head of a request carries the signature that it needs, in a shape that could fit.
+/// Whether the head carries the required signature, well formed.
 fn check_head(actor: Option<&str>, proof: &Proof<'_>) -> Result<(), ErrorBody> {
     match (proof, actor) {
         (Proof::Body { signature: None, .. }, _) => Err(invalid_hmac("missing")),
@@ -446,16 +437,16 @@ fn flood_key(peer: Option<IpAddr>) -> String {
     format!("flood:{}", peer.map(|peer| address::counted(peer).to_string()).unwrap_or_default())
 }
 
-/// The key under which all nodes find what was revoked.
+/// The shared counter key of a revocation.
 pub(super) fn revoked_key(id: &str) -> String {
     format!("revoked:{id}")
 }
 
 fn internal() -> ErrorBody {
-    ErrorBody::new(Code::Internal, "the request could not be worked on")
+    ErrorBody::new(Code::Internal, "the request could not be processed")
 }
 
-/// Whether a time is now, as far as clocks agree: Unix seconds or RFC 3339.
+/// Whether a time, in Unix seconds or RFC 3339, is now within the clock skew.
 pub(super) fn is_now(issued_at: &Value, now: Timestamp) -> Result<(), ErrorBody> {
     let said = match issued_at {
         Value::Number(seconds) => seconds.as_f64().map(|seconds| (seconds * 1_000.0) as i64),
@@ -463,13 +454,13 @@ pub(super) fn is_now(issued_at: &Value, now: Timestamp) -> Result<(), ErrorBody>
         _ => None,
     };
     let Some(said) = said else {
-        let body = ErrorBody::new(Code::SchemaInvalid, "issued_at is Unix seconds or an RFC 3339 time");
+        let body = ErrorBody::new(Code::SchemaInvalid, "issued_at must be Unix seconds or an RFC 3339 time");
         return Err(body.with("pointer", "/issued_at"));
     };
     is_made_now("issued_at", said, now)
 }
 
-/// Whether a signature was made now and has not expired.
+/// Whether a signature is fresh and has not expired.
 fn is_signed_now(claimed: &Claimed, now: Timestamp) -> Result<(), ErrorBody> {
     is_made_now("created", claimed.created.saturating_mul(1_000), now)?;
     if claimed.expires.is_some_and(|expires| expires < now.millis().div_euclid(1_000)) {
@@ -479,29 +470,29 @@ fn is_signed_now(claimed: &Claimed, now: Timestamp) -> Result<(), ErrorBody> {
     Ok(())
 }
 
-/// Whether a time in milliseconds is now, as far as clocks agree.
+/// Whether a time in milliseconds is now within the clock skew.
 fn is_made_now(what: &str, said: i64, now: Timestamp) -> Result<(), ErrorBody> {
     let off_ms = now.millis().abs_diff(said);
     if off_ms <= CLOCK_SKEW_SECONDS.unsigned_abs() * 1_000 {
         return Ok(());
     }
     let side = if said < now.millis() { "behind" } else { "ahead of" };
-    let message = format!("{what} is {} seconds {side} our clock", off_ms.div_ceil(1_000));
+    let message = format!("{what} is {} seconds {side} the server's clock", off_ms.div_ceil(1_000));
     Err(ErrorBody::new(Code::ExpiredTtl, message).with("reason", "stale").with("now", now.to_string()))
 }
 
-/// Whether a body that says when it was made was made now; gives what makes it usable once. One without
-/// the other is no protection, so they come together or not at all.
+/// Checks the freshness of a dated body and returns its nonce. `issued_at` without `nonce`, or the reverse, is no
+/// protection, so both are required or neither.
 fn dated_body(body: &[u8], now: Timestamp) -> Result<Option<String>, ErrorBody> {
     let mentions = |word: &str| body.windows(word.len()).any(|part| part == word.as_bytes());
-    // A name may be written with escapes.
+    // Member names may contain escapes.
     if !mentions("issued_at") && !mentions("nonce") && !mentions("\\u") {
         return Ok(None);
     }
-    // A body that can't be read is refused later, by its schema.
+    // An unparsable body is refused later, by its schema.
     let Ok(Dated { issued_at, nonce }) = serde_json::from_slice(body) else { return Ok(None) };
     let alone = |pointer: &str| {
-        let body = ErrorBody::new(Code::SchemaInvalid, "issued_at and nonce come together or not at all");
+        let body = ErrorBody::new(Code::SchemaInvalid, "send issued_at and nonce together, or neither");
         Err(body.with("pointer", pointer))
     };
     match (issued_at, nonce) {
@@ -510,7 +501,7 @@ fn dated_body(body: &[u8], now: Timestamp) -> Result<Option<String>, ErrorBody> 
         (None, Some(_)) => alone("/issued_at"),
         (Some(issued_at), Some(nonce)) => {
             is_now(&issued_at, now)?;
-            // Anything but a text is refused by the schema.
+            // The schema refuses anything but a string.
             Ok(nonce.as_str().map(str::to_owned))
         }
     }

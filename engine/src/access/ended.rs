@@ -1,7 +1,7 @@
-//! Keys of actors whose time is over: they are not read any more, and their rows go.
+//! Expired and revoked actor keys: they are no longer loaded, and their rows are deleted.
 //!
-//! The row of a key that the configuration holds stays for ever: it says that the key was replaced, and without it
-//! the key would count again.
+//! The row of a key from the configuration is kept forever: it records that the key was replaced. Without the row the
+//! key would be valid again.
 
 use super::directory::Directory;
 use crate::error::EngineError;
@@ -13,13 +13,13 @@ use chimera_core::time::Timestamp;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// Together, the rows of all keys that may count now or later.
+/// Selects all keys that are valid now or will be.
 pub(super) fn counting(now: Timestamp) -> [Select; 2] {
     let unrevoked = || Select::from(&ACTOR_KEYS, Scope::System).with("revoked_at", Value::Null);
     [unrevoked().with("expires_at", Value::Null), unrevoked().filter("expires_at", Compare::Above, now)]
 }
 
-/// The id of a key that the configuration holds, should it ever need a row.
+/// The row id of a configured key. A row exists only once the key was replaced.
 pub(super) fn configured_id(actor: &str, secret: &Secret) -> Uuid {
     let digest = Sha256::new().chain_update(b"configured").chain_update(actor).chain_update([0]);
     let digest = digest.chain_update(secret.expose()).finalize();
@@ -27,13 +27,13 @@ pub(super) fn configured_id(actor: &str, secret: &Secret) -> Uuid {
 }
 
 impl Directory {
-    /// Whether a key of the configuration has a row: it was replaced.
+    /// Whether a configured key has a row, which means that it was replaced.
     pub(super) async fn has_ended(&self, id: Uuid) -> Result<bool, EngineError> {
         let select = Select::from(&ACTOR_KEYS, Scope::System).with("id", id).take(1);
         Ok(!self.parts.records.read(select).await?.rows.is_empty())
     }
 
-    /// Removes the keys that ended by this time.
+    /// Deletes keys that expired or were revoked by this time.
     pub(super) async fn sweep_keys(&self, now: Timestamp) -> Result<(), EngineError> {
         for column in ["expires_at", "revoked_at"] {
             let select = Select::from(&ACTOR_KEYS, Scope::System).filter(column, Compare::AtMost, now);
@@ -66,7 +66,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Whether a key was made in the store. One that can't be opened may be some configuration's.
+    /// Whether a key was created in the store. One that can't be decrypted may come from the configuration.
     async fn is_of_store(&self, row: &Row) -> bool {
         let opened = self.open(row).await;
         opened.is_some_and(|secret| configured_id(row.text("actor_id"), &secret) != row.uuid("id"))

@@ -1,7 +1,7 @@
-//! Refusals over a quota: the first of a window is entered in the ledger, and at its end how many more there were. The
-//! ledger is not theirs to fill who ask too often.
+//! Rate limit refusals: the first of a window is recorded in the ledger, and at its end the number of further ones, so
+//! that a caller can't flood the ledger.
 //!
-//! What was counted and not entered yet is lost with the process; that the window was exceeded is not.
+//! A count that is not recorded yet is lost with the process; the window's first refusal is not.
 
 use super::directory::Directory;
 use super::permit::Permit;
@@ -11,10 +11,10 @@ use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Who asks for what too often.
+/// Actor and target.
 type Place = (String, String);
 
-/// Refusals over quotas that are not entered one by one.
+/// Rate limit refusals that are aggregated instead of recorded one by one.
 #[derive(Default)]
 pub(super) struct Floods {
     open: Mutex<BTreeMap<Place, Flood>>,
@@ -26,7 +26,7 @@ struct Flood {
     more: u64,
 }
 
-/// Refusals of one window that were not entered.
+/// The unrecorded refusals of one window.
 pub(super) struct Sum {
     pub(super) permit: Permit,
     pub(super) target: String,
@@ -38,7 +38,7 @@ impl Floods {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a refusal; true if it is the first of its window and must be entered.
+    /// Counts a refusal; true if it is the first of its window and must be recorded.
     pub(super) fn is_first(&self, permit: &Permit, target: &str, now: Timestamp) -> bool {
         let mut open = self.open();
         let place = (permit.actor().to_owned(), target.to_owned());
@@ -55,7 +55,7 @@ impl Floods {
         true
     }
 
-    /// The windows that have ended; all of them when nothing follows.
+    /// The windows that have ended; all of them without a time.
     fn ended(&self, now: Option<Timestamp>) -> Vec<Sum> {
         let mut open = self.open();
         let over = |flood: &Flood| now.is_none_or(|now| flood.until <= now);
@@ -69,7 +69,7 @@ impl Floods {
 }
 
 impl Directory {
-    /// Enters what was counted in windows that have ended, or in all of them.
+    /// Records the counts of windows that have ended, or of all.
     pub(super) async fn sum_floods_up(&self, now: Option<Timestamp>) {
         for sum in self.floods.ended(now) {
             refused::enter_sum(self, &sum).await;

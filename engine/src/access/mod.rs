@@ -1,4 +1,4 @@
-//! The access room in motion: who may use what.
+//! Access: authentication, authorization, rate limits, and the registry of actors and tenants.
 
 mod actors;
 mod directory;

@@ -1,8 +1,7 @@
-//! Requests that count once.
+//! Single-use requests.
 //!
-//! The nonce of a request goes into the transaction of what the request asks for, so that both are
-//! there or neither is: a request that was refused or lost can be sent again as it is, and one that was
-//! obeyed can't.
+//! A request's nonce is inserted in the transaction of the change it asks for, so both are stored or neither. A request
+//! that was refused or lost can be sent again unchanged; one that was executed can't.
 
 use crate::error::EngineError;
 use crate::port::{Clock, CommitError, Records};
@@ -14,11 +13,10 @@ use chimera_core::record::{Conflict, Insert, Scope, Select, Tx};
 use chimera_core::time::Timestamp;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is used up with a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Nonce {
     pub(super) text: String,
-    /// When the request says that it was made, if that is not now: it may count later.
+    /// When the request claims it was made, if not now: it may become valid later.
     pub(super) made_at: Option<Timestamp>,
 }
 
@@ -28,7 +26,7 @@ impl From<String> for Nonce {
     }
 }
 
-/// What makes a request usable once.
+/// The nonces of a single-use request.
 #[derive(Debug)]
 pub(super) struct Once {
     actor: String,
@@ -38,9 +36,9 @@ pub(super) struct Once {
 }
 
 impl Once {
-    /// The nonces of an actor's request: one for each signature that it could be sent again with.
+    /// One nonce for each signature that the request could be replayed with.
     pub(super) fn new(actor: &str, mut nonces: Vec<Nonce>, clock: &dyn Clock) -> Result<Self, ErrorBody> {
-        // Of those with one text the one stays that is kept the longest.
+        // Of duplicates, keep the one that expires last.
         nonces.sort_by(|a, b| b.cmp(a));
         nonces.dedup_by(|a, b| a.text == b.text);
         let rows = nonces.iter().map(|nonce| row(actor, nonce, clock)).collect::<Result<_, _>>()?;
@@ -48,7 +46,7 @@ impl Once {
         Ok(Self { actor: actor.to_owned(), nonces, rows, used: AtomicBool::new(false) })
     }
 
-    /// Uses it up with a transaction.
+    /// Adds the nonces to a transaction.
     pub(super) fn stamp(&self, tx: &mut Tx) {
         self.used.store(true, Ordering::Relaxed);
         for row in &self.rows {
@@ -58,7 +56,7 @@ impl Once {
         }
     }
 
-    /// Refuses a request that was obeyed before.
+    /// Refuses a request that was already executed.
     pub(super) async fn check(&self, records: &dyn Records) -> Result<(), ErrorBody> {
         for nonce in &self.nonces {
             let select = Select::from(&NONCES, Scope::System).with("actor_id", self.actor.as_str());
@@ -70,7 +68,7 @@ impl Once {
         Ok(())
     }
 
-    /// Uses it up alone, if what was asked for changed nothing.
+    /// Commits the nonces alone, if the request changed nothing.
     pub(super) async fn finish(&self, records: &dyn Records) -> Result<(), ErrorBody> {
         if self.used.load(Ordering::Relaxed) {
             return Ok(());
@@ -81,24 +79,24 @@ impl Once {
     }
 }
 
-/// Whether a transaction failed because its request was obeyed before.
+/// Whether a transaction failed because its nonce was already used.
 pub(crate) fn is_repeated(error: &CommitError) -> bool {
     matches!(error, CommitError::Conflict(Conflict::Exists(key)) if key.table == NONCES.name)
 }
 
-/// The refusal of a request that was obeyed before.
+/// The refusal of a request that was already executed.
 pub(crate) fn used_before() -> ErrorBody {
-    ErrorBody::new(Code::ExpiredTtl, "the nonce was used before").with("reason", "nonce_used")
+    ErrorBody::new(Code::ExpiredTtl, "the nonce was already used").with("reason", "nonce_used")
 }
 
-/// The row of a nonce that is used up.
+/// The row of a used nonce.
 pub(super) fn row(actor: &str, nonce: &Nonce, clock: &dyn Clock) -> Result<Insert, ErrorBody> {
     if !is_nonce(&nonce.text) {
-        let message = format!("a nonce has 1 to {NONCE_CHARS_MAX} characters");
+        let message = format!("a nonce must have 1 to {NONCE_CHARS_MAX} characters");
         return Err(ErrorBody::new(Code::SchemaInvalid, message).with("pointer", "/nonce"));
     }
-    // A request counts as made now from one end of the skew to the other, both included. A clock that is
-    // set back makes old requests fresh again, so it is kept by the later of both.
+    // A request is fresh within the clock skew in either direction, inclusive. A clock that is set back makes old
+    // requests fresh again, so the later clock decides how long the nonce is kept.
     let latest = clock.later().plus_seconds(CLOCK_SKEW_SECONDS);
     let until = nonce.made_at.map_or(latest, |made_at| made_at.max(latest)).plus_seconds(CLOCK_SKEW_SECONDS + 1);
     let cells = vec![
@@ -107,5 +105,5 @@ pub(super) fn row(actor: &str, nonce: &Nonce, clock: &dyn Clock) -> Result<Inser
         ("seen_at", clock.now().into()),
         ("expires_at", until.into()),
     ];
-    Insert::into(&NONCES, cells).map_err(|_| ErrorBody::new(Code::Internal, "the request could not be worked on"))
+    Insert::into(&NONCES, cells).map_err(|_| ErrorBody::new(Code::Internal, "the request could not be processed"))
 }

@@ -1,7 +1,7 @@
-//! The proof that somebody may act. Every use case asks for one, and only this room makes them.
+//! The permit: proof that a caller may act. Every use case demands one, and only this module creates them.
 //!
-//! A permit says who, for whom, and with which scopes: those of the registry, narrowed by the token.
-//! What belongs to an actor itself needs no scope: its own runs, and decisions about its own drafts.
+//! A permit says who acts, for which tenant, and with which scopes: those of the registry, narrowed by the token. An
+//! actor needs no scope for what is its own: its runs, and decisions on its drafts.
 
 use super::once::Once;
 use crate::port::Records;
@@ -32,7 +32,7 @@ pub const AUDIT_READ: &str = "audit.read";
 /// Choosing the level of a run.
 pub const AUTONOMY_OVERRIDE: &str = "autonomy.override";
 
-/// Somebody may act for a tenant.
+/// Authorization of one caller for one tenant.
 #[derive(Clone, Debug)]
 pub struct Permit {
     entry: Arc<Entry>,
@@ -41,12 +41,12 @@ pub struct Permit {
     once: Option<Arc<Once>>,
     /// The tenant for which an operator acts, if that is not their own.
     acts_for: Option<Arc<str>>,
-    /// Scopes count as the document writes them, and no further.
+    /// Scopes match exactly as the specification says.
     strict: bool,
 }
 
 impl Permit {
-    /// For somebody whose credentials were checked.
+    /// For an authenticated caller.
     pub(super) fn new(entry: Arc<Entry>, actor: &str, scopes: Vec<String>, strict: bool) -> Self {
         Self { entry, actor: actor.into(), scopes: scopes.into(), once: None, acts_for: None, strict }
     }
@@ -59,7 +59,7 @@ impl Permit {
         Self { actor, scopes, entry: Arc::new(entry), once: None, acts_for: None, strict: false }
     }
 
-    /// The same person with a token that gives only these scopes.
+    /// The same actor with a token narrowed to these scopes.
     #[must_use]
     pub fn narrowed(self, scopes: &[&str]) -> Self {
         Self { scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(), ..self }
@@ -70,19 +70,19 @@ impl Permit {
         Self { once: None, ..self.clone() }
     }
 
-    /// For one request, if that is to count once.
+    /// Binds the permit to a single-use request.
     #[must_use]
     pub(super) fn once(self, once: Option<Once>) -> Self {
         Self { once: once.map(Arc::new), ..self }
     }
 
-    /// For what happens beside the request itself.
+    /// The same caller, for side effects that must not consume the request's nonce.
     #[must_use]
     pub(crate) fn beside(&self) -> Self {
         Self { once: None, ..self.clone() }
     }
 
-    /// Lets a transaction use the request up, if that is to count once.
+    /// Adds the request's nonces to a transaction, if it is single-use.
     pub(crate) fn stamp(&self, tx: &mut Tx) {
         if let Some(once) = &self.once {
             once.stamp(tx);
@@ -103,7 +103,6 @@ impl Permit {
         }
     }
 
-    /// For whom.
     #[must_use]
     pub fn tenant(&self) -> &str {
         self.acts_for.as_deref().unwrap_or(&self.entry.tenant)
@@ -114,13 +113,12 @@ impl Permit {
         self.acts_for.as_deref()
     }
 
-    /// The same operator, for another tenant.
+    /// The same operator, acting for another tenant.
     #[must_use]
     pub(super) fn acting_for(self, tenant: &str) -> Self {
         Self { acts_for: Some(tenant.into()), ..self }
     }
 
-    /// Who.
     #[must_use]
     pub fn actor(&self) -> &str {
         &self.actor
@@ -130,81 +128,79 @@ impl Permit {
         Arc::clone(&self.actor)
     }
 
-    /// Who asks for a place that all tenants share.
+    /// The claimant of a slot that all tenants share.
     #[must_use]
     pub fn claimant(&self) -> Claimant {
         Claimant { tenant: self.tenant().into(), actor: Arc::clone(&self.actor) }
     }
 
-    /// A person or not, in the ledger's word.
+    /// The ledger's actor type.
     #[must_use]
     pub fn kind(&self) -> ActorType {
         self.entry.kind.actor_type()
     }
 
-    /// Who, and what the registry says they are.
+    /// The actor and its type, as recorded in the ledger.
     #[must_use]
     pub fn by(&self) -> Actor {
         Actor::new(self.actor(), self.kind())
     }
 
-    /// What the actor may do.
     #[must_use]
     pub fn scopes(&self) -> &[String] {
         &self.scopes
     }
 
-    /// Whether the token gives less than its actor has.
+    /// Whether the token grants less than the actor's entry.
     #[must_use]
     pub fn is_narrow(&self) -> bool {
         *self.scopes != *self.entry.scopes
     }
 
-    /// The scope that the actor lacks for a tool, if there is one.
+    /// The scope that the actor lacks for a tool, if any.
     pub(crate) fn missing<'t>(&self, tool: &'t Spec) -> Option<&'t str> {
         scope::missing(&self.scopes, tool, self.strict)
     }
 
-    /// Refuses somebody who may not call a tool themselves.
+    /// Refuses a caller who may not call a tool directly.
     pub fn covers(&self, tool: &Spec) -> Result<(), ErrorBody> {
         self.missing(tool).map_or(Ok(()), |missing| Err(lacking(missing).with("tool", &*tool.name)))
     }
 
-    /// How many requests a minute.
     pub(super) fn quota(&self) -> u32 {
         self.entry.quota_per_minute
     }
 
-    /// How freely the actor acts when nobody says otherwise.
+    /// The actor's default autonomy level.
     #[must_use]
     pub fn level(&self) -> Option<Level> {
         self.entry.level
     }
 
-    /// Where the actor is told how its runs ended.
+    /// Where the actor is notified when its runs end.
     #[must_use]
     pub fn notify(&self) -> Option<&Value> {
         self.entry.notify.as_ref()
     }
 
-    /// Whether the actor has a capability.
+    /// Whether the actor holds a scope.
     #[must_use]
     pub fn may(&self, capability: &str) -> bool {
         scope::check_scope(&self.scopes, capability)
     }
 
-    /// Refuses whoever lacks a capability.
+    /// Refuses a caller without the scope.
     pub fn require(&self, capability: &'static str) -> Result<(), ErrorBody> {
         if self.may(capability) { Ok(()) } else { Err(lacking(capability)) }
     }
 
-    /// Whether something of `owner` may be seen.
+    /// Whether the caller may read what belongs to `owner`.
     #[must_use]
     pub fn sees(&self, owner: &str) -> bool {
         *owner == *self.actor || [RUNS_READ, RUNS_MANAGE, APPROVALS_DECIDE].iter().any(|scope| self.may(scope))
     }
 
-    /// Whether something of `owner` may be stopped, undone or changed.
+    /// Whether the caller may stop, undo or change what belongs to `owner`.
     #[must_use]
     pub fn steers(&self, owner: &str) -> bool {
         *owner == *self.actor || self.may(RUNS_MANAGE)

@@ -1,7 +1,7 @@
-//! Nobody gives what they don't have, and nobody gets at whoever may do more than they may.
+//! Rank: nobody grants what they do not hold, and nobody changes an actor with more rights than their own.
 //!
-//! Whoever has somebody's key, or reads their mail, can be that somebody. So everything that is done to an actor by others asks the one rule
-//! here: writing an entry, making a key, removing. An operator may do all of it.
+//! Whoever has an actor's key, or reads its mail, can act as that actor. So everything that others do to an actor
+//! checks the one rule here: writing an entry, adding a key, removing. An operator may do all of it.
 
 use super::directory::Directory;
 use super::permit::Permit;
@@ -12,8 +12,8 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::ActorType;
 
 impl Directory {
-    /// Refuses an entry for another tenant, for a name that is another tenant's, or that the caller may not write. The operator gives
-    /// tenants their names, by patterns.
+    /// Refuses an entry for another tenant, for a name that belongs to another tenant, or that the caller may not
+    /// write. Operators assign names to tenants with patterns.
     pub(super) fn check_reach(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
         if self.is_operator(permit) {
             return Ok(());
@@ -24,39 +24,41 @@ impl Directory {
         }
         if now.tenant != permit.tenant() {
             return forbidden(
-                "such a name belongs to another tenant: the operator gives each tenant its names, by patterns",
+                "the name belongs to another tenant; an operator assigns names to tenants with patterns",
             );
         }
         if entry.id == ANONYMOUS {
-            return forbidden("only an operator changes anonymous, who stands for everybody without a token");
+            return forbidden("only an operator may change `anonymous`, which stands for every caller without a token");
         }
         let snapshot = self.snapshot();
-        // What a pattern lets others have was given to nobody yet.
+        // A pattern's rights were not yet granted to this name.
         let before = snapshot.registry.entry(&entry.id).filter(|before| !before.is_pattern()).map(|before| &**before);
         let own = snapshot.registry.resolve(permit.actor()).quota_per_minute;
         if entry.quota_per_minute > before.map_or(0, |before| before.quota_per_minute).max(own) {
             let given = entry.quota_per_minute;
-            return forbidden(&format!("cannot give a quota of {given} requests a minute: yours is {own}"));
+            return forbidden(&format!("cannot grant a quota of {given} requests a minute: yours is {own}"));
         }
         self.check_scopes(permit, &now)?;
         self.check_change(permit, entry, before)?;
         if entry.is_pattern() {
-            return forbidden("patterns are the operator's");
+            return forbidden("only an operator may write patterns");
         }
         if entry.kind != now.kind {
-            return forbidden("who is a person is the operator's to say");
+            return forbidden("only an operator may change the kind of an actor");
         }
         Ok(())
     }
 
-    /// Refuses somebody when the other may do more, or is to: has a scope that they lack, itself or by a role, a freer level, a
-    /// larger quota, or is a person while they are none, since people decide about approvals.
+    /// Refuses the caller if the other actor has, or would get, more rights: a scope that the caller lacks (its own or
+    /// from a role), a higher level, a larger quota, or kind human while the caller is not, since people decide on
+    /// approvals.
     pub(super) fn check_rank(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
         self.check_change(permit, entry, None)
     }
 
-    /// The same for an entry in the place of one that was there: whoever may do more may be held back, but in nothing else changed. What is
-    /// lowered, or left as it is, is not given; where their mail goes is, since it carries links by which one decides.
+    /// The same for replacing an entry. An actor with more rights may be restricted, but not changed otherwise.
+    /// Lowering a right, or leaving it unchanged, is not a grant. Changing the mail address is, since mails carry links
+    /// for deciding.
     fn check_change(&self, permit: &Permit, entry: &Entry, before: Option<&Entry>) -> Result<(), EngineError> {
         if self.is_operator(permit) {
             return Ok(());
@@ -65,7 +67,7 @@ impl Directory {
         self.check_freedom(permit, entry, before)?;
         match before {
             Some(before) if before.notify != entry.notify => self.check_rank(permit, before).map_err(|_| {
-                let what = "cannot change where an actor is told who may do more than you: only an operator does";
+                let what = "cannot change the notify address of an actor with more rights than yours: only an operator may";
                 ErrorBody::new(Code::RbacForbidden, what).with("pointer", "/notify").into()
             }),
             _ => Ok(()),
@@ -76,32 +78,32 @@ impl Directory {
         let given = self.snapshot().registry.roles().granted(entry);
         let held = scope::narrowed(permit.scopes(), &given);
         if let Some(scope) = given.iter().find(|scope| !held.contains(scope)) {
-            let body = ErrorBody::new(Code::RbacForbidden, format!("nobody gives a scope that they lack: {scope}"));
+            let body = ErrorBody::new(Code::RbacForbidden, format!("cannot grant `{scope}`: you do not hold it"));
             return Err(body.with("required_scope", scope.as_str()).into());
         }
         if entry.kind == Kind::Human && permit.kind() != ActorType::Human {
-            return forbidden("people are looked after by people");
+            return forbidden("only a person may manage a person");
         }
         Ok(())
     }
 
-    /// Refuses a quota or a level above one's own, unless the other had as much before.
+    /// Refuses a quota or level above the caller's own, unless the actor already had it.
     fn check_freedom(&self, permit: &Permit, entry: &Entry, before: Option<&Entry>) -> Result<(), EngineError> {
         let snapshot = self.snapshot();
-        // Without a level the risk decides, which is never L3.
+        // Without a level the risk decides, and it never chooses L3.
         let level = |entry: &Entry| entry.level.unwrap_or(Level::ExecuteNotify);
         let acts = |entry: &Entry| !entry.disabled && !snapshot.registry.roles().granted(entry).is_empty();
         if snapshot.registry.roles().granted(entry).is_empty() || before.is_some() && !acts(entry) {
-            // Whoever may do nothing may do it as freely and as often as they like.
+            // Level and quota don't matter for an actor without scopes.
             return Ok(());
         }
         let own = snapshot.registry.resolve(permit.actor());
         let before = before.filter(|before| acts(before));
         if entry.quota_per_minute > before.map_or(0, |before| before.quota_per_minute).max(own.quota_per_minute) {
-            return forbidden("nobody gives a larger quota than their own");
+            return forbidden("cannot grant a larger quota than your own");
         }
         if level(entry) > before.map_or(level(&own), level).max(level(&own)) {
-            return forbidden("nobody gives a freer level than their own");
+            return forbidden("cannot grant a higher level than your own");
         }
         Ok(())
     }

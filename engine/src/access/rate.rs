@@ -1,8 +1,7 @@
-//! How often: a sliding minute per actor, and a larger one for reading.
+//! Rate limits: a sliding one-minute window per actor, and a larger one for reads.
 //!
-//! Whoever shows no valid credential counts per address as `anonymous`, on IPv6 per /64. When the shared counters
-//! can't be reached, requests are refused or counted by this node alone, as configured; nobody is let
-//! through uncounted.
+//! Callers without valid credentials are counted per address as `anonymous`, on IPv6 per /64. When the shared counters
+//! can't be reached, requests are refused or counted by this node alone, as configured; no request passes uncounted.
 
 use super::settings::WithoutCounters;
 use crate::access::port::{CounterError, Counters};
@@ -14,35 +13,33 @@ use chimera_core::time::Timestamp;
 use core::net::IpAddr;
 use std::sync::Arc;
 
-/// Where somebody stands in a window.
+/// A caller's position in a rate limit window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// The window's name.
     pub name: &'static str,
-    /// Requests a minute.
+    /// Requests per minute.
     pub limit: u32,
-    /// How many more now.
     pub remaining: u32,
-    /// Unix seconds at which the window ends.
+    /// The window's end, in Unix seconds.
     pub reset: i64,
-    /// Seconds from now until then.
+    /// Seconds until the window ends.
     pub reset_after: u64,
-    /// Seconds to wait, for whoever is over the limit.
+    /// Seconds to wait, if over the limit.
     pub retry_after: Option<u64>,
 }
 
-/// Counts requests.
+/// Counts requests against quotas.
 pub struct Rates {
-    /// Counts for all nodes.
+    /// Shared by all nodes.
     pub shared: Arc<dyn Counters>,
-    /// Counts for this node, when those can't be reached.
+    /// This node's own, for when the shared ones can't be reached.
     pub own: Arc<dyn Counters>,
-    /// Whether that is enough.
+    /// Whether this node's own counters are enough.
     pub without: WithoutCounters,
 }
 
 impl Rates {
-    /// Counts a request of an actor.
+    /// Counts an actor's request.
     pub(super) async fn hit(&self, actor: &str, quota: u32, reads: bool, now: Timestamp) -> Result<Rate, ErrorBody> {
         let (name, prefix, limit) = match reads {
             true => ("reads", "rate_limit_reads", quota.saturating_mul(READ_QUOTA_FACTOR).min(RATE_HITS_MAX)),
@@ -51,7 +48,7 @@ impl Rates {
         self.count(name, &format!("{prefix}:{actor}"), limit, now).await
     }
 
-    /// Counts a request of somebody without a valid credential.
+    /// Counts a request without valid credentials.
     pub(super) async fn hit_stranger(
         &self,
         peer: Option<IpAddr>,
@@ -65,7 +62,7 @@ impl Rates {
         self.count("anonymous", &key, quota, now).await
     }
 
-    /// Whether a request that could not be counted for all nodes is entered in the ledger.
+    /// Whether to record a refused request that could not be counted: limits the entries per node.
     pub(super) async fn allows_entry(&self, actor: &str, quota: u32, now: Timestamp) -> bool {
         let Ok(quota) = Quota::new(quota, RATE_WINDOW_SECONDS) else { return false };
         let hit = self.own.hit(&format!("uncounted:{actor}"), quota, now).await;
@@ -98,7 +95,7 @@ impl Rate {
                 (0, reset_at, Some(retry_after.as_millis().div_ceil(1_000) as u64))
             }
         };
-        // Shared counters go by a clock of their own.
+        // Shared counters use their own clock.
         let left = (reset_at.millis() - now.millis()).clamp(0, i64::from(RATE_WINDOW_SECONDS) * 1_000);
         Self {
             name,
@@ -113,7 +110,7 @@ impl Rate {
     /// The refusal, if this is over the limit.
     pub(super) fn refusal(&self) -> Option<ErrorBody> {
         let seconds = self.retry_after?.max(1);
-        let message = format!("more than {} requests a minute", self.limit);
+        let message = format!("rate limit exceeded: more than {} requests a minute", self.limit);
         Some(ErrorBody::new(Code::RateLimited, message).with("limit", self.limit).retry_after(seconds))
     }
 }

@@ -1,4 +1,4 @@
-//! What was refused stands in the ledger, and nowhere else: no run, no level, no key.
+//! Records refused requests in the ledger. A refusal has no other effect.
 
 use super::directory::Directory;
 use super::door::Presented;
@@ -16,8 +16,8 @@ use chimera_core::record::Tx;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-/// What the ledger keeps of an error's details: limits, ids and short words. Of a list of faults it keeps
-/// where they are, since what is said about them may repeat what was sent.
+/// The error details that the ledger keeps: limits, ids and short texts. Of a list of faults it keeps only the
+/// pointers, since the messages may repeat the request's content.
 fn entered(details: &Map<String, Value>) -> Value {
     let short = |value: &Value| match value {
         Value::String(text) => text.len() <= REFUSAL_DETAIL_BYTES_MAX,
@@ -38,20 +38,20 @@ fn entered(details: &Map<String, Value>) -> Value {
     Value::Object(kept.collect())
 }
 
-/// Enters how often somebody was refused more in a window whose first refusal was entered.
+/// Records how many more requests were refused in a window whose first refusal was recorded.
 pub(super) async fn enter_sum(directory: &Directory, sum: &Sum) {
-    let (parts, body) = (&directory.parts, ErrorBody::new(Code::RateLimited, "refused again, over the quota"));
+    let (parts, body) = (&directory.parts, ErrorBody::new(Code::RateLimited, "refused again: rate limit exceeded"));
     let data = json!({"code": body.code, "target": sum.target, "repeated": sum.more, "seconds": FLOOD_SECONDS});
     let decision = rejected(directory, Some(&sum.permit), &sum.target, data, &body);
     let mut tx = Tx::default();
     let writer = Writer { random: &*parts.random, clock: &*parts.clock };
     let written = writer.decision(&mut tx, decision).is_ok();
     if !written || audit::commit(&*parts.records, tx).await.is_err() {
-        tracing::warn!(actor = sum.permit.actor(), repeated = sum.more, "refusals over a quota could not be entered");
+        tracing::warn!(actor = sum.permit.actor(), repeated = sum.more, "rate limit refusals could not be recorded");
     }
 }
 
-/// The decision to refuse something.
+/// The audit decision for a refusal.
 fn rejected(directory: &Directory, permit: Option<&Permit>, target: &str, data: Value, body: &ErrorBody) -> Decision {
     let actor = permit.map_or(ANONYMOUS, Permit::actor);
     Decision {
@@ -79,7 +79,7 @@ fn rejected(directory: &Directory, permit: Option<&Permit>, target: &str, data: 
     }
 }
 
-/// Enters a refusal; gives it back, or the reason why it could not be entered.
+/// Records a refusal; returns it, or the error if it could not be recorded.
 pub(super) async fn enter(
     directory: &Directory,
     permit: Option<&Permit>,
@@ -97,15 +97,15 @@ pub(super) async fn enter(
     let mut tx = Tx::default();
     let writer = Writer { random: &*parts.random, clock: &*parts.clock };
     if writer.decision(&mut tx, decision).is_err() {
-        return ErrorBody::new(Code::Internal, "the refusal could not be written down");
+        return ErrorBody::new(Code::Internal, "the refusal could not be recorded");
     }
     match audit::commit(&*parts.records, tx).await {
         Ok(_) => body,
-        // Nobody is let in for it: what a held store can't write down is still refused.
+        // A held store can't record the refusal; the request is refused all the same.
         Err(CommitError::Blocked(Blocked::Held(_))) => body,
-        // The refusal stands all the same; the log has it.
+        // The request is refused all the same; the error is in the log.
         Err(error @ CommitError::Blocked(Blocked::Schema(_))) => EngineError::from(error).body(),
-        Err(CommitError::Unavailable(why)) => why.body("the store takes no changes now"),
-        Err(_) => ErrorBody::new(Code::StoreUnavailable, "the store takes no changes now").retry_after(1),
+        Err(CommitError::Unavailable(why)) => why.body("the store does not accept changes now"),
+        Err(_) => ErrorBody::new(Code::StoreUnavailable, "the store does not accept changes now").retry_after(1),
     }
 }

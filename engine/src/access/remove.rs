@@ -1,6 +1,6 @@
-//! Removing an actor: its entry, its keys, its sign-ins and the links that were sent to it end in one transaction.
+//! Removing an actor: deletes its entry and ends its keys, sign-ins and approval links in one transaction.
 //!
-//! What was beneath the entry counts again: the one of the configuration, or a pattern that fits the name.
+//! Whatever the entry overrode applies again: the configured entry, or a pattern that matches the name.
 
 use super::actors::Shown;
 use super::directory::Directory;
@@ -16,8 +16,7 @@ use chimera_core::time::Timestamp;
 use serde_json::json;
 
 impl Directory {
-    /// Removes the entry that the store has for an actor, ends its keys and its sign-ins, and says what counts
-    /// for the name from now on.
+    /// Deletes an actor's stored entry and ends its keys and sign-ins. Returns what applies to the name from now on.
     pub async fn remove_actor(&self, permit: &Permit, id: &str) -> Result<Shown, EngineError> {
         permit.require(ACTORS_WRITE)?;
         let shown = self.actor(permit, id)?;
@@ -44,31 +43,31 @@ impl Directory {
         Ok(self.shown(&self.snapshot(), id))
     }
 
-    /// Nobody removes admin, themselves, or whoever may do more than they; and nobody frees somebody by
-    /// removing what held them back.
+    /// Refuses to remove `admin`, the caller, or an actor with more rights than the caller's; and to lift a restriction
+    /// by removing the entry that imposes it.
     fn check_removal(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
         let refused = |message: &str| {
             let body = ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/id");
             Err(EngineError::from(body))
         };
         if entry.id == ADMIN {
-            return refused("admin stays: no operator would be left");
+            return refused("cannot remove admin: no operator would be left");
         }
         if entry.id == permit.actor() {
-            return refused("nobody removes themselves: ask another operator");
+            return refused("you cannot remove yourself; ask another operator");
         }
         self.check_rank(permit, entry)?;
         if self.is_operator(permit) {
             return Ok(());
         }
         if entry.id == ANONYMOUS || entry.is_pattern() {
-            let message = "patterns and anonymous are the operator's";
+            let message = "only an operator may remove patterns and anonymous";
             return Err(EngineError::refused(Code::RbacForbidden, message));
         }
         self.check_rank(permit, &self.beneath(&entry.id))
     }
 
-    /// What counts for a name without the entry that the store has for it.
+    /// What applies to a name without its stored entry.
     fn beneath(&self, id: &str) -> Entry {
         let snapshot = self.snapshot();
         let stored = snapshot.registry.entries().filter(|entry| snapshot.source(&entry.id) == "registry");
@@ -100,7 +99,7 @@ fn end_sign_ins(id: &str, now: Timestamp) -> Result<Step, InvalidTx> {
     Step::update(&TOKEN_FAMILIES, conditions, set, RowCount::AtMost(u64::MAX))
 }
 
-/// Whoever is called so next is somebody else: the links that were sent to this one are not theirs.
+/// The next actor with this name is somebody else: pending links must not work for them.
 fn end_links(id: &str, now: Timestamp) -> Result<Step, InvalidTx> {
     let open = Condition { column: "expires_at", compare: Compare::Above, value: now.into() };
     let conditions = vec![is("actor", id.into()), is("used_at", Value::Null), open];
@@ -111,10 +110,10 @@ fn nothing_to_remove(shown: &Shown) -> EngineError {
     let id = &shown.entry.id;
     let message = match shown.source {
         "config" if shown.matched.as_ref() == Some(id) => {
-            format!("the entry of {id} is the configuration's, and it has no key: only the file removes it")
+            format!("{id} has no key, and its entry comes from the configuration: remove it from the file")
         }
         "shipped" if shown.matched.as_ref() == Some(id) => {
-            format!("the entry of {id} is shipped, and it has no key: chimera actor disable lets it in no more")
+            format!("{id} has no key, and its entry is built in: disable it with chimera actor disable")
         }
         _ => format!("{id} has neither an entry nor a key"),
     };

@@ -1,7 +1,7 @@
-//! Whether the key that seals actors' keys is the one that they were sealed under.
+//! Checks whether the configured sealing key is the one that actors' keys were sealed with.
 //!
-//! Keys that can't be opened don't count, so with another key nobody can sign in. Whoever opens a
-//! store asks here first.
+//! Keys that can't be decrypted are ignored, so with another sealing key nobody can sign in. Commands that open a store
+//! check this first.
 
 use super::directory::place;
 use super::ended;
@@ -13,11 +13,10 @@ use chimera_core::record::{InvalidTx, Row, Update};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeSet;
 
-/// The actors' keys that the store holds sealed and that would count now.
+/// The sealed actor keys in the store that are valid now.
 pub struct SealedKeys(Vec<Row>);
 
 impl SealedKeys {
-    /// Reads them.
     pub async fn read(records: &dyn Records, now: Timestamp) -> Result<Self, ReadError> {
         let mut rows = Vec::new();
         for select in ended::counting(now) {
@@ -35,13 +34,12 @@ impl SealedKeys {
         Ok(Self(rows))
     }
 
-    /// How many there are.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Those that this key does not open; without a key that is all of them.
+    /// The keys that this sealing key does not decrypt; without one, all of them.
     #[must_use]
     pub fn closed_to(self, key: Option<&[u8; 32]>) -> Self {
         let closed = |row: &Row| {
@@ -53,13 +51,12 @@ impl SealedKeys {
         Self(self.0.into_iter().filter(closed).collect())
     }
 
-    /// Whose they are.
     #[must_use]
     pub fn actors(&self) -> BTreeSet<&str> {
         self.0.iter().map(|row| row.text("actor_id")).collect()
     }
 
-    /// Revokes them.
+    /// The updates that revoke them.
     pub fn revoke(&self, now: Timestamp) -> Result<Vec<Update>, InvalidTx> {
         let revoke = |row: &Row| {
             let unrevoked = vec![("revoked_at", chimera_core::record::Value::Null)];

@@ -1,4 +1,4 @@
-//! How the door is set up.
+//! Settings of access control.
 
 use chimera_core::access::registry::Entry;
 use chimera_core::access::token::TokenKey;
@@ -10,34 +10,33 @@ use std::time::Duration;
 /// What decides when the shared counters can't be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithoutCounters {
-    /// Nobody: requests are refused until they are back.
+    /// Requests are refused until they are back.
     Refuse,
-    /// The database decides about keys, and every node counts requests for itself.
+    /// The database decides on idempotency keys, and every node counts requests for itself.
     Database,
 }
 
-/// How the door is set up.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The tenant of whoever has no other.
+    /// The default tenant.
     pub tenant: String,
-    /// Entries of the configuration, over the shipped ones.
+    /// Configured entries; they override the built-in ones.
     pub entries: Vec<Entry>,
-    /// Roles of the configuration. They name tenants by their slugs.
+    /// Configured roles. They name tenants by slug.
     pub roles: Vec<Role>,
-    /// What tenants registered, by their ids.
+    /// Configured tenants. The default one by id, others by slug.
     pub tenants: BTreeMap<String, Tenant>,
-    /// Keys of actors that the configuration holds.
+    /// Configured actor keys.
     pub keys: Vec<(String, Secret)>,
-    /// Keys of access tokens; the first one signs.
+    /// Keys for access tokens; the first one signs.
     pub token_keys: Vec<TokenKey>,
-    /// Whom tokens are for.
+    /// The `aud` claim of tokens.
     pub audience: String,
-    /// Only the document's four rules about scopes count.
+    /// Apply only the four scope rules of the specification.
     pub strict_scopes: bool,
-    /// What an actor does for the first time is drafted.
+    /// Draft every kind of action that an actor requests for the first time.
     pub cautious: bool,
-    /// How long an answer under a key is remembered in the shared counters.
+    /// How long a response is cached by idempotency key in the shared counters.
     pub idempotency_ttl: Duration,
     /// What decides when the shared counters can't be reached.
     pub without_counters: WithoutCounters,

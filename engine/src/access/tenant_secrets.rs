@@ -1,8 +1,7 @@
-//! Secrets as one tenant sees them.
+//! Secrets, separated by tenant.
 //!
-//! The default tenant names every secret that the process was set up with, except those that are one tenant's own. Any
-//! other tenant has its own, and those that are shared with it; any other is missing, in the same words as one that
-//! nobody has.
+//! The default tenant may name every configured secret, except those that belong to one tenant. Any other tenant sees
+//! its own and those shared with it; all others are missing, with the same message as a secret that does not exist.
 
 use crate::access::port::Tenancy;
 use crate::port::{SecretError, Secrets};
@@ -11,14 +10,14 @@ use chimera_core::access::tenant::is_tenants_secret;
 use chimera_core::secret::{Secret, SecretName};
 use std::sync::Arc;
 
-/// The secrets of every tenant, each tenant's apart.
+/// A [`Secrets`] source that separates tenants.
 pub struct TenantSecrets {
     secrets: Arc<dyn Secrets>,
     tenancy: Arc<dyn Tenancy>,
 }
 
 impl TenantSecrets {
-    /// Values in `secrets`, apart as `tenancy` says.
+    /// Reads from `secrets`, separated by `tenancy`.
     #[must_use]
     pub const fn new(secrets: Arc<dyn Secrets>, tenancy: Arc<dyn Tenancy>) -> Self {
         Self { secrets, tenancy }
@@ -39,7 +38,7 @@ impl Secrets for TenantSecrets {
         for place in names {
             match self.secrets.resolve(&place).await {
                 Err(SecretError::Missing(_)) => {}
-                // The tenant knows the secret by the name that it used.
+                // Report the name that the tenant used.
                 Err(SecretError::Unreadable { reason, .. }) => {
                     return Err(SecretError::Unreadable { name: name.clone(), reason });
                 }

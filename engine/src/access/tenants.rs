@@ -1,8 +1,8 @@
-//! Tenants: who there is beside the default tenant, for the operator who looks after them.
+//! Tenants, managed by the operator.
 //!
-//! People call a tenant by its slug. Inside, only its id travels: a random one, which says nothing and stays when
-//! the slug is written elsewhere. Tenants from before ids were random have their slug for an id. A disabled tenant's
-//! actors are let in no more, its streams end and its runs make no further call; everything that it has stays.
+//! People refer to a tenant by its slug. Internally only its id is used: a random one, which reveals nothing and stays
+//! when the slug changes. Tenants from before ids were random have their slug as id. Disabling a tenant locks its
+//! actors out, ends its streams and stops its runs from making calls; its data stays.
 
 use super::directory::{Directory, Snapshot};
 use super::door::{Door, Presented};
@@ -19,20 +19,16 @@ use chimera_core::record::{Conflict, Insert, Row, Tx, Update};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 
-/// A tenant as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantShown {
-    /// What it is inside.
     pub id: String,
-    /// What people call it.
     pub slug: String,
-    /// Its name in full.
     pub name: String,
-    /// Its actors are let in no more.
+    /// Its actors can't authenticate.
     pub disabled: bool,
-    /// Since when it is there; none: the configuration names it, and nothing of it is stored yet.
+    /// `None`: only the configuration names it, and nothing is stored yet.
     pub created_at: Option<Timestamp>,
-    /// How often it was changed.
+    /// For optimistic concurrency control.
     pub(super) version: i64,
 }
 
@@ -50,24 +46,24 @@ impl TenantShown {
 }
 
 impl Snapshot {
-    /// What a tenant is called; a tenant that is not stored has its id for a slug.
+    /// A tenant's slug; for a tenant that is not stored, its id.
     pub(crate) fn slug_of<'a>(&'a self, tenant: &'a str) -> &'a str {
         self.tenants.get(tenant).map_or(tenant, |tenant| tenant.slug.as_str())
     }
 
-    /// The tenant that is called so.
+    /// The tenant with this slug.
     pub(super) fn called(&self, slug: &str) -> Option<&TenantShown> {
         self.tenants.values().find(|tenant| tenant.slug == slug)
     }
 
-    /// The id behind a slug; one that is not stored is its own.
+    /// The id for a slug; a slug that is not stored is its own id.
     pub(super) fn id_of(&self, slug: &str) -> String {
         self.called(slug).map_or_else(|| slug.to_owned(), |tenant| tenant.id.clone())
     }
 }
 
 impl Directory {
-    /// Every tenant, by its slug.
+    /// All tenants, sorted by slug.
     pub fn list_tenants(&self, permit: &Permit) -> Result<Vec<TenantShown>, EngineError> {
         self.require_operator(permit)?;
         let mut all: Vec<TenantShown> = self.snapshot().tenants.values().cloned().collect();
@@ -75,13 +71,12 @@ impl Directory {
         Ok(all)
     }
 
-    /// A tenant by its slug.
     pub fn show_tenant(&self, permit: &Permit, slug: &str) -> Result<TenantShown, EngineError> {
         self.require_operator(permit)?;
         self.snapshot().called(slug).cloned().ok_or_else(|| unknown(slug))
     }
 
-    /// Adds a tenant with a new id. Nothing is shared with it until the configuration says so.
+    /// Adds a tenant with a new id. Nothing is shared with it unless the configuration says so.
     pub async fn add_tenant(
         &self,
         permit: &Permit,
@@ -93,20 +88,20 @@ impl Directory {
             Err(ErrorBody::new(Code::ValidationFailed, what).with("pointer", pointer).into())
         };
         if !is_slug(slug) {
-            let what = "write lower-case letters, digits and hyphens, beginning with a letter, 63 at most";
-            return refused("/slug", format!("`{slug}` can't be a tenant's slug: {what}"));
+            let what = "use lower-case letters, digits and hyphens, starting with a letter, 63 characters at most";
+            return refused("/slug", format!("`{slug}` is not a valid tenant slug: {what}"));
         }
         let name = name.unwrap_or(slug).trim();
         if !(1..=TENANT_NAME_CHARS_MAX).contains(&name.chars().count()) || name.chars().any(char::is_control) {
-            return refused("/name", format!("a tenant's name has 1 to {TENANT_NAME_CHARS_MAX} printable characters"));
+            return refused("/name", format!("a tenant's name must have 1 to {TENANT_NAME_CHARS_MAX} printable characters"));
         }
-        let taken = || EngineError::refused(Code::OccConflict, format!("there is a tenant {slug} already"));
+        let taken = || EngineError::refused(Code::OccConflict, format!("the tenant {slug} already exists"));
         let snapshot = self.snapshot();
         if snapshot.called(slug).is_some() {
             return Err(taken());
         }
         if snapshot.tenants.len() >= TENANTS_MAX {
-            return refused("/slug", format!("there are {TENANTS_MAX} tenants, as many as there can be"));
+            return refused("/slug", format!("there are already {TENANTS_MAX} tenants, which is the limit"));
         }
         let (id, now) = (self.parts.random.opaque_id(), self.parts.clock.now());
         let row = vec![
@@ -119,7 +114,7 @@ impl Directory {
         let mut tx = Tx { inserts: vec![Insert::into(&TENANTS, row)?], ..Tx::default() };
         self.enter(&mut tx, permit, &id, "tenant.added", json!({"slug": slug, "name": name}))?;
         match audit::commit(&*self.parts.records, tx).await {
-            // Somebody else adds it at the same time.
+            // It was added concurrently.
             Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !is_repeated(&error) => return Err(taken()),
             committed => committed?,
         };
@@ -127,11 +122,11 @@ impl Directory {
         self.show_tenant(permit, slug)
     }
 
-    /// Lets the actors of a tenant in no more, or again.
+    /// Disables or enables a tenant.
     pub async fn set_tenant(&self, permit: &Permit, slug: &str, disabled: bool) -> Result<TenantShown, EngineError> {
         let tenant = self.show_tenant(permit, slug)?;
         if tenant.id == self.settings.tenant {
-            let what = format!("the tenant {slug} stays: no operator would be left");
+            let what = format!("cannot disable the tenant {slug}: no operator would be left");
             return Err(EngineError::refused(Code::ValidationFailed, what));
         }
         if tenant.disabled == disabled {
@@ -143,23 +138,23 @@ impl Directory {
         let mut tx = Tx { updates: vec![Update::versioned(&TENANTS, key, tenant.version, set)?], ..Tx::default() };
         let event = if disabled { "tenant.disabled" } else { "tenant.enabled" };
         self.enter(&mut tx, permit, &tenant.id, event, json!({"slug": slug}))?;
-        // The tenant's own ledger says so too, and who did it.
+        // The tenant's own ledger records it too, with who did it.
         self.enter_for(&mut tx, permit, &tenant.id, (&tenant.id, event), json!({"slug": slug}))?;
         audit::commit(&*self.parts.records, tx).await?;
         self.changed().await?;
         self.show_tenant(permit, slug)
     }
 
-    /// Refuses whoever does not look after all tenants.
+    /// Refuses callers who are not operators.
     fn require_operator(&self, permit: &Permit) -> Result<(), EngineError> {
         if self.is_operator(permit) {
             return Ok(());
         }
-        let what = "only an operator looks after tenants";
+        let what = "only an operator may manage tenants";
         Err(ErrorBody::new(Code::RbacForbidden, what).with("required_scope", "*").into())
     }
 
-    /// Whether the configuration names a tenant: one of its entries, or what it registered.
+    /// Whether the configuration names a tenant, in an entry or a tenant section.
     pub(super) fn names_tenant(&self, slug: &str) -> bool {
         let settings = &self.settings;
         settings.tenants.contains_key(slug) || settings.entries.iter().any(|entry| entry.tenant == slug)
@@ -167,7 +162,7 @@ impl Directory {
 }
 
 impl Door {
-    /// Lets an operator act for the tenant with this slug. That tenant's ledger says so before anything happens.
+    /// Lets an operator act for the tenant with this slug. That tenant's ledger records it before anything happens.
     pub async fn act_for(&self, permit: &Permit, slug: &str, shown: &Presented<'_>) -> Result<Permit, ErrorBody> {
         let directory = &self.directory;
         let tenant = directory.show_tenant(permit, slug).map_err(|error| error.body())?;
@@ -182,7 +177,7 @@ impl Door {
         Ok(permit.clone().acting_for(&tenant.id))
     }
 
-    /// Somebody who was let in again, for the tenant for which they acted before.
+    /// Restores the tenant that a readmitted operator acted for.
     pub(super) fn still_acting(&self, permit: Permit, before: &Permit) -> Option<Permit> {
         match before.acts_for() {
             None => Some(permit),
@@ -193,5 +188,5 @@ impl Door {
 
 pub(super) fn unknown(slug: &str) -> EngineError {
     let body = ErrorBody::new(Code::NotFound, format!("there is no tenant {slug}"));
-    body.with("hint", "chimera tenant list shows every tenant; chimera tenant add makes one").into()
+    body.with("hint", "chimera tenant list shows all tenants; chimera tenant add creates one").into()
 }

@@ -1,9 +1,9 @@
-//! Access tokens and the sign-ins behind them.
+//! Access tokens and sign-ins.
 //!
-//! A sign-in is a signed request that says when it was made and is used once: a body that stays the
-//! same would be a password for ever. Its refresh token is exchanged for the next one; one that comes
-//! back after a short grace was stolen by somebody, so the whole sign-in ends. Within the grace it is
-//! taken again, because callers that work side by side share what they were given.
+//! A sign-in is a signed, dated, single-use request: a body that never changes would be a permanent password. Its
+//! refresh token is exchanged for the next one. A refresh token that is used again after a short grace period was
+//! stolen, so the whole sign-in (the token family) is revoked. Within the grace period reuse is allowed, because
+//! parallel callers share a token.
 
 use super::door::{Door, KeyUsed, Presented, Proof, Turned, is_now, revoked_key};
 use super::once;
@@ -28,42 +28,35 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// What somebody signs in with.
+/// A sign-in request.
 #[derive(Clone, Debug)]
 pub struct SignIn {
-    /// Who.
     pub actor: String,
-    /// When the request was made.
     pub issued_at: serde_json::Value,
-    /// What makes it usable once.
+    /// Makes the request single-use.
     pub nonce: String,
-    /// What the token is to be narrowed to.
+    /// Narrows the token to these scopes.
     pub scopes: Option<Vec<String>>,
 }
 
-/// Tokens that were given out.
+/// Issued tokens.
 #[derive(Clone, Debug)]
 pub struct Tokens {
-    /// The access token.
     pub access_token: String,
-    /// Seconds until it ends.
+    /// In seconds.
     pub expires_in: i64,
-    /// What the next one is got with.
     pub refresh_token: String,
-    /// What the actor may do with it.
     pub scopes: Vec<String>,
-    /// Where the actor stands in its window.
     pub rate: Rate,
 }
 
 impl Door {
-    /// Signs somebody in.
     pub async fn sign_in(&self, ask: &SignIn, shown: &Presented<'_>) -> Result<Tokens, Turned> {
         let now = self.directory.parts.clock.now();
         let key = match self.check_sign_in(ask, shown, now) {
             Ok(key) => key,
             Err(body) => {
-                // Whoever looks into the ledger wants to know as whom somebody tried to come in.
+                // Record the claimed actor.
                 let tried: String = ask.actor.chars().take(ACTOR_CHARS_MAX).collect();
                 return Err(self.turn_away(shown, None, body.with("actor", tried)).await);
             }
@@ -90,20 +83,20 @@ impl Door {
         if let Some(TokenKey::Hs256 { only: Some(only), .. }) = self.directory.settings.token_keys.first()
             && !fits(only, &ask.actor)
         {
-            return Err(ErrorBody::new(Code::RbacForbidden, format!("this server signs tokens for {only} alone")));
+            return Err(ErrorBody::new(Code::RbacForbidden, format!("this server issues tokens only to {only}")));
         }
         is_now(&ask.issued_at, now)?;
         let entry = self.directory.snapshot().registry.resolve(&ask.actor);
         if entry.disabled {
             return Err(ErrorBody::new(Code::RbacForbidden, "the actor is disabled"));
         }
-        // A token that may do nothing looks like one until it is used.
+        // Refuse now: a token without scopes would only fail at its first use.
         if let Some(wanted) = &ask.scopes
             && scope::narrowed(&entry.scopes, wanted).is_empty()
         {
             let asked = if wanted.is_empty() { "no scope".to_owned() } else { wanted.join(", ") };
             let message = format!(
-                "{} holds none of what the token is narrowed to ({asked}): ask for scopes that it holds",
+                "{} holds none of the requested scopes ({asked}): request scopes that it holds",
                 ask.actor
             );
             let message = message.chars().take(ERROR_TEXT_CHARS_MAX).collect::<String>();
@@ -112,7 +105,7 @@ impl Door {
         Ok(key)
     }
 
-    /// Whether the actor has signed the body, which is all that it shows before it has a token.
+    /// Verifies the body's signature, the only credential before there is a token.
     fn signed_body(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<KeyUsed, ErrorBody> {
         let signature = match shown.proof {
             Proof::Body { signature, .. } => signature,
@@ -135,7 +128,7 @@ impl Door {
                 ("expires_at", now.plus_seconds(REFRESH_SECONDS).into()),
             ],
         )?;
-        // The sign-in must be there before its token; so they are ordered.
+        // The family must be inserted before its token, so these are ordered steps.
         let steps = vec![chimera_core::record::Step::Insert(family), chimera_core::record::Step::Insert(refresh)];
         let mut tx = Tx {
             inserts: vec![once::row(grant.actor, &nonce.to_owned().into(), &*self.directory.parts.clock)?],
@@ -154,7 +147,7 @@ impl Door {
         }
     }
 
-    /// Exchanges a refresh token for the next one and a new access token.
+    /// Exchanges a refresh token for a new one and a new access token.
     pub async fn refresh(&self, refresh_token: &str, shown: &Presented<'_>) -> Result<Tokens, Turned> {
         let now = self.directory.parts.clock.now();
         match self.renew(refresh_token, shown, now).await {
@@ -206,7 +199,7 @@ impl Door {
         )?;
         match audit::commit(&*self.directory.parts.records, tx).await {
             Ok(_) => Ok(tokens),
-            // Somebody beside us used it in this very moment: within the grace, so it counts again.
+            // A concurrent caller used it just now: within the grace period, so it is accepted again.
             Err(CommitError::Conflict(_)) if used_at.is_none() => Box::pin(self.renew(text, shown, now)).await,
             Err(error) => Err(EngineError::from(error).into()),
         }
@@ -222,7 +215,7 @@ impl Door {
         Ok(family.map(|family| (row, family)))
     }
 
-    /// Ends a sign-in: none of its tokens counts any more, on any node.
+    /// Revokes a sign-in: none of its tokens is valid any more, on any node.
     async fn end_family(&self, family: &Row, why: &str, now: Timestamp) -> Result<(), EngineError> {
         let id = family.uuid("id");
         let set = vec![("revoked_at", now.into()), ("revoked_because", why.into())];
@@ -233,7 +226,7 @@ impl Door {
             event(&entry, family.text("actor_id"), &id.to_string(), "token.family_revoked", json!({"why": why}));
         self.writer().event(&mut tx, event)?;
         match audit::commit(&*self.directory.parts.records, tx).await {
-            // Ended by somebody else already.
+            // Already revoked concurrently.
             Ok(_) | Err(CommitError::Conflict(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -241,9 +234,9 @@ impl Door {
         self.directory.changed().await
     }
 
-    /// Takes a token back: an access token, a refresh token with its whole sign-in, or, without one,
-    /// the token that the request was made with and its sign-in. A token that nobody knows is no error; false: there
-    /// was nothing to end. One of somebody else is refused, since it goes on counting.
+    /// Revokes a token: an access token; a refresh token with its whole sign-in; or, without `token`, the bearer token
+    /// of the request with its sign-in. An unknown token is not an error: returns false if there was nothing to revoke.
+    /// A token of another actor is refused, since it stays valid.
     pub async fn revoke(&self, permit: &Permit, bearer: &str, token: Option<&str>) -> Result<bool, EngineError> {
         let now = self.directory.parts.clock.now();
         let settings = &self.directory.settings;
@@ -251,7 +244,7 @@ impl Door {
         let check = |owner: &str, tenant: &str| {
             let may = tenant == permit.tenant() && (owner == permit.actor() || permit.may(ACTORS_WRITE));
             let told =
-                "the token is somebody else's and still counts: its owner ends it, or whoever holds actors.write";
+                "the token belongs to another actor and is still valid: its owner or a holder of actors.write can revoke it";
             let refused = || ErrorBody::new(Code::RbacForbidden, told).with("required_scope", ACTORS_WRITE);
             if may { Ok(()) } else { Err(EngineError::from(refused())) }
         };
@@ -300,18 +293,17 @@ impl Door {
         self.directory.changed().await
     }
 
-    /// Tells all nodes through what they share. The store has it, and every node looks there too.
+    /// Publishes a revocation through the shared counters. The store has it too, and every node also checks there.
     async fn deny(&self, id: &str) {
         let Some(claims) = &self.claims else { return };
         let steady = self.directory.parts.clock.steady();
         let ttl = Duration::from_secs(TOKEN_SECONDS.unsigned_abs());
         if let Err(error) = claims.claim(&revoked_key(id), "revoked", ttl, steady).await {
-            tracing::warn!(error = %error, "a revocation is in the store only");
+            tracing::warn!(error = %error, "a revocation is in the store only, not in the shared counters");
         }
     }
 
-    /// An access token for whoever runs the process, who holds the key that signs it anyway. It can't be
-    /// refreshed.
+    /// An access token for the operator of the process, who holds the signing key anyway. It can't be refreshed.
     pub fn operators_token(&self, actor: &str) -> Result<String, EngineError> {
         self.signed(actor, None, None, None, self.directory.parts.clock.now())
     }
@@ -338,10 +330,10 @@ impl Door {
             key_of,
         };
         let signed = settings.token_keys.first().and_then(|key| key.sign(&claims));
-        signed.ok_or_else(|| EngineError::refused(Code::Internal, "there is no key to sign with"))
+        signed.ok_or_else(|| EngineError::refused(Code::Internal, "no token signing key is configured"))
     }
 
-    /// Makes an access token, a refresh token and the row of the latter.
+    /// Creates an access token, a refresh token and the latter's row.
     fn mint(&self, grant: &Grant<'_>, now: Timestamp) -> Result<(Tokens, Insert), EngineError> {
         let parts = &self.directory.parts;
         let key_of = grant.key.shared_by();
@@ -376,7 +368,7 @@ fn settings_tenant(door: &Door, actor: &str) -> String {
     door.directory.snapshot().registry.resolve(actor).tenant.clone()
 }
 
-/// To whom tokens are given.
+/// Who receives tokens.
 struct Grant<'a> {
     family: Uuid,
     actor: &'a str,
@@ -386,7 +378,7 @@ struct Grant<'a> {
     key: &'a KeyUsed,
 }
 
-/// Why there is no next token.
+/// Why a refresh failed.
 enum Renewal {
     Over(Turned),
     Failed(EngineError),
