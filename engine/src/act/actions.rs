@@ -1,7 +1,7 @@
-//! Acting: somebody who was let in asks for something to be done.
+//! Starting actions: an authenticated caller asks for something to be done.
 //!
-//! The checks come in one order: the actor, the key, the plan, its scopes, its risk and level, then the
-//! run. Whatever is refused leaves an entry in the ledger and nothing else.
+//! Checks run in a fixed order: actor, idempotency key, plan, scopes, risk and level, then the run. A refusal leaves a
+//! ledger entry and nothing else.
 
 use super::idempotency::{Asked, Claimed, RecentKeys, check_key, duplicate};
 use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, lacking};
@@ -29,99 +29,81 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The member of a run's risk that says which workflows it had within.
+/// The member of a run's risk document with the digest of its child workflows.
 const WITHIN_DIGEST: &str = "within_digest";
 
-/// What is wanted.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// Something in words.
+    /// A goal in natural language.
     Goal {
-        /// The words.
         goal: String,
-        /// Values that the words leave open.
+        /// Values that the goal leaves open.
         inputs: Value,
     },
-    /// A workflow.
     Workflow {
-        /// Its id.
         id: String,
-        /// Its version; the newest when absent.
+        /// `None`: the newest.
         version: Option<i64>,
-        /// What it works on.
         inputs: Value,
     },
-    /// Calls of tools, one after the other: the tool's name and its input.
+    /// Sequential tool calls: tool name and input.
     Steps(Vec<(String, Value)>),
 }
 
-/// What is answered when the key was used before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDuplicate {
-    /// A conflict that names the run.
+    /// A conflict error with the run's id.
     #[default]
     Conflict,
-    /// The run.
     Return,
 }
 
 /// A request to act.
 #[derive(Clone, Debug)]
 pub struct Act {
-    /// Whom the request names.
+    /// Must match the token if given.
     pub actor: Option<String>,
-    /// What is wanted.
     pub what: What,
-    /// The level that it asks for.
+    /// The requested autonomy level.
     pub level: Option<Level>,
-    /// Only what it would do is wanted.
+    /// Only simulate.
     pub dry_run: bool,
-    /// The key under which it is asked for.
     pub idempotency_key: Option<String>,
-    /// What is answered when the key was used before.
     pub on_duplicate: OnDuplicate,
-    /// Who is told.
     pub notify: Option<Value>,
-    /// One is most urgent, ten least.
+    /// 1 is the most urgent, 10 the least.
     pub priority: Option<i32>,
-    /// The caller's own id for it.
+    /// The caller's own id.
     pub correlation_id: Option<String>,
-    /// The run's id, and so its trace.
+    /// Also the trace id.
     pub run_id: Option<Uuid>,
-    /// The span of the request.
     pub parent_span: Option<SpanId>,
-    /// The request as it came, without what is different each time, and masked.
+    /// The request without what differs between retries, masked.
     pub request: Arc<Value>,
-    /// The digest of the same before it was masked, if that is known.
+    /// The digest of the request before masking, if known.
     pub unmasked: Option<Digest32>,
 }
 
-/// What became of a request to act.
+/// The result of an action request.
 pub enum Acted {
-    /// A run was started.
     Started(Box<Begun>),
-    /// The key was used before, and the caller wants the run.
+    /// The key was already used, and the caller wants the existing run.
     Duplicate {
-        /// The run.
         run: Uuid,
-        /// Something else was asked for then.
+        /// The earlier request was different.
         differs: bool,
     },
 }
 
-/// A run that was started.
 pub struct Begun {
-    /// The run.
     pub started: Started,
-    /// What it does.
     pub plan: Plan,
-    /// How risky that looked.
+    /// The risk assessment.
     pub risk: Arc<Value>,
-    /// Only what it would do was wanted.
     pub dry_run: bool,
 }
 
-/// Starts runs and changes them, for whoever was let in.
+/// Starts and changes runs for authenticated callers.
 pub struct Actions {
     pub(super) access: Arc<Access>,
     pub(super) flow: Flow,
@@ -129,22 +111,22 @@ pub struct Actions {
     pub(super) recent_keys: RecentKeys,
 }
 
-/// A plan with all that a decision about it needs.
+/// A plan with everything needed to decide on it.
 pub(super) struct Proposal {
     pub(super) plan: Plan,
     pub(super) tools: Vec<Arc<Spec>>,
     workflow_id: String,
-    /// None: it is a plan that is not stored yet, or what became of a run.
+    /// `None`: a plan that is not stored yet, or the graph of an existing run.
     version: Option<i64>,
     graph: Arc<Graph>,
     inputs: Value,
     pub(super) inside: Inside,
-    /// Digests of the workflow and of all within it; nothing of a plan, whose name says what it does.
+    /// Digests of the workflow and of its child workflows; `None` for a plan, whose name is its digest.
     digests: Option<(Digest32, Option<Digest32>)>,
 }
 
 impl Proposal {
-    /// Leaves what a replay without effects really calls: what reads, and not within workflows within.
+    /// Keeps only what a shadow replay really calls: reads, outside of child workflows.
     pub(super) fn retain_reads(&mut self) {
         let tools = &self.tools;
         let reads = |step: &PlanStep| tools.iter().any(|tool| tool.name == step.tool && tool.may_read(&step.input));
@@ -153,7 +135,7 @@ impl Proposal {
         self.tools.retain(|tool| plan.more || plan.steps.iter().any(|step| step.tool == tool.name));
     }
 
-    /// Its score and what decided its level, as the run keeps them.
+    /// The risk document that the run stores: score, reason for the level, number of calls.
     pub(super) fn told(&self, score: &Score, because: Because) -> Arc<Value> {
         let mut told = serde_json::to_value(score).unwrap_or_default();
         told["level_because"] = because.as_str().into();
@@ -164,13 +146,13 @@ impl Proposal {
         Arc::new(told)
     }
 
-    /// Whether a call of it deletes something. A tool none of whose calls is shown is taken for the worst.
+    /// Whether a call deletes something. A tool without visible calls is assumed to do its worst.
     fn deletes(&self) -> bool {
         let call = |tool: &Spec, input: &Value| tool.class_of(input) == Class::Delete;
         self.calls().any(|(tool, input)| call(tool, input)) || self.unseen().any(|tool| call(tool, &Value::Null))
     }
 
-    /// Whether somebody outside the tenant's domains gets a message.
+    /// Whether a message goes to somebody outside the tenant's domains.
     fn writes_outside(&self, tenant: &Tenant) -> bool {
         let outside = |tool: &Spec, input: &Value| tenant.is_written_outside(tool, input);
         self.calls().any(|(tool, input)| outside(tool, input)) || self.unseen().any(|tool| outside(tool, &Value::Null))
@@ -181,32 +163,29 @@ impl Proposal {
         self.plan.steps.iter().filter_map(move |step| Some((&**tool(&step.tool)?, &step.input)))
     }
 
-    /// Tools of which there may be calls that the plan does not show.
+    /// Tools that may be called without the plan showing it.
     fn unseen(&self) -> impl Iterator<Item = &Spec> {
         let shown = |tool: &Arc<Spec>| self.plan.steps.iter().any(|step| step.tool == tool.name);
         self.tools.iter().filter(move |tool| self.plan.more || !shown(tool)).map(|tool| &**tool)
     }
 
-    /// How risky it looks.
     pub(super) fn score(&self) -> Score {
         risk::score(&self.plan, &|name: &str| self.tools.iter().find(|tool| tool.name == name).cloned())
     }
 }
 
 impl Actions {
-    /// Actions on a flow engine.
     #[must_use]
     pub fn new(access: Arc<Access>, flow: Flow, planner: Arc<dyn Planner>) -> Self {
         Self { access, flow, planner, recent_keys: RecentKeys::default() }
     }
 
-    /// Who there is, and who is let in.
     #[must_use]
     pub const fn access(&self) -> &Arc<Access> {
         &self.access
     }
 
-    /// Does work for a request; what may keep a processor busy holds up nobody else.
+    /// Runs a piece of a request's work. CPU-heavy work does not block other requests.
     pub async fn work<T>(
         &self,
         permit: &Permit,
@@ -216,10 +195,10 @@ impl Actions {
         Ok(self.flow.place_to_work(&permit.claimant(), may_take_long).await?.run(work))
     }
 
-    /// Does what somebody asks for, or says why not.
+    /// Executes a request.
     pub async fn act(&self, permit: &Permit, ask: Act) -> Result<Acted, EngineError> {
         if let Some(actor) = ask.actor.as_deref().filter(|actor| *actor != permit.actor()) {
-            let message = format!("the token is of {}, not of {actor}", permit.actor());
+            let message = format!("the token belongs to {}, not to {actor}", permit.actor());
             return Err(ErrorBody::new(Code::RbacForbidden, message).with("pointer", "/actor").into());
         }
         let Some(key) = ask.idempotency_key.clone() else { return self.attempt(permit, ask).await };
@@ -235,7 +214,7 @@ impl Actions {
             return duplicate(&row, &asked);
         }
         match self.attempt(permit, ask).await {
-            // A used key comes before whatever else is wrong; and the store refuses a second run.
+            // A used key takes precedence over other errors; and the store refuses a second run.
             Err(error) if error.is_refusal() => match self.handle_idempotency(permit, &key).await? {
                 (true, Some(row)) => duplicate(&row, &asked),
                 _ => Err(error),
@@ -244,7 +223,7 @@ impl Actions {
         }
     }
 
-    /// Plans, decides and starts, as long as nothing speaks against it.
+    /// Plans, checks and starts.
     async fn attempt(&self, permit: &Permit, ask: Act) -> Result<Acted, EngineError> {
         let proposal = self.propose(permit, &ask).await?;
         self.check_scopes(permit, &proposal)?;
@@ -256,7 +235,7 @@ impl Actions {
         self.execute_with_autonomy(permit, ask, proposal, level, risk).await
     }
 
-    /// The plan, whatever it was asked for as.
+    /// Turns any kind of request into a proposal.
     async fn propose(&self, permit: &Permit, ask: &Act) -> Result<Proposal, EngineError> {
         let plan = match &ask.what {
             What::Workflow { id, version, inputs } => return self.of_workflow(permit, id, *version, inputs).await,
@@ -297,7 +276,7 @@ impl Actions {
         version: Option<i64>,
         inputs: &Value,
     ) -> Result<Proposal, EngineError> {
-        // A plan is for whoever asks for it: run by name, its author would be nobody who had a part in it.
+        // A stored plan can't be run by name: its author would not count as a contributor.
         let found = match id.starts_with(PLAN_PREFIX) {
             true => None,
             false => self.flow.workflows().find(permit.tenant(), id, version).await?,
@@ -306,7 +285,7 @@ impl Actions {
         self.laid_out(permit, &graph, (id, Some(version)), inputs, &Pins::default()).await
     }
 
-    /// What a run of a graph would do.
+    /// The proposal for running a graph.
     pub(super) async fn laid_out(
         &self,
         permit: &Permit,
@@ -377,7 +356,7 @@ impl Actions {
         })?)
     }
 
-    /// Whether the actor never had exactly this done: the same document, with the same workflows within.
+    /// Whether the actor never completed exactly this: the same workflow with the same child workflows.
     async fn is_first_time(&self, permit: &Permit, proposal: &Proposal) -> Result<bool, EngineError> {
         let mut select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned()))
             .by(&[], Direction::Descending)
@@ -400,7 +379,7 @@ impl Actions {
         Ok(!done.iter().any(|row| risk(row)[WITHIN_DIGEST] == within))
     }
 
-    /// What the rules forbid is refused before anything is written.
+    /// Refuses what the rules deny, before anything is written.
     pub(super) fn check_policy(&self, permit: &Permit, proposal: &Proposal, level: Level) -> Result<(), EngineError> {
         for (at, step) in proposal.plan.steps.iter().enumerate() {
             let Some(tool) = proposal.tools.iter().find(|tool| tool.name == step.tool) else { continue };
@@ -420,7 +399,7 @@ impl Actions {
         Ok(())
     }
 
-    /// Starts the run that does it: at L0 and L1 it waits for people, at L2 and L3 it goes on by itself.
+    /// Starts the run. At L0 and L1 it waits for approval, at L2 and L3 it proceeds.
     async fn execute_with_autonomy(
         &self,
         permit: &Permit,
@@ -458,7 +437,7 @@ impl Actions {
             None => None,
             Some(key) => match self.claim(permit, key, run_id).await? {
                 Claimed::Ours(claim) => claim,
-                Claimed::Run => return Err(EngineError::refused(Code::ConflictIdempotency, "somebody was faster")),
+                Claimed::Run => return Err(EngineError::refused(Code::ConflictIdempotency, "a concurrent request used this idempotency key")),
             },
         };
         match self.flow.start(permit, start).await {
@@ -475,10 +454,10 @@ impl Actions {
     }
 }
 
-/// The plan of steps that were written out.
+/// The plan for explicit steps.
 fn explicit(steps: &[(String, Value)]) -> Result<Plan, EngineError> {
     if !(1..=PLAN_STEPS_MAX).contains(&steps.len()) {
-        let message = format!("a plan has 1 to {PLAN_STEPS_MAX} steps");
+        let message = format!("a plan must have 1 to {PLAN_STEPS_MAX} steps");
         return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/steps").into());
     }
     let step = |(at, (tool, input)): (usize, &(String, Value))| PlanStep {
@@ -493,7 +472,7 @@ fn tools_of(graph: &Graph) -> impl Iterator<Item = Arc<Spec>> {
     graph.nodes.iter().filter_map(|node| node.tool.clone())
 }
 
-/// What is answered at once about a run that was started.
+/// The immediate response for a started run.
 #[derive(Serialize)]
 pub struct Summary<'a> {
     run_id: Uuid,
@@ -511,7 +490,6 @@ pub struct Summary<'a> {
 }
 
 impl Begun {
-    /// What is answered at once.
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
         let standing = self.started.standing.borrow();

@@ -1,4 +1,4 @@
-//! Doing something again, and changing what runs: both are asking for something.
+//! Replays and patches: both are checked like a new request.
 
 use super::actions::Actions;
 use crate::access::Permit;
@@ -15,9 +15,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 impl Actions {
-    /// Runs a run over again. What happens for real is decided about anew, for whoever asks now: their
-    /// scopes, its risk, their level; and it never runs more freely than it did. Of a shadow that is what it
-    /// reads.
+    /// Replays a run. What really executes is decided again for the current caller (scopes, risk, level), and never at
+    /// a higher level than the original run. In a shadow replay that is only what reads.
     pub async fn replay(&self, permit: &Permit, replay: Replay) -> Result<Started, EngineError> {
         if replay.mode == ReplayMode::Freeze {
             return self.flow.replay(permit, replay, Again::default()).await;
@@ -42,8 +41,8 @@ impl Actions {
         self.flow.replay(permit, replay, again).await
     }
 
-    /// Proposes a patch of a running graph. It takes the scopes of what it adds, and nobody lets a run do
-    /// more freely what they would have to ask for.
+    /// Proposes a patch of a running graph. The caller needs the scopes for what it adds, and can't use the run's level
+    /// to skip an approval that their own request would need.
     pub async fn patch(
         &self,
         permit: &Permit,
@@ -52,12 +51,12 @@ impl Actions {
         version: Option<i64>,
         dry_run: bool,
     ) -> Result<Proposed, EngineError> {
-        // What is checked is what is proposed: if the run went on meanwhile, both are looked at again.
+        // The patch that is checked must be the one that is proposed: if the run advanced meanwhile, start over.
         for _ in 0..PATCH_TRIES_MAX {
             let mut look = self.flow.look_at_patch(permit, run, &document, version).await?;
             let (score, calls) = self.check_added(permit, &look).await?;
             look.risk = serde_json::to_value(score).ok();
-            // The run itself can't see into the workflows that the patch starts.
+            // The run itself does not know the workflows that the patch starts.
             look.patch.calls = look.patch.add_nodes.iter().any(|node| node.child().is_some()).then_some(calls);
             if let Some(proposed) = self.flow.propose(permit, look, dry_run).await? {
                 return Ok(proposed);
@@ -66,16 +65,15 @@ impl Actions {
         Err(Look::outrun())
     }
 
-    /// Checks what a patch adds; gives how risky that is, and how many calls it makes.
+    /// Checks what a patch adds; returns its risk score and number of calls.
     async fn check_added(&self, permit: &Permit, look: &Look) -> Result<(Score, usize), EngineError> {
         let (patch, patched) = (&look.patch, &look.together);
         let id = patched.workflow.id.as_str();
         let mut added = self.laid_out(permit, &patched.graph, (id, None), &patched.inputs, &patched.pins).await?;
         if added.plan.more {
-            return Err(EngineError::refused(Code::PolicyDenied, "with it the run is too large to be looked through"));
+            return Err(EngineError::refused(Code::PolicyDenied, "with this patch the run is too large to be checked"));
         }
-        // Patches that are small one by one are counted together with what is there, and with all that has come to be
-        // known while the run went on.
+        // Count the whole run, so that many small patches don't add up unnoticed.
         let whole = added.plan.calls();
         let own = |step: &PlanStep| patch.add_nodes.iter().any(|node| node.id == outermost(&step.id));
         added.plan.steps.retain(own);
@@ -100,7 +98,7 @@ impl Actions {
         let Decided { level, because } = self.level(permit, None, &added, &score, None).await?;
         if level < patched.level {
             let (would, goes_on) = (level.as_str(), patched.level.as_str());
-            let message = format!("what it adds you would do at {would}, and the run goes on at {goes_on}");
+            let message = format!("the patch would run at {would} if you asked for it yourself, but the run is at {goes_on}");
             let body = ErrorBody::new(Code::PolicyDenied, message).with("level", would);
             return Err(body.with("level_because", because.as_str()).into());
         }
@@ -108,7 +106,7 @@ impl Actions {
     }
 }
 
-/// The node of the graph that a step of its plan belongs to.
+/// The graph node that a plan step belongs to.
 fn outermost(id: &str) -> &str {
     id.split(['[', '/']).next().unwrap_or(id)
 }

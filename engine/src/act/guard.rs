@@ -1,8 +1,8 @@
-//! The one policy that every door and every dispatch asks: the actor's scopes of this moment, then the
-//! rules, and how risky a call is.
+//! The policy behind every request and every dispatched call: the actor's current scopes, then the rules, and the risk
+//! of a call.
 //!
-//! A run that was let in yesterday is judged again today, call by call: a scope that was taken away
-//! since stops it. A rule engine takes the place of the rules behind the same port.
+//! A run is judged again at every call: a scope that was revoked since the start stops it. A rule engine can replace
+//! the configured rules behind the same port.
 
 use crate::access::{AUTONOMY_OVERRIDE, Directory};
 use chimera_core::access::scope;
@@ -15,14 +15,12 @@ use chimera_core::tool::Spec;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Scopes, then rules.
 pub struct Guard<R> {
     directory: Arc<Directory>,
     rules: R,
 }
 
 impl<R: Policy> Guard<R> {
-    /// A guard over what the directory knows.
     #[must_use]
     pub const fn new(directory: Arc<Directory>, rules: R) -> Self {
         Self { directory, rules }
@@ -30,7 +28,7 @@ impl<R: Policy> Guard<R> {
 }
 
 impl<R: Policy> Guard<R> {
-    /// What the rules say. They name a tenant by its slug.
+    /// The verdict of the rules, which name a tenant by its slug.
     fn ruled(&self, action: &Action<'_>) -> PolicyVerdict {
         if action.tenant == self.directory.settings.tenant {
             return self.rules.judge(action);
@@ -56,8 +54,8 @@ impl<R: Policy> Policy for Guard<R> {
         }
     }
 
-    /// Workflows and what was said in a run outlive those whose words they are. Whoever wrote the call itself is judged like
-    /// the actor of the run.
+    /// Contributors may be gone: workflows and notes outlive their authors, so only the rules apply. The author of the
+    /// call itself is judged like the actor of the run.
     fn judge_part(&self, action: &Action<'_>) -> PolicyVerdict {
         self.ruled(action)
     }
@@ -89,14 +87,14 @@ impl<R: Policy> Policy for Guard<R> {
             actor: grown.actor,
             default: entry.level,
             may_override,
-            // A scope that was not used when the run was asked for, or that its token lacked, counts for nothing.
+            // An override scope counts only if it was used when the run was requested, with the token of that request.
             requested: (grown.overridden && may_override).then_some(grown.level),
             tools: grown.tools,
             deletes: grown.cap == Some(Because::Deletes),
             outsiders: grown.cap == Some(Because::MessageToOutsiders),
             steps: grown.calls,
             score: grown.score,
-            // What is done for the first time was asked about when the run began.
+            // First-time caution was applied when the run started.
             cautious: false,
             first_time: false,
         };

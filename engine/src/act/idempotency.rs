@@ -1,10 +1,9 @@
-//! Keys under which things are asked for: one key, one run.
+//! Idempotency keys of action requests: one key, one run.
 //!
-//! The unique key in the store is the truth. Within a process requests under one key take turns; between
-//! nodes, counters that they share settle a race before anything is computed for the loser. A used key
-//! is looked for first if this process was asked for it lately, or if planning is costly; otherwise the
-//! store refuses the second run when it is about to be written, and what pure steps computed for it by
-//! then is thrown away.
+//! The unique key in the store is the source of truth. Within a process, requests with one key are serialized. Between
+//! nodes, shared counters settle a race before the loser does any work. The store is checked for a used key up front
+//! only if this process saw the key recently or planning is expensive. Otherwise the store refuses the second run when
+//! it is committed, and what pure steps computed for it is discarded.
 
 use super::actions::{Act, Acted, Actions, OnDuplicate};
 use crate::access::port::{Claim, CounterError, Counters};
@@ -29,8 +28,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
 impl Actions {
-    /// Whether the key was used before, and the run that it was used for. The claim that settles a race
-    /// comes later, with the run; this only looks.
+    /// Whether the key was already used, and its run. Only looks it up; the claim that settles a race is made later,
+    /// with the run.
     pub(super) async fn handle_idempotency(
         &self,
         permit: &Permit,
@@ -40,12 +39,12 @@ impl Actions {
         Ok((row.is_some(), row))
     }
 
-    /// Claims a key for a run on all nodes; or finds the run of whoever was faster.
+    /// Claims a key for a run across nodes, or finds the run of a faster request.
     pub(super) async fn claim(&self, permit: &Permit, key: &str, run: Uuid) -> Result<Claimed, EngineError> {
         let Some(counters) = &self.access.door.claims else { return Ok(Claimed::Ours(None)) };
         let (settings, clock) = (&self.access.directory.settings, &self.access.directory.parts.clock);
-        // A key is in the form that everybody may guess for the default tenant alone: nobody waits for another
-        // tenant's claim, or takes it.
+        // Only the default tenant uses the key in plain, guessable form: no tenant waits for another's claim or takes
+        // it.
         let name = match permit.tenant() == settings.tenant {
             true => format!("idempotency:{key}"),
             false => format!("idempotency:{}", self.run_key(permit, key).sealed()),
@@ -61,33 +60,33 @@ impl Actions {
                     return Ok(Claimed::Ours(None));
                 }
                 Err(_) => {
-                    let body = ErrorBody::new(Code::StoreUnavailable, "keys can't be claimed now").retry_after(1);
+                    let body = ErrorBody::new(Code::StoreUnavailable, "idempotency keys can't be claimed now").retry_after(1);
                     return Err(body.into());
                 }
             };
-            // In this order: a run that is there is found by its key as well, unless it is somebody else's.
+            // In this order: an existing run is also found by its key, unless it belongs to somebody else.
             let is_run = self.is_run(&held).await?;
             if self.flow.by_key(permit, &self.run_key(permit, key)).await?.is_some() {
                 return Ok(Claimed::Run);
             }
             if is_run {
-                // Ours is kept in another form, and the store decides.
+                // Our key is stored in another form, so the store decides.
                 return Ok(Claimed::Ours(None));
             }
             if self.recent_keys.is_abandoned(&name, &held, clock.steady()) {
-                // Whoever claimed it is gone without a run.
+                // The claim's holder is gone and left no run.
                 let _ = counters.release(&name, &held, clock.steady()).await;
             }
             tokio::time::sleep(KEY_CLAIM_LOOK_INTERVAL).await;
         }
     }
 
-    /// A key with the form that is only this actor's.
+    /// The key in the form that is specific to this actor.
     pub(super) fn run_key(&self, permit: &Permit, said: &str) -> RunKey {
         RunKey::new(&self.access.directory.parts.seal, permit, said)
     }
 
-    /// Adds to a request what tells it from others.
+    /// Adds a keyed digest to a request, so that masked requests can be compared.
     pub(super) fn seal_request(&self, permit: &Permit, ask: &mut Act) {
         let Some(unmasked) = ask.unmasked else { return };
         if let Some(members) = Arc::make_mut(&mut ask.request).as_object_mut() {
@@ -104,18 +103,17 @@ impl Actions {
     pub(super) async fn give_up(&self, held: Held) {
         let now = self.access.directory.parts.clock.steady();
         if let Err(error) = held.counters.release(&held.name, &held.run.to_string(), now).await {
-            tracing::warn!(error = %error, "a key stays claimed until somebody finds it without a run");
+            tracing::warn!(error = %error, "an idempotency key could not be released; it stays claimed until the claim is found abandoned");
         }
     }
 }
 
-/// Keys that this process was asked for lately, the oldest forgotten first, and those that it works on now.
-/// It only says where a look into the store is worth its while: a key that is not here may be used, and
-/// one that is here may be free.
+/// Keys that this process saw recently (the oldest are evicted first), and those in flight. Only a hint for when to
+/// check the store: a key that is not here may be used, and one that is here may be free.
 #[derive(Default)]
 pub(super) struct RecentKeys {
     keys: Mutex<Keys>,
-    /// Claims of others without a run: whose, and since when this process knows of them.
+    /// Claims of others without a run: the holder, and since when this process knows of it.
     waiting: Mutex<BTreeMap<String, (String, Timestamp)>>,
 }
 
@@ -126,29 +124,29 @@ struct Keys {
     under_way: BTreeMap<u64, Arc<tokio::sync::Mutex<()>>>,
 }
 
-/// The turn of one request among those under the same key. It ends when this is dropped.
+/// Serializes requests with one key. Released on drop.
 pub(super) struct KeyLock<'a> {
     recent: &'a RecentKeys,
     digest: u64,
-    /// The key was asked for before.
+    /// The key was seen before.
     pub(super) again: bool,
     guard: Option<tokio::sync::OwnedMutexGuard<()>>,
 }
 
 impl RecentKeys {
-    /// Notes that somebody asks under a key, and waits until whoever did so before is done.
+    /// Records a request with this key, and waits until earlier ones are done.
     pub(super) async fn turn(&self, permit: &Permit, key: &str) -> KeyLock<'_> {
         let mut hasher = DefaultHasher::new();
         (permit.tenant(), permit.actor(), key).hash(&mut hasher);
         let digest = hasher.finish();
         let (again, mine) = self.keys().note(digest);
-        // It is there while we wait, so that whoever stops waiting leaves nothing behind.
+        // Created before the wait, so that a cancelled waiter cleans up.
         let mut turn = KeyLock { recent: self, digest, again, guard: None };
         turn.guard = Some(mine.lock_owned().await);
         turn
     }
 
-    /// Whether a claim has stood without a run for so long that nobody is behind it any more.
+    /// Whether a claim has existed without a run for so long that its holder must be gone.
     fn is_abandoned(&self, name: &str, holder: &str, now: Timestamp) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, since)) = waiting.get(name)
@@ -162,7 +160,7 @@ impl RecentKeys {
         }
         waiting.insert(name.to_owned(), (holder.to_owned(), now));
         if waiting.len() > RECENT_KEYS_MAX {
-            // Somebody waits longer for it; nothing else hangs on an entry.
+            // Evicting an entry only makes somebody wait longer.
             waiting.pop_first();
         }
         false
@@ -192,28 +190,28 @@ impl Drop for KeyLock<'_> {
     fn drop(&mut self) {
         self.guard = None;
         let mut keys = self.recent.keys();
-        // Nobody else holds it or waits for it.
+        // No other request holds it or waits for it.
         if keys.under_way.get(&self.digest).is_some_and(|turns| Arc::strong_count(turns) == 1) {
             keys.under_way.remove(&self.digest);
         }
     }
 }
 
-/// What a duplicate is compared with.
+/// The request that a possible duplicate is compared with.
 pub(super) struct Asked {
     pub(super) request: Arc<Value>,
     pub(super) on_duplicate: OnDuplicate,
 }
 
-/// Who has a key.
+/// The result of claiming a key.
 pub(super) enum Claimed {
-    /// Nobody else has it; none: nothing was claimed, the store alone decides.
+    /// Claimed by this request; `None`: nothing was claimed, and the store alone decides.
     Ours(Option<Held>),
-    /// Somebody was faster, and has a run.
+    /// A faster request has a run.
     Run,
 }
 
-/// A key that was claimed for a run.
+/// A claimed key.
 pub(super) struct Held {
     counters: Arc<dyn Counters>,
     name: String,
@@ -224,29 +222,29 @@ pub(super) fn check_key(key: &str) -> Result<(), EngineError> {
     if (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&key.chars().count()) && !key.contains('\0') {
         return Ok(());
     }
-    let message = format!("an idempotency key has 1 to {IDEMPOTENCY_KEY_CHARS_MAX} characters");
+    let message = format!("an idempotency key must have 1 to {IDEMPOTENCY_KEY_CHARS_MAX} characters");
     Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/idempotency_key").into())
 }
 
-/// The member of a stored request that tells it from others, also where both are masked.
+/// The member of a stored request with its keyed digest.
 const SEALED: &str = "request_seal";
 
-/// What tells a request from others: the digest of what was said before it was masked, keyed, because who could work
-/// it out could find a short secret by trying. It begins with the name of its key.
+/// A keyed digest of the unmasked request. Keyed, because a plain digest would let others find a short secret by
+/// guessing. Prefixed with the name of its key.
 fn seal_of(key: &Secret, permit: &Permit, unmasked: Digest32) -> String {
     let name = mac::sign(key, b"request");
     let place = format!("request\0{}\0{}\0{unmasked}", permit.tenant(), permit.actor());
     format!("{}:{}", name.get(..8).unwrap_or_default(), mac::sign(key, place.as_bytes()))
 }
 
-/// Whether two requests that were sealed under the same key are different ones; none: that can't be told.
+/// Whether two requests differ; `None` if their digests were made with different keys.
 fn seals_differ(one: Option<&str>, other: Option<&str>) -> Option<bool> {
     let (one, other) = (one?, other?);
     let (one_key, other_key) = (one.split_once(':')?.0, other.split_once(':')?.0);
     (one_key == other_key).then(|| one != other)
 }
 
-/// The answer to a request whose key was used before.
+/// The response to a request whose key was already used.
 pub(super) fn duplicate(row: &Row, asked: &Asked) -> Result<Acted, EngineError> {
     let run = row.uuid("id");
     let (before, _) = request_of_row(row);
@@ -257,8 +255,8 @@ pub(super) fn duplicate(row: &Row, asked: &Asked) -> Result<Acted, EngineError> 
         return Ok(Acted::Duplicate { run, differs });
     }
     let message = match differs {
-        true => "a run was asked for under this key before, with another request",
-        false => "a run was asked for under this key before",
+        true => "the idempotency key was already used by a run with a different request",
+        false => "the idempotency key was already used by a run",
     };
     let body = ErrorBody::new(Code::ConflictIdempotency, message)
         .with("run_id", run.to_string())
@@ -267,7 +265,7 @@ pub(super) fn duplicate(row: &Row, asked: &Asked) -> Result<Acted, EngineError> 
     Err(body.into())
 }
 
-/// A request without what was added to it.
+/// The request without added members.
 fn as_said(mut request: Value) -> Value {
     if let Some(members) = request.as_object_mut() {
         ["parent_span", SEALED].iter().for_each(|added| drop(members.remove(*added)));

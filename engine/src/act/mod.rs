@@ -1,7 +1,7 @@
-//! The act room in motion: what somebody asks for becomes a decision, and a run.
+//! Act: a request becomes a decision, and then a run.
 //!
-//! A goal, a workflow, steps, a replay and a patch all become a proposal: a plan with its tools and inputs. Scopes, risk, level and
-//! rules are decided about it, and only then does the flow room start a run or change one.
+//! A goal, a workflow, steps, a replay and a patch all become a proposal: a plan with its tools and inputs. Scopes,
+//! risk, level and rules are decided on the proposal. Only then does `flow` start or change a run.
 
 mod actions;
 mod change;

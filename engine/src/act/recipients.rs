@@ -1,11 +1,11 @@
-//! Who is told about a run: those whom it names, and people who decide about others' runs or manage them.
+//! Who is notified about a run: the addresses it names, and people who decide on or manage runs.
 //!
-//! A person decides about their own drafts, so nobody else is disturbed by those, unless somebody else must decide. What a service wants
-//! is everybody's business who may decide, by mail if the registry has theirs, else in their inbox. A call in doubt is a fault,
-//! so everybody who manages runs hears of it.
+//! A person decides on their own drafts, so nobody else is notified, unless somebody else must decide. Requests of a
+//! service go to everybody who may decide: by mail if the registry has an address, otherwise to their inbox. A call in
+//! doubt goes to everybody who manages runs.
 //!
-//! Whose address it is says the registry, never the request: a mail to somebody who may decide carries their
-//! link, whoever named the address.
+//! The registry decides who owns an address, never the request: mail to somebody who may decide contains their link,
+//! whoever named the address.
 
 use crate::access::{APPROVALS_DECIDE, Directory, RUNS_MANAGE};
 use crate::flow::OfRun;
@@ -16,13 +16,12 @@ use chimera_core::flow::run::Head;
 use chimera_core::time::Timestamp;
 use std::sync::Arc;
 
-/// Knows who decides.
+/// Resolves recipients from the directory.
 pub struct Deciders {
     directory: Arc<Directory>,
 }
 
 impl Deciders {
-    /// Those whom the directory knows.
     #[must_use]
     pub const fn new(directory: Arc<Directory>) -> Self {
         Self { directory }
@@ -37,7 +36,7 @@ impl Recipients for Deciders {
         if snapshot.registry.resolve(&head.actor).kind == Kind::Human {
             return named;
         }
-        // Those who decide come first: whom a request names takes nobody's place.
+        // Deciders first, so that addresses named by the request can't displace them.
         self.deciders(head).await.into_iter().chain(named).collect()
     }
 
@@ -48,7 +47,7 @@ impl Recipients for Deciders {
     }
 
     async fn who_settles(&self, head: &Head) -> Vec<Recipient> {
-        // Whoever acts at L3 is told nothing; those who look after runs are.
+        // A run at L3 notifies nobody but those who manage runs.
         let silent = head.level == Level::ExecuteSilent;
         let snapshot = self.directory.snapshot();
         let named = if silent { Vec::new() } else { named(&snapshot.registry, head).await };
@@ -90,8 +89,8 @@ impl Recipients for Deciders {
     }
 }
 
-/// Those whom a run names. A mail address that the registry has for a person is that person's; another one
-/// counts as that of whoever asked.
+/// The recipients that a run names. A mail address that is registered for a person belongs to that person; any other
+/// counts as the requester's.
 async fn named(registry: &Registry, head: &Head) -> Vec<Recipient> {
     let mut named = OfRun.of(head).await;
     for recipient in named.iter_mut().filter(|recipient| recipient.channel == "email") {
@@ -106,18 +105,18 @@ async fn named(registry: &Registry, head: &Head) -> Vec<Recipient> {
     named
 }
 
-/// Whether an entry is a person of a tenant.
+/// Whether an entry is an enabled person of the tenant.
 fn is_person(entry: &Entry, tenant: &str) -> bool {
     entry.kind == Kind::Human && !entry.disabled && !entry.is_pattern() && entry.tenant == tenant
 }
 
-/// The mail of an entry, if it has one.
+/// An entry's mail address, if it has one.
 fn mail(entry: &Entry) -> Option<Recipient> {
     let target = entry.notify.as_ref()?["email"].as_str()?.to_owned();
     Some(Recipient { channel: "email".to_owned(), target, person: Some(entry.id.clone()) })
 }
 
-/// Where a person is told: by mail, or in their inbox if the registry has no mail of them.
+/// A person's mail address, or inbox without one.
 fn reached_at(entry: &Entry) -> Recipient {
     mail(entry).unwrap_or_else(|| Recipient::inbox(&entry.id))
 }

@@ -1,7 +1,6 @@
-//! The rules that stand in the configuration: which tools nobody may call, and which need approval.
+//! The configured rules: which tools are denied, and which need approval.
 //!
-//! A rule names tools by pattern. The first rule that fits decides. How risky a call is says the
-//! score that every door uses.
+//! A rule names tools by pattern. The first rule that matches decides. Risk scores don't depend on rules.
 
 use chimera_core::access::fits;
 use chimera_core::act::risk;
@@ -13,44 +12,39 @@ use chimera_core::tool::Spec;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One rule.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Rule {
-    /// Its name, for the ledger.
+    /// Recorded in the ledger.
     pub name: String,
     /// Pattern of tool names.
     pub tool: String,
-    /// Pattern of actors it holds for.
+    /// Pattern of actors it applies to.
     pub actor: String,
-    /// Pattern of tenants it holds for, by their slugs.
+    /// Pattern of tenant slugs it applies to.
     pub tenant: String,
-    /// What it says.
     pub says: Says,
 }
 
-/// What a rule says.
+/// The effect of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Says {
-    /// It may happen.
     Allow,
-    /// It may not.
     Deny {
-        /// Why.
         reason: String,
     },
-    /// It may once people approved.
+    /// Allowed after approval.
     Ask {
-        /// How many.
+        /// The number of approvals.
         approvals: u32,
-        /// Patterns of those who may; anybody when empty.
+        /// Patterns of people who may approve; anybody if empty.
         approvers: Vec<String>,
-        /// Not the one who asked for the run.
+        /// Excludes the requester of the run.
         other_than_requester: bool,
     },
 }
 
-/// A rule as a file has it. Every member stands here, so that a misspelled one is refused.
+/// A rule as written in the file. Lists every member, so that misspelled ones are refused.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -73,7 +67,7 @@ enum Effect {
     Ask,
 }
 
-/// A rule that says more than its effect can mean, or less than it must.
+/// A rule with a member that its effect does not allow, or without one that it requires.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the rule {name}: {reason}")]
 pub struct BadRule {
@@ -89,12 +83,12 @@ impl TryFrom<Written> for Rule {
         let bad = |reason| BadRule { name: name.clone(), reason };
         let asks = approvals.is_some() || approvers.is_some() || other_than_requester.is_some();
         if asks && effect != Effect::Ask {
-            return Err(bad("only a rule that asks says who approves"));
+            return Err(bad("only effect `ask` takes approvals, approvers or other_than_requester"));
         }
         let says = match (effect, reason) {
             (Effect::Deny, Some(reason)) => Says::Deny { reason },
-            (Effect::Deny, None) => return Err(bad("a rule that denies gives a reason")),
-            (_, Some(_)) => return Err(bad("only a rule that denies gives a reason")),
+            (Effect::Deny, None) => return Err(bad("effect `deny` requires a reason")),
+            (_, Some(_)) => return Err(bad("only effect `deny` takes a reason")),
             (Effect::Allow, None) => Says::Allow,
             (Effect::Ask, None) => Says::Ask {
                 approvals: approvals.unwrap_or(1),
@@ -107,7 +101,7 @@ impl TryFrom<Written> for Rule {
     }
 }
 
-/// Rules in their order.
+/// Rules, in order of evaluation.
 #[derive(Clone, Debug, Default)]
 pub struct Rules(pub Vec<Rule>);
 

@@ -1,4 +1,4 @@
-//! Which blobs the records name: a store without them is not whole.
+//! The blobs that records reference: without them a backup is incomplete.
 
 use super::Flow;
 use crate::error::EngineError;
@@ -9,8 +9,8 @@ use chimera_core::record::{Json, Row, Scope, Select};
 use std::collections::BTreeSet;
 
 impl Flow {
-    /// Every blob that the output of a step names, by what the tools of this configuration declare. Reads every
-    /// step of them, a page at a time.
+    /// Every blob that a step's output references, as declared by the configured tools. Reads all their steps, page by
+    /// page.
     pub async fn artifacts(&self) -> Result<BTreeSet<BlobId>, EngineError> {
         let mut found = BTreeSet::new();
         for spec in self.inner.parts.registry.specs().filter(|spec| spec.names_artifacts()) {

@@ -1,9 +1,8 @@
-//! Tells people that a run waits for them.
+//! Approval notifications.
 //!
-//! The messages ride in the transaction of the request for approval, so nobody is asked without
-//! being told and nobody is told of what was never asked. A person's mail carries a link by which
-//! they decide; the message alone has the link, and sealed, the store keeps its digest. A webhook gets none: a
-//! system is not a person.
+//! Messages are part of the transaction that creates the approval request, so every request is announced and nothing
+//! else is. A person's mail contains a link for deciding. Only the message contains the link, sealed; the store keeps
+//! its digest. A webhook gets no link: a system is not a person.
 
 use super::node::Inner;
 use super::review;
@@ -27,17 +26,16 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The type of a message that asks for a decision.
+/// The message type of an approval request.
 pub(super) const REQUESTED: &str = "approval.requested";
 
-/// How people are asked.
+/// How approvals are requested.
 #[derive(Clone)]
 pub struct Asking {
-    /// Where this server is reached, without a slash at the end; links begin with it.
+    /// This server's URL without a trailing slash; links start with it.
     pub base_url: String,
-    /// Who is told.
     pub recipients: Arc<dyn Recipients>,
-    /// Seals the links in messages that wait to be sent, 32 bytes; without it no message has a link.
+    /// Seals the links in queued messages, 32 bytes. Without it messages have no links.
     pub seal: Option<Secret>,
 }
 
@@ -47,7 +45,7 @@ impl Default for Asking {
     }
 }
 
-/// Tells those whom the run itself names.
+/// The recipients that the run itself names.
 pub struct OfRun;
 
 #[async_trait]
@@ -56,19 +54,19 @@ impl Recipients for OfRun {
         let Some(notify) = &head.notify else { return Vec::new() };
         let target = |channel: &str| notify.get(channel).and_then(Value::as_str).map(str::to_owned);
         let webhook = target("webhook").map(|target| Recipient { channel: "webhook".to_owned(), target, person: None });
-        // Whoever asks gives their own address, or one to which they trust their decisions.
+        // A person names their own address, or one they trust with their decisions.
         let person = (head.actor_kind == ActorType::Human).then(|| head.actor.clone());
         let email = target("email").map(|target| Recipient { channel: "email".to_owned(), target, person });
         webhook.into_iter().chain(email).collect()
     }
 }
 
-/// The digest under which a link is kept.
+/// The digest that identifies a stored link.
 pub(super) fn token_digest(token: &str) -> Digest32 {
     Digest32::of_bytes(token.as_bytes())
 }
 
-/// Adds the messages about requests to the transaction that makes them.
+/// Adds the notifications to the transaction that creates the requests.
 pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Requested]) -> Result<(), Unstorable> {
     if asked.is_empty() {
         return Ok(());
@@ -76,7 +74,7 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
     let asking = &inner.parts.asking;
     let named = asking.recipients.of(head).await;
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
-    // What was asked before is only told of; without it people are asked all the same.
+    // Earlier requests are context only: without them the notification is still sent.
     let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(head.tenant.clone())).with("run_id", head.id);
     let before = rows::all(&*inner.parts.records, select, limits::RUN_ROWS_MAX).await.unwrap_or_default();
     for requested in asked {
@@ -99,7 +97,7 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
     Ok(())
 }
 
-/// Those who are told anyway, and everybody who may decide if whoever asked can't do that alone.
+/// The named recipients, plus everybody who may decide if the requester can't decide alone.
 async fn with_deciders(named: &[Recipient], inner: &Inner, head: &Head, requested: &Requested) -> Vec<Recipient> {
     let (demand, requesters) = (&requested.demand, &requested.requesters);
     let recipients = &inner.parts.asking.recipients;
@@ -113,7 +111,7 @@ async fn with_deciders(named: &[Recipient], inner: &Inner, head: &Head, requeste
     told
 }
 
-/// Everybody once; the actor's inbox if there is nobody: what must be told is told to somebody.
+/// Deduplicates. Without recipients the actor's inbox is used, so that somebody is notified.
 pub(super) fn reached(all: Vec<Recipient>, head: &Head) -> Vec<Recipient> {
     let mut recipients = distinct(all);
     if recipients.is_empty() {
@@ -122,8 +120,8 @@ pub(super) fn reached(all: Vec<Recipient>, head: &Head) -> Vec<Recipient> {
     recipients
 }
 
-/// Everybody once, as many as are told at the most. People who share an address are told each: one may decide
-/// where the other may not, and a link is one person's.
+/// Deduplicates and applies the limit. People who share an address are kept apart: one may be allowed to decide where
+/// the other is not, and a link belongs to one person.
 fn distinct(all: Vec<Recipient>) -> Vec<Recipient> {
     let mut recipients: Vec<Recipient> = Vec::new();
     for recipient in all {
@@ -139,7 +137,7 @@ fn distinct(all: Vec<Recipient>) -> Vec<Recipient> {
     recipients
 }
 
-/// The person who may decide by the link in a message, if there is one.
+/// The person who may decide with the link in a message, if there is one.
 fn decider<'a>(all: &dyn Recipients, recipient: &'a Recipient, requested: &Requested) -> Option<&'a str> {
     let person = recipient.person.as_deref().filter(|_| recipient.channel == "email")?;
     let same = |one: &str, other: &str| all.is_same_person(one, other);
@@ -174,8 +172,7 @@ fn link_row(
 }
 
 impl Asking {
-    /// The row of a message about what waits for people. Somebody outside whom nobody registered hears that, and nothing of what it is
-    /// about: nobody has let it out.
+    /// The row of a notification. An unregistered outsider learns that something waits, but not what.
     pub(super) fn message(
         &self,
         id: Uuid,
@@ -198,7 +195,7 @@ impl Asking {
     }
 }
 
-/// Tells somebody who may not decide so, and who may.
+/// Tells a recipient who may not decide that, and who may.
 fn name_deciders(payload: &mut Value, all: &dyn Recipients, recipient: &Recipient, requested: &Requested) {
     let same = |one: &str, other: &str| all.is_same_person(one, other);
     let excluded = |person: &str| requested.demand.excludes(person, &requested.requesters, &same);
@@ -250,7 +247,7 @@ fn payload(
     })
 }
 
-/// Leaves of a message that a run waits, and nothing of what it would do or did.
+/// Reduces a message to the fact that a run waits.
 fn withhold(payload: &mut Value) {
     let kept = ["run_id", "trace_id", "workflow_id", "approval_id", "step_id", "since", "expires_at", "approve_url"];
     if let Some(data) = payload["data"].as_object_mut() {
@@ -259,8 +256,7 @@ fn withhold(payload: &mut Value) {
     }
 }
 
-/// What a decision is about, without what looks like a credential, and whether that took anything away; nothing if it
-/// is too long for a message.
+/// The review with credentials masked, and whether anything was masked; null if it is too long for a message.
 fn told(review: Review) -> (Value, bool) {
     let whole = serde_json::to_value(review).unwrap_or_default();
     if whole.to_string().len() > limits::MESSAGE_REVIEW_BYTES_MAX {
@@ -272,7 +268,7 @@ fn told(review: Review) -> (Value, bool) {
     (review, masked)
 }
 
-/// What would run, without what looks like a credential; nothing if it is too long for a message.
+/// The action with credentials masked; null if it is too long for a message.
 fn bounded(mut action: Value) -> (Value, usize) {
     let bytes = action.to_string().len();
     if bytes > limits::MESSAGE_ACTION_BYTES_MAX {
@@ -282,7 +278,7 @@ fn bounded(mut action: Value) -> (Value, usize) {
     (action, bytes)
 }
 
-/// The steps of a plan, without what trying them dry gave.
+/// The steps of a plan without their dry-run results.
 fn steps(lines: &Value) -> Value {
     let told = ["node", "item", "type", "tool", "status", "would_execute", "input", "deferred"];
     let line = |line: &Value| -> Value {

@@ -1,4 +1,4 @@
-//! What was called, over all runs that somebody may see.
+//! Lists tool calls across the runs that the caller may see.
 
 use super::document::{CallPage, CallShown, Document, ListedCall};
 use super::{Flow, load};
@@ -13,23 +13,18 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use uuid::Uuid;
 
-/// Which calls are listed.
 #[derive(Clone, Debug, Default)]
 pub struct CallFilter {
-    /// Of this actor's runs.
     pub actor: Option<String>,
-    /// Of this tool.
     pub tool: Option<String>,
-    /// From then on.
+    /// Inclusive.
     pub since: Option<Timestamp>,
-    /// At most so many.
     pub limit: usize,
-    /// Behind this place.
     pub cursor: Option<String>,
 }
 
 impl Flow {
-    /// Calls of tools, the newest first.
+    /// Tool calls, newest first.
     pub async fn list_calls(&self, permit: &Permit, filter: CallFilter) -> Result<Document, EngineError> {
         let scope = || Scope::Tenant(permit.tenant().to_owned());
         let everybody = permit.sees("");

@@ -1,7 +1,6 @@
-//! Writes a turn of a run down: with its notes, its messages and through a lane that this process holds.
+//! Commits a turn of a run with its ledger notes and messages, through a lane that this process holds.
 //!
-//! A store that takes nothing now is tried again only while something hangs on the turn that deciding it anew
-//! would lose.
+//! When the store is unavailable, a commit is retried only while something would be lost by deciding the turn again.
 
 use super::node::{Inner, Stop};
 use super::{ask, doubt, seal};
@@ -14,20 +13,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// What came of a turn.
+/// The outcome of committing a turn.
 pub(super) enum Went {
     On,
-    /// The run in memory is not what stands in the store.
+    /// The run in memory differs from the stored one.
     Stale,
-    /// Somebody else owns the run.
+    /// Another node owns the run.
     Lost,
-    /// No store takes it, however often it is tried.
+    /// The turn can't be stored; a retry does not help.
     Unwritable,
 }
 
-/// Commits a turn after which the run has this owner. A store that takes nothing now is tried again while an answer
-/// from outside would be lost otherwise, or calls that are under way, until the process ends. Anything else is
-/// read and decided anew.
+/// Commits a turn that leaves the run with this owner. While the store is unavailable, it retries until the process
+/// ends if a response from outside or calls in flight would be lost. Any other turn is read and decided again.
 pub(super) async fn commit(
     inner: Arc<Inner>,
     head: Arc<Head>,
@@ -37,15 +35,15 @@ pub(super) async fn commit(
     has_calls: bool,
 ) -> Went {
     if let Err(error) = seal::notes(&mut tx, &inner, &head, &mut turn.notes) {
-        tracing::error!(run_id = %head.id, error = %error, "a turn could not be entered in the ledger");
+        tracing::error!(run_id = %head.id, error = %error, "the ledger entries of a turn could not be built");
         return Went::Unwritable;
     }
     if let Err(error) = ask::tell(&mut tx, &inner, &head, &turn.asked).await {
-        tracing::error!(run_id = %head.id, error = %error, "nobody could be told that a run waits");
+        tracing::error!(run_id = %head.id, error = %error, "the approval notifications of a turn could not be built");
         return Went::Unwritable;
     }
     if let Err(error) = doubt::tell(&mut tx, &inner, &head, &turn.doubted).await {
-        tracing::error!(run_id = %head.id, error = %error, "nobody could be told that a call is in doubt");
+        tracing::error!(run_id = %head.id, error = %error, "the notifications about a call in doubt could not be built");
         return Went::Unwritable;
     }
     let keeps = has_calls || tx.updates.iter().any(|update| update.table == &EFFECTS);
@@ -59,11 +57,10 @@ pub(super) async fn commit(
         let id = head.id;
         match (error, spare) {
             (CommitError::Conflict(conflict), _) => {
-                tracing::debug!(run_id = %id, conflict = %conflict, "a turn met another change");
+                tracing::debug!(run_id = %id, conflict = %conflict, "a turn conflicted with a concurrent change");
                 return Went::Stale;
             }
-            // Whoever works with the new schema, or after the store was resumed, takes the run over and looks
-            // into its calls.
+            // The node that takes over, with the new schema or after the store is resumed, looks into the calls.
             (CommitError::Fenced | CommitError::Blocked(_), _) => return Went::Lost,
             (CommitError::Unavailable(_) | CommitError::Overloaded, Some(again)) => {
                 let Some(held) = owner_after_pause(&inner, id, &mut pause).await else { return Went::Lost };
@@ -81,8 +78,7 @@ pub(super) async fn commit(
     }
 }
 
-/// The lane through which a turn is tried again after a pause. None: the process ends, or nothing may be
-/// written any more.
+/// The lane for the retry, after a pause. `None`: the process ends, or nothing may be written any more.
 async fn owner_after_pause(inner: &Inner, run: Uuid, pause: &mut Duration) -> Option<Owner> {
     let mut stopping = inner.stopping();
     let claimed = async {
@@ -103,8 +99,8 @@ async fn owner_after_pause(inner: &Inner, run: Uuid, pause: &mut Duration) -> Op
     }
 }
 
-/// Lets a turn name the lane through which it is written now: whoever takes that lane over finds the run, and
-/// whoever has taken the lane from before leaves it alone.
+/// Makes the turn name the lane it is written through now: whoever takes over that lane finds the run, and the new
+/// holder of the old lane ignores it.
 fn rename_owner(tx: &mut Tx, run: Uuid, owner: Owner) {
     let cells = [("owner_lane", owner.lane), ("owner_epoch", owner.epoch)];
     for update in tx.updates.iter_mut().filter(|update| update.table == &RUNS && update.key == [run.into()]) {
@@ -115,8 +111,8 @@ fn rename_owner(tx: &mut Tx, run: Uuid, owner: Owner) {
     }
 }
 
-/// The lane that the next turn is written through. While none is held the run waits: calls under way
-/// go on and are taken in afterwards. None: the process ends first.
+/// The lane for the next turn. While none is held the run waits; calls in flight continue and are handled afterwards.
+/// `None`: the process ends first.
 pub(super) async fn owner_once_claimed(inner: Arc<Inner>, run: Uuid) -> Option<Owner> {
     let (mut stopping, mut pause) = (inner.stopping(), limits::STORE_RETRY_PAUSE_FIRST);
     let claimed = async {

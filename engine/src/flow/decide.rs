@@ -1,8 +1,8 @@
-//! A person decides about an approval.
+//! Decisions on approval requests.
 //!
-//! The decision is bound to a digest of exactly what would run. Without a digest or a step it counts
-//! only while the first approval of a run is the one that waits, so that a second click on the same
-//! button can't approve the next step; and with a step alone only while the first request about that step waits.
+//! A decision is bound to a digest of exactly what would run. Without a digest or a step it is accepted only while the
+//! run's first request is pending, so that a second click on the same button can't approve the next step. With a step
+//! alone it is accepted only while the first request for that step is pending.
 
 use super::error::{check_words, masked};
 use super::taken_back::{CANCELLED, PATCH, SUPERSEDED, TakenBack};
@@ -24,19 +24,16 @@ use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// What a person says.
+/// A person's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It may run.
     Approve,
-    /// It may not.
     Reject,
-    /// Not like this.
+    /// Rejected until it is changed.
     RequestChanges,
 }
 
 impl Decision {
-    /// The word on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -46,50 +43,41 @@ impl Decision {
         }
     }
 
-    /// The decision that a word stands for.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Approve, Self::Reject, Self::RequestChanges].into_iter().find(|decision| decision.as_str() == word)
     }
 }
 
-/// What is decided about, and how.
+/// A decision and what it is about.
 #[derive(Clone, Debug)]
 pub struct Decide {
-    /// The run.
     pub run: Uuid,
-    /// How.
     pub decision: Decision,
-    /// The request, if it is named.
     pub approval: Option<Uuid>,
-    /// The step, if it is named.
     pub step: Option<Uuid>,
-    /// What was looked at, if it is named.
+    /// The digest of what the person reviewed.
     pub digest: Option<Digest32>,
-    /// Why.
     pub reason: Option<String>,
 }
 
-/// What became of the request.
+/// The state of the request after the decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// The request.
     pub approval: Uuid,
     /// `approved`, `denied`, or `pending` while more people must approve.
     pub status: &'static str,
-    /// How many have approved.
     pub approvals: usize,
-    /// How many must.
     pub needed: i64,
 }
 
 impl Flow {
-    /// Decides, and lets the run go on.
+    /// Records a decision and wakes the run.
     pub async fn decide(&self, permit: &Permit, ask: Decide) -> Result<Decided, EngineError> {
         self.decide_via(permit, ask, None).await
     }
 
-    /// Decides; a link by which this is done is used up with the decision.
+    /// Like `decide`; an approval link is consumed with the decision.
     pub(super) async fn decide_via(
         &self,
         permit: &Permit,
@@ -101,13 +89,13 @@ impl Flow {
         }
         check_words("reason", ask.reason.as_deref())?;
         let mut ask = ask;
-        // A graph may work with the words of an approval; why something was refused is only told.
+        // Expressions may use the notes of an approval; those of a refusal are only displayed.
         if ask.decision != Decision::Approve {
             ask.reason = ask.reason.as_deref().map(masked);
         }
         for _ in 1..limits::DECIDE_TRIES_MAX {
             match self.try_decide(permit, &ask, link).await {
-                // Somebody else decided at the same moment: what counts is what stands now.
+                // A concurrent decision: retry with the current state.
                 Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_repeated(&error) => {}
                 decided => return decided,
             }
@@ -137,13 +125,13 @@ impl Flow {
         let said = decisions
             .as_array_mut()
             .ok_or_else(|| EngineError::refused(Code::Internal, "the approval can't be read"))?;
-        // What somebody said who had the name before is not theirs.
+        // Decisions of an earlier owner of the name are not the caller's.
         let is_own = |said: &Value| said["by"] == permit.actor() && self.is_holders(said);
         let before = said.iter().find(|said| is_own(said));
-        let decided_already = || EngineError::refused(Code::InvalidTransition, "you have decided about this already");
+        let decided_already = || EngineError::refused(Code::InvalidTransition, "you have already decided on this request");
         let repeats = before.is_some();
         match before {
-            // Somebody may count again who did not, such as who was disabled for a while.
+            // An approver may count again, for instance after being disabled for a while.
             Some(before) if before["decision"] == "approve" && ask.decision == Decision::Approve => {}
             Some(_) => return Err(decided_already()),
             None => {
@@ -158,7 +146,7 @@ impl Flow {
             let Some(said) = said.as_object_mut() else { continue };
             match counts {
                 true => said.remove("counts"),
-                // Kept with the request, so that a node that takes the run up knows it too.
+                // Stored with the request, so that a node that takes over the run knows it too.
                 false => said.insert("counts".to_owned(), false.into()),
             };
         }
@@ -168,7 +156,7 @@ impl Flow {
         let needed = demand.people_after(&by, &requesters, &same);
         let is_met = demand.is_met(&by, &requesters, &same);
         if !repeats && ask.decision == Decision::Approve && demand.adds_nobody(&by, &requesters, &same) {
-            let message = "somebody with your mail address has decided about this already, so you count as one person";
+            let message = "somebody with your mail address has already decided, and you count as one person";
             return Err(EngineError::refused(Code::InvalidTransition, message));
         }
         if repeats && !is_met && by == counted {
@@ -194,7 +182,7 @@ impl Flow {
         Ok(decided)
     }
 
-    /// Refuses to decide without the scope about a run of somebody who had the name before: it is not one's own.
+    /// A run of an earlier owner of the caller's name is not the caller's own: deciding on it needs the scope.
     fn check_own(&self, permit: &Permit, run: &Row) -> Result<(), EngineError> {
         let since = self.inner.parts.asking.recipients.held_since(permit.actor());
         let is_earlier = since.zip(run.get("created_at").as_time()).is_some_and(|(since, asked)| asked < since);
@@ -204,10 +192,10 @@ impl Flow {
         }
     }
 
-    /// Refuses somebody who is not among those who decide.
+    /// Refuses a caller who may not decide on this request.
     pub(super) fn may_decide(&self, permit: &Permit, row: &Row) -> Result<(), EngineError> {
         let demand = demand_of(row);
-        // What they shared with the tenant names nobody there as its author.
+        // An operator's own contributions in the tenant are not recorded under their name there.
         if permit.acts_for().is_some() && demand.needs_another() {
             return Err(not_decider(&NotDecider::ActsForTenant));
         }
@@ -216,22 +204,22 @@ impl Flow {
         reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 
-    /// Whether what somebody said earlier counts now: who was disabled since, decides no more or had a name that is another's
-    /// by now lets nothing run.
+    /// Whether an earlier decision still counts: not if its author was disabled, may no longer decide, or the name has
+    /// a new owner.
     fn still_counts(&self, tenant: &str, said: &Value, run: &Row) -> bool {
         let recipients = &self.inner.parts.asking.recipients;
         let person = said["by"].as_str().unwrap_or_default();
         self.is_holders(said) && recipients.not_decider(tenant, person, run.text("actor")).is_none()
     }
 
-    /// Whether something was said by whoever has the name now.
+    /// Whether a decision was made by the current owner of the name.
     fn is_holders(&self, said: &Value) -> bool {
         let since = self.inner.parts.asking.recipients.held_since(said["by"].as_str().unwrap_or_default());
         let at = said["at"].as_str().and_then(|at| at.parse().ok());
         since.is_none_or(|since| at.is_some_and(|at: Timestamp| since <= at))
     }
 
-    /// Refuses to approve a call of a tool that was changed since it was asked for; the run asks anew.
+    /// Refuses to approve a call of a tool that changed since the request; the run asks again.
     fn check_current(&self, run: Uuid, row: &Row) -> Result<(), EngineError> {
         let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
         let listed = [&data["calls"], &data["plan"]["steps"]].into_iter().filter_map(Value::as_array).flatten();
@@ -242,20 +230,20 @@ impl Flow {
         });
         let Some(tool) = changed else { return Ok(()) };
         self.inner.wake(run);
-        let message = format!("{tool} was changed since this was asked for; fetch the run for the current digest");
+        let message = format!("{tool} changed since this approval was requested; fetch the run for the current digest");
         Err(EngineError::refused(Code::StaleApproval, message))
     }
 
-    /// A token that was made narrower lets nothing happen that it could not ask for, unless it is for deciding. A no
-    /// is an answer too: the graph may have a way on behind it.
+    /// A narrowed token can't release what it could not request, unless it has the scope for deciding. A rejection
+    /// counts too: the graph may continue after it.
     async fn check_narrow(&self, permit: &Permit, ask: &Decide, row: &Row) -> Result<(), EngineError> {
         if !permit.is_narrow() || permit.may(APPROVALS_DECIDE) {
             return Ok(());
         }
         match (row.text("action_type"), ask.decision) {
-            // What it would add is not part of the run yet.
+            // The patch is not part of the run yet.
             (PATCH, Decision::Approve) => Err(EngineError::lacking(APPROVALS_DECIDE)),
-            // Nothing of the run has happened, and nothing will.
+            // Nothing has run, and nothing will.
             ("plan", Decision::Reject | Decision::RequestChanges) => {
                 self.may_end(permit, ask.run, APPROVALS_DECIDE).await
             }
@@ -318,13 +306,13 @@ impl Flow {
     }
 }
 
-/// How many people a request takes at the least, with those who have approved.
+/// The minimum number of people a request needs, including those who have approved.
 pub(super) fn people_needed(row: &Row, same: SamePerson<'_>) -> i64 {
     let said = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
     demand_of(row).people_after(&approving(&said), &requesters_of(row), same)
 }
 
-/// The refusal of somebody who may not decide.
+/// The refusal of a caller who may not decide.
 pub(super) fn not_decider(reason: &NotDecider) -> EngineError {
     let body = match reason {
         NotDecider::LacksScope => lacking(APPROVALS_DECIDE),
@@ -333,13 +321,13 @@ pub(super) fn not_decider(reason: &NotDecider) -> EngineError {
     EngineError::Refused(Box::new(body.with("reason", reason.as_str())))
 }
 
-/// Who asked for what a request is about.
+/// Everybody who requested what is being decided on.
 fn requesters_of(row: &Row) -> Vec<String> {
     let also = row.get("co_requesters").as_texts();
     std::iter::once(row.text("requester_actor").to_owned()).chain(also.iter().cloned()).collect()
 }
 
-/// What a request demands.
+/// The approval requirements of a request.
 fn demand_of(row: &Row) -> Demand {
     let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
     Demand::from_value(&data["demands"]).unwrap_or_else(|| {
@@ -349,8 +337,8 @@ fn demand_of(row: &Row) -> Demand {
     })
 }
 
-/// The open requests that are void once this is decided: other patches were asked about for a plan without this one, and
-/// nothing is left to decide about a run that is stopped. A no at a node for people is an outcome like others.
+/// The pending requests that become void with this decision: other patches were based on a plan without this one, and a
+/// stopped run has nothing left to decide. A rejection at a `hitl` node is a normal outcome.
 fn void(rows: &[Row], row: &Row, decided: &Decided) -> TakenBack {
     let other = |other: &Row| other.uuid("approval_request_id") != decided.approval;
     match (decided.status, row.text("action_type")) {
@@ -395,16 +383,16 @@ fn audited(permit: &Permit, ask: &Decide, row: &Row, decided: &Decided) -> Audit
     }
 }
 
-/// The request that is meant.
+/// Finds the request that the decision refers to.
 fn choose<'a>(rows: &'a [Row], ask: &Decide) -> Result<&'a Row, EngineError> {
     let ambiguous = |message: &str| EngineError::refused(Code::InvalidTransition, message);
-    let stale = || EngineError::refused(Code::StaleApproval, "nothing with this digest waits for a decision");
+    let stale = || EngineError::refused(Code::StaleApproval, "no pending approval has this digest; fetch the run for the current digest");
     let of_step = |row: &&Row| ask.step.is_none_or(|step| row.uuid("step_id") == step);
     if let Some(id) = ask.approval {
         let unknown = || EngineError::refused(Code::NotFound, "this run has asked for no approval with this id");
         let row = rows.iter().find(|row| row.uuid("approval_request_id") == id).ok_or_else(unknown)?;
         if !of_step(&row) {
-            return Err(ambiguous("the approval is not about this step"));
+            return Err(ambiguous("the approval does not belong to this step"));
         }
         let looked_at = |digest: &Digest32| row.get("action_digest").as_bytes() == Some(&digest.0[..]);
         return if ask.digest.as_ref().is_none_or(looked_at) { Ok(row) } else { Err(stale()) };
@@ -416,16 +404,16 @@ fn choose<'a>(rows: &'a [Row], ask: &Decide) -> Result<&'a Row, EngineError> {
         return pending.or_else(|| fitting.iter().find(looked_at)).copied().ok_or_else(stale);
     }
     let pending: Vec<&Row> = fitting.iter().copied().filter(|row| row.text("status") == "pending").collect();
-    // Whoever names a step only has seen it as it was asked for first.
+    // A caller who names only the step has seen its first version.
     if ask.decision == Decision::Approve && ask.step.is_some() && fitting.len() > 1 && !pending.is_empty() {
         let message =
-            "the step was changed since it was first asked for: fetch the run and send the digest of what you saw";
+            "the step changed since its approval was first requested: fetch the run and send its current digest";
         return Err(EngineError::refused(Code::StaleApproval, message));
     }
     match pending.as_slice() {
-        [] => Err(ambiguous("nothing waits for a decision here")),
+        [] => Err(ambiguous("no approval is pending here")),
         [only] if ask.step.is_some() || rows.len() == 1 => Ok(only),
-        [_] => Err(ambiguous("this is not the first approval of the run: name the step or the digest")),
-        _ => Err(ambiguous("several approvals wait: name the step or the digest")),
+        [_] => Err(ambiguous("this is not the first approval of the run: send the step or the digest")),
+        _ => Err(ambiguous("several approvals are pending: send the step or the digest")),
     }
 }

@@ -1,5 +1,7 @@
-//! Documents that are shown: runs, steps and calls. What tools were given and what they gave is copied as it is stored,
-//! because a document of many small values takes a hundred times its text when it is parsed.
+//! The JSON documents of runs, steps and calls.
+//!
+//! Tool inputs and outputs are copied as stored text: parsed, a document of many small values takes a hundred times its
+//! size in memory.
 
 use super::show::time;
 use crate::error::EngineError;
@@ -18,20 +20,19 @@ impl Document {
         Ok(Self(text))
     }
 
-    /// Its text.
     #[must_use]
     pub fn into_text(self) -> String {
         self.0
     }
 
-    /// Its members, for whoever looks into it.
+    /// The parsed document.
     #[must_use]
     pub fn to_value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 }
 
-/// A run with all that is needed to approve it.
+/// A run with everything needed to approve it.
 #[derive(Serialize)]
 pub(super) struct RunShown<'a> {
     #[serde(flatten)]
@@ -40,14 +41,13 @@ pub(super) struct RunShown<'a> {
     pub(super) result: Option<&'a Json>,
 }
 
-/// A page of steps.
 #[derive(Serialize)]
 pub(super) struct StepPage<'a> {
     pub(super) steps: Vec<StepShown<'a>>,
     pub(super) next_cursor: Option<String>,
 }
 
-/// A step that has begun, or a node that has not.
+/// A started step, or a node that has not started.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum StepShown<'a> {
@@ -91,7 +91,7 @@ impl<'a> Begun<'a> {
             output: json("output"),
             error: json("error"),
             child_run_id: row.get("child_run_id").as_uuid(),
-            // A step that has ended waits for nothing; there it says that an undo was sent.
+            // For a finished step the column records that an undo was sent.
             retry_at: time(row, "retry_at").filter(|_| row.get("completed_at").is_null()),
             started_at: time(row, "started_at"),
             completed_at: time(row, "completed_at"),
@@ -100,7 +100,7 @@ impl<'a> Begun<'a> {
     }
 }
 
-/// A call that was tried dry, or made.
+/// A simulated or real call.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Called<'a> {
@@ -142,14 +142,14 @@ impl<'a> CallShown<'a> {
     }
 }
 
-/// A page of calls over all runs.
+/// A page of calls across runs.
 #[derive(Serialize)]
 pub(super) struct CallPage<'a> {
     pub(super) items: Vec<ListedCall<'a>>,
     pub(super) next_cursor: Option<String>,
 }
 
-/// A call and the run that it belongs to.
+/// A call with its run.
 #[derive(Serialize)]
 pub(super) struct ListedCall<'a> {
     #[serde(flatten)]

@@ -1,7 +1,6 @@
-//! Calls in doubt: finding them, and telling the people who could settle them.
+//! Calls in doubt: listing them, and notifying the people who can resolve them.
 //!
-//! A message about a doubt rides in the transaction that records it, like one that asks for approval, so
-//! it is told once and never of what did not happen.
+//! The notification is part of the transaction that records the doubt, so it is sent once and only for what happened.
 
 use super::Flow;
 use super::ask::{self, Asking};
@@ -20,24 +19,19 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use uuid::Uuid;
 
-/// The type of a message about a call in doubt.
+/// The message type for a call in doubt.
 pub(super) const OUTCOME_UNKNOWN: &str = "step.outcome_unknown";
 
-/// Which calls in doubt are listed.
 #[derive(Clone, Debug, Default)]
 pub struct DoubtFilter {
-    /// Of this actor's runs.
     pub actor: Option<String>,
-    /// Of this tool.
     pub tool: Option<String>,
-    /// At most so many.
     pub limit: usize,
-    /// Behind this place.
     pub cursor: Option<String>,
 }
 
 impl Flow {
-    /// Calls in doubt, those of the oldest steps first.
+    /// Calls in doubt, oldest steps first.
     pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<Value, EngineError> {
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
@@ -54,7 +48,7 @@ impl Flow {
         }
         let mut runs: BTreeMap<Uuid, Option<Row>> = BTreeMap::new();
         let mut items = Vec::new();
-        // A step does not say whose it is, so a page of those that somebody may see can take several reads.
+        // Steps have no actor column, so filling a page for one actor can take several reads.
         for _ in 0..limits::DOUBT_PAGES_MAX {
             let page = self.inner.parts.records.read(select.clone()).await?;
             for step in &page.rows {
@@ -77,7 +71,7 @@ impl Flow {
         Ok(json!({"items": items, "next_cursor": select.after.as_ref().map(Cursor::encode)}))
     }
 
-    /// The calls of a run that are in doubt.
+    /// A run's calls in doubt.
     pub(super) async fn doubts(&self, permit: &Permit, run: &Row) -> Result<Vec<Value>, EngineError> {
         if run.get("in_doubt_since").is_null() {
             return Ok(Vec::new());
@@ -87,7 +81,7 @@ impl Flow {
         Ok(rows.iter().map(|step| document(run, step)).collect())
     }
 
-    /// Whether a call that a message tells of is in doubt still.
+    /// Whether the call that a message is about is still in doubt.
     pub(super) async fn is_in_doubt(&self, message: &Row) -> Result<bool, EngineError> {
         let payload = message.get("payload").as_json().map(Json::to_value).unwrap_or_default();
         if payload["type"] != OUTCOME_UNKNOWN {
@@ -100,12 +94,12 @@ impl Flow {
     }
 }
 
-/// Only what is in doubt.
+/// Restricts a query to steps in doubt.
 pub(super) fn in_doubt(select: Select) -> Select {
     select.filter("in_doubt_since", Compare::IsNot, Cell::Null)
 }
 
-/// Adds the messages about calls in doubt to the transaction that records them.
+/// Adds the notifications about calls in doubt to the transaction that records them.
 pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, doubts: &[Doubt]) -> Result<(), Unstorable> {
     if doubts.is_empty() {
         return Ok(());
@@ -143,7 +137,7 @@ fn data(head: &Head, doubt: &Doubt, asking: &Asking) -> Value {
     })
 }
 
-/// A call in doubt as every surface shows it.
+/// A call in doubt as JSON.
 fn document(run: &Row, step: &Row) -> Value {
     let (run_id, step_id) = (run.uuid("id"), step.uuid("id"));
     let undo = step.text("status") != StepStatus::OutcomeUnknown.as_str();
@@ -172,7 +166,7 @@ fn call_reason(step: &Row) -> Option<String> {
     error["message"].as_str().map(str::to_owned)
 }
 
-/// Why it is not known whether a step was undone, as the last rollback left it.
+/// Why the outcome of an undo is unknown, according to the last rollback.
 fn undo_reason(run: &Row, step: Uuid) -> Option<String> {
     let rollback = run.get("rollback").as_json().map(Json::to_value)?;
     let step = step.to_string();
@@ -188,7 +182,7 @@ fn settle_url(run: Uuid, step: Uuid, undo: bool) -> String {
     if undo { format!("/runs/{run}/rollback") } else { format!("/runs/{run}/steps/{step}/resolve") }
 }
 
-/// The commands of which one settles it.
+/// The commands that resolve it; one of them suffices.
 fn commands(run: Uuid, step: Uuid, undo: bool) -> [String; 2] {
     if undo {
         [format!("chimera runs rollback {run} --step {step}"), format!("chimera runs rollback {run} --by-hand")]

@@ -1,10 +1,9 @@
-//! One run under way: decide, commit, perform, and again.
+//! Drives one run: decide, commit, perform, repeat.
 //!
-//! The task holds the run's state machine and the calls that are under way. They go on while a turn is
-//! being committed, and what arrives meanwhile is decided together in the next one. A turn that the store can't
-//! take now is kept as long as calls hang on it. Any other that can't be committed makes the run in memory
-//! worth nothing: it is thrown away and read again, with its calls if nobody else wrote it, or left to whoever
-//! owns it now.
+//! The task holds the run's state machine and its calls in flight. Calls continue while a turn is committed, and what
+//! arrives meanwhile is decided together in the next turn. A turn that the store can't take now is retried while calls
+//! depend on it. Any other failed commit makes the run in memory stale: it is discarded and loaded again, with its
+//! calls if nobody else changed the run, or left to its new owner.
 
 use super::commit_turn::{Went, commit, owner_once_claimed};
 use super::entrance::Entrance;
@@ -33,29 +32,29 @@ use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
 use uuid::Uuid;
 
-/// What a run is told by others in this process.
+/// A wake-up from elsewhere in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nudge {
-    /// There are signals in the store.
+    /// New signals may be in the store.
     Look,
     /// A slot may be free.
     Tick,
 }
 
-/// What a turn begins with, should it be thrown away.
+/// The state before a turn, in case it is discarded.
 #[derive(Default)]
 struct Before {
-    /// The calls under way; none if they can't be kept.
+    /// The calls in flight; `None` if they can't be kept.
     calls: Option<UnderWay>,
-    /// What they answered, or others before a turn that could not be written.
+    /// Their responses, and those of earlier turns that could not be stored.
     answers: Vec<Event>,
-    /// Where something was under way.
+    /// Where something was in flight.
     busy: Vec<At>,
 }
 
 impl Before {
     fn of(run: &Run, events: &[Event]) -> Self {
-        // A call that touches nothing outside is simply made again.
+        // A pure call is simply repeated.
         let is_kept = |event: &&Event| match event {
             Event::Answered { at, .. } => !run.is_pure_at(*at),
             Event::Unwritten { .. } => true,
@@ -73,26 +72,26 @@ pub(super) struct Drive {
     standing: watch::Sender<Standing>,
     calls: FuturesUnordered<BoxFuture<'static, Event>>,
     cancels: BTreeMap<At, watch::Sender<bool>>,
-    /// What calls answered while the store was waited for.
+    /// Responses that arrived while waiting for the store.
     answered: Vec<Event>,
-    /// Calls that reach outside and whose answers must not be lost.
+    /// Calls with outside effects, whose responses must not be lost.
     outside: BTreeSet<Uuid>,
-    /// Turns that could not be written. What is written between them says nothing: a run may have to wait for a
-    /// slot or look for a recorded output before it comes to the same turn again.
+    /// Turns that could not be stored. Successful turns in between don't reset it: a run may have to wait for a slot or
+    /// read the cache before it reaches the same turn again.
     unwritten: u32,
-    /// Every call that is written down as under way is a call of this task.
+    /// Every call recorded as in flight belongs to this task.
     alone: bool,
-    /// The owner that the store knew before the last turn.
+    /// The stored owner before the last turn.
     owner: Option<Owner>,
-    /// Turns in a row that were thrown away.
+    /// Consecutive discarded turns.
     stale: u32,
-    /// More was told than one turn takes in.
+    /// There are more signals than one turn handles.
     told_more: bool,
-    /// Since when all that it can do is wait for a slot.
+    /// Since when it can only wait for a slot.
     waits_since: Option<Timestamp>,
-    /// It leaves to wait for a slot in the store.
+    /// It is unloaded and waits for a slot in the store.
     waits_in_store: bool,
-    /// It holds so much that whatever it does may take long.
+    /// It is so large that any operation may take long.
     costly: Costly,
 }
 
@@ -128,8 +127,8 @@ impl Drive {
         }
     }
 
-    /// Goes on with a run whose turn was just committed. Most short runs have ended with it; only the others get
-    /// memory for a loop.
+    /// Continues a run whose turn was just committed. Most short runs have ended with it; only the others allocate the
+    /// loop.
     pub(super) async fn go(mut self, turn: Turn) {
         let events = self.perform(&turn);
         if turn.parked {
@@ -139,9 +138,9 @@ impl Drive {
         Box::pin(self.drive(events)).await;
     }
 
-    /// Takes a run up that was just read.
+    /// Resumes a run that was just loaded.
     pub(super) async fn take_up(mut self) {
-        // Whoever waited in the store and finds no slot goes back there.
+        // A run that waited in the store goes back there if there is no slot.
         let waited = self.inner.gate().resume(self.run.head().id);
         self.waits_since = waited.then_some(self.run.head().created_at);
         let mut events = vec![Event::Begun { alone: self.alone }];
@@ -171,7 +170,7 @@ impl Drive {
         self.leave();
     }
 
-    /// Drives the run no more. What it was told in the very last moment is looked at again.
+    /// Stops driving the run. Signals that arrive at the last moment trigger another load.
     fn leave(self) {
         let Self { inner, run, mut nudges, standing, told_more: mut told, .. } = self;
         let id = run.head().id;
@@ -188,7 +187,7 @@ impl Drive {
         }
     }
 
-    /// Decides, commits and performs. None: the run is not driven here any more.
+    /// One turn: decide, commit, perform. `None`: the run is no longer driven here.
     async fn turn(&mut self, events: Vec<Event>) -> Option<Vec<Event>> {
         let id = self.run.head().id;
         let writes_through = match self.inner.owner(id) {
@@ -202,7 +201,7 @@ impl Drive {
         let inner = Arc::clone(&self.inner);
         let place = inner.offload.place(&self.run.head().claimant(), self.run.may_take_long()).await;
         let decided = place.run(|| self.decide(events, writes_through));
-        // A recorded output is looked for before the slot is used.
+        // A cached output is looked up before the slot is used.
         granted.retain(|at| !self.run.is_busy_at(*at));
         if decided.as_ref().is_ok_and(|turn| !turn.more) && !granted.is_empty() {
             let next = self.inner.gate().unused(id, &granted);
@@ -211,7 +210,7 @@ impl Drive {
         let mut turn = match decided {
             Ok(turn) => turn,
             Err(error) => {
-                tracing::error!(run_id = %self.run.head().id, error = %error, "a turn could not be written");
+                tracing::error!(run_id = %self.run.head().id, error = %error, "a turn could not be built");
                 return self.unwritable(kept).await;
             }
         };
@@ -241,7 +240,7 @@ impl Drive {
         Some(events)
     }
 
-    /// Waits for the store, and lets calls that are under way go on meanwhile.
+    /// Waits for the store while calls in flight continue.
     async fn meanwhile<T>(&mut self, wait: impl Future<Output = T>) -> T {
         tokio::pin!(wait);
         loop {
@@ -253,7 +252,7 @@ impl Drive {
         }
     }
 
-    /// The answers among events that nobody could give again.
+    /// The responses among events that can't be obtained again.
     fn kept(&self, events: &[Event]) -> Vec<Kept> {
         let mut kept = Vec::new();
         for event in events {
@@ -269,9 +268,9 @@ impl Drive {
         kept
     }
 
-    /// A turn can't be written. Once the calls under way have ended, the run is read again and goes on with what
-    /// they gave; from the second time on it only ends. If not even that can be written, it is tried again now and
-    /// then, with the answers kept. None: the process ends first, or another one has the run.
+    /// Handles a turn that can't be stored. Once the calls in flight have ended, the run is loaded again and continues
+    /// with their responses; from the second time on it only ends. If even that can't be stored, it is retried
+    /// periodically, with the responses kept. `None`: the process ends first, or another node owns the run.
     async fn unwritable(&mut self, mut answers: Vec<Kept>) -> Option<Vec<Event>> {
         self.unwritten += 1;
         let mut stopping = self.inner.stopping();
@@ -322,8 +321,7 @@ impl Drive {
         Ok(turn)
     }
 
-    /// Reads the run again after its state in memory has become worthless. Calls go on if they are still its
-    /// own then.
+    /// Loads the run again after its state in memory became stale. Calls continue if they are still its own.
     async fn reload(&mut self, before: Before) -> Option<Vec<Event>> {
         let (inner, id) = (Arc::clone(&self.inner), self.run.head().id);
         let (known, tried) = (self.owner, self.run.owner());
@@ -354,12 +352,12 @@ impl Drive {
                 Ok(run) => self.run = run,
                 Err(EngineError::Read(_)) => continue,
                 Err(error) => {
-                    tracing::error!(run_id = %id, error = %error, "a run could not be read");
+                    tracing::error!(run_id = %id, error = %error, "a run could not be loaded");
                     return None;
                 }
             }
             let stored = self.run.owner();
-            // If another node had the run meanwhile, its calls may be under way still.
+            // If another node owned the run meanwhile, its calls may still be in flight.
             self.alone &= stored.is_none() || stored == known || stored == tried || inner.parts.alone;
             let mut events = Vec::new();
             let begun = Event::Begun { alone: self.alone };
@@ -378,7 +376,7 @@ impl Drive {
         }
     }
 
-    /// Drops the calls that are under way, and gives their slots back.
+    /// Drops the calls in flight and releases their slots.
     fn drop_calls(&mut self) {
         self.calls = FuturesUnordered::new();
         self.answered.clear();
@@ -388,7 +386,7 @@ impl Drive {
         self.inner.tick(next);
     }
 
-    /// Gives back the slots of places where nothing is under way after all.
+    /// Releases the slots of positions where nothing is in flight.
     fn leave_slots(&self, places: &[At]) {
         for at in places.iter().filter(|at| !self.run.is_busy_at(**at)) {
             let next = self.inner.gate().leave(self.run.head().id, *at);
@@ -396,7 +394,7 @@ impl Drive {
         }
     }
 
-    /// Begins what the turn wants done; gives what is to be decided at once.
+    /// Starts the effects of a turn; returns the events to decide at once.
     fn perform(&mut self, turn: &Turn) -> Vec<Event> {
         spans::tell(&self.inner, &self.run, turn);
         observe::turn(&self.run, turn);
@@ -456,7 +454,7 @@ impl Drive {
                     .with("workflow_id", head.workflow.id.as_str())
                     .with("cache_key", key)
                     .take(1);
-                // A cache that can't be read is a cache without the entry.
+                // A cache read error counts as a miss.
                 let row = inner.parts.records.read(select).await.ok().and_then(|page| page.rows.into_iter().next());
                 let now = inner.parts.clock.steady();
                 let row = row.filter(|row| row.get("expires_at").as_time().is_none_or(|end| end > now));
@@ -474,7 +472,7 @@ impl Drive {
         }
     }
 
-    /// Waits for something to happen to the run.
+    /// Waits for the next event.
     async fn wait(&mut self, stopping: &mut watch::Receiver<Stop>) -> Vec<Event> {
         if let Some(Some(event)) = self.calls.next().now_or_never() {
             return self.gather(event);
@@ -484,7 +482,7 @@ impl Drive {
         }
         let mut due = self.run.next_deadline().map(|due| until(due, self.inner.parts.clock.steady()));
         if self.run.wants_slot() {
-            // A freed slot is offered to one run; if that one can't use it, the others must find it.
+            // A freed slot is offered to one run; if that run can't use it, the others must find it by polling.
             due = Some(due.map_or(limits::SLOT_ASK_INTERVAL, |due| due.min(limits::SLOT_ASK_INTERVAL)));
         }
         let sleep = async {
@@ -505,7 +503,7 @@ impl Drive {
         }
     }
 
-    /// Waits for a call that is under way still, and for nothing else.
+    /// Waits for a call in flight, and nothing else.
     async fn rest_of_calls(&mut self, stopping: &mut watch::Receiver<Stop>) -> Vec<Event> {
         tokio::select! {
             biased;
@@ -520,7 +518,7 @@ impl Drive {
         events
     }
 
-    /// What others told the run and it has not taken in.
+    /// The pending signals of the run.
     async fn told(&mut self) -> Vec<Event> {
         let inner = Arc::clone(&self.inner);
         match load::signals(&*inner.parts.records, self.run.head().id).await {
@@ -528,12 +526,12 @@ impl Drive {
                 self.told_more = more;
                 signals.into_iter().map(Event::Signalled).collect()
             }
-            // They stay where they are; looking again finds them.
+            // They stay in the store; the next look finds them.
             Err(_) => Vec::new(),
         }
     }
 
-    /// Everything else that has ended by now is decided in the same turn.
+    /// Collects all calls that have ended, to decide them in one turn.
     fn gather(&mut self, first: Event) -> Vec<Event> {
         let mut events = vec![first];
         while let Some(Some(event)) = self.calls.next().now_or_never() {
@@ -543,7 +541,7 @@ impl Drive {
     }
 }
 
-/// Whether taking an answer in may keep a processor busy.
+/// Whether handling a response may take a lot of CPU.
 fn is_large(answer: &Answer) -> bool {
     let large = |value: &Value| json::is_larger_than(value, limits::JSON_BYTES_ASIDE);
     match answer {

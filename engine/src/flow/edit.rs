@@ -1,8 +1,7 @@
-//! A person changes what waits for approval.
+//! Editing an input that waits for approval.
 //!
-//! The request is taken back in the same transaction that tells the run of the change. So from that
-//! moment on nobody can approve what they saw before, and whoever decided first has decided: of an
-//! edit and a decision about the same request only one is ever accepted.
+//! The pending request is superseded in the transaction that signals the change to the run. From then on nobody can
+//! approve the earlier version. Of an edit and a decision on the same request only one is accepted.
 
 use super::Flow;
 use crate::access::Permit;
@@ -18,10 +17,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 impl Flow {
-    /// Changes the input of a step that waits for approval; it waits anew, with a new digest.
+    /// Changes the input of a step that waits for approval. The step is requested again, with a new digest.
     pub async fn edit(&self, permit: &Permit, run: Uuid, step: Uuid, input: Value) -> Result<(), EngineError> {
         if permit.kind() != ActorType::Human {
-            return Err(EngineError::refused(Code::RbacForbidden, "only people change what waits for approval"));
+            return Err(EngineError::refused(Code::RbacForbidden, "only a person may change what waits for approval"));
         }
         if let Some(node) = self.drafted(permit, run, step).await? {
             return self.edit_planned(permit, run, &node, input).await;
@@ -37,7 +36,7 @@ impl Flow {
         self.tell_with(permit, run, told, self.taken_back(permit, approval)?).await
     }
 
-    /// The node of a step that was tried dry and has not had its turn.
+    /// The node of a step that was simulated and has not started.
     async fn drafted(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Option<String>, EngineError> {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&STEPS, scope).with("id", step).with("run_id", run).take(1);
@@ -46,11 +45,10 @@ impl Flow {
         Ok(row.filter(waits).map(|row| row.text("node_id").to_owned()))
     }
 
-    /// Changes the input of a step of a plan that waits for approval; the plan waits anew, with a new
-    /// digest.
+    /// Changes the input of a step in a plan that waits for approval. The plan is requested again, with a new digest.
     pub async fn edit_planned(&self, permit: &Permit, run: Uuid, node: &str, input: Value) -> Result<(), EngineError> {
         if permit.kind() != ActorType::Human {
-            return Err(EngineError::refused(Code::RbacForbidden, "only people change what waits for approval"));
+            return Err(EngineError::refused(Code::RbacForbidden, "only a person may change what waits for approval"));
         }
         let row = self.unfinished(permit, run).await?;
         let plan = row.get("plan").as_json().map(Json::to_value).unwrap_or_default();
@@ -62,7 +60,7 @@ impl Flow {
         if !row.get("plan_digest").is_null() {
             return Err(EngineError::refused(
                 Code::InvalidTransition,
-                "the plan was approved, and the step has not begun",
+                "the plan is already approved, and the step has not started",
             ));
         }
         let [tool] = lines.iter().map(|line| line["tool"].as_str()).collect::<Vec<_>>()[..] else {
@@ -78,8 +76,8 @@ impl Flow {
         self.tell_with(permit, run, told, self.taken_back(permit, approval)?).await
     }
 
-    /// Refuses an input that the tool does not take, and somebody who may not call it: it would be called
-    /// with the rights of whoever asked.
+    /// Refuses an input that the tool does not accept, and a caller who may not call the tool: it would run with the
+    /// requester's rights.
     fn takes(&self, permit: &Permit, tool: &str, input: &Value) -> Result<(), EngineError> {
         let tool = self.inner.parts.registry.get(tool).ok_or_else(no_input)?;
         permit.covers(tool.spec()).map_err(Box::new).map_err(EngineError::Refused)?;
@@ -94,24 +92,24 @@ impl Flow {
         })
     }
 
-    /// The requests of a run that wait for people.
+    /// The pending requests of a run.
     fn pending_of(&self, permit: &Permit, run: Uuid) -> Select {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         Select::from(&SCOPED_APPROVALS, scope).with("run_id", run).with("status", "pending")
     }
 
-    /// The one of these requests that there is, while there is time to decide about it.
+    /// The pending request, unless it has expired.
     async fn request_of(&self, pending: Select) -> Result<Row, EngineError> {
         let row = self.inner.parts.records.read(pending.take(1)).await?.rows.into_iter().next();
-        let decided = "this was decided about or changed a moment ago: look at it again";
+        let decided = "this was just decided or changed; fetch it again";
         let row = row.ok_or_else(|| EngineError::refused(Code::OccConflict, decided))?;
         if row.get("expires_at").as_time().is_some_and(|end| end <= self.inner.parts.clock.steady()) {
-            return Err(EngineError::refused(Code::InvalidTransition, "the time to decide is over"));
+            return Err(EngineError::refused(Code::InvalidTransition, "the approval request has expired"));
         }
         Ok(row)
     }
 
-    /// Takes a request back, unless somebody has decided about it.
+    /// Supersedes a request, unless it was decided.
     fn taken_back(&self, permit: &Permit, approval: Uuid) -> Result<Tx, EngineError> {
         let expect = vec![("status", "pending".into())];
         let set = vec![

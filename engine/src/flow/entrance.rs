@@ -1,15 +1,15 @@
-//! How a run that decides asks for slots, and for leave to wait for them in the store.
+//! A deciding run's view of the gate: slots, memory, and parking.
 
 use super::gate::look_again_in;
 use super::node::Inner;
 use chimera_core::flow::run::{Gate, Slot};
 use uuid::Uuid;
 
-/// The gate as one run sees it in one turn.
+/// The gate as one run uses it in one turn.
 pub(super) struct Entrance<'a> {
     pub(super) inner: &'a Inner,
     pub(super) tenant: &'a str,
-    /// The run has waited for a while already.
+    /// Whether the run has already waited for a while.
     pub(super) has_waited: bool,
 }
 
@@ -26,13 +26,12 @@ impl Gate for Entrance<'_> {
         self.inner.memory().may_grow(run, self.tenant, memory_bytes)
     }
 
-    /// A run waits in memory for a moment, as long as there are places enough: to take it up again costs
-    /// a look into the store.
+    /// A run waits in memory briefly while there is capacity, because resuming it from the store costs a read.
     fn park(&mut self, run: Uuid) -> Option<i64> {
         if !self.inner.goes_on() {
             return None;
         }
-        // What it holds is what it waits for: it leaves at once.
+        // It waits for memory that it holds itself: unload it at once.
         let (lacks_memory, waiting) = {
             let memory = self.inner.memory();
             (memory.waits(run), memory.waiting())

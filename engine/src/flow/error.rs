@@ -1,4 +1,4 @@
-//! Refusals that only use cases of the flow room give.
+//! Refusals that are specific to flow.
 
 use crate::error::{EngineError, NUL};
 use chimera_core::error::{Code, ErrorBody};
@@ -7,7 +7,7 @@ use chimera_core::limits;
 use chimera_core::redact::Redactor;
 use serde_json::json;
 
-/// Refuses words of a caller that can't be kept.
+/// Refuses caller-supplied text that can't be stored.
 pub(super) fn check_words(what: &str, words: Option<&str>) -> Result<(), EngineError> {
     let Some(words) = words else { return Ok(()) };
     if words.contains('\0') {
@@ -20,24 +20,24 @@ pub(super) fn check_words(what: &str, words: Option<&str>) -> Result<(), EngineE
     Ok(())
 }
 
-/// Words of a caller that the ledger and messages tell of, without what looks like a credential.
+/// Caller-supplied text for the ledger and messages, with credentials masked.
 pub(super) fn told_words(what: &str, words: Option<String>) -> Result<Option<String>, EngineError> {
     check_words(what, words.as_deref())?;
     Ok(words.map(|words| masked(&words)))
 }
 
-/// A text without what looks like a credential.
+/// Masks what looks like a credential.
 pub(super) fn masked(text: &str) -> String {
     Redactor::default().text(text).into_owned()
 }
 
-/// There is no such workflow, or not in this version.
+/// The workflow, or this version of it, does not exist.
 pub(crate) fn no_workflow(id: &str, version: Option<i64>) -> EngineError {
     let version = version.map(|version| format!(" in version {version}")).unwrap_or_default();
     EngineError::refused(Code::NotFound, format!("there is no workflow {id}{version}"))
 }
 
-/// A document with faults.
+/// An invalid document with its problems.
 pub(crate) fn invalid(what: &str, problems: &[Problem]) -> EngineError {
     let first = problems.first().map(|problem| match problem.path.as_str() {
         "" => format!(": {}", problem.reason),

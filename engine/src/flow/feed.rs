@@ -1,7 +1,7 @@
-//! What happens to a run, for somebody who follows it.
+//! The event feed of one run.
 //!
-//! Where the run stands is read before its entries: a number that the run's row has reached is
-//! committed, so an entry that is not there yet can't hide behind one that is.
+//! The run's row is read before its entries: every number up to the row's is committed, so no entry can appear later
+//! behind one that was delivered.
 
 use super::{Flow, load};
 use crate::access::Permit;
@@ -12,26 +12,26 @@ use chimera_core::record::Damaged;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// The next events of a run.
+/// The next events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feed {
     /// In order, without a gap.
     pub events: Vec<Value>,
-    /// Where to go on.
+    /// The number to continue after.
     pub after: i64,
-    /// Nothing more comes by itself: the run has ended, is not being undone, and all was given.
+    /// No more events: the run has ended, is not being undone, and everything was delivered.
     pub over: bool,
 }
 
 impl Flow {
-    /// Where a run stands.
+    /// A run's status.
     pub async fn status(&self, permit: &Permit, run: Uuid) -> Result<RunStatus, EngineError> {
         let row = load::seen_run(&*self.inner.parts.records, permit, run).await?;
-        let damaged = || Damaged { what: "its status is no known word".to_owned() };
+        let damaged = || Damaged { what: "unknown run status".to_owned() };
         Ok(RunStatus::parse(row.text("status")).ok_or_else(damaged)?)
     }
 
-    /// The events of a run behind number `after`.
+    /// The events of a run after number `after`.
     pub async fn feed(&self, permit: &Permit, run: Uuid, after: i64) -> Result<Feed, EngineError> {
         let records = &*self.inner.parts.records;
         let row = load::seen_run(records, permit, run).await?;

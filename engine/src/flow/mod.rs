@@ -1,4 +1,4 @@
-//! The flow room in motion: tools, runs and what keeps them going.
+//! Flow: the durable workflow engine. Tools, runs, approvals, and the loops that drive them.
 
 mod artifacts;
 mod ask;
