@@ -195,7 +195,7 @@ fn a_call_in_doubt_is_listed_counted_logged_and_told_and_the_command_it_names_se
         let told: Vec<Value> =
             warnings(&log).into_iter().filter(|line| line["metadata"]["step_id"] == json!(step)).collect();
         assert_eq!(told.len(), 1, "{log}");
-        assert_eq!(told[0]["message"], format!("nobody knows whether a call happened: {why}"));
+        assert_eq!(told[0]["message"], format!("the outcome of a call is unknown: {why}"));
         assert_eq!((&told[0]["metadata"]["run_id"], &told[0]["metadata"]["node_id"]), (&json!(run), &json!("pay")));
     }
 }

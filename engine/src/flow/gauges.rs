@@ -1,8 +1,8 @@
-//! What stands and waits right now, as gauges that are set anew every few seconds.
+//! Gauges of the current state, sampled every few seconds.
 //!
-//! Nothing here looks at runs that have ended: every count goes through an index of what is not over. A
-//! count stops at `COUNT_ROWS_MAX`. All nodes of one database see the same store, so whoever adds their
-//! gauges up counts double; slots, places and held lanes are each process's own.
+//! Ended runs are never scanned: every count uses an index of unfinished rows and stops at `COUNT_ROWS_MAX`. All nodes
+//! of one database report the same store, so don't sum these gauges across nodes; slots, active runs and held lanes are
+//! per process.
 
 use super::node::Stop;
 use super::{Flow, doubt};
@@ -17,17 +17,17 @@ use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What unfinished runs are told apart by. A run that has ended and is driven is being undone.
+/// The states of unfinished runs. A run that has ended and is driven is being rolled back.
 const STATES: [&str; 4] = ["pending", "running", "awaiting_approval", "rolling_back"];
 
 impl Flow {
-    /// Sets the gauges anew every few seconds until the engine is stopped.
+    /// Samples the gauges every few seconds until the engine stops.
     pub async fn measure(&self) {
         let mut stopping = self.inner.stopping();
         loop {
             if let Err(error) = self.sample().await {
                 metrics::counter!("chimera_metrics_sample_failures_total").increment(1);
-                tracing::debug!(error = %error, "the store could not be looked at for metrics");
+                tracing::debug!(error = %error, "the store could not be sampled for metrics");
             }
             tokio::select! {
                 biased;
@@ -37,7 +37,7 @@ impl Flow {
         }
     }
 
-    /// Sets every gauge once.
+    /// Samples every gauge once.
     pub async fn sample(&self) -> Result<(), EngineError> {
         self.sample_process();
         let now = self.inner.parts.clock.steady();
@@ -49,7 +49,7 @@ impl Flow {
         Ok(())
     }
 
-    /// What this process has taken of what it may.
+    /// This process's use of its limits.
     fn sample_process(&self) {
         let (taken, waiting) = {
             let gate = self.inner.gate();
@@ -84,7 +84,7 @@ impl Flow {
         Ok(())
     }
 
-    /// What waits for people or for somebody to take it up, and since when.
+    /// What waits for people or for a node to pick it up, and for how long.
     async fn sample_waiting(&self, now: Timestamp) -> Result<(), EngineError> {
         let asked = Select::from(&SCOPED_APPROVALS, Scope::System).with("status", "pending");
         let asked = self.count(asked, "created_at").await?;
@@ -107,7 +107,7 @@ impl Flow {
         Ok(())
     }
 
-    /// The lanes that there are; those of this process one by one.
+    /// All lanes by state; those of this process individually.
     async fn sample_lanes(&self, now: Timestamp) -> Result<(), EngineError> {
         let rows = rows::all(&*self.inner.parts.records, Select::from(&LEDGER_LANES, Scope::System), limits::LANES_MAX)
             .await?;
@@ -163,7 +163,7 @@ fn total(counted: &[Counted]) -> f64 {
     counted.iter().map(|counted| counted.rows).sum::<u64>() as f64
 }
 
-/// Seconds since the oldest, zero if there is none.
+/// Seconds since the oldest; zero if there is none.
 fn age(counted: &[Counted], now: Timestamp) -> f64 {
     let oldest = counted.iter().filter_map(|counted| counted.oldest).min();
     oldest.map_or(0.0, |oldest| seconds((now.micros() - oldest.micros()).max(0)))

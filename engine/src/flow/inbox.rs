@@ -1,6 +1,6 @@
-//! The inbox of an actor: what it was to be told and nobody had an address for.
+//! An actor's inbox: notifications without an address to send them to.
 //!
-//! A message of an inbox needs no sending: it is written together with what it is about, and read here.
+//! An inbox message is not sent: it is committed together with what it is about, and read here.
 
 use super::Flow;
 use super::show::time;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 impl Flow {
-    /// A page of the caller's own inbox, the newest message first.
+    /// A page of the caller's own inbox, newest first.
     pub async fn inbox(&self, permit: &Permit, limit: usize, cursor: Option<&str>) -> Result<Value, EngineError> {
         let select =
             Select::from(&INBOX_MESSAGES, Scope::Tenant(permit.tenant().to_owned())).with("actor", permit.actor());
@@ -44,7 +44,7 @@ impl Flow {
         }))
     }
 
-    /// What a run that has ended tells of itself.
+    /// The payload for a run that has ended.
     async fn end_of(&self, permit: &Permit, run: Uuid, event_type: &str) -> Result<Value, EngineError> {
         let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with("id", run).take(1);
         let page = self.inner.parts.records.read(select).await?;
@@ -52,7 +52,7 @@ impl Flow {
         let document = |column| row.get(column).as_json().map(Json::to_value);
         Ok(json!({
             "run_id": run,
-            // As it was then: it may have been undone since.
+            // The status at that time: the run may have been undone since.
             "status": event_type.strip_prefix("run."),
             "workflow_id": row.get("workflow_id").as_text(),
             "actor": row.text("actor"),

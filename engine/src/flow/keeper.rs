@@ -1,11 +1,10 @@
-//! Looks after runs that nobody drives: those that were told something, whose time has come, or
-//! whose owner is gone. Hints come over the bus; looking is the truth.
+//! The keeper: finds runs that nobody drives, because they have a pending signal, their deadline has passed, or their
+//! owner is gone. Bus messages are hints; polling is authoritative.
 //!
-//! A lane is taken for dead when its row was seen unchanged for longer than its lease lasts, by this
-//! process's own clock: nobody's clock is compared with another's. Time in which nothing was seen does not
-//! count: while the store is gone nobody can renew a lease, and a process that stands still sees nothing. The
-//! runs of a dead lane are taken over; a call that its owner may still be making is waited for until its
-//! deadline.
+//! A lane is considered dead when its row was observed unchanged for longer than its lease, by this process's own
+//! clock; clocks are never compared. Time without observation does not count: while the store is down nobody can renew
+//! a lease, and a suspended process observes nothing. The runs of a dead lane are taken over; a call that its owner may
+//! still be making is waited for until its deadline.
 
 use super::node::{Stop, TOPIC};
 use super::{Flow, load};
@@ -23,10 +22,10 @@ use uuid::Uuid;
 
 const SECOND_MICROS: i64 = 1_000_000;
 
-/// For how long a lane is seen to be silent before it is taken for dead.
+/// How long a lane must be observed unchanged before it is considered dead.
 const SILENT_MICROS_MIN: i64 = (limits::LANE_LEASE_SECONDS + limits::LANE_SILENCE_MARGIN_SECONDS) * SECOND_MICROS;
 
-/// What was last seen of a lane, and for how long it was seen to be like that.
+/// The last observed state of a lane, and for how long it was observed.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     epoch: i64,
@@ -35,18 +34,18 @@ struct Seen {
     silent_micros: i64,
 }
 
-/// What the keeper remembers between looks.
+/// The keeper's state between polls.
 #[derive(Default)]
 pub struct Keeper {
     lanes: BTreeMap<i64, Seen>,
-    /// When the lanes were last read, unless the last look failed to.
+    /// When the lanes were last read; `None` if the last poll failed to.
     looked_at: Option<Timestamp>,
-    /// Lanes of ours whose runs were taken up: in which epoch, and when.
+    /// Own lanes whose runs were adopted: in which epoch, and when.
     mine: BTreeMap<i64, (i64, Timestamp)>,
 }
 
 impl Flow {
-    /// Looks after runs until the engine is stopped.
+    /// Runs until the engine stops.
     pub async fn keep(&self) {
         let mut keeper = Keeper::default();
         let mut stopping = self.inner.stopping();
@@ -54,7 +53,7 @@ impl Flow {
         loop {
             match self.look(&mut keeper).await {
                 Ok(()) => self.inner.pulse.beat(self.inner.parts.clock.steady()),
-                Err(error) => tracing::warn!(error = %error, "the store could not be looked through for runs"),
+                Err(error) => tracing::warn!(error = %error, "the store could not be polled for runs"),
             }
             tokio::select! {
                 biased;
@@ -66,7 +65,7 @@ impl Flow {
                     }
                 } => match heard {
                     Some(Heard::Message(message)) => {
-                        // Only told to look: whoever hears a hint and hints again would hear itself.
+                        // Only nudge: republishing the hint would loop back to this process.
                         if let Ok(run) = Uuid::from_slice(&message) {
                             self.inner.nudge(run, super::drive::Nudge::Look);
                         }
@@ -79,7 +78,7 @@ impl Flow {
         }
     }
 
-    /// One look at everything.
+    /// One poll.
     pub async fn look(&self, keeper: &mut Keeper) -> Result<(), EngineError> {
         let looked_at = keeper.looked_at.take();
         if self.inner.parts.records.hold().is_some() {
@@ -114,7 +113,7 @@ impl Flow {
             .with("owner_lane", Value::Null)
             .filter("next_deadline", Compare::AtMost, now)
             .take(limits::PAGE_ROWS_MAX);
-        // Runs that can't be taken up now must not hide those behind them.
+        // Runs that can't be resumed now must not hide those behind them.
         while self.inner.has_room() {
             let page = self.inner.parts.records.read(select.clone()).await?;
             for row in page.rows {
@@ -130,12 +129,12 @@ impl Flow {
 
     async fn take(&self, run: Uuid) {
         if let Err(error) = self.inner.take_up(run).await {
-            tracing::warn!(run_id = %run, error = %error, "a run could not be taken up");
+            tracing::warn!(run_id = %run, error = %error, "a run could not be resumed");
         }
     }
 
-    /// Runs whose owner is gone: of lanes that are ours now but were somebody else's, and of lanes
-    /// that nobody renews. Gives `keeper` the time at which the lanes were read.
+    /// Finds runs whose owner is gone: of own lanes that belonged to another node before, and of lanes that nobody
+    /// renews. Sets when the lanes were read.
     async fn look_for_orphans(&self, keeper: &mut Keeper, looked_at: Option<Timestamp>) -> Result<(), EngineError> {
         let asked_at = self.inner.parts.clock.steady();
         let select = Select::from(&LEDGER_LANES, Scope::System);
@@ -175,7 +174,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Takes up what a lane's owner left behind; gives whether that was all.
+    /// Adopts the runs that a lane's owner left behind; returns whether that was all.
     async fn adopt_runs_of(&self, lane: i64) -> Result<bool, EngineError> {
         let mut select = Select::from(&RUNS, Scope::System).with("owner_lane", lane).by(&[], Direction::Ascending);
         select = select.take(limits::PAGE_ROWS_MAX);
@@ -194,7 +193,7 @@ impl Flow {
                 if !self.inner.is_active(id)
                     && let Err(error) = self.inner.take_over(row).await
                 {
-                    // One run that can't be read must not keep the others waiting.
+                    // One run that can't be loaded must not delay the others.
                     tracing::warn!(run_id = %id, error = %error, "a run could not be taken over");
                     all = false;
                 }
@@ -207,7 +206,7 @@ impl Flow {
     }
 }
 
-/// How much of the time since the lanes were last read counts as time in which they were watched.
+/// How much of the time since the last read counts as observed.
 fn watched_micros(looked_at: Option<Timestamp>, asked_at: Timestamp) -> i64 {
     let since = looked_at.map_or(0, |at| asked_at.micros().saturating_sub(at.micros()));
     since.clamp(0, limits::KEEPER_GAP_SECONDS_MAX * SECOND_MICROS)

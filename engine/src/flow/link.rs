@@ -1,9 +1,8 @@
-//! Deciding by a link that was sent to one person.
+//! Decisions with a link that was sent to one person.
 //!
-//! The link is the credential: whoever holds it decides as that person, about one request, once,
-//! until the request lapses. Looking changes nothing, because programs that guard a mailbox open
-//! links too. The link is used up in the transaction of the decision, so it can't be used without
-//! deciding, nor decide twice.
+//! The link is the credential: its holder decides as that person, on one request, once, until the request expires.
+//! Opening it changes nothing, because mail scanners open links too. The link is consumed in the transaction of the
+//! decision, so it can't be consumed without deciding, nor decide twice.
 
 use super::ask::token_digest;
 use super::decide::not_decider;
@@ -18,19 +17,19 @@ use chimera_core::record::{Row, Scope, Select, Unstorable, Update, Value as Cell
 use chimera_core::time::Timestamp;
 use uuid::Uuid;
 
-/// Characters of a link's token.
+/// The length of a link's token.
 const TOKEN_CHARS: usize = 43;
 
-/// What a link leads to.
+/// What a link shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Opened {
-    /// The person to whom it was sent.
+    /// The recipient of the link.
     pub person: String,
-    /// What it asks to decide about.
+    /// What to decide on.
     pub review: Review,
 }
 
-/// A link that can be used.
+/// A resolved link.
 struct Link {
     digest: Digest32,
     run: Uuid,
@@ -39,7 +38,7 @@ struct Link {
 }
 
 impl Flow {
-    /// Shows what would be decided about. Nothing changes.
+    /// Shows what to decide on. Changes nothing.
     pub async fn open_link(&self, token: &str) -> Result<Opened, EngineError> {
         let link = self.known_link(token).await?;
         let records = &*self.inner.parts.records;
@@ -49,7 +48,7 @@ impl Flow {
         let asked = asked.ok_or_else(|| EngineError::not_found("approval"))?;
         let review = review::of_row(&row, asked, &all, self.inner.parts.clock.steady());
         if let Err(error) = self.link_of(token).await {
-            // Whoever held it learns what became of the request.
+            // Tell the holder what became of the request.
             let gone = error.body();
             if gone.code != Code::Gone.as_str() {
                 return Err(error);
@@ -64,12 +63,12 @@ impl Flow {
         Ok(Opened { person: link.permit.actor().to_owned(), review })
     }
 
-    /// Refuses a link that nothing can be decided by any more, as deciding would. Nothing changes.
+    /// Refuses a link that is used or expired. Changes nothing.
     pub async fn check_link(&self, token: &str) -> Result<(), EngineError> {
         self.link_of(token).await.map(|_| ())
     }
 
-    /// Decides as the person to whom the link was sent, about exactly what they were shown.
+    /// Decides as the recipient of the link, on exactly what they were shown.
     pub async fn decide_by_link(
         &self,
         token: &str,
@@ -83,7 +82,7 @@ impl Flow {
         self.decide_via(&permit, ask, Some(link)).await
     }
 
-    /// Refuses a person who has lost the right to decide since the link was sent.
+    /// Refuses a person who may no longer decide since the link was sent.
     fn still_decides(&self, permit: &Permit, run: &Row) -> Result<(), EngineError> {
         let recipients = &self.inner.parts.asking.recipients;
         let reason = recipients.not_decider(permit.tenant(), permit.actor(), run.text("actor"));
@@ -94,14 +93,14 @@ impl Flow {
         self.usable_link(digest_of(token)?).await
     }
 
-    /// A link, whether it can still be used or not.
+    /// A link, usable or not.
     async fn known_link(&self, token: &str) -> Result<Link, EngineError> {
         let digest = digest_of(token)?;
         Ok(link(digest, &self.link_row(digest).await?))
     }
 
     async fn link_row(&self, digest: Digest32) -> Result<Row, EngineError> {
-        // The link says whose it is.
+        // The link determines the tenant.
         let key = Cell::Bytes(digest.to_vec());
         let select = Select::from(&APPROVAL_LINKS, Scope::System).with("token_digest", key).take(1);
         let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
@@ -112,7 +111,7 @@ impl Flow {
         let row = self.link_row(digest).await?;
         let gone = |why: String| Err(EngineError::refused(Code::Gone, why));
         if let Some(at) = row.get("used_at").as_time() {
-            return gone(format!("this link was used already, at {at} by {}", row.text("actor")));
+            return gone(format!("this link was already used, at {at} by {}", row.text("actor")));
         }
         let end = row.get("expires_at").as_time();
         if end.is_none_or(|end| end <= self.inner.parts.clock.steady()) {
@@ -121,7 +120,7 @@ impl Flow {
         Ok(link(digest, &row))
     }
 
-    /// Uses a link up, unless somebody has.
+    /// The update that consumes a link, unless it was used.
     pub(super) async fn used_up(&self, digest: Digest32, now: Timestamp) -> Result<Update, EngineError> {
         self.usable_link(digest).await?;
         let key = vec![Cell::Bytes(digest.to_vec())];
@@ -130,7 +129,7 @@ impl Flow {
     }
 }
 
-/// The digest of a token; what can't be a token costs no look into the store.
+/// The digest of a token. Malformed tokens cost no read.
 fn digest_of(token: &str) -> Result<Digest32, EngineError> {
     let plausible = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     if token.len() != TOKEN_CHARS || !token.bytes().all(plausible) {

@@ -1,7 +1,7 @@
-//! The link in a message that waits to be sent.
+//! The sealed link in a queued message.
 //!
-//! Whoever reads the store, its log or a backup must not be able to decide with what they find there, so a
-//! message holds its link sealed, bound to that message. It is opened when the message is sent.
+//! Read access to the store, its log or a backup must not be enough to decide, so a queued message holds its link
+//! sealed and bound to that message. It is decrypted when the message is sent.
 
 use super::Asking;
 use crate::flow::port::ToolError;
@@ -14,11 +14,11 @@ use chimera_core::secret::Secret;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// The member under which a message has it.
+/// The member of a message that holds it.
 const SEALED: &str = "sealed";
 
 impl Asking {
-    /// A link as the message keeps it; nothing without a key: then people decide without one.
+    /// The sealed link for a message; `None` without a key, and then the message has no link.
     pub(super) fn sealed(&self, message: Uuid, link: &str, random: &dyn Random) -> Option<Value> {
         let mut nonce = [0; 24];
         random.fill(&mut nonce);
@@ -26,7 +26,7 @@ impl Asking {
         Some(json!({ SEALED: STANDARD.encode(sealed) }))
     }
 
-    /// A message as it is sent. One that was written before links were sealed has its link in the clear.
+    /// The message as it is sent. A message from before links were sealed has its link in plain text.
     pub fn opened(&self, message: Uuid, mut payload: Value) -> Result<Value, ToolError> {
         let Some(link) = payload.pointer_mut("/data/link") else { return Ok(payload) };
         let Some(sealed) = link.get(SEALED) else { return Ok(payload) };
@@ -42,14 +42,14 @@ impl Asking {
     }
 }
 
-/// Another node may have the key, so it is tried again.
+/// Retryable: another node may have the key.
 fn closed() -> ToolError {
     let told =
-        "the link in this message was sealed under another key; all nodes of a store need the same access.seal_key";
+        "the link in this message was sealed with another key; all nodes of a store need the same access.seal_key";
     ToolError::not_sent(Code::ExternalServiceUnavailable, told)
 }
 
-/// What a sealed link is bound to.
+/// The associated data of a sealed link.
 fn place(message: Uuid) -> String {
     format!("approval_link:{message}")
 }

@@ -1,4 +1,4 @@
-//! Reads everything that a store keeps of one run.
+//! Loads a run from the store.
 
 use super::Workflows;
 use super::decide::not_decider;
@@ -21,42 +21,41 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The documents of a run's row that are large, for whoever looks through many runs.
+/// The large columns of a run's row, to be skipped when many runs are read.
 pub(super) const RUN_DOCUMENTS: &[&str] = &["request_payload", "inputs", "result", "plan"];
-/// The documents of a step's row.
+/// The large columns of a step's row.
 pub(super) const STEP_DOCUMENTS: &[&str] = &["input", "output", "error"];
 
-/// Whether a run has so much JSON that working on it may keep a processor busy.
+/// Whether a row has so much JSON that working on it may take a lot of CPU.
 pub(super) fn is_large(row: &Row) -> bool {
     are_large(std::slice::from_ref(row))
 }
 
-/// The same for rows of a run.
+/// The same for several rows.
 pub(super) fn are_large(rows: &[Row]) -> bool {
     let cells = rows.iter().flat_map(|row| &row.cells);
     let bytes: usize = cells.filter_map(|cell| Some(cell.as_json()?.as_str().len())).sum();
     bytes > limits::JSON_BYTES_ASIDE
 }
 
-/// The row of a run.
 pub(super) async fn run_row(records: &dyn Records, run: Uuid) -> Result<Option<Row>, EngineError> {
     let select = Select::from(&RUNS, Scope::System).with("id", run).take(1);
     Ok(records.read(select).await?.rows.into_iter().next())
 }
 
-/// The row of a run that somebody may see.
+/// The row of a run that the caller may read.
 pub(super) async fn seen_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
     if permit.sees(row.text("actor")) { Ok(row) } else { Err(EngineError::lacking(RUNS_READ)) }
 }
 
-/// The row of a run that somebody may stop, undo or change.
+/// The row of a run that the caller may stop, undo or change.
 pub(super) async fn steered_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
     if permit.steers(row.text("actor")) { Ok(row) } else { Err(EngineError::lacking(RUNS_MANAGE)) }
 }
 
-/// The row of a run that somebody may decide about: their own, or anybody's with the scope for it.
+/// The row of a run that the caller may decide on: their own, or any with the scope.
 pub(super) async fn decided_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
     let may = row.text("actor") == permit.actor() || permit.may(APPROVALS_DECIDE);
@@ -69,15 +68,14 @@ async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Res
     row.ok_or_else(|| EngineError::not_found("run"))
 }
 
-/// What has been told to a run and not taken in yet, as much as one turn takes in, and whether
-/// there is more.
+/// The pending signals of a run, up to one turn's limit, and whether there are more.
 pub(super) async fn signals(records: &dyn Records, run: Uuid) -> Result<(Vec<Signal>, bool), EngineError> {
     let select = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", run).take(limits::TURN_SIGNALS_MAX);
     let page = records.read(select).await?;
     Ok((page.rows.iter().map(Signal::of_row).collect(), page.next.is_some()))
 }
 
-/// The steps of a run: nodes in the order of the graph, each map before its items.
+/// The steps of a run, in graph order, each map before its items.
 pub(super) async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, EngineError> {
     let select = Select::from(&STEPS, Scope::System).with("run_id", run).by(&["position"], Default::default());
     let mut rows = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
@@ -85,7 +83,7 @@ pub(super) async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, 
     Ok(rows)
 }
 
-/// The run with this row, as it stands in the store. What was read of it may be costly to look through.
+/// Loads the run of a row. Sets `costly` if its data is expensive to process.
 pub(super) async fn load(
     records: &dyn Records,
     workflows: &Workflows,
@@ -111,8 +109,8 @@ pub(super) async fn load(
     Ok(Run::load(Stored { run: row, steps, effects, approvals, patches, graph, version, author, recorded })?)
 }
 
-/// A run that another task or process may be driving, as one of its turns left it. Its rows are read one after
-/// another; when a turn was committed in between, they are read again.
+/// A consistent copy of a run that another task or process may be driving. Its rows are read one after another; if a
+/// turn was committed in between, they are read again.
 pub(super) async fn snapshot(
     records: &dyn Records,
     workflows: &Workflows,
@@ -131,7 +129,7 @@ pub(super) async fn snapshot(
     Err(EngineError::refused(Code::OccConflict, "the run changes faster than it can be read; try again"))
 }
 
-/// When it was decided what a run without pins may do: when the outermost run around it was asked for.
+/// When a run without pinned versions was authorized: when its outermost parent was requested.
 async fn decided_at(records: &dyn Records, head: &Head) -> Result<Timestamp, EngineError> {
     let (mut at, mut next) = (head.created_at, head.parent.map(|(run, _)| run));
     for _ in 0..limits::RUN_DEPTH_MAX {
@@ -143,8 +141,8 @@ async fn decided_at(records: &dyn Records, head: &Head) -> Result<Timestamp, Eng
     Ok(at)
 }
 
-/// The graph that a run begins with: its workflow's, or that of the run it repeats, with every patch
-/// that was put on it there.
+/// The initial graph of a run: its workflow's or, for a replay, that of the original run with every patch applied
+/// there.
 pub(super) async fn base_graph(
     records: &dyn Records,
     workflows: &Workflows,
@@ -155,12 +153,12 @@ pub(super) async fn base_graph(
         None => workflows.newest_at(&head.tenant, &head.workflow.id, decided_at(records, head).await?).await?,
     };
     let found = workflows.find_stored(&head.tenant, &head.workflow.id, version).await?;
-    let (version, mut graph) = found.ok_or_else(|| Damaged { what: "its workflow is gone".to_owned() })?;
+    let (version, mut graph) = found.ok_or_else(|| Damaged { what: "its workflow does not exist any more".to_owned() })?;
     let mut before = Vec::new();
     let mut replay = head.replay.as_ref().map(|replay| replay.of);
     while let Some(run) = replay {
         if before.len() >= limits::REPLAY_CHAIN_MAX {
-            return Err(EngineError::refused(Code::ValidationFailed, "too many runs repeat each other"));
+            return Err(EngineError::refused(Code::ValidationFailed, "the chain of replays is too long"));
         }
         before.push(run);
         let row = run_row(records, run).await?;
@@ -173,7 +171,7 @@ pub(super) async fn base_graph(
     Ok((version, graph))
 }
 
-/// The graph of a run, with every patch that was put on it.
+/// The graph of a run with every applied patch.
 pub(super) async fn graph(records: &dyn Records, workflows: &Workflows, row: &Row) -> Result<Arc<Graph>, EngineError> {
     let head = Head::of_row(row)?;
     let (_, graph) = base_graph(records, workflows, &head).await?;
@@ -186,25 +184,25 @@ async fn patches_of(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, Engine
     rows::all(records, select, limits::RUN_ROWS_MAX).await
 }
 
-/// Those who put patches on a run: whoever repeats it runs those too.
+/// The authors of a run's applied patches: a replay runs their changes too.
 pub(super) async fn patchers(records: &dyn Records, run: Uuid) -> Result<Vec<String>, EngineError> {
     let rows = patches_of(records, run).await?;
     Ok(rows.iter().filter(|row| row.text("status") == "applied").map(|row| row.text("actor").to_owned()).collect())
 }
 
-/// The versions of workflows within that a run was let in with, and those that the patches on it were judged by.
+/// The pinned versions of child workflows that a run was authorized with, and those of its patches.
 pub(super) async fn pins(records: &dyn Records, head: &Head, run: Uuid) -> Result<Pins, EngineError> {
     let rows = patches_of(records, run).await?;
     Ok(pinned(&head.pins, rows.iter().filter(|row| row.text("status") == "applied")))
 }
 
-/// Pins, and those of patches.
+/// Pins with those of patches added.
 pub(super) fn pinned<'a>(pins: &Pins, patches: impl Iterator<Item = &'a Row>) -> Pins {
     let stored = patches.filter_map(|row| Patch::from_stored(row.get("patch").as_json()?.to_value()).ok());
     stored.fold(pins.clone(), |pins, patch| pins.and(&patch.pins))
 }
 
-/// The outputs of the run that is repeated.
+/// The recorded outputs of the original run.
 pub(super) async fn recorded(
     records: &dyn Records,
     replay: &Replay,
@@ -222,7 +220,7 @@ pub(super) async fn recorded(
     Ok(recorded.fresh_from(graph, fresh))
 }
 
-/// The nodes whose work was undone since, in this run or in those whose work it took over.
+/// The nodes whose work was undone since, in this run or in those whose work it reused.
 async fn undone(records: &dyn Records, graph: &Graph, run: Uuid) -> Result<BTreeSet<usize>, EngineError> {
     let mut undone = BTreeSet::new();
     let mut own = BTreeSet::new();
@@ -241,7 +239,7 @@ async fn undone(records: &dyn Records, graph: &Graph, run: Uuid) -> Result<BTree
                 undone.insert(node);
             }
         }
-        // What a retry did itself does not depend on the run before it.
+        // A retry's own work does not depend on the run before it.
         next = row.get("replay_of").as_uuid().filter(|_| row.text("replay_mode") == "retry");
         match row.get("replay_from").as_text() {
             Some(from) => own.extend(behind(graph, graph.position(from))),
@@ -251,7 +249,7 @@ async fn undone(records: &dyn Records, graph: &Graph, run: Uuid) -> Result<BTree
     Ok(undone)
 }
 
-/// Whether the run that a step started was undone, if only in part.
+/// Whether the child run of a step was undone, at least in part.
 async fn is_child_undone(records: &dyn Records, step: &Row) -> Result<bool, EngineError> {
     let Some(child) = step.get("child_run_id").as_uuid() else { return Ok(false) };
     let Some(row) = run_row(records, child).await? else { return Ok(false) };
@@ -260,7 +258,7 @@ async fn is_child_undone(records: &dyn Records, step: &Row) -> Result<bool, Engi
     Ok(part || row.text("status") == "rolled_back")
 }
 
-/// Whether a run is being undone, or was told to be.
+/// Whether a run is being undone, or has a signal to undo.
 pub(super) async fn is_undoing(records: &dyn Records, row: &Row) -> Result<bool, EngineError> {
     let rollback = row.get("rollback").as_json().map(Json::to_value);
     if rollback.is_some_and(|rollback| rollback["ended"] == false) {
@@ -275,23 +273,23 @@ pub(super) async fn is_undoing(records: &dyn Records, row: &Row) -> Result<bool,
     Ok(false)
 }
 
-/// The entry of the run with which a patch was applied, if it was and that is known.
+/// The run sequence number at which a patch was applied, if known.
 pub(super) fn applied_seq(row: &Row) -> Option<i64> {
     let mut inverse = row.get("inverse").as_json().map(Json::to_value)?;
     Inverse::take_applied_at(&mut inverse)
 }
 
-/// The patches of a run in their order, each with the graph that it made.
+/// The patches of a run in order, each with the resulting graph.
 fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Vec<StoredPatch>, EngineError> {
     let mut graph = Arc::clone(graph);
     let mut patches = Vec::new();
-    // One that was proposed and asks nobody is still a signal that the run has not taken in.
+    // A proposed patch without an approval request is still a pending signal.
     let known = |row: &&Row| match row.text("status") {
         "applied" => true,
         "proposed" => !row.get("approval_request_id").is_null(),
         _ => false,
     };
-    // In the order in which they were put on, which need not be that of their numbers.
+    // In the order of application, which may differ from their numbers.
     let mut rows: Vec<&Row> = rows.iter().filter(known).collect();
     let order = |row: &Row| match row.text("status") {
         "applied" => (applied_seq(row).unwrap_or(-1), row.int("number")),

@@ -1,10 +1,10 @@
-//! How much memory the values of runs take, and which run may take more.
+//! Memory accounting: how much the runs in memory hold, and which run may take more.
 //!
-//! All runs of the process share one ceiling, and of several tenants each has its share. A run that finds no room waits in
-//! the store and frees what it held; the oldest that waits is taken up first, and room is kept for it. Of the runs in
-//! memory the oldest always goes on, and a run always finds room where there is no other: so none waits for ever. What
-//! calls under way give may exceed the ceiling; so that a tenant does not wait for what others exceed it by, one run of
-//! each goes on until twice as much is taken. A synchronous structure without a clock: the simulator drives it as it is.
+//! All runs of a process share one limit; with several tenants each has its share. A run that finds no room waits in
+//! the store and frees what it held. The oldest waiting run is resumed first, and room is reserved for it. The oldest
+//! run in memory always continues, and so does a run that is alone, so none waits forever. Results of calls in flight
+//! may exceed the limit. So that a tenant does not wait because others exceed it, one run of each tenant continues
+//! until twice the limit is taken. Synchronous and without a clock, so that the simulator can drive it.
 
 use chimera_core::access::Pool;
 use chimera_core::limits;
@@ -12,27 +12,27 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// What runs hold, and those who wait for room.
+/// What runs hold, and which runs wait.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     total: usize,
     shared: bool,
     taken: usize,
-    /// Runs in memory that hold much.
+    /// Runs in memory that hold enough to be counted.
     held: BTreeMap<Uuid, Weight>,
     tenants: BTreeMap<Arc<str>, usize>,
-    /// Runs that found no room, in memory still or in the store.
+    /// Runs that found no room, still in memory or in the store.
     waiting: BTreeMap<Uuid, Weight>,
 }
 
-/// What a run holds, or held when it left.
+/// What a run holds, or held when it was unloaded.
 #[derive(Clone, Debug)]
 struct Weight {
     tenant: Arc<str>,
     bytes: usize,
 }
 
-/// What others were promised that have not come yet.
+/// What is reserved for runs that are not loaded yet.
 #[derive(Clone, Copy, Debug)]
 struct Promised {
     to_all: usize,
@@ -46,17 +46,17 @@ impl Memory {
         Self { total, ..Self::default() }
     }
 
-    /// Says whether there are several tenants, each of which has its share.
+    /// Sets whether there are several tenants, each with its share.
     pub(super) const fn share(&mut self, shared: bool) {
         self.shared = shared;
     }
 
-    /// How much is held.
+    /// Bytes held in total.
     pub(super) const fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Counts what a run in memory holds. Little is not counted.
+    /// Records what a run in memory holds. Small amounts are not counted.
     pub(super) fn weigh(&mut self, run: Uuid, tenant: &str, bytes: usize) {
         self.drop_held(run);
         if bytes < limits::RUN_MEMORY_BYTES_COUNTED {
@@ -68,7 +68,7 @@ impl Memory {
         self.held.insert(run, Weight { tenant, bytes });
     }
 
-    /// Whether a run in memory that holds so much may take more. If not, it waits.
+    /// Whether a run in memory may take more. If not, it waits.
     pub(super) fn may_grow(&mut self, run: Uuid, tenant: &str, bytes: usize) -> bool {
         self.weigh(run, tenant, bytes);
         if self.is_first(run, tenant) || self.has_room(Some(run), tenant, NONE, 0) {
@@ -81,7 +81,7 @@ impl Memory {
         false
     }
 
-    /// Whether a run goes on whatever is taken.
+    /// Whether a run continues regardless of the limit.
     fn is_first(&self, run: Uuid, tenant: &str) -> bool {
         let is_first = self.held.first_key_value().is_some_and(|(first, _)| *first == run);
         let mut of_tenant = self.held.iter().filter(|(_, weight)| &*weight.tenant == tenant);
@@ -89,12 +89,12 @@ impl Memory {
         is_first || (is_spared && of_tenant.next().is_some_and(|(first, _)| *first == run))
     }
 
-    /// How much is taken at the most while more than one run goes on.
+    /// The most that may be taken while more than one run continues.
     const fn taken_max(&self) -> usize {
         self.total.saturating_mul(2)
     }
 
-    /// Whether so many runs wait for room that one more of a tenant is better refused.
+    /// Whether so many runs wait that a new one of this tenant should be refused.
     pub(super) fn is_crowded(&self, tenant: &str) -> bool {
         if self.waiting.is_empty() {
             return false;
@@ -103,17 +103,17 @@ impl Memory {
         !Pool { total: limits::CALLS_WAITING_MAX, taken: self.waiting.len(), held }.has_room(self.shared)
     }
 
-    /// Whether a run found no room.
+    /// Whether a run waits for memory.
     pub(super) fn waits(&self, run: Uuid) -> bool {
         self.waiting.contains_key(&run)
     }
 
-    /// How many found no room.
+    /// The number of runs that wait for memory.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether there is room for a run that is in the store.
+    /// Whether there is room to load a run from the store.
     pub(super) fn may_take_up(&self, run: Uuid, tenant: &str) -> bool {
         self.has_room(Some(run), tenant, NONE, self.waiting.get(&run).map_or(0, |weight| weight.bytes))
     }
@@ -123,7 +123,7 @@ impl Memory {
         self.has_room(None, tenant, NONE, 0)
     }
 
-    /// Whether there is room for so much more, beside what others were promised and what the oldest that waits needs.
+    /// Whether there is room for `more` bytes, besides what is reserved and what the oldest waiting run needs.
     fn has_room(&self, run: Option<Uuid>, tenant: &str, promised: Promised, more: usize) -> bool {
         let held = self.tenants.get(tenant).copied().unwrap_or(0).saturating_add(promised.to_tenant);
         let taken = self.taken.saturating_add(promised.to_all);
@@ -139,20 +139,20 @@ impl Memory {
         !self.shared || held == more || held <= free.saturating_mul(limits::TENANT_HELD_PER_FREE_MAX)
     }
 
-    /// A run is not in memory any more; gives the runs that may go on.
+    /// Removes a run. Returns the runs that may continue.
     pub(super) fn leave(&mut self, run: Uuid) -> Vec<Uuid> {
         self.waiting.remove(&run);
         self.drop_held(run);
         self.next()
     }
 
-    /// A run waits in the store; gives the runs that may go on.
+    /// Unloads a run that keeps waiting in the store. Returns the runs that may continue.
     pub(super) fn leave_to_wait(&mut self, run: Uuid) -> Vec<Uuid> {
         self.drop_held(run);
         self.next()
     }
 
-    /// Those who find room now, in the order in which they came.
+    /// The waiting runs that fit now, oldest first.
     fn next(&self) -> Vec<Uuid> {
         let (mut to_all, mut to_tenants, mut runs) = (0, BTreeMap::<&str, usize>::new(), Vec::new());
         for (run, weight) in &self.waiting {
@@ -233,7 +233,7 @@ mod tests {
         assert!(!memory.may_grow(id(2), "loud", MB) && memory.has_room_for("new") && !memory.has_room_for("loud"));
     }
 
-    /// However much runs grow by, and in whatever order they ask: as long as one is left, one goes on.
+    /// However much runs grow, and in whatever order they ask, one always continues.
     #[test]
     fn one_always_goes_on() {
         for total in [MB, 8 * MB, 64 * MB] {

@@ -1,8 +1,7 @@
-//! The flow engine of one process: which runs it drives, and how others reach them.
+//! The flow engine of one process: which runs it drives, and how to reach them.
 //!
-//! A run is driven by one task, in `drive`. This file starts such tasks, tells them that there is
-//! something to look at, and keeps what they share. The store is the truth about who owns a run;
-//! what stands here is only what this process works on right now.
+//! A run is driven by one task, in `drive`. This file starts these tasks, wakes them, and holds what they share. The
+//! store is the source of truth about who owns a run; this is only what the process is working on right now.
 
 use super::drive::{Drive, Nudge};
 use super::gate::{Slots, Turnstile};
@@ -27,33 +26,27 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::Instrument;
 use uuid::Uuid;
 
-/// The topic on which runs that were told something are named.
+/// The bus topic with the ids of runs that have new signals.
 pub(super) const TOPIC: &str = "flow.runs";
 
-/// What a flow engine is made of.
+/// The dependencies of a flow engine.
 #[derive(Clone)]
 pub struct Parts {
-    /// Where everything is kept.
     pub records: Arc<dyn Records>,
-    /// What time it is.
     pub clock: Arc<dyn Clock>,
-    /// Where ids come from.
     pub random: Arc<dyn Random>,
-    /// How other processes are told to look.
+    /// Wakes other processes.
     pub bus: Arc<dyn Bus>,
-    /// What can be called.
     pub registry: Arc<Registry>,
-    /// What the rules say.
     pub policy: Arc<dyn Policy>,
-    /// Who tells people and systems how runs ended, and that they wait.
+    /// Sends notifications about ended and waiting runs.
     pub notifier: Arc<dyn Notifier>,
-    /// Who hears what runs did, as spans.
     pub spans: Arc<dyn Spans>,
-    /// How people are asked to decide.
+    /// How approvals are requested.
     pub asking: Asking,
-    /// How many calls may be under way.
+    /// Limits of calls in flight.
     pub slots: Slots,
-    /// Nobody else can be writing to this store: it is a file that this process has locked.
+    /// No other process can write to this store: it is a file that this process has locked.
     pub alone: bool,
 }
 
@@ -69,50 +62,47 @@ pub(super) struct Inner {
     pub(super) gate: Mutex<Turnstile>,
     pub(super) driven: Driven,
     memory: Mutex<Memory>,
-    /// Rings when a message to somebody waits to be sent.
+    /// Signalled when a message is queued.
     pub(super) messages: Notify,
     stopping: watch::Sender<Stop>,
-    /// Where turns are decided that may take long.
+    /// Runs turns that may take long.
     pub(super) offload: Arc<Offload>,
-    /// When runs were last looked after.
+    /// The keeper's heartbeat.
     pub(super) pulse: Pulse,
 }
 
-/// Whether an engine goes on.
+/// The engine's shutdown state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stop {
-    /// It does.
+    /// Running.
     No,
-    /// It begins nothing more and waits for what is under way.
+    /// Starts nothing new and waits for what is in flight.
     Drain,
-    /// It is over.
+    /// Stopped.
     Now,
 }
 
-/// A run on its way into the store.
+/// A run that is being committed.
 pub(super) struct Launched {
     pub(super) standing: watch::Receiver<Standing>,
-    /// Whether it has arrived.
+    /// The result of the commit.
     pub(super) durable: oneshot::Receiver<Result<(), CommitError>>,
 }
 
-/// Where a run stands, for whoever waits for it in this process.
+/// A run's status, for waiters in this process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
-    /// Its status.
     pub status: RunStatus,
-    /// Nothing more happens before somebody does something.
+    /// Nothing more happens without outside action.
     pub rests: bool,
-    /// What came of it, once it has ended.
+    /// Set once the run has ended.
     pub ended: Option<Arc<Ended>>,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ended {
-    /// What it gave.
     pub result: Option<Value>,
-    /// Why it failed or was stopped.
     pub error: Option<ErrorBody>,
 }
 
@@ -125,13 +115,12 @@ impl Standing {
 }
 
 impl Flow {
-    /// An engine that drives nothing yet.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         Self::bounded(parts, Places::default())
     }
 
-    /// An engine that drives at most so many runs at a time.
+    /// An engine with these limits on active runs.
     #[must_use]
     pub fn bounded(parts: Parts, places: Places) -> Self {
         let workflows = Workflows::new(
@@ -157,39 +146,36 @@ impl Flow {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The workflows.
     #[must_use]
     pub fn workflows(&self) -> &Workflows {
         &self.inner.workflows
     }
 
-    /// The tools.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.inner.parts.registry
     }
 
-    /// What the policy says about a call that might be made.
+    /// The policy's verdict on a possible call.
     #[must_use]
     pub fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
         self.inner.parts.policy.judge(action)
     }
 
-    /// Why nothing may be changed or driven now, if so.
+    /// Why the store is on hold, if it is.
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {
         self.inner.parts.records.hold()
     }
 
-    /// A place for work of a request that may keep a processor busy, where it holds up nobody. Refused if too much of
-    /// the same caller waits already.
+    /// A slot for CPU-heavy work of a request. Refused if too much of the same caller's work waits already.
     pub(crate) async fn place_to_work(&self, who: &Claimant, may_take_long: bool) -> Result<Place, EngineError> {
         self.inner.offload.admit(who, may_take_long)?;
         Ok(self.inner.offload.place(who, may_take_long).await)
     }
 
-    /// Goes through work of a request that waits in between, where it holds up nobody if it may keep a processor busy.
-    /// Refused, with nothing done, if too much of the same caller waits already.
+    /// Drives async work of a request, off the request threads if it may take long. Refused, with nothing done, if too
+    /// much of the same caller's work waits already.
     pub async fn aside<T>(
         &self,
         who: &Claimant,
@@ -200,62 +186,61 @@ impl Flow {
         Ok(self.inner.offload.aside(who, may_take_long, work).await)
     }
 
-    /// What damage of the store keeps anything new from being begun, if so.
+    /// The damage of the store that prevents new work, if any.
     #[must_use]
     pub fn damage(&self) -> Option<Unavailable> {
         self.inner.parts.records.damage()
     }
 
-    /// When runs were last looked after.
+    /// The keeper's heartbeat.
     #[must_use]
     pub fn pulse(&self) -> &Pulse {
         &self.inner.pulse
     }
 
-    /// How many runs this process drives.
+    /// The number of runs that this process drives.
     #[must_use]
     pub fn active(&self) -> usize {
         self.inner.driven.len()
     }
 
-    /// How much memory the values of the runs take that this process drives, roughly.
+    /// Estimated bytes held by the runs that this process drives.
     #[must_use]
     pub fn memory_held(&self) -> usize {
         self.inner.memory().taken()
     }
 
-    /// Whether it begins nothing more.
+    /// Whether it is shutting down.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         !self.inner.goes_on()
     }
 
-    /// How many calls of tools are under way.
+    /// The number of tool calls in flight.
     #[must_use]
     pub fn calls_under_way(&self) -> usize {
         self.inner.gate().taken()
     }
 
-    /// How many calls wait for a slot, as far as this process remembers them.
+    /// The number of calls that wait for a slot and are tracked by this process.
     #[must_use]
     pub fn calls_waiting(&self) -> usize {
         self.inner.gate().waiting()
     }
 
-    /// Begins nothing more: calls that are under way may end and be written down, and a run without
-    /// any is driven no further.
+    /// Starts nothing new: calls in flight may end and be recorded, and a run without any is no longer driven.
     pub fn drain(&self) {
         self.inner.stopping.send_if_modified(|stop| std::mem::replace(stop, Stop::Drain.max(*stop)) == Stop::No);
         self.inner.driven.unwatch();
     }
 
-    /// Lets every run finish the turn that it is in and drives none any further.
+    /// Lets every run finish its current turn and drives none any further.
     pub fn stop(&self) {
         self.inner.stopping.send_replace(Stop::Now);
         self.inner.driven.unwatch();
     }
 
-    /// Waits until a run that this process drives has ended or rests. None: it drives no such run.
+    /// Waits until a run has ended or rests. `None` if this process does not drive it.
     pub async fn rest(&self, run: Uuid) -> Option<Standing> {
         let mut standing = self.inner.driven.standing(run)?;
         let rested = standing.wait_for(|standing| standing.rests).await.map(|standing| standing.clone());
@@ -264,7 +249,7 @@ impl Flow {
     }
 }
 
-/// Whether the turns of a run may keep a processor busy because it holds much.
+/// Whether the turns of a run may take a lot of CPU because it holds a lot of data.
 pub(super) fn holds_much(run: &Run) -> bool {
     run.memory_bytes() >= limits::RUN_MEMORY_BYTES_COUNTED
         || json::is_larger_than(&run.head().inputs, limits::JSON_BYTES_ASIDE)
@@ -283,12 +268,12 @@ impl Inner {
         memory
     }
 
-    /// Counts what a run holds that is driven here.
+    /// Records the memory of an active run.
     pub(super) fn weigh(&self, run: &Run) {
         self.memory().weigh(run.head().id, &run.head().tenant, run.memory_bytes());
     }
 
-    /// Whether another run can be driven, of one tenant or another.
+    /// Whether another run can be driven, for any tenant.
     pub(super) fn has_room(&self) -> bool {
         !self.driven.is_full()
     }
@@ -302,23 +287,23 @@ impl Inner {
         self.driven.full_for(tenant, self.parts.registry.is_shared())
     }
 
-    /// Refuses a run for which there is no place.
+    /// Refuses a run beyond the limits.
     pub(super) fn check_room_for(&self, tenant: &str) -> Result<(), EngineError> {
         let crowded = || self.memory().is_crowded(tenant).then_some(Full::Memory);
         let Some(full) = self.full_for(tenant).or_else(crowded) else { return Ok(()) };
         let body = |message: String| ErrorBody::new(Code::Overloaded, message).retry_after(1);
         let body = match full {
             Full::Process { runs } => {
-                body(format!("{runs} runs are under way, as many as may be; try again when some have ended"))
+                body(format!("{runs} runs are active, which is the limit; try again when some have ended"))
             }
             Full::Memory => {
                 let message =
-                    format!("as many runs of tenant {tenant} wait for memory as may; try again when some have ended");
+                    format!("too many runs of tenant {tenant} wait for memory; try again when some have ended");
                 body(message).with("tenant", tenant)
             }
             Full::Tenant { runs } => {
                 let message = format!(
-                    "{runs} runs of tenant {tenant} are under way, as many as may be; try again when some have ended"
+                    "{runs} runs of tenant {tenant} are active, which is the limit; try again when some have ended"
                 );
                 body(message).with("tenant", tenant)
             }
@@ -326,7 +311,7 @@ impl Inner {
         Err(EngineError::Refused(Box::new(body)))
     }
 
-    /// How many runs can be driven at a time.
+    /// The limit of active runs.
     pub(super) const fn runs_max(&self) -> usize {
         self.driven.places().total
     }
@@ -344,21 +329,21 @@ impl Inner {
         *self.stopping.borrow() == Stop::No
     }
 
-    /// Whether nothing goes on any more, not even what is under way.
+    /// Whether everything has stopped, including calls in flight.
     pub(super) fn is_over(&self) -> bool {
         *self.stopping.borrow() == Stop::Now
     }
 
-    /// Commits the first turn of a run and drives it. The run has its place here before it is in
-    /// the store, so that nobody in this process takes it for an orphan; and it goes on even if
-    /// whoever asked for it has stopped waiting. Calls that were made for it already are told then.
+    /// Commits the first turn of a run and drives it. The run is registered here before it is in the store, so that
+    /// nobody in this process takes it for an orphan; and it continues even if the caller has stopped waiting. The
+    /// spans of calls that were already made are reported then.
     pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx, made: Vec<Span>) -> Launched {
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
         let first = Standing::of(&run, turn.parked && !turn.waits_for_slot);
         let (told, durable) = oneshot::channel();
         let id = run.head().id;
         let entered = self.driven.enter(id, &run.head().tenant, inbox, first.clone());
-        // A fresh id has no place yet.
+        // A new id is not registered yet.
         let sender = entered.unwrap_or_else(|| watch::Sender::new(first));
         let standing = sender.subscribe();
         self.weigh(&run);
@@ -370,7 +355,7 @@ impl Inner {
             if failed {
                 inner.release(id);
             }
-            // Whoever stopped waiting needs no answer.
+            // The caller may have stopped waiting.
             let _ = told.send(committed.map(drop));
             if !failed {
                 made.into_iter().for_each(|span| inner.parts.spans.ended(span));
@@ -384,14 +369,14 @@ impl Inner {
         Launched { standing, durable }
     }
 
-    /// A run is not driven here any more.
+    /// Stops driving a run here.
     pub(super) fn release(self: &Arc<Self>, run: Uuid) {
         self.driven.leave(run);
         self.free_memory(run);
         self.forget(run);
     }
 
-    /// A run waits in the store for a slot, and is driven again when there is one.
+    /// Unloads a run that waits for a slot; it is driven again when there is one.
     pub(super) fn release_to_wait(self: &Arc<Self>, run: Uuid, standing: watch::Sender<Standing>) {
         if !self.goes_on() {
             return self.release(run);
@@ -399,25 +384,25 @@ impl Inner {
         self.driven.leave_to_wait(run, standing);
         let next = self.memory().leave_to_wait(run);
         self.tick(next);
-        // A slot may have been kept for it while it was on its way out.
+        // A slot may have been reserved for it while it was unloaded.
         if !self.gate().granted(run).is_empty() {
             self.fetch(run);
         }
     }
 
-    /// Drops what a run holds, or the wish for room.
+    /// Drops what a run holds, and its request for memory.
     fn free_memory(self: &Arc<Self>, run: Uuid) {
         let next = self.memory().leave(run);
         self.tick(next);
     }
 
-    /// Drops the slots and wishes of a run.
+    /// Drops the slots and requests of a run.
     fn forget(self: &Arc<Self>, run: Uuid) {
         let next = self.gate().forget_run(run);
         self.tick(next);
     }
 
-    /// Tells runs that a slot is kept for them.
+    /// Wakes runs that have a reserved slot.
     pub(super) fn tick(self: &Arc<Self>, runs: Vec<Uuid>) {
         for run in runs {
             if !self.nudge(run, Nudge::Tick) {
@@ -426,9 +411,8 @@ impl Inner {
         }
     }
 
-    /// A slot is kept for a run that waits in the store: it is taken up. It gets a place even if there is
-    /// none, since there are no more of them than slots. If it does not wait there any more, the
-    /// slot goes to the next.
+    /// Loads a run that has a reserved slot. It is admitted even beyond the limit, since there are no more of these
+    /// than slots. If it no longer waits in the store, the slot goes to the next.
     fn fetch(self: &Arc<Self>, run: Uuid) {
         let inner = Arc::clone(self);
         tokio::spawn(async move {
@@ -440,11 +424,11 @@ impl Inner {
                         match row.filter(waits) {
                             Some(row) if inner.has_memory_for(&row) => {
                                 if let Err(error) = inner.drive_row(row).await {
-                                    tracing::warn!(run_id = %run, error = %error, "a run could not be taken up");
+                                    tracing::warn!(run_id = %run, error = %error, "a run could not be resumed");
                                 }
                             }
                             Some(_) => {}
-                            // It ended, or another process has it: no room is kept for it any more.
+                            // It ended, or another process has it: nothing is reserved for it any more.
                             None => inner.free_memory(run),
                         }
                         break;
@@ -459,12 +443,12 @@ impl Inner {
         });
     }
 
-    /// Tells a run that this process drives to look up.
+    /// Wakes a run that this process drives; false if it does not.
     pub(super) fn nudge(&self, run: Uuid, nudge: Nudge) -> bool {
         self.driven.nudge(run, nudge)
     }
 
-    /// A run has something to do: whoever drives it is told, and if nobody does, it is taken up.
+    /// Wakes a run: notifies the task that drives it, or loads the run if there is none.
     pub(super) fn wake(self: &Arc<Self>, run: Uuid) {
         if self.nudge(run, Nudge::Look) {
             return;
@@ -472,17 +456,17 @@ impl Inner {
         let inner = Arc::clone(self);
         let task = async move {
             inner.look_after(run).await;
-            // Another process may own it. Once this one drives it, nobody else needs the hint.
+            // Another process may own it. If this one drives it, nobody else needs the hint.
             if !inner.is_active(run) {
                 let _ = inner.parts.bus.publish(TOPIC, Bytes::copy_from_slice(run.as_bytes())).await;
             }
         };
-        // Whoever rings is who the message is sent for.
+        // Trace the hint as part of the caller's span.
         tokio::spawn(task.in_current_span());
     }
 
-    /// Takes a run up again that was told something while it was being left. This process drove it until
-    /// now, so there is nobody else to tell; a hint would come back and wake the run once more, for ever.
+    /// Resumes a run that got a signal while it was being unloaded. This process drove it until now, so there is nobody
+    /// else to notify; a hint would come back and wake the run again, forever.
     pub(super) fn wake_again(self: &Arc<Self>, run: Uuid) {
         let inner = Arc::clone(self);
         tokio::spawn(async move { inner.look_after(run).await }.in_current_span());
@@ -490,11 +474,11 @@ impl Inner {
 
     async fn look_after(self: &Arc<Self>, run: Uuid) {
         if let Err(error) = self.take_up(run).await {
-            tracing::warn!(run_id = %run, error = %error, "a run could not be taken up");
+            tracing::warn!(run_id = %run, error = %error, "a run could not be resumed");
         }
     }
 
-    /// Takes a run up that nobody drives: it was parked, or its owner is gone.
+    /// Resumes a run that nobody drives: it was parked, or its owner is gone.
     pub(super) async fn take_up(self: &Arc<Self>, run: Uuid) -> Result<(), EngineError> {
         let records = &self.parts.records;
         if !self.goes_on() || !self.has_room() || records.hold().is_some() || records.damage().is_some() {
@@ -507,7 +491,7 @@ impl Inner {
         self.drive_row(row).await
     }
 
-    /// Drives the run of a row whose owner is gone, whatever the row says.
+    /// Drives the run of a row whose owner is gone, whatever owner the row names.
     pub(super) async fn take_over(self: &Arc<Self>, row: Row) -> Result<(), EngineError> {
         self.drive_row(row).await
     }
@@ -515,13 +499,13 @@ impl Inner {
     async fn drive_row(self: &Arc<Self>, row: Row) -> Result<(), EngineError> {
         let id = row.uuid("id");
         if self.owner(id).is_none() {
-            // The keeper looks again; by then a lane may be held.
+            // The keeper polls again; by then a lane may be held.
             return Ok(());
         }
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
         let status = RunStatus::parse(row.text("status")).unwrap_or(RunStatus::Running);
         let first = Standing { status, rests: false, ended: None };
-        // The place is taken before the rows are read: a run is driven by one task only.
+        // Registered before the rows are read: a run is driven by one task only.
         let Some(sender) = self.driven.enter(id, row.text("tenant_id"), inbox, first) else { return Ok(()) };
         let alone = self.parts.alone || row.get("owner_lane").is_null();
         let costly = Costly::default();
@@ -543,7 +527,7 @@ impl Inner {
         }
     }
 
-    /// Whether there is memory for a run that is in the store.
+    /// Whether there is memory to load this run.
     fn has_memory_for(&self, row: &Row) -> bool {
         self.memory().may_take_up(row.uuid("id"), row.text("tenant_id"))
     }
@@ -554,19 +538,19 @@ impl Inner {
         owner.is_none() || self.parts.alone || owner == self.owner(row.uuid("id")).map(|owner| owner.lane)
     }
 
-    /// The lane through which a run is written; none while none is held. Nothing is driven then: a
-    /// row that names no owner would be found by nobody if this process ended.
+    /// The lane that a run is written through; `None` while none is held. Nothing is driven then: nobody would find a
+    /// row without an owner if this process ended.
     pub(super) fn owner(&self, run: Uuid) -> Option<Owner> {
         let held = self.parts.records.lane(chimera_core::flow::run::affinity(run))?;
         Some(Owner { lane: held.lane, epoch: held.epoch })
     }
 
-    /// The lane through which a run is written, as soon as one is held or it is known that none can be.
+    /// The lane that a run is written through, once one is held. An error if none can be claimed.
     pub(super) async fn claimed_owner(&self, run: Uuid) -> Result<Owner, CommitError> {
         if let Some(owner) = self.owner(run) {
             return Ok(owner);
         }
-        // An empty transaction is answered once the lane is claimed or can't be.
+        // An empty transaction returns once the lane is claimed or can't be.
         let probe = Tx { affinity: chimera_core::flow::run::affinity(run), ..Tx::default() };
         self.parts.records.commit(probe).await?;
         self.owner(run).ok_or_else(|| Unavailable::new(Outage::Passing, "no ledger lane is held").into())
@@ -577,7 +561,7 @@ impl Inner {
         self.parts.random.row_id(self.parts.clock.steady())
     }
 
-    /// What the ledger is told about a run's owner and trace.
+    /// The trace id of a run.
     pub(super) fn trace(head: &Head) -> String {
         chimera_core::id::trace_id(head.id)
     }

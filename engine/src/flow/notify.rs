@@ -1,8 +1,8 @@
-//! Sends what runs have to tell, until it is delivered or hopeless.
+//! Delivers queued notifications, until they are delivered or given up.
 //!
-//! A message is a row, written with the end of the run or with the request that it is about. Whoever sends it takes it first by moving
-//! its next attempt into the future, so two processes don't send the same one at a time; a process
-//! that dies in between leaves it to the next attempt. Every try is kept with the message.
+//! A message is a row that was committed with the end of the run or with the request it is about. A sender claims it by
+//! moving its next attempt into the future, so that two processes don't send it at the same time; if the process dies,
+//! the next attempt follows then. Every attempt is stored with the message.
 
 use super::Flow;
 use super::node::Stop;
@@ -22,13 +22,13 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 impl Flow {
-    /// Sends messages until the engine is stopped.
+    /// Delivers messages until the engine stops.
     pub async fn deliver(&self) {
         let mut stopping = self.inner.stopping();
         let mut outbox = Outbox::default();
         'open: loop {
             if let Err(error) = self.begin_due(&mut outbox, &mut BTreeSet::new()).await {
-                tracing::warn!(error = %error, "messages could not be looked for");
+                tracing::warn!(error = %error, "queued messages could not be read");
             }
             let look = tokio::time::sleep(limits::OUTBOX_LOOK_INTERVAL);
             tokio::pin!(look);
@@ -38,8 +38,8 @@ impl Flow {
                     _ = stopping.wait_for(|stop| *stop != Stop::No) => break 'open,
                     Some(ended) = outbox.ended() => match ended {
                         Ok(()) => break,
-                        // It is looked for again later, not at once.
-                        Err(error) => tracing::warn!(error = %error, "a message could not be tried"),
+                        // Retried at the next poll, not at once.
+                        Err(error) => tracing::warn!(error = %error, "a message could not be attempted"),
                     },
                     () = self.inner.messages.notified() => break,
                     () = &mut look => break,
@@ -49,12 +49,12 @@ impl Flow {
         self.finish(outbox).await;
     }
 
-    /// The public keys with which receivers check signatures of messages, the current one first.
+    /// The public keys for verifying message signatures, the current one first.
     pub async fn webhook_keys(&self) -> Vec<String> {
         self.inner.parts.notifier.public_keys().await
     }
 
-    /// Tries every message that is due, each once.
+    /// Attempts every due message once.
     pub async fn deliver_due(&self) -> Result<(), EngineError> {
         let (mut outbox, mut tried) = (Outbox::default(), BTreeSet::new());
         loop {
@@ -63,7 +63,7 @@ impl Flow {
                 None => return Ok(()),
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
-                    // What others are being sent is still written down.
+                    // The other deliveries in flight are still recorded.
                     self.finish(outbox).await;
                     return Err(error);
                 }
@@ -71,7 +71,7 @@ impl Flow {
         }
     }
 
-    /// Begins to send what is due, was not tried, and has a place.
+    /// Starts to send what is due, was not attempted yet, and fits the limits.
     async fn begin_due<'a>(&'a self, outbox: &mut Outbox<'a>, tried: &mut BTreeSet<Uuid>) -> Result<(), EngineError> {
         if self.inner.parts.records.hold().is_some() {
             return Ok(());
@@ -97,7 +97,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Lets what is on its way arrive and be written down, unless there is no time left for it.
+    /// Waits for deliveries in flight and records them, unless the engine stops first.
     async fn finish(&self, mut outbox: Outbox<'_>) {
         let mut stopping = self.inner.stopping();
         loop {
@@ -107,7 +107,7 @@ impl Flow {
                 ended = outbox.ended() => match ended {
                     None => return,
                     Some(Ok(())) => {}
-                    Some(Err(error)) => tracing::warn!(error = %error, "a message could not be tried"),
+                    Some(Err(error)) => tracing::warn!(error = %error, "a message could not be attempted"),
                 },
             }
         }
@@ -126,7 +126,7 @@ impl Flow {
         let taken = vec![("attempt", attempt.into()), ("next_attempt_at", until.into()), ("deliveries", tries.cell()?)];
         match self.set(row, version, taken, None).await {
             Ok(()) => {}
-            // Somebody else has it.
+            // Claimed by another process.
             Err(EngineError::Commit(CommitError::Conflict(_))) => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -172,8 +172,7 @@ impl Flow {
         self.set(row, version + 1, set, told).await
     }
 
-    /// Whether what a message is about still waits for somebody; one that asks nobody for anything always
-    /// matters.
+    /// Whether what a message asks for is still pending; a message that asks for nothing always matters.
     async fn still_matters(&self, row: &Row) -> Result<bool, EngineError> {
         let Some(approval) = row.get("approval_id").as_uuid() else { return self.is_in_doubt(row).await };
         let scope = Scope::Tenant(row.text("tenant_id").to_owned());
@@ -186,7 +185,7 @@ impl Flow {
         Ok(asked.as_ref().is_some_and(waits))
     }
 
-    /// Nobody needs to know any more.
+    /// Drops a message that is no longer relevant.
     async fn drop_message(&self, row: &Row, version: i64) -> Result<(), EngineError> {
         let mut set = vec![("status", "dropped".into())];
         set.extend(over(payload(row))?);
@@ -197,7 +196,7 @@ impl Flow {
         }
     }
 
-    /// Changes a message, and enters in the ledger how it ended.
+    /// Updates a message, and records its outcome in the ledger.
     async fn set(
         &self,
         row: &Row,
@@ -229,15 +228,14 @@ impl Flow {
     }
 }
 
-/// The tries of one message, the last of them under way. Only the latest are kept.
+/// The attempts of one message, the last one in progress. Only the latest are kept.
 struct Tries {
     attempt: i64,
     all: Vec<serde_json::Value>,
 }
 
 impl Tries {
-    /// Those so far, and one that begins. Until it ends nobody knows what comes of it; a crash leaves
-    /// it so.
+    /// Adds an attempt with an unknown outcome; a crash leaves it so.
     fn of(row: &Row, now: Timestamp) -> Self {
         let attempt = row.int("attempt") + 1;
         let before = row.get("deliveries").as_json().map(Json::to_value).unwrap_or_default();
@@ -269,7 +267,7 @@ impl Tries {
     }
 }
 
-/// Seconds until the next try: they double, unless the receiver wants more.
+/// Exponential backoff in seconds, or the receiver's `Retry-After` if longer.
 fn wait(attempt: i64, error: &ErrorBody) -> i64 {
     let asked = error.retry_after_seconds.and_then(|seconds| i64::try_from(seconds).ok()).unwrap_or(0);
     (1_i64 << attempt.clamp(0, 12)).max(asked)
@@ -279,7 +277,7 @@ fn payload(row: &Row) -> serde_json::Value {
     row.get("payload").as_json().map(Json::to_value).unwrap_or_default()
 }
 
-/// A message is not sent again: the link in it is forgotten here.
+/// For a message that is not sent again: clears its link.
 fn over(mut payload: serde_json::Value) -> Result<Vec<(&'static str, Value)>, EngineError> {
     let mut set = vec![("next_attempt_at", Value::Null)];
     if let Some(link) = payload.pointer_mut("/data/link").filter(|link| !link.is_null()) {

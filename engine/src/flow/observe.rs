@@ -1,7 +1,7 @@
-//! What operators see of runs as they go on: counters, and a log line for what went wrong.
+//! Metrics and log lines of runs.
 //!
-//! Everything is read off a turn that is durable, so nothing is counted that did not happen. Labels are
-//! words of ours and names of tools that this process has.
+//! Everything is derived from a committed turn, so nothing is counted that did not happen. Labels are fixed words and
+//! the names of this process's tools.
 
 use super::Registry;
 use chimera_core::flow::call::{Answer, Sent};
@@ -9,7 +9,7 @@ use chimera_core::flow::run::{Call, Mode, Run, Turn};
 use chimera_core::tool::{Reach, is_dry};
 use std::time::Duration;
 
-/// Counts what happened with a turn, and logs failures and doubts.
+/// Counts the events of a turn; logs failures and doubts.
 pub(super) fn turn(run: &Run, turn: &Turn) {
     for note in &turn.notes {
         match note.event_type {
@@ -46,7 +46,7 @@ pub(super) fn turn(run: &Run, turn: &Turn) {
             map_index = doubt.item,
             tool = doubt.tool,
             undo = doubt.undo,
-            "nobody knows whether a call happened: {}",
+            "the outcome of a call is unknown: {}",
             doubt.reason
         );
     }
@@ -71,11 +71,11 @@ fn failed(run: &Run) {
         tool = step.and_then(|step| step.tool),
         error_code = failure.map(|error| error.code.as_str()),
         "a run failed: {}",
-        failure.map_or("nobody said why", |error| error.message.as_str())
+        failure.map_or("no reason given", |error| error.message.as_str())
     );
 }
 
-/// Counts a call that reached outside.
+/// Counts a call with outside effects.
 pub(super) fn call(registry: &Registry, call: &Call, answer: &Answer, took_ms: i64) {
     let tool = registry.get(&call.tool).map(|tool| tool.spec());
     let Some(tool) = tool.filter(|tool| tool.effect != Reach::Pure) else { return };

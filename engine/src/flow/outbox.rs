@@ -1,7 +1,7 @@
-//! The messages that are on their way, and which may join them.
+//! The deliveries in flight, and which messages may join them.
 //!
-//! One receiver gets one message at a time, the oldest first, so that its order is kept and one that hangs holds up
-//! nobody else. A place goes to the tenant that has the fewest messages on their way, and none has all of them.
+//! A receiver gets one message at a time, oldest first, so that its order is kept and a receiver that hangs blocks
+//! nobody else. A free slot goes to the tenant with the fewest deliveries in flight, and no tenant gets all of them.
 
 use crate::error::EngineError;
 use chimera_core::limits::{MESSAGES_SENT_AT_ONCE_MAX, MESSAGES_SENT_AT_ONCE_TENANT_MAX};
@@ -11,11 +11,10 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use std::collections::BTreeMap;
 
-/// What is on its way.
 #[derive(Default)]
 pub(super) struct Outbox<'a> {
     under_way: FuturesUnordered<BoxFuture<'a, (String, Result<(), EngineError>)>>,
-    /// Receivers, each with the tenant whose message it gets.
+    /// Receivers with the tenant of the message in flight.
     receivers: BTreeMap<String, String>,
 }
 
@@ -24,7 +23,7 @@ impl<'a> Outbox<'a> {
         self.receivers.len() >= MESSAGES_SENT_AT_ONCE_MAX
     }
 
-    /// Only messages that may begin now.
+    /// Restricts a query to messages that may start now.
     pub(super) fn narrow(&self, select: Select) -> Select {
         let receivers = self.receivers.keys();
         let select =
@@ -34,7 +33,7 @@ impl<'a> Outbox<'a> {
         full.into_iter().fold(select, |select, tenant| select.filter("tenant_id", Compare::IsNot, tenant))
     }
 
-    /// Takes the message that begins next out of these, which are in their order.
+    /// Takes the next message to send from `rows`, which are in order.
     pub(super) fn take(&self, rows: &mut Vec<Row>) -> Option<Row> {
         if self.is_full() {
             return None;
@@ -44,14 +43,13 @@ impl<'a> Outbox<'a> {
         next.map(|(at, _)| at).map(|at| rows.remove(at))
     }
 
-    /// Begins to send one.
     pub(super) fn begin(&mut self, row: &Row, sending: BoxFuture<'a, Result<(), EngineError>>) {
         let receiver = row.text("target").to_owned();
         self.receivers.insert(receiver.clone(), row.text("tenant_id").to_owned());
         self.under_way.push(Box::pin(async move { (receiver, sending.await) }));
     }
 
-    /// Waits until one has ended; nothing when there is none.
+    /// Waits for a delivery to end; `None` if there is none.
     pub(super) async fn ended(&mut self) -> Option<Result<(), EngineError>> {
         let (receiver, ended) = self.under_way.next().await?;
         self.receivers.remove(&receiver);

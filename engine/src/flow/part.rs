@@ -1,7 +1,7 @@
-//! What the rules say about somebody who takes part in the run of another.
+//! Rules for callers who take part in another actor's run.
 //!
-//! A rule about an actor would be worth nothing if that actor could have the run of another do it: edit its step, undo
-//! it, or say that it never happened so that it is sent.
+//! A rule about an actor would be worthless if that actor could make another actor's run do the same: by editing its
+//! step, undoing it, or reporting that a call never happened so that it is sent again.
 
 use super::{Flow, load};
 use crate::access::Permit;
@@ -19,10 +19,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 impl Flow {
-    /// Refuses to change the input of a tool that a rule denies to whoever changes it. What a rule makes them ask for is
-    /// asked for when the step waits anew.
+    /// Refuses to change the input of a tool that a rule denies to the caller. If a rule requires approval, it is
+    /// requested when the step waits again.
     pub(super) fn may_write(&self, permit: &Permit, tool: &Spec, input: &Value) -> Result<(), EngineError> {
-        // What they write is asked for, whatever the level of the run.
+        // An edit is always reviewed, whatever the level of the run.
         let (tenant, actor, level) = (permit.tenant(), permit.actor(), Level::Ask);
         match self.inner.parts.policy.judge_part(&Action { tenant, actor, level, node: "edit", tool, input }) {
             PolicyVerdict::Deny { rule, reason } => {
@@ -32,14 +32,14 @@ impl Flow {
         }
     }
 
-    /// Refuses to have a step called again if a rule denies that to whoever wants it, or makes them ask.
+    /// Refuses to repeat a step that a rule denies to the caller or requires approval for.
     pub(super) async fn may_have_called(&self, permit: &Permit, run: Uuid, step: &Row) -> Result<(), EngineError> {
         let head = self.head_of(permit, run).await?;
         self.check_part(permit, &head, step)
     }
 
-    /// Refuses a rollback of these steps, or of all, that the rules deny to whoever wants it or make them ask for. The run
-    /// judges what is inside it when it comes to that.
+    /// Refuses a rollback of these steps (or all) that the rules deny to the caller or require approval for. The run
+    /// itself judges its child runs when it gets there.
     pub(super) async fn may_have_undone(
         &self,
         permit: &Permit,

@@ -1,7 +1,7 @@
-//! Patches of a running graph: proposing one, looking at what it would change, taking it out again.
+//! Patches of a running graph: propose, preview, revert.
 //!
-//! The run itself applies a patch, in its next turn. What can be known before is checked here, so
-//! that whoever proposes a patch that can't work is told at once.
+//! The run itself applies a patch in its next turn. Whatever can be checked before is checked here, so that a patch
+//! that can't work is refused at once.
 
 use super::start::Before;
 use super::taken_back::{PATCH, SUPERSEDED, TakenBack};
@@ -27,10 +27,9 @@ use serde_json::Value;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The status of a patch that is part of the graph.
 const APPLIED: &str = "applied";
 
-/// The status of a patch that the run has not taken in yet, or that people must approve.
+/// Not handled by the run yet, or waiting for approval.
 const PROPOSED: &str = "proposed";
 
 struct Shut;
@@ -41,44 +40,44 @@ impl Gate for Shut {
     }
 }
 
-/// A patch that was proposed.
+/// A proposed patch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposed {
-    /// Its number; none for a dry run.
+    /// `None` for a dry run.
     pub number: Option<u32>,
-    /// What it changes and how it is taken out again.
+    /// What it changes, and its inverse.
     pub preview: Value,
 }
 
-/// A patch on a run, as both stood at one look. What was looked at is what is proposed, or nothing is.
+/// A patch checked against one version of a run. Exactly what was checked is proposed, or nothing.
 pub(crate) struct Look {
     run: Uuid,
-    /// The version of the run.
+    /// The run's version.
     version: i64,
     number: i64,
-    /// The patch, with the node that is current in it and the versions of all workflows that it starts.
+    /// With `current` resolved, and the versions of all workflows that it starts.
     pub(crate) patch: Patch,
     preview: Value,
-    /// Why the rules refuse it.
+    /// Why the rules refuse the patch, if they do.
     refused: Option<String>,
-    /// What the run would be to do with it, and with all that was proposed before and is not put on yet.
+    /// The run with this patch and all proposed ones that are not applied yet.
     pub(crate) together: Before,
-    /// How many calls the run makes without it, as far as that is known by now.
+    /// The number of calls of the run without it, as far as known.
     pub(crate) calls: usize,
-    /// How risky that looks which it adds.
+    /// The risk of what it adds.
     pub(crate) risk: Option<Value>,
 }
 
 impl Look {
-    /// The refusal of a patch of a run that goes on faster than anybody can look.
+    /// The run advances faster than the patch can be checked.
     pub(crate) fn outrun() -> EngineError {
-        let message = "the run changes faster than the patch can be looked at; pause it and propose the patch again";
+        let message = "the run changes faster than the patch can be checked; pause the run and propose the patch again";
         EngineError::refused(Code::OccConflict, message)
     }
 }
 
 impl Flow {
-    /// Proposes a patch of a running graph, or shows what it would change.
+    /// Proposes a patch of a running graph, or previews it.
     pub async fn patch(
         &self,
         permit: &Permit,
@@ -96,7 +95,7 @@ impl Flow {
         Err(Look::outrun())
     }
 
-    /// Looks at a patch on a run as it stands, and refuses one that can't be put on.
+    /// Checks a patch against the current run, and refuses one that can't be applied.
     pub(crate) async fn look_at_patch(
         &self,
         permit: &Permit,
@@ -111,14 +110,14 @@ impl Flow {
         check_unfinished(&row)?;
         let seen = row.int("state_version");
         if version.is_some_and(|version| version != seen) {
-            return Err(EngineError::refused(Code::OccConflict, format!("the run is at version {seen} by now")));
+            return Err(EngineError::refused(Code::OccConflict, format!("the run is at version {seen} now; fetch it again")));
         }
         let patch = Patch::from_value(document.clone());
         let mut patch = patch.map_err(|problems| invalid("the patch", &problems))?;
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         let known = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
         if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
-            return Err(EngineError::refused(Code::ValidationFailed, "the run has as many patches as it may"));
+            return Err(EngineError::refused(Code::ValidationFailed, "the run has reached its limit of patches"));
         }
         let counts = |row: &&Row| [APPLIED, PROPOSED].contains(&row.text("status"));
         let kept = load::pinned(&request_of_row(&row).1, known.iter().filter(counts));
@@ -141,8 +140,8 @@ impl Flow {
         Ok(Look { run, version: seen, number, patch, preview, refused, together, calls, risk: None })
     }
 
-    /// Fixes the versions of all workflows that a patch starts: what is looked at is what will run. Within each
-    /// other, what the run has looked at before stays.
+    /// Pins the versions of all workflows that a patch starts, so that what is checked is what runs. Child workflows
+    /// that the run already pinned keep their versions.
     async fn pin(&self, permit: &Permit, patch: &mut Patch, kept: &Pins) -> Result<(), EngineError> {
         for node in &mut patch.add_nodes {
             let Some(child) = node.child() else { continue };
@@ -160,25 +159,25 @@ impl Flow {
         Ok(())
     }
 
-    /// A graph with every patch on it that was proposed and is not put on yet.
+    /// The graph with every proposed patch that is not applied yet.
     fn with_proposed(&self, tenant: &str, mut graph: Graph, known: &[Row]) -> Result<Graph, EngineError> {
         let catalog = self.inner.workflows.running(tenant);
         for row in known.iter().filter(|row| row.text("status") == PROPOSED) {
             let unfit = || {
-                let message = format!("patch {} is not applied yet, and this one does not fit it", row.int("number"));
+                let message = format!("this patch conflicts with patch {}, which is not applied yet", row.int("number"));
                 EngineError::refused(Code::OccConflict, message)
             };
             let document = row.get("patch").as_json().map(Json::to_value).unwrap_or_default();
             let patch = Patch::from_stored(document).map_err(|_| unfit())?;
             let nodes: Vec<&str> = graph.nodes.iter().map(|node| node.node.id.as_str()).collect();
-            // Which node is current does not matter for what is called.
+            // Which node is current does not affect the calls.
             let current = nodes.get(..1).unwrap_or_default();
             graph = chimera_core::flow::patch::apply(&graph, &patch, current, &nodes, &catalog).map_err(|_| unfit())?;
         }
         Ok(graph)
     }
 
-    /// Proposes a patch as it was looked at; none: the run, or what was proposed for it, has changed since.
+    /// Proposes a checked patch; `None` if the run or its proposed patches changed since.
     pub(crate) async fn propose(
         &self,
         permit: &Permit,
@@ -192,7 +191,7 @@ impl Flow {
         if dry_run {
             return Ok(Some(Proposed { number: None, preview }));
         }
-        // Of two that are proposed at the same time one has the number.
+        // Of two concurrent proposals one gets the number.
         let row = self.patch_row(permit, run, number, &patch)?;
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let told = Told::Patch { number, patch: patch.to_value(), by: permit.by(), risk };
@@ -207,7 +206,7 @@ impl Flow {
         Ok(told.then_some(Proposed { number: Some(number), preview }))
     }
 
-    /// Looks at a copy of a run as it stands.
+    /// Inspects a copy of a run.
     fn on_copy<T>(&self, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, EngineError> {
         let tenant = run.head().tenant.clone();
         let parts = &self.inner.parts;
@@ -218,10 +217,10 @@ impl Flow {
             gate: &mut Shut,
             policy: &*parts.policy,
             catalog: &catalog,
-            // Nothing of the copy is written.
+            // The copy is never written.
             owner: Owner { lane: 0, epoch: 0 },
         };
-        // What is under way without a row of its own comes up again in this copy, and goes no further.
+        // What is in flight without its own row reappears in this copy, and goes no further.
         run.step(vec![RunEvent::Begun { alone: false }], &mut env)?;
         Ok(look(&run, &env))
     }
@@ -247,7 +246,7 @@ impl Flow {
         Ok(row.map_err(Unstorable::from)?)
     }
 
-    /// Takes the last patch out again, while none of its nodes has begun.
+    /// Reverts the last applied patch, unless one of its nodes has started.
     pub async fn unpatch(&self, permit: &Permit, run: Uuid, number: u32) -> Result<(), EngineError> {
         self.unfinished(permit, run).await?;
         let records = &*self.inner.parts.records;
@@ -257,26 +256,26 @@ impl Flow {
         let row = row.ok_or_else(|| EngineError::not_found("patch"))?;
         let refused = |why: String| Err(EngineError::refused(Code::InvalidTransition, why));
         if row.text("status") != APPLIED {
-            return refused(format!("patch {number} is {}, so there is nothing to take out", row.text("status")));
+            return refused(format!("patch {number} is {}: only an applied patch can be reverted", row.text("status")));
         }
         let put_on = |row: &Row| (load::applied_seq(row), row.int("number"));
         let last = known.iter().filter(|row| row.text("status") == APPLIED).max_by_key(|row| put_on(row));
         if let Some(last) = last.map(|row| row.int("number")).filter(|last| *last != i64::from(number)) {
-            return refused(format!("patch {last} was applied after it and must be taken out first"));
+            return refused(format!("patch {last} was applied later and must be reverted first"));
         }
         for node in added(row) {
             if self.step_of(permit, run, &node).await.is_ok() {
-                return refused(format!("{node}, a node of it, has begun"));
+                return refused(format!("its node {node} has started"));
             }
         }
         let select = Select::from(&RUN_SIGNALS, Scope::Tenant(permit.tenant().to_owned()));
         let told = records.read(select.with("run_id", run).with("kind", "unpatch").take(1)).await?;
         if !told.rows.is_empty() {
-            return Err(EngineError::refused(Code::OccConflict, "the last patch is being taken out already"));
+            return Err(EngineError::refused(Code::OccConflict, "the last patch is already being reverted"));
         }
         let requests = self.requests_of(permit.tenant(), run).await?;
         not_approved(&known, &requests)?;
-        // What the others that wait are about changes with it.
+        // The other pending patches change with it.
         let void = TakenBack::all(&requests, SUPERSEDED, |row| row.text("action_type") == PATCH);
         self.tell_once(permit, run, Told::Unpatch { number, by: permit.by() }, (&RUN_PATCHES, row), void).await
     }
@@ -289,7 +288,7 @@ fn added(row: &Row) -> Vec<String> {
     nodes.filter_map(|node| node["id"].as_str().map(str::to_owned)).collect()
 }
 
-/// Refuses to take a patch out while another one that was approved is about to be put on it.
+/// Refuses to revert a patch while an approved one is about to be applied on top of it.
 fn not_approved(known: &[Row], requests: &[Row]) -> Result<(), EngineError> {
     let approved = |row: &&Row| {
         let request = requests
@@ -298,16 +297,16 @@ fn not_approved(known: &[Row], requests: &[Row]) -> Result<(), EngineError> {
         row.text("status") == PROPOSED && request.is_some_and(|asked| asked.text("status") == "approved")
     };
     let Some(row) = known.iter().find(approved) else { return Ok(()) };
-    let message = format!("patch {} was approved and is being applied; take it out first", row.int("number"));
+    let message = format!("patch {} was approved and is being applied; revert it first", row.int("number"));
     Err(EngineError::refused(Code::OccConflict, message))
 }
 
-/// Refuses a patch with a node that one adds which is not applied yet: only one of them could be.
+/// Refuses a patch that adds a node which a pending patch also adds: only one of them could be applied.
 fn not_proposed(known: &[Row], patch: &Patch) -> Result<(), EngineError> {
     for row in known.iter().filter(|row| row.text("status") == PROPOSED) {
         let twice = added(row).into_iter().find(|id| patch.add_nodes.iter().any(|node| node.id == *id));
         if let Some(id) = twice {
-            let message = format!("patch {}, which is not applied yet, adds a node {id} too", row.int("number"));
+            let message = format!("patch {}, which is not applied yet, also adds a node {id}", row.int("number"));
             return Err(EngineError::refused(Code::OccConflict, message));
         }
     }

@@ -1,8 +1,8 @@
-//! One call of a tool, from the record that asks for it to its answer.
+//! Executes one tool call.
 //!
-//! The caller has committed that record. The input was checked when it was resolved; a dry call of
-//! a tool without dry-run support never reaches the tool. A call that does not answer in time is
-//! dropped, and since nobody knows what it did by then, it may have been sent.
+//! The caller has committed the record of the call, and the input was validated when it was resolved. A dry call of a
+//! tool without dry-run support never reaches the tool. A call that exceeds its deadline is dropped; since its effect
+//! is unknown then, it counts as maybe sent.
 
 use super::Registry;
 use crate::flow::port::{CallContext, Cancel, Done, Tool};
@@ -18,9 +18,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-const LATE: &str = "it did not answer in time";
+const LATE: &str = "the call timed out";
 
-/// Makes the call and gives its answer.
 pub(super) async fn execute_tool(
     registry: &Registry,
     clock: &dyn Clock,
@@ -38,7 +37,7 @@ pub(super) async fn execute_tool(
     }
     let left = call.deadline.micros() - clock.steady().micros();
     let Some(time_left) = u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_micros) else {
-        return Answer::Failed(ToolError::not_sent(Code::RequestTimeout, "its time was over before it was sent"));
+        return Answer::Failed(ToolError::not_sent(Code::RequestTimeout, "the deadline passed before the call was sent"));
     };
     let ctx = CallContext {
         tenant: head.tenant.clone(),
@@ -64,8 +63,8 @@ pub(super) async fn execute_tool(
     {
         return answer;
     }
-    // A process that stood still must not send what others have given up. Timers fire only when the runtime
-    // looks at them, and it may run a task that was ready before that: so the clock is read before each poll.
+    // A suspended process must not send what other nodes have given up on. Timers fire only when the runtime checks
+    // them, and a ready task may run before that, so the clock is read before each poll.
     let late = || clock.steady() >= call.deadline;
     let in_time =
         std::future::poll_fn(
@@ -76,7 +75,7 @@ pub(super) async fn execute_tool(
     tokio::select! {
         biased;
         () = tokio::time::sleep(time_left) => dropped(spec.effect, LATE),
-        () = stop => dropped(spec.effect, "it was told to stop and did not answer"),
+        () = stop => dropped(spec.effect, "the call was cancelled and did not return in time"),
         answer = in_time => answer,
     }
 }

@@ -1,7 +1,7 @@
-//! The runs that this process drives, each in a place, and how many there may be.
+//! The runs that this process drives, and their limits.
 //!
-//! Places are bounded for the process and for each tenant, which also has its share where there are several. A run that only waits for a slot gives its
-//! place up; whoever waits here for what comes of it stays connected to it until it has one again.
+//! Active runs are limited per process and per tenant; with several tenants each also has its share. A run that only
+//! waits for a slot is unloaded; its waiters stay connected until it is active again.
 
 use super::Standing;
 use super::drive::Nudge;
@@ -12,14 +12,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
-/// How many runs may be driven at a time.
+/// Limits on active runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// In this process.
     pub total: usize,
-    /// For one tenant.
     pub per_tenant: usize,
-    /// Bytes of memory that their values may take together, as they are estimated.
+    /// Estimated bytes that their values may take together.
     pub memory_bytes: usize,
 }
 
@@ -33,25 +31,23 @@ impl Default for Places {
     }
 }
 
-/// Who has as many runs as it may.
+/// Which limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// The process.
     Process { runs: usize },
-    /// The tenant that was asked about.
     Tenant { runs: usize },
-    /// Too many runs of that tenant wait for memory.
+    /// Too many of the tenant's runs wait for memory.
     Memory,
 }
 
-/// A run that is driven.
+/// An active run.
 struct Active {
     tenant: String,
     inbox: mpsc::Sender<Nudge>,
     standing: watch::Receiver<Standing>,
 }
 
-/// The runs that are driven.
+/// The active runs.
 pub(super) struct Driven {
     places: Places,
     runs: Mutex<Runs>,
@@ -61,7 +57,7 @@ pub(super) struct Driven {
 struct Runs {
     active: BTreeMap<Uuid, Active>,
     tenants: BTreeMap<String, usize>,
-    /// Those who wait for what comes of a run that waits in the store for a slot.
+    /// Waiters of runs that wait in the store for a slot.
     watched: BTreeMap<Uuid, watch::Sender<Standing>>,
 }
 
@@ -74,7 +70,6 @@ impl Driven {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there may be.
     pub(super) const fn places(&self) -> &Places {
         &self.places
     }
@@ -87,12 +82,12 @@ impl Driven {
         self.runs().active.contains_key(&run)
     }
 
-    /// Whether no tenant can have another run driven.
+    /// Whether the process limit is reached.
     pub(super) fn is_full(&self) -> bool {
         self.len() >= self.places.total
     }
 
-    /// What keeps another run of a tenant from being driven; `shared` if there are several tenants.
+    /// The limit that keeps another run of a tenant from starting; `shared` if there are several tenants.
     pub(super) fn full_for(&self, tenant: &str, shared: bool) -> Option<Full> {
         let runs = self.runs();
         let pool = Pool { total: self.places.total, taken: runs.active.len(), held: runs.of(tenant) };
@@ -103,13 +98,13 @@ impl Driven {
         (!may_have).then_some(Full::Tenant { runs: pool.held })
     }
 
-    /// Whether half of the places are taken: then none is given to a run that only waits.
+    /// Whether half of the capacity is used: then runs that only wait are unloaded.
     pub(super) fn is_scarce(&self, tenant: &str) -> bool {
         let runs = self.runs();
         runs.active.len() * 2 >= self.places.total || runs.of(tenant) * 2 >= self.places.per_tenant
     }
 
-    /// Gives a run a place, and whoever drives it the way to tell where it stands; none: it has a place.
+    /// Registers a run and returns the sender of its status; `None` if it is already active.
     pub(super) fn enter(
         &self,
         run: Uuid,
@@ -135,7 +130,7 @@ impl Driven {
         self.runs().leave(run);
     }
 
-    /// A run leaves its place to wait for a slot; it is still told to those who wait for it.
+    /// Unloads a run that waits for a slot; its waiters are kept.
     pub(super) fn leave_to_wait(&self, run: Uuid, standing: watch::Sender<Standing>) {
         let mut runs = self.runs();
         runs.leave(run);
@@ -145,28 +140,28 @@ impl Driven {
         if runs.watched.len() >= limits::RUNS_WATCHED_MAX {
             runs.watched.retain(|_, standing| standing.receiver_count() > 0);
         }
-        // Whoever can't be kept is told at once that the run goes on without them.
+        // Waiters beyond the limit learn at once, by a closed channel, that the run continues without them.
         if runs.watched.len() < limits::RUNS_WATCHED_MAX {
             runs.watched.insert(run, standing);
         }
     }
 
-    /// Nobody is told any more about runs that are not driven.
+    /// Disconnects the waiters of runs that are not active.
     pub(super) fn unwatch(&self) {
         self.runs().watched.clear();
     }
 
-    /// What is told about a run that is driven, or waits for a slot.
+    /// The status of a run that is active or waits for a slot.
     pub(super) fn standing(&self, run: Uuid) -> Option<watch::Receiver<Standing>> {
         let runs = self.runs();
         let active = runs.active.get(&run).map(|active| active.standing.clone());
         active.or_else(|| runs.watched.get(&run).map(watch::Sender::subscribe))
     }
 
-    /// Tells a run to look up; false: it is not driven here.
+    /// Wakes a run; false if it is not active here.
     pub(super) fn nudge(&self, run: Uuid, nudge: Nudge) -> bool {
         match self.runs().active.get(&run) {
-            // A full inbox means that the run has been told often enough.
+            // A full inbox means that enough wake-ups are pending.
             Some(active) => {
                 let _ = active.inbox.try_send(nudge);
                 true

@@ -1,7 +1,7 @@
-//! Whom a run may tell: registered addresses, and whomever its actor may send a message to.
+//! Whom a run may notify: registered addresses, and whomever its actor may send a message to.
 //!
-//! What a run tells holds what its actor wrote. Without this check a `notify` would be a way to send mail
-//! and requests for somebody who may do neither.
+//! A notification contains what the actor wrote. Without this check `notify` would let an actor send mail and requests
+//! without the scopes for it.
 
 use super::Flow;
 use crate::access::{Permit, lacking};
@@ -13,10 +13,10 @@ use chimera_core::tool::Spec;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The channels that a request may name.
+/// The channels that a request may use.
 pub(crate) const CHANNELS: [&str; 2] = ["webhook", "email"];
 
-/// A tool by which an actor could send the same message itself.
+/// A tool that the actor could send the same message with.
 struct Way {
     tool: &'static str,
     capability: &'static str,
@@ -29,7 +29,7 @@ const BY_REQUEST: &[Way] = &[
 ];
 
 impl Flow {
-    /// Refuses a run that promises to tell somebody who can't be told, or whom its actor may not tell.
+    /// Refuses `notify` addresses that can't be reached or that the actor may not send to.
     pub(crate) fn check_notify(
         &self,
         permit: &Permit,
@@ -40,7 +40,7 @@ impl Flow {
         let refused =
             |pointer: &str, body: ErrorBody| Err(EngineError::Refused(Box::new(body.with("pointer", pointer))));
         if level == Level::ExecuteSilent {
-            let body = ErrorBody::new(Code::ValidationFailed, "a run at L3_ExecuteSilent tells nobody how it ended");
+            let body = ErrorBody::new(Code::ValidationFailed, "a run at L3_ExecuteSilent sends no notifications: remove notify or choose another level");
             return refused("/notify", body);
         }
         for (channel, target) in named(notify) {
@@ -54,8 +54,8 @@ impl Flow {
         Ok(())
     }
 
-    /// What is left of `notify` for somebody who has another's run done again: the addresses that were registered
-    /// for whoever asked first, and those that they may tell themselves.
+    /// The part of `notify` that remains when another actor replays a run: addresses registered for the original actor,
+    /// and those that the caller may send to.
     pub(super) fn still_told(&self, permit: &Permit, level: Level, first: &str, notify: &Value) -> Option<Value> {
         let recipients = &self.inner.parts.asking.recipients;
         let kept = named(notify).filter(|(channel, target)| {
@@ -66,7 +66,7 @@ impl Flow {
         (!kept.is_empty()).then_some(Value::Object(kept))
     }
 
-    /// Whether an address is not registered anywhere, so that telling it is sending a message.
+    /// Whether an address is unregistered, so that notifying it counts as sending a message.
     pub(crate) fn is_stranger(&self, permit: &Permit, channel: &str, target: &str) -> bool {
         let own = permit.notify().and_then(|own| own.get(channel)).and_then(Value::as_str);
         let recipients = &self.inner.parts.asking.recipients;
@@ -97,8 +97,8 @@ impl Flow {
         Err(lacks.map_or_else(|| lacking(channel), |body| unregistered(body, channel, target)))
     }
 
-    /// What the rules say about the tool counts for the message too. One that demands approval can't be met: a
-    /// message is not a step that somebody approves.
+    /// The rules for the tool also apply to the message. One that requires approval can't be satisfied: a message is
+    /// not a step that can be approved.
     fn check_rules(&self, permit: &Permit, level: Level, tool: &Spec, input: &Value) -> Result<(), ErrorBody> {
         let action = Action { tenant: permit.tenant(), actor: permit.actor(), level, node: "notify", tool, input };
         match self.judge(&action) {
@@ -115,7 +115,6 @@ impl Flow {
     }
 }
 
-/// The addresses that a `notify` names.
 pub(crate) fn named(notify: &Value) -> impl Iterator<Item = (&'static str, &str)> {
     CHANNELS.into_iter().filter_map(|channel| Some((channel, notify.get(channel)?.as_str()?)))
 }
@@ -130,7 +129,7 @@ fn unregistered(body: ErrorBody, channel: &str, target: &str) -> ErrorBody {
     ErrorBody { message, ..body }
 }
 
-/// What of an address may be repeated: of a URL its scheme and its host, since all else may be what lets somebody in.
+/// The part of an address that may be shown: of a URL the scheme and host, since the rest may contain a credential.
 fn shown(channel: &str, target: &str) -> String {
     if channel == "email" {
         return target.to_owned();

@@ -1,4 +1,4 @@
-//! Those who wait for one tool of one tenant, by host, and how many there are of everything.
+//! The queue for one tool of one tenant, by host, and counters.
 
 use super::Kind;
 use chimera_core::flow::run::At;
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Somebody who waits for a slot; the smallest comes first.
+/// A request for a slot; the smallest is served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wish {
     pub(super) priority: i32,
@@ -15,19 +15,18 @@ pub(super) struct Wish {
     pub(super) at: At,
 }
 
-/// The calls that wait for one tool of one tenant. Those to a host that may not be called now stand
-/// aside, however many they are, and hold up nobody.
+/// The calls waiting for one tool of one tenant. Those to a host at its limit are set aside and block nobody.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     queues: BTreeMap<Option<Arc<str>>, Queue>,
-    /// The first of each host that may be called, by how many calls it has under way.
+    /// The first request of each available host, by its number of calls in flight.
     heads: BTreeSet<(usize, Wish)>,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     wishes: BTreeSet<Wish>,
-    /// What stands for it among the heads.
+    /// Its element in `heads`.
     head: Option<(usize, Wish)>,
 }
 
@@ -44,7 +43,7 @@ impl Line {
         self.settle(host, busy, open);
     }
 
-    /// Puts the first who waits for a host where it belongs.
+    /// Updates the head of a host's queue.
     pub(super) fn settle(&mut self, host: Option<&Arc<str>>, busy: usize, open: bool) {
         let host = host.cloned();
         let Some(queue) = self.queues.get_mut(&host) else { return };
@@ -61,7 +60,7 @@ impl Line {
         }
     }
 
-    /// Who comes first, of those whose host may be called.
+    /// The first request whose host may be called.
     pub(super) fn first(&self) -> Option<Wish> {
         self.heads.first().map(|(_, wish)| *wish)
     }
@@ -71,7 +70,7 @@ impl Line {
     }
 }
 
-/// How many calls there are by tenant, tool and host, and of each tenant by tool and host.
+/// Number of calls by tenant, tool and host, and per tenant by tool and host.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     tenants: BTreeMap<Arc<str>, usize>,
@@ -79,7 +78,7 @@ pub(super) struct Tally {
     hosts: BTreeMap<Arc<str>, Shares>,
 }
 
-/// How many there are of one thing, and whose they are.
+/// A count in total and by tenant.
 #[derive(Debug, Default)]
 struct Shares {
     all: usize,
@@ -105,12 +104,12 @@ impl Tally {
         self.tenants.get(name).copied().unwrap_or(0)
     }
 
-    /// How many there are of a tool, and how many of these are a tenant's.
+    /// The calls of a tool, in total and by a tenant.
     pub(super) fn tool(&self, name: &str, tenant: &str) -> (usize, usize) {
         self.tools.get(name).map_or((0, 0), |shares| shares.of(tenant))
     }
 
-    /// How many there are to a host, and how many of these are a tenant's. Calls to no host are not counted.
+    /// The calls to a host, in total and by a tenant. Calls without a host are not counted.
     pub(super) fn host(&self, name: Option<&str>, tenant: &str) -> (usize, usize) {
         name.and_then(|name| self.hosts.get(name)).map_or((0, 0), |shares| shares.of(tenant))
     }

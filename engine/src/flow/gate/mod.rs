@@ -1,12 +1,10 @@
-//! Who may call a tool now.
+//! The gate: limits the tool calls in flight.
 //!
-//! Calls are bounded for the process, for each tenant, for each tool and for each host. Of several tenants
-//! each takes only its share of what is bounded for all ([`Pool`]), so that calls that never end take no
-//! slot from the others. Whoever finds no slot is remembered; a freed slot goes to the tenant that has the fewest calls under way, so that
-//! none starves another, there to the host with the fewest, then to the more urgent run, then to
-//! whoever asked first, and is kept until they come for it. A run that only waits may be parked: it
-//! leaves the memory of the process and its wishes stay here. A synchronous structure without a clock:
-//! the simulator drives it as it is.
+//! Calls are limited per process, tenant, tool and host. With several tenants, each takes only its share of the common
+//! limits ([`Pool`]), so that calls that hang don't take slots from other tenants. A call without a slot is queued. A
+//! freed slot goes to the tenant with the fewest calls in flight, then to the host with the fewest, then by priority,
+//! then by age, and is reserved until the run picks it up. A run that only waits may be parked: it is unloaded and its
+//! requests stay here. Synchronous and without a clock, so that the simulator can drive it.
 
 mod line;
 #[cfg(test)]
@@ -20,27 +18,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// How many calls may be under way, and how many may wait.
+/// How many calls may be in flight, and how many may wait.
 #[derive(Clone, Debug)]
 pub struct Slots {
-    /// In this process.
     pub total: usize,
-    /// For one tenant.
     pub per_tenant: usize,
-    /// For one tool.
     pub per_tool: usize,
-    /// To one host, whichever tools and tenants call it.
+    /// Across tools and tenants.
     pub per_host: usize,
-    /// For tools with a limit of their own.
+    /// Overrides per tool.
     pub tools: BTreeMap<String, usize>,
-    /// For hosts with a limit of their own.
+    /// Overrides per host.
     pub hosts: BTreeMap<String, usize>,
-    /// Calls of one tool that are under way or waited for by runs in memory; the runs of more are
-    /// parked at once.
+    /// Calls of one tool in flight or requested by runs in memory; beyond it, waiting runs are parked at once.
     pub in_memory_per_tool: usize,
     /// Calls that may wait for one host, or for one tool without a host, before new runs are refused.
     pub waiting: usize,
-    /// Waiting calls that are remembered while their runs are parked.
+    /// Waiting calls that are tracked while their runs are parked.
     pub remembered: usize,
 }
 
@@ -60,7 +54,7 @@ impl Default for Slots {
     }
 }
 
-/// Whose call of which tool, and where it goes.
+/// The tenant, tool and host of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Kind {
     tenant: Arc<str>,
@@ -70,35 +64,34 @@ struct Kind {
 
 type Key = (Uuid, At);
 
-/// The slots that are taken and those who wait for one.
+/// The slots in use and the queues for them.
 #[derive(Debug, Default)]
 pub struct Turnstile {
     slots: Slots,
     inside: BTreeMap<Key, Kind>,
-    /// Slots that were given to somebody who waited and has not come yet.
+    /// Slots that are reserved for a waiting run that has not picked them up yet.
     granted: BTreeSet<Key>,
     taken: Tally,
     /// By tenant and tool.
     lines: BTreeMap<(Arc<str>, Arc<str>), Line>,
     wishes: BTreeMap<Key, (Kind, Wish)>,
-    /// All wishes, and those of runs that are in memory.
+    /// All waiting requests; below, those of runs in memory.
     waiting: Tally,
     waiting_in_memory: Tally,
-    /// Runs that were parked and whose wishes are kept.
+    /// Parked runs whose requests are kept.
     parked: BTreeSet<Uuid>,
     turn: u64,
-    /// There are several tenants.
+    /// Whether there are several tenants.
     shared: bool,
 }
 
 impl Turnstile {
-    /// A turnstile with these bounds.
     #[must_use]
     pub fn new(slots: Slots) -> Self {
         Self { slots, ..Self::default() }
     }
 
-    /// Says whether there are several tenants, each of which has its share.
+    /// Sets whether there are several tenants, each with its share.
     pub fn share(&mut self, shared: bool) {
         if self.shared == shared {
             return;
@@ -108,7 +101,7 @@ impl Turnstile {
         hosts.iter().for_each(|host| self.host_changed(Some(host)));
     }
 
-    /// Takes a slot, or remembers the wish; `host` is where the call goes.
+    /// Takes a slot, or queues a request; `host` is where the call goes.
     pub fn enter(&mut self, slot: Slot<'_>, host: Option<&str>) -> bool {
         let key = (slot.run, slot.at);
         if self.inside.contains_key(&key) {
@@ -163,7 +156,7 @@ impl Turnstile {
         self.inside.insert(key, kind);
     }
 
-    /// The number of calls to a host is another: those who wait for it stand elsewhere in their lines.
+    /// The number of calls to a host changed: reorders the queues that wait for it.
     fn host_changed(&mut self, host: Option<&Arc<str>>) {
         if host.is_none() || self.lines.is_empty() {
             return;
@@ -184,17 +177,17 @@ impl Turnstile {
             && self.has_share(tool_max, self.taken.tool(tool, tenant))
     }
 
-    /// Whether a tenant finds room where so many are taken, and so many of these its own.
+    /// Whether a tenant may take one more, with so many taken in total and by the tenant.
     const fn has_share(&self, total: usize, (taken, held): (usize, usize)) -> bool {
         Pool { total, taken, held }.has_room(self.shared)
     }
 
-    /// The same for one that is counted already.
+    /// The same for a request that is already counted.
     const fn had_share(&self, total: usize, (taken, held): (usize, usize)) -> bool {
         self.has_share(total, (taken.saturating_sub(1), held.saturating_sub(1)))
     }
 
-    /// How many calls to a host are under way, and whether a tenant may call it now.
+    /// The number of calls to a host in flight, and whether a tenant may call it now.
     fn host_state(&self, host: Option<&str>, tenant: &str) -> (usize, bool) {
         let Some(host) = host else { return (0, true) };
         let most = self.slots.hosts.get(host).copied().unwrap_or(self.slots.per_host);
@@ -202,8 +195,8 @@ impl Turnstile {
         (busy, self.has_share(most, (busy, held)))
     }
 
-    /// Gives a slot back. It is kept for whoever comes next, so that nobody who asks later gets it
-    /// first; gives the runs that may go on.
+    /// Releases a slot and reserves it for the next in line, so that later requests can't overtake. Returns the runs
+    /// that may continue.
     pub fn leave(&mut self, run: Uuid, at: At) -> Vec<Uuid> {
         let Some(kind) = self.inside.remove(&(run, at)) else { return Vec::new() };
         self.granted.remove(&(run, at));
@@ -220,7 +213,7 @@ impl Turnstile {
         runs
     }
 
-    /// The wish that comes next, if there is room for one. Only the first of each line is looked at.
+    /// The next request that fits. Only the first of each queue is considered.
     fn next(&self) -> Option<Key> {
         let fitting = self.lines.iter().filter(|((tenant, tool), _)| self.has_room(tenant, tool));
         let first = fitting.filter_map(|((tenant, _), line)| Some((tenant, line.first()?)));
@@ -228,21 +221,21 @@ impl Turnstile {
         best.map(|(_, wish)| (wish.run, wish.at))
     }
 
-    /// The slots that are kept for a run.
+    /// The slots that are reserved for a run.
     #[must_use]
     pub fn granted(&self, run: Uuid) -> Vec<At> {
         self.granted.range(all_of(run)).map(|(_, at)| *at).collect()
     }
 
-    /// Gives back what was kept for a run and is still not used; gives the runs that may go on.
+    /// Releases the reserved slots that a run did not use. Returns the runs that may continue.
     pub fn unused(&mut self, run: Uuid, granted: &[At]) -> Vec<Uuid> {
         let unused: Vec<At> = granted.iter().copied().filter(|at| self.granted.contains(&(run, *at))).collect();
         unused.into_iter().flat_map(|at| self.leave(run, at)).collect()
     }
 
-    /// All that a run can do is wait for its wishes. Gives in how many seconds it is looked at again if
-    /// it may leave the memory until then: when somebody says `at_once`, or when too many runs in memory
-    /// wait for its tool already. Its wishes are kept, unless more are kept than may be.
+    /// Parks a run that can only wait for slots. Returns in how many seconds to check it again, or `None` if it should
+    /// stay in memory: it may be unloaded when `at_once` is set, or when too many runs in memory wait for its tool. Its
+    /// requests are kept up to a limit.
     pub fn park(&mut self, run: Uuid, at_once: bool) -> Option<i64> {
         let wishes: Vec<Key> = self.wishes.range(all_of(run)).map(|(key, _)| *key).collect();
         if wishes.is_empty() || self.granted.range(all_of(run)).next().is_some() {
@@ -260,7 +253,7 @@ impl Turnstile {
         Some(look_again_in(self.wishes.len(), run))
     }
 
-    /// Whether so many runs in memory call or wait for a tool that one which waits for it should leave.
+    /// Whether so many runs in memory call or wait for a tool that a waiting one should be unloaded.
     fn crowds_memory(&self, kind: &Kind) -> bool {
         let (taken, waiting) = (&self.taken, &self.waiting_in_memory);
         let (inside, held) = taken.tool(&kind.tool, &kind.tenant);
@@ -268,13 +261,13 @@ impl Turnstile {
         !self.had_share(self.slots.in_memory_per_tool, (inside + outside, held + wished))
     }
 
-    /// Whether wishes of a parked run are kept.
+    /// Whether the requests of a parked run are kept.
     fn may_remember(&self, kinds: &[Kind]) -> bool {
         let counts = |kind: &Kind| (self.wishes.len(), self.waiting.tenant(&kind.tenant));
         kinds.iter().all(|kind| self.had_share(self.slots.remembered, counts(kind)))
     }
 
-    /// A run is in memory again; gives whether it was parked.
+    /// Records that a run is in memory again. Returns whether it was parked.
     pub fn resume(&mut self, run: Uuid) -> bool {
         if !self.parked.remove(&run) {
             return false;
@@ -285,7 +278,7 @@ impl Turnstile {
         true
     }
 
-    /// What a run waits for if more wait for that already than may.
+    /// What a run waits for, if its queue is over the limit.
     #[must_use]
     pub fn crowded(&self, run: Uuid) -> Option<Crowded> {
         let mut wishes = self.wishes.range(all_of(run)).map(|(_, (kind, _))| kind);
@@ -304,7 +297,7 @@ impl Turnstile {
         !self.had_share(self.slots.waiting, self.waiting_beside(kind))
     }
 
-    /// How many wait for what one waits for, itself among them, and how many of these are its tenant's.
+    /// The number of requests for the same host or tool, including this one, and how many are the tenant's.
     fn waiting_beside(&self, kind: &Kind) -> (usize, usize) {
         match kind.host.as_deref() {
             None => self.waiting.tool(&kind.tool, &kind.tenant),
@@ -312,8 +305,7 @@ impl Turnstile {
         }
     }
 
-    /// A run is gone from this process, and with it all its slots and wishes; gives the runs that
-    /// may go on.
+    /// Drops all slots and requests of a run. Returns the runs that may continue.
     pub fn forget_run(&mut self, run: Uuid) -> Vec<Uuid> {
         let wishes: Vec<Key> = self.wishes.range(all_of(run)).map(|(key, _)| *key).collect();
         wishes.iter().for_each(|key| self.forget(key));
@@ -322,34 +314,33 @@ impl Turnstile {
         inside.into_iter().flat_map(|(run, at)| self.leave(run, at)).collect()
     }
 
-    /// How many calls are under way.
+    /// The number of calls in flight.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.inside.len()
     }
 
-    /// How many wishes wait.
+    /// The number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.wishes.len()
     }
 }
 
-/// What too many calls wait for.
+/// A queue that is over its limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crowded {
-    /// The tool.
     pub tool: String,
-    /// The host, if the tool says which one it calls.
+    /// `None` if the tool has no particular host.
     pub host: Option<String>,
-    /// How many may wait.
+    /// The limit.
     pub waiting: usize,
-    /// Whose calls these are, if others may still wait.
+    /// The tenant, if only its share is exhausted.
     pub tenant: Option<String>,
 }
 
-/// When a parked run is looked at again if nobody tells it to go on. The more wait the later, so that
-/// looking costs the same however many there are; each at another time, so that they don't come at once.
+/// When to check a parked run again unless something wakes it. The more runs wait, the later, so that polling costs the
+/// same however many there are. The times are spread, so that the checks don't coincide.
 pub(super) fn look_again_in(waiting: usize, run: Uuid) -> i64 {
     let spread = u64::try_from(waiting / limits::SLOT_LOOKS_PER_SECOND).unwrap_or(u64::MAX);
     let seconds = limits::SLOT_LOOK_SECONDS.saturating_add(spread);

@@ -1,4 +1,4 @@
-//! The turnstile by itself.
+//! Tests of the gate alone.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn narrow(total: usize, per_tenant: usize, per_tool: usize) -> Turnstile {
     Turnstile::new(Slots { total, per_tenant, per_tool, ..Slots::default() })
 }
 
-/// A turnstile that lets so many call one host.
+/// A gate with this limit for one host.
 fn per_host(per_host: usize, per_tool: usize) -> Turnstile {
     Turnstile::new(Slots { per_host, per_tool, ..Slots::default() })
 }
@@ -210,14 +210,14 @@ fn the_more_runs_wait_the_later_each_is_looked_at_again_and_not_all_at_once() {
     assert!(looked(0).collect::<BTreeSet<_>>().len() > 20);
 }
 
-/// A turnstile of several tenants.
+/// A gate with several tenants.
 fn shared(slots: Slots) -> Turnstile {
     let mut gate = Turnstile::new(slots);
     gate.share(true);
     gate
 }
 
-/// How many calls a tenant gets under way that never end, to four hosts.
+/// The number of calls that a tenant gets in flight if they never end, to four hosts.
 fn fill(gate: &mut Turnstile, first: u128, tenant: &str) -> usize {
     let hosts = ["one", "two", "three", "four"];
     (0..400).filter(|n| gate.enter(slot(first + n, tenant, "http", 5), Some(hosts[*n as usize % 4]))).count()
