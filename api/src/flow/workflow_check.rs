@@ -43,7 +43,7 @@ pub(crate) async fn check(
     let graph = caller.flow.workflows().check(&caller.permit, &text).await?;
     let found = graph.document.workflow_id.clone();
     if found != place::new_workflow(&id)? {
-        return Err(ApiError::new(Code::MalformedArgs, format!("the document is of {found}, not of {id}")));
+        return Err(ApiError::new(Code::MalformedArgs, format!("the document belongs to {found}, not to {id}")));
     }
     Ok(Json(CheckedDocument {
         workflow_id: found,

@@ -1,4 +1,4 @@
-//! The tools of this process, by name. A tenant has those that are shared with it.
+//! The tools of this process, by name. A tenant uses those that are shared with it.
 
 use crate::access::port::{OneTenant, Tenancy};
 use crate::flow::port::Tool;
@@ -6,7 +6,7 @@ use chimera_core::tool::Spec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Every tool that workflows may name.
+/// All tools that workflows may use.
 #[derive(Clone)]
 pub struct Registry {
     tools: BTreeMap<String, Arc<dyn Tool>>,
@@ -15,28 +15,27 @@ pub struct Registry {
 }
 
 impl Default for Registry {
-    /// No tools, and nobody to keep apart.
+    /// No tools and a single tenant.
     fn default() -> Self {
         Self { tools: BTreeMap::new(), absent: BTreeMap::new(), tenancy: Arc::new(OneTenant) }
     }
 }
 
-/// Two tools have one name.
+/// A tool name that is already registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there are two tools with the name {name}")]
+#[error("duplicate tool name {name}")]
 pub struct Twice {
-    /// The name.
     pub name: String,
 }
 
 impl Registry {
-    /// The same tools, shared as `tenancy` says.
+    /// The same tools, shared according to `tenancy`.
     #[must_use]
     pub fn shared_by(self, tenancy: Arc<dyn Tenancy>) -> Self {
         Self { tenancy, ..self }
     }
 
-    /// Adds a tool; a name can be given once.
+    /// Adds a tool. Names are unique.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), Twice> {
         let name = tool.spec().name.clone();
         match self.tools.insert(name.clone(), tool) {
@@ -45,49 +44,48 @@ impl Registry {
         }
     }
 
-    /// Says why a tool that others have is not here, and what to do about it.
+    /// Records why a known tool is not available here, and what to do about it.
     pub fn lack(&mut self, name: &str, why: &str) {
         self.absent.insert(name.to_owned(), why.to_owned());
     }
 
-    /// Why a tool that others have is not here. How the process is set up is the default tenant's business.
+    /// Why a known tool is not available here. Only the default tenant learns how the process is set up.
     #[must_use]
     pub fn why_absent(&self, tenant: &str, name: &str) -> Option<&str> {
         self.absent.get(name).filter(|_| self.tenancy.guest(tenant).is_none()).map(String::as_str)
     }
 
-    /// Whether a tenant is another one than that which the process was set up for.
+    /// Whether this is not the default tenant.
     #[must_use]
     pub(super) fn is_guest(&self, tenant: &str) -> bool {
         self.tenancy.guest(tenant).is_some()
     }
 
-    /// Whether there are several tenants.
     #[must_use]
     pub(super) fn is_shared(&self) -> bool {
         self.tenancy.is_shared()
     }
 
-    /// The tool with this name, if the tenant may use it. One that is not shared is not there.
+    /// The tool with this name, if it is shared with the tenant.
     #[must_use]
     pub fn tool_of(&self, tenant: &str, name: &str) -> Option<&Arc<dyn Tool>> {
         let tool = self.get(name)?;
         self.tenancy.guest(tenant).is_none_or(|guest| guest.uses_tool(tool.spec())).then_some(tool)
     }
 
-    /// What every tool that a tenant may use says of itself, by name.
+    /// The specs of all tools that a tenant may use, by name.
     pub fn specs_of(&self, tenant: &str) -> impl Iterator<Item = &Arc<Spec>> {
         let guest = self.tenancy.guest(tenant);
         self.specs().filter(move |spec| guest.as_ref().is_none_or(|guest| guest.uses_tool(spec)))
     }
 
-    /// The tool with this name, whoever may use it: for what is known of calls that were let in.
+    /// The tool with this name, regardless of tenant: for calls that were already authorized.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.get(name)
     }
 
-    /// What every tool says of itself, by name.
+    /// The specs of all tools, by name.
     pub fn specs(&self) -> impl Iterator<Item = &Arc<Spec>> {
         self.tools.values().map(|tool| tool.spec())
     }

@@ -1,10 +1,9 @@
-//! Going on after a restore: what may have happened since the state in the store was written, and
-//! telling every run so.
+//! Resuming after a restore: surveys what may have happened since the backup, and flags every affected run.
 //!
-//! A store that was put back knows nothing of what its runs did afterwards. Every run that has
-//! something left to do is told when its state was put back; from then on it sends nothing that
-//! changes something before somebody has found out that it was not sent already. The store takes
-//! changes again with the last of these transactions, so whoever is cut off half way begins anew.
+//! A restored store knows nothing of what its runs did after the backup. Every run with work left is flagged with the
+//! time of the restore. From then on it sends nothing that changes something before somebody has confirmed that it was
+//! not sent already. The store accepts changes again with the last of these transactions, so an interrupted resume
+//! starts over.
 
 use super::{Flow, load};
 use crate::access::Permit;
@@ -28,75 +27,68 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// Whose the store's own ledger entries are.
+/// The tenant of the store's own ledger entries.
 const SYSTEM_TENANT: &str = "system";
 
-/// What somebody told a run that had not taken it in. They could not know what came after the backup,
-/// so it is dropped, and has to be told again.
+/// A pending signal that no longer applies after a restore. Its sender could not know what happened after the backup,
+/// so it is dropped and has to be sent again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lapsed {
-    /// What it was.
+    /// The kind of signal.
     pub kind: &'static str,
-    /// Who told it.
     pub by: String,
 }
 
-/// A run with something left to do, or that was told something which does not count any more.
+/// A run with work left, or with signals that no longer apply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestoredRun {
-    /// Which.
     pub id: Uuid,
-    /// Whose.
     pub tenant: String,
-    /// What it follows.
     pub workflow: String,
-    /// Who asked for it.
+    /// The requester.
     pub actor: String,
-    /// Where it stands.
     pub status: String,
-    /// Steps that change something and have no outcome here.
+    /// Steps with side effects and without a recorded outcome.
     pub unsure: Vec<UnsureStep>,
-    /// Calls that were under way.
+    /// Calls that were in flight.
     pub under_way: usize,
-    /// Decisions that people were asked for.
+    /// Pending approval requests.
     pub approvals: usize,
-    /// When its next timer is due.
+    /// The next timer.
     pub due: Option<Timestamp>,
-    /// It was being rolled back.
     pub rolling_back: bool,
-    /// What it was told and will not obey.
+    /// Signals that are dropped.
     pub lapsed: Vec<Lapsed>,
-    /// Why it could not be looked into; it is told all the same.
+    /// Why it could not be inspected; it is flagged all the same.
     pub unreadable: Option<String>,
     version: i64,
     run_seq: i64,
     owned: bool,
-    /// When the last of its effects was written down, or of its steps begun.
+    /// The latest time in its effects and steps.
     latest: Timestamp,
 }
 
-/// What may have happened since the state in the store was written.
+/// What may have happened since the backup.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Survey {
-    /// Runs that have something left to do.
+    /// Runs with work left.
     pub runs: Vec<RestoredRun>,
-    /// Messages that wait to be sent.
+    /// Queued messages.
     pub messages: usize,
-    /// Sign-ins that count.
+    /// Valid sign-ins.
     pub sign_ins: usize,
 }
 
-/// What going on is made of.
+/// How to resume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resume<'a> {
-    /// Why the store was held.
     pub hold: &'a Hold,
-    /// End every sign-in: what was revoked after the backup is not known.
+    /// Revoke every sign-in: revocations after the backup are unknown.
     pub end_sign_ins: bool,
 }
 
 impl Flow {
-    /// Looks at everything that has something left to do.
+    /// Collects everything that has work left.
     pub async fn survey(&self) -> Result<Survey, EngineError> {
         let records = &*self.inner.parts.records;
         let mut found = BTreeSet::new();
@@ -113,7 +105,7 @@ impl Flow {
         found.extend(lapsed.keys());
         let mut survey = Survey::default();
         for run in found {
-            // Nothing is driven while the store is held, so what was found is there still.
+            // Nothing is driven while the store is held, so the row still exists.
             let Some(row) = load::run_row(records, run).await? else { continue };
             survey.runs.push(self.look_into(row, lapsed.remove(&run).unwrap_or_default()).await?);
         }
@@ -163,7 +155,7 @@ impl Flow {
         match load::load(records, &self.inner.workflows, row, &Costly::default()).await {
             Ok(loaded) => {
                 run.unsure = loaded.unsure();
-                // A run that waits only shortly stays with its owner, and its row says no time.
+                // A run that waits only briefly keeps its owner, and its row has no deadline.
                 run.due = run.due.or_else(|| loaded.next_timer());
             }
             Err(EngineError::Read(error)) => return Err(error.into()),
@@ -172,8 +164,8 @@ impl Flow {
         Ok(run)
     }
 
-    /// Tells every run of `survey` that its state was put back, and lets the store take changes again.
-    /// Gives how many sign-ins were ended.
+    /// Flags every run of `survey` as restored, and lets the store accept changes again. Returns the number of revoked
+    /// sign-ins.
     pub async fn resume_store(
         &self,
         permit: &Permit,
@@ -242,15 +234,15 @@ impl Flow {
     }
 }
 
-/// What a ledger entry is about.
+/// The subject of a ledger entry.
 struct Place<'a> {
     tenant: &'a str,
-    /// A run and the number of the entry within it.
+    /// The run and the entry's sequence number in it.
     run: Option<(Uuid, i64)>,
     subject: String,
 }
 
-/// Enters a list of any length into the data of a ledger entry, which has a bound.
+/// Adds a list to the bounded data of a ledger entry: truncated, with its length and digest.
 fn list(data: &mut serde_json::Value, name: &str, all: Vec<serde_json::Value>) {
     data[format!("{name}_count")] = json!(all.len());
     if all.len() > limits::RESTORE_LISTED_MAX {
@@ -267,8 +259,8 @@ fn has_work_left(row: &Row) -> bool {
     RunStatus::parse(row.text("status")).is_none_or(|status| !status.is_final()) || is_rolling_back(row)
 }
 
-/// The run knows that it was restored, and nobody drives it. Its effects and steps so far are older than
-/// that moment, whatever clocks wrote them.
+/// Flags the run as restored and releases it. The flag is later than all its effects and steps, whatever clocks wrote
+/// them.
 fn flagged(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::record::InvalidTx> {
     let after = Timestamp::from_micros(run.latest.micros().saturating_add(1));
     let mut set = vec![("restored_at", after.max(now).into()), ("run_seq", (run.run_seq + 1).into())];
@@ -278,7 +270,7 @@ fn flagged(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::re
     Update::versioned(&RUNS, vec![run.id.into()], run.version, set)
 }
 
-/// What was told to runs and does not count in a state that was put back.
+/// The pending signals that no longer apply after a restore.
 async fn lapsed(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<Lapsed>>, EngineError> {
     let mut lapsed: BTreeMap<Uuid, Vec<Lapsed>> = BTreeMap::new();
     rows::each(records, Select::from(&RUN_SIGNALS, Scope::System), |row| {
@@ -291,7 +283,7 @@ async fn lapsed(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<Lapsed>>, En
     Ok(lapsed)
 }
 
-/// Takes away what a run was told and must not obey.
+/// Deletes the signals of a run that no longer apply.
 fn dropped(run: &RestoredRun) -> Vec<Step> {
     let is = |column, value: Value| Condition { column, compare: Compare::Is, value };
     let delete = |kind: &str| {
@@ -301,7 +293,7 @@ fn dropped(run: &RestoredRun) -> Vec<Step> {
     counted(&run.lapsed).into_keys().map(delete).collect()
 }
 
-/// How many there are of each kind.
+/// The number of signals by kind.
 fn counted(lapsed: &[Lapsed]) -> BTreeMap<&'static str, usize> {
     let mut kinds = BTreeMap::new();
     for Lapsed { kind, .. } in lapsed {
@@ -316,15 +308,15 @@ fn end_sign_ins(now: Timestamp) -> Result<Step, Unstorable> {
     Ok(Step::update(&TOKEN_FAMILIES, conditions, set, RowCount::AtMost(u64::MAX))?)
 }
 
-/// The store is not held, and marks of earlier generations don't count.
+/// Releases the hold. Marks of earlier generations are ignored from now on.
 fn let_go(generation: i64) -> Result<Step, Unstorable> {
     let conditions = vec![Condition { column: "id", compare: Compare::Is, value: 1.into() }];
     let set = vec![("held_reason", Value::Null), ("held_at", Value::Null), ("generation", generation.into())];
     Ok(Step::update(&STORE_STATE, conditions, set, RowCount::Exactly(1))?)
 }
 
-/// More than every generation that is known here, whatever clocks said. It is the time all the same, unless that
-/// is less: nodes that nobody can ask now may know of more.
+/// Greater than every known generation, whatever clocks said. Normally the current time: unreachable nodes may know a
+/// higher generation.
 async fn next_generation(records: &dyn Records, now: Timestamp) -> Result<i64, EngineError> {
     let rows = rows::all(records, Select::from(&STORE_STATE, Scope::System), 1).await?;
     let known = rows.first().map_or(0, |row| row.int("generation"));

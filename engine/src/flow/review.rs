@@ -1,4 +1,4 @@
-//! What a decision is about, read from the store: the same for every surface.
+//! The review of an approval request, the same for every interface.
 
 use super::Flow;
 use super::decide::people_needed;
@@ -14,7 +14,7 @@ use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// What the request of a row is about. `all` are the requests of its run.
+/// The review of a stored request. `all` are the requests of its run.
 pub(super) fn of_row(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Review {
     let data = json_of(row, "action_data");
     let before = before(all, row).map(|row| json_of(row, "action_data"));
@@ -46,7 +46,7 @@ pub(super) fn of_row(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Revie
     })
 }
 
-/// What a request is about that is just being made.
+/// The review of a request that is being created.
 pub(super) fn of_request(head: &Head, requested: &Requested, all: &[Row], now: Timestamp) -> Review {
     let step = requested.step.as_ref().map(|(step, _)| *step);
     let before = latest(all, requested.approval, step, &requested.action, None);
@@ -81,7 +81,7 @@ fn json_of(row: &Row, column: &str) -> Value {
     row.get(column).as_json().map(Json::to_value).unwrap_or_default()
 }
 
-/// The request before this one about the same thing.
+/// The previous request for the same action.
 fn before<'a>(all: &'a [Row], row: &Row) -> Option<&'a Row> {
     let step = row.get("step_id").as_uuid();
     let at = row.get("created_at").as_time();
@@ -105,7 +105,7 @@ fn latest<'a>(
     all.iter().filter(same).max_by_key(|row| row.get("created_at").as_time())
 }
 
-/// Refuses what can't be decided any more, and says who or what decided it, and when.
+/// Refuses a request that is no longer open, and says who or what closed it, and when.
 pub(super) fn check_open(review: &Review) -> Result<(), EngineError> {
     let code = match review.standing.status {
         StandingStatus::Open => return Ok(()),
@@ -119,18 +119,17 @@ pub(super) fn check_open(review: &Review) -> Result<(), EngineError> {
     )))
 }
 
-/// Refuses to approve what the dry run has refused already.
+/// Refuses to approve what the dry run already refused.
 pub(super) fn check_approvable(row: &Row) -> Result<(), EngineError> {
     let refused = refusals(row.text("action_type"), &json_of(row, "action_data"));
     let Some(first) = refused.first() else { return Ok(()) };
     let message = format!(
-        "the dry run was refused at {first}; reject the plan, or change the input of the step and it is tried anew"
+        "the dry run was refused at {first}; reject the plan, or change the step's input to run it again"
     );
     Err(EngineError::Refused(Box::new(ErrorBody::new(Code::PolicyDenied, message).with("refusals", refused))))
 }
 
 impl Flow {
-    /// All requests of a run.
     pub(super) async fn requests_of(&self, tenant: &str, run: Uuid) -> Result<Vec<Row>, EngineError> {
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(tenant.to_owned())).with("run_id", run);
         rows::all(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await

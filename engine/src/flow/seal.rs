@@ -1,4 +1,4 @@
-//! What a run notes becomes ledger entries.
+//! Turns a run's notes into ledger entries.
 
 use super::node::Inner;
 use crate::ledger::audit::{AuditError, Decision, Event, Writer};
@@ -6,7 +6,7 @@ use chimera_core::flow::run::{Head, Note};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
 
-/// Adds the entries of a turn's notes to its transaction. What the notes tell goes into the entries.
+/// Adds the ledger entries of a turn's notes to its transaction. Moves the data out of the notes.
 pub(super) fn notes(tx: &mut Tx, inner: &Inner, head: &Head, notes: &mut [Note]) -> Result<(), AuditError> {
     let writer = Writer { random: &*inner.parts.random, clock: &*inner.parts.clock };
     for note in notes {

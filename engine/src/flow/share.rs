@@ -1,9 +1,9 @@
 //! Workflows that an operator shares with all tenants.
 //!
-//! Only those of the default tenant are shared. Another tenant reads and starts one under its name, unless it has one
-//! of its own of that name, and what it may reach is decided by the tenant that runs it. What runs follow is copied to
-//! their tenant before the first of them begins, so they keep it whatever becomes of the share. A tenant's own
-//! versions are numbered behind its copies: an id and a version never mean two documents.
+//! Only the default tenant's workflows can be shared. Another tenant reads and starts one by its name, unless it has
+//! its own workflow of that name; the tenant that runs it decides what it may reach. A shared version is copied to the
+//! tenant before its first run starts, so runs keep it whatever happens to the share. A tenant's own versions are
+//! numbered after its copies: an id and a version never refer to two documents.
 
 use super::Flow;
 use super::workflows::{Inside, PLAN_PREFIX, Workflows};
@@ -22,21 +22,19 @@ use chimera_core::record::{
 };
 use serde_json::json;
 
-/// A workflow in a listing.
 pub struct Listed {
-    /// Its newest version.
     pub row: Row,
-    /// Every tenant may start it.
+    /// Whether every tenant may start it.
     pub is_shared: bool,
-    /// It is the caller's tenant's.
+    /// Whether it belongs to the caller's tenant.
     pub is_own: bool,
 }
 
-/// A workflow in the version that a run uses, and the digest of its document.
+/// Id, version and document digest of a workflow that a run uses.
 pub(super) type Used<'a> = (&'a str, i64, Digest32);
 
 impl Inside {
-    /// Its workflows, each in the version that counts.
+    /// Its workflows with their effective versions.
     fn used(&self) -> impl Iterator<Item = Used<'_>> {
         self.children.iter().filter_map(|((id, asked), graph)| {
             let version = asked.or_else(|| self.pins.get(id))?;
@@ -45,16 +43,16 @@ impl Inside {
     }
 }
 
-/// Whether a version is a tenant's own, and no copy of what is shared with it.
+/// Whether a version is a tenant's own and not a copy of a shared one.
 pub(super) fn is_own(row: &Row) -> bool {
     row.get("shared_from").is_null()
 }
 
 impl Workflows {
-    /// Lets every tenant start a workflow, or only its own again; says whether that is new.
+    /// Shares or unshares a workflow; returns whether that changed anything.
     pub async fn set_shared(&self, permit: &Permit, id: &str, shared: bool) -> Result<bool, EngineError> {
         if !permit.may("*") || self.is_guest(permit.tenant()) {
-            let body = ErrorBody::new(Code::RbacForbidden, "only an operator shares workflows");
+            let body = ErrorBody::new(Code::RbacForbidden, "only an operator may share workflows");
             return Err(EngineError::Refused(Box::new(body.with("required_scope", "*"))));
         }
         if id.starts_with(PLAN_PREFIX) || self.row(permit.tenant(), id, None).await?.is_none() {
@@ -83,7 +81,7 @@ impl Workflows {
         permit.stamp(&mut tx);
         match self.records.commit(tx).await {
             Ok(_) => Ok(true),
-            // Somebody else has just done the same.
+            // The same change was made concurrently.
             Err(error @ CommitError::Conflict(_)) if !is_repeated(&error) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -93,18 +91,18 @@ impl Workflows {
         self.registry.is_guest(tenant)
     }
 
-    /// The row that says that a workflow is shared.
+    /// The share of a workflow, if there is one.
     async fn share_of(&self, id: &str) -> Result<Option<Row>, EngineError> {
         let select = Select::from(&WORKFLOW_SHARES, Scope::System).with("workflow_id", id).take(1);
         Ok(self.records.read(select).await?.rows.into_iter().next())
     }
 
-    /// Whether every tenant may start a workflow that a tenant sees.
+    /// Whether a workflow that a tenant sees is shared with all tenants.
     pub(super) async fn is_shared_with(&self, tenant: &str, id: &str, is_own: bool) -> Result<bool, EngineError> {
         Ok(!is_own || (!self.is_guest(tenant) && self.share_of(id).await?.is_some()))
     }
 
-    /// A version of a workflow that is shared with a tenant which has none of its own of that name.
+    /// A shared version, if the tenant has no workflow of its own with that name.
     pub(super) async fn shared_row(
         &self,
         tenant: &str,
@@ -121,7 +119,7 @@ impl Workflows {
         self.row(share.text("tenant_id"), id, version).await
     }
 
-    /// A version that a tenant may read and start, the newest without a version, and whether it is its own.
+    /// A version that a tenant may read and start (the newest by default), and whether it is its own.
     pub(super) async fn readable(
         &self,
         tenant: &str,
@@ -134,7 +132,7 @@ impl Workflows {
         }
     }
 
-    /// The newest version of each workflow behind `after`, by id, and whether there are more.
+    /// The newest version of each workflow after the id `after`, and whether there are more.
     pub(super) async fn list(
         &self,
         permit: &Permit,
@@ -157,7 +155,7 @@ impl Workflows {
             }
             after = next;
             if after.starts_with(PLAN_PREFIX) {
-                // Plans are not workflows that anybody wrote: go on behind the last of them.
+                // Skip plans: nobody wrote them.
                 after = PLAN_PREFIX.replace('.', "/");
                 continue;
             }
@@ -167,14 +165,14 @@ impl Workflows {
         }
     }
 
-    /// One look finds the next id, whatever the number of its versions.
+    /// One read finds the next id, however many versions there are.
     async fn next_id(&self, select: Select, after: &str) -> Result<Option<String>, EngineError> {
         let select = select.filter("workflow_id", Compare::Above, after).by(&["workflow_id"], Direction::Ascending);
         let rows = self.records.read(select.take(1)).await?.rows;
         Ok(rows.first().map(|row| row.text("workflow_id").to_owned()))
     }
 
-    /// Refuses a new run that would follow copies of what is shared no more, or start what is not there.
+    /// Refuses a new run that would use copies of workflows that are no longer shared, or missing ones.
     pub(super) async fn check_shared(&self, tenant: &str, outer: Used<'_>, inside: &Inside) -> Result<(), EngineError> {
         if !self.is_guest(tenant) {
             return Ok(());
@@ -191,7 +189,7 @@ impl Workflows {
         Ok(())
     }
 
-    /// Copies what a run will follow to its tenant, as far as that is shared with it and not there yet.
+    /// Copies the shared workflows that a run uses to its tenant, unless they are already there.
     pub(super) async fn copy_shared(
         &self,
         tenant: &str,
@@ -211,7 +209,7 @@ impl Workflows {
         for _ in 0..limits::APPLY_TRIES_MAX {
             match self.row(tenant, id, Some(version)).await? {
                 Some(row) if row.get("digest").as_bytes() == Some(&digest.0[..]) => return Ok(()),
-                // The tenant has just given this number to a document of its own.
+                // The tenant has just used this version number for its own document.
                 Some(_) => break,
                 None => {}
             }
@@ -220,15 +218,15 @@ impl Workflows {
             };
             match self.records.commit(self.copied(tenant, &row)?).await {
                 Ok(_) => return Ok(()),
-                // Another run of the same workflow, or somebody who applies one of their own.
+                // A concurrent run of the same workflow, or a concurrent apply.
                 Err(CommitError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(EngineError::refused(Code::OccConflict, "others change this workflow at the same time"))
+        Err(EngineError::refused(Code::OccConflict, "the workflow was changed concurrently; try again"))
     }
 
-    /// The copy says nothing of who wrote the workflow.
+    /// The copy does not name the author.
     fn copied(&self, tenant: &str, row: &Row) -> Result<Tx, EngineError> {
         let (id, version) = (row.text("workflow_id"), row.int("version"));
         let cells = vec![
@@ -274,7 +272,7 @@ impl Workflows {
 }
 
 impl Flow {
-    /// Lets every tenant start a workflow, or only its own again.
+    /// Shares or unshares a workflow.
     pub async fn share_workflow(&self, permit: &Permit, id: &str, shared: bool) -> Result<(), EngineError> {
         self.workflows().set_shared(permit, id, shared).await.map(drop)
     }

@@ -1,4 +1,4 @@
-//! Workflows and tools as documents, the same for every surface.
+//! Workflows and tools as JSON, the same for every interface.
 
 use super::Flow;
 use crate::access::{Permit, WORKFLOWS_READ};
@@ -33,7 +33,7 @@ impl Flow {
         Ok(json!({"items": items, "next_cursor": next}))
     }
 
-    /// A version of a workflow with its document; the newest without a version.
+    /// A version of a workflow with its document; the newest by default.
     pub async fn show_workflow(&self, permit: &Permit, id: &str, version: Option<i64>) -> Result<Value, EngineError> {
         if !permit.may(WORKFLOWS_READ) {
             return Err(EngineError::lacking(WORKFLOWS_READ));
@@ -46,7 +46,7 @@ impl Flow {
         Ok(shown)
     }
 
-    /// What the caller may call.
+    /// The tools that the caller may call.
     #[must_use]
     pub fn list_tools(&self, permit: &Permit) -> Value {
         let callable = self.registry().specs_of(permit.tenant()).filter(|spec| permit.missing(spec).is_none());
@@ -55,7 +55,7 @@ impl Flow {
     }
 }
 
-/// Who applied what another tenant shares is that tenant's business.
+/// The author of a shared workflow is not shown to other tenants.
 fn head(row: &Row, is_own: bool) -> Value {
     json!({
         "workflow_id": row.text("workflow_id"),

@@ -1,7 +1,6 @@
-//! Runs, steps and events as documents, the same for every surface.
+//! Runs, steps and events as JSON, the same for every interface.
 //!
-//! A node that has not begun has no row; it is shown as pending, or as what the end of the run made
-//! of it.
+//! A node that has not started has no row. It is shown as pending, or as skipped or cancelled once the run has ended.
 
 use super::decide::people_needed;
 use super::document::{Begun, CallShown, Called, Document, RunShown, StepPage, StepShown};
@@ -23,32 +22,26 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// How the cursor of a page begins that shows nodes which have not begun.
+/// The cursor prefix of a page with nodes that have not started.
 const UNBEGUN: &str = "node:";
 
-/// Which runs are listed.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// With this status.
     pub status: Option<String>,
-    /// Of this actor.
     pub actor: Option<String>,
-    /// Of this workflow.
     pub workflow_id: Option<String>,
-    /// Asked for from then on.
+    /// Requested at or after this time.
     pub since: Option<Timestamp>,
-    /// Asked for before then.
+    /// Requested before this time.
     pub until: Option<Timestamp>,
-    /// Only with a call whose outcome is unknown.
+    /// Only runs with a call whose outcome is unknown.
     pub in_doubt: bool,
-    /// At most so many.
     pub limit: usize,
-    /// Behind this place.
     pub cursor: Option<String>,
 }
 
 impl Flow {
-    /// Runs, the newest first.
+    /// Runs, newest first.
     pub async fn list(&self, permit: &Permit, filter: Filter) -> Result<Value, EngineError> {
         let mut select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).by(&[], Direction::Descending);
         select = select.without(load::RUN_DOCUMENTS);
@@ -83,22 +76,22 @@ impl Flow {
         Ok(json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}))
     }
 
-    /// One run, with all that is needed to approve it, for whoever looks into it.
+    /// One run with everything needed to approve it, as a value.
     pub async fn show(&self, permit: &Permit, run: Uuid) -> Result<Value, EngineError> {
         Ok(self.show_document(permit, run).await?.to_value())
     }
 
-    /// One run, with all that is needed to approve it.
+    /// One run with everything needed to approve it, as JSON text.
     pub async fn show_document(&self, permit: &Permit, run: Uuid) -> Result<Document, EngineError> {
         let records = &*self.inner.parts.records;
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
-        // A run has few requests; all that wait anywhere would be many. They are read before the run: whoever is
-        // shown a digest is shown what it stands for, or something newer, and then the digest is refused.
+        // The requests are read before the run: a digest is shown with what it stands for or with something newer, and
+        // then the digest is refused.
         let mut asked = rows::all(records, select.clone(), limits::RUN_ROWS_MAX).await?;
         let mut row = load::seen_run(records, permit, run).await?;
         let waits = |row: &Row| RunStatus::parse(row.text("status")) == Some(RunStatus::AwaitingApproval);
         if waits(&row) && !asked.iter().any(|row| row.text("status") == "pending") {
-            // It began to wait between the two looks.
+            // It started to wait between the two reads.
             asked = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
             row = load::seen_run(records, permit, run).await?;
         }
@@ -106,7 +99,7 @@ impl Flow {
         self.aside_once(permit, &costly, self.shown(permit, &row, asked, &costly)).await?
     }
 
-    /// Goes through work of a request that may be costly from the begin, or turn out to be.
+    /// Runs work that is costly from the start or becomes so.
     async fn aside_once<T>(
         &self,
         permit: &Permit,
@@ -118,7 +111,7 @@ impl Flow {
         Ok(self.inner.offload.aside_once(&who, costly, work).await)
     }
 
-    /// A run, of which all was asked.
+    /// The document of a run.
     async fn shown(
         &self,
         permit: &Permit,
@@ -159,7 +152,7 @@ impl Flow {
         Document::of(&RunShown { members, inputs: stored("inputs"), result: stored("result") })
     }
 
-    /// What a run that was not drafted calls.
+    /// The plan of a run without a draft.
     async fn plan_of(&self, permit: &Permit, row: &Row) -> Result<Value, EngineError> {
         let (id, version) = (row.text("workflow_id"), row.get("workflow_version").as_int());
         let found = self.inner.workflows.find_stored(permit.tenant(), id, version).await?;
@@ -175,9 +168,9 @@ impl Flow {
         Ok(json!({"steps": plan.steps, "more": plan.more, "digest": null}))
     }
 
-    /// What became of the messages about a run.
+    /// The messages about a run.
     async fn messages(&self, permit: &Permit, run: &Row, costly: &Costly) -> Result<Vec<Value>, EngineError> {
-        // At L3 there are only messages about calls in doubt.
+        // At L3 there are messages only about calls in doubt.
         if run.text("autonomy_level") == Level::ExecuteSilent.as_str() && run.get("in_doubt_since").is_null() {
             return Ok(Vec::new());
         }
@@ -188,7 +181,7 @@ impl Flow {
         Ok(rows.iter().map(message).collect())
     }
 
-    /// What became of the patches of a run.
+    /// The patches of a run.
     async fn patches(&self, permit: &Permit, run: Uuid, costly: &Costly) -> Result<Vec<Value>, EngineError> {
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         let (rows, _) = self.inner.parts.records.first(select, limits::PAGE_ROWS_DEFAULT).await?;
@@ -196,7 +189,7 @@ impl Flow {
         Ok(rows.iter().map(patch).collect())
     }
 
-    /// A page of the steps of a run, for whoever looks into it.
+    /// A page of a run's steps, as a value.
     pub async fn steps(
         &self,
         permit: &Permit,
@@ -207,8 +200,8 @@ impl Flow {
         Ok(self.step_page(permit, run, limit, cursor).await?.to_value())
     }
 
-    /// A page of the steps of a run with their calls: those that have begun in the order of the graph,
-    /// then the nodes that have not. It ends early when the steps and their calls are large.
+    /// A page of a run's steps with their calls: started ones in graph order, then nodes that have not started. It ends
+    /// early when the steps and calls are large.
     pub async fn step_page(
         &self,
         permit: &Permit,
@@ -247,7 +240,7 @@ impl Flow {
         }
         costly.begin(begun.bytes > limits::JSON_BYTES_ASIDE).await;
         let shown = begun.steps.iter().map(|(row, calls)| {
-            // What was tried dry comes before what was done.
+            // Dry calls come before real ones.
             let tried = dry.get(&dry_key(run, row.text("node_id"), row.get("map_index").as_int()));
             let made = calls.iter().map(|call| Called::Made(Box::new(CallShown::of(call))));
             StepShown::Begun(Box::new(Begun::of(row, tried.into_iter().map(Called::Dry).chain(made).collect())))
@@ -256,7 +249,7 @@ impl Flow {
         Document::of(&StepPage { steps, next_cursor })
     }
 
-    /// A page of the steps that have begun, each with its calls.
+    /// A page of started steps with their calls.
     async fn begun(
         &self,
         permit: &Permit,
@@ -275,7 +268,7 @@ impl Flow {
         let mut begun = BegunSteps { next: page.next, ..BegunSteps::default() };
         for row in page.rows {
             let calls = Select::from(&TOOL_CALLS, scope()).with("step_id", row.uuid("id"));
-            // What has no place in a page of its own is left out, like what is beyond that number.
+            // Calls beyond one page, or beyond this number, are left out.
             let calls = records.read(calls.take(limits::STEP_CALLS_SHOWN_MAX)).await?.rows;
             let bytes = calls.iter().map(Row::bytes).fold(row.bytes(), usize::saturating_add);
             if let Some((last, _)) = begun.steps.last()
@@ -291,7 +284,7 @@ impl Flow {
         Ok(begun)
     }
 
-    /// Nodes that have not begun, from a place of the graph on, and where to go on.
+    /// Nodes that have not started, from a position in the graph, and where to continue.
     async fn unbegun(
         &self,
         row: Row,
@@ -302,7 +295,7 @@ impl Flow {
         let records = &*self.inner.parts.records;
         let status = RunStatus::parse(row.text("status"));
         let rest = match status {
-            // A dry run begins nothing, and comes to its end.
+            // A dry run starts nothing and completes.
             Some(RunStatus::Completed) => "skipped",
             Some(status) if status.is_final() => "cancelled",
             _ => "pending",
@@ -311,7 +304,7 @@ impl Flow {
         let mut begun = BTreeSet::new();
         let steps = Select::from(&STEPS, Scope::System).with("run_id", id).without(load::STEP_DOCUMENTS);
         rows::each(records, steps, |row| begun.extend([row.text("node_id").to_owned()])).await?;
-        // A run whose workflow can't be read any more has shown what it did.
+        // If the workflow can't be loaded any more, only the started steps are shown.
         let graph = load::graph(records, &self.inner.workflows, &row).await;
         let Ok(graph) = graph else { return Ok((Vec::new(), None)) };
         let nodes = graph.nodes.iter().enumerate().skip(from);
@@ -330,7 +323,7 @@ impl Flow {
         Ok((shown, unbegun.next().map(|(at, _)| format!("{UNBEGUN}{at}"))))
     }
 
-    /// The dry pass of a run that was drafted, by the key of each call.
+    /// The dry calls of a drafted run, by call key.
     async fn dry_calls(
         &self,
         permit: &Permit,
@@ -350,7 +343,7 @@ impl Flow {
         let mut found = BTreeMap::new();
         for row in &rows {
             let shown = serde_json::to_value(CallShown::of(row)).unwrap_or_default();
-            // A call of the dry pass has no step; the line of the plan with its tool and input names it.
+            // A dry call has no step; it is matched to a plan line by tool and input.
             let mut input = shown["tool_input"].clone();
             let place = |line: &Value| {
                 let node = line["node"].as_str().unwrap_or_default();
@@ -371,11 +364,10 @@ impl Flow {
         Ok(found)
     }
 
-    /// What happened to a run behind entry number `after`, in order: the entries with the next
-    /// `limit` numbers.
+    /// The events of a run after number `after`, in order: those with the next `limit` numbers.
     ///
-    /// A run that moved to another lane has its later entries where an order by lane would put them
-    /// first, so a page is bounded by numbers and not by rows.
+    /// A run that moved to another lane has later entries that an order by lane would put first, so a page is bounded
+    /// by numbers and not by rows.
     pub async fn events(
         &self,
         permit: &Permit,
@@ -395,7 +387,7 @@ impl Flow {
         Ok(events)
     }
 
-    /// The step that a node of a run has.
+    /// The step of a node.
     pub async fn step_of(&self, permit: &Permit, run: Uuid, node: &str) -> Result<Uuid, EngineError> {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&STEPS, scope).with("run_id", run).with("node_id", node).take(1);
@@ -404,7 +396,7 @@ impl Flow {
     }
 }
 
-/// Steps that have begun with their calls, as much as one page has.
+/// A page of started steps with their calls.
 #[derive(Default)]
 struct BegunSteps {
     steps: Vec<(Row, Vec<Row>)>,
@@ -412,13 +404,13 @@ struct BegunSteps {
     next: Option<Cursor>,
 }
 
-/// The key of a call in the dry pass.
+/// The key of a dry call.
 fn dry_key(run: Uuid, node: &str, item: Option<i64>) -> String {
     let item = item.map(|item| format!("[{item}]")).unwrap_or_default();
     format!("{}:{node}{item}:dry", run.simple())
 }
 
-/// The plan that was drafted: its lines, each under the name by which it is decided about.
+/// The drafted plan: its lines with the name they are decided by.
 fn drafted_plan(plan: &Value) -> Value {
     let line = |line: &Value| {
         let mut line = line.clone();
@@ -432,7 +424,7 @@ fn drafted_plan(plan: &Value) -> Value {
     json!({"steps": steps, "digest": plan["digest"]})
 }
 
-/// What the dry run of each line gave.
+/// The dry-run result of each line.
 fn dry_results(plan: &Value) -> Vec<Value> {
     let result = |line: &Value| {
         let mut result = line["result"].as_object().cloned().unwrap_or_default();
@@ -474,7 +466,7 @@ pub(super) fn summary(row: &Row) -> Map<String, Value> {
     if let Value::Object(members) = summary { members } else { Map::new() }
 }
 
-/// A request that was decided about or taken back, in short: who, when and how.
+/// The summary of a closed request: who, when and how.
 fn decided_approval(run: &Row, row: &Row, now: Timestamp) -> Value {
     let review = review::of_row(run, row, &[], now);
     json!({

@@ -1,8 +1,7 @@
-//! What a run did, as spans: the run, its steps, their calls.
+//! Spans of runs, steps and calls.
 //!
-//! Everything is read off the run and the turn that was just committed, so the same spans are told
-//! whoever drives the run and however often it changed hands. Nothing is looked at while nobody
-//! listens.
+//! They are derived from the run and the turn that was just committed, so the same spans are reported whichever node
+//! drives the run and however often it moved. Nothing is computed unless spans are collected.
 
 use super::node::{Inner, Parts};
 use crate::port::{Span, SpanKind, Spans};
@@ -15,10 +14,10 @@ use chimera_core::tool::is_dry;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// The member of a run's request that names the span of whoever asked for the run.
+/// The member of a run's request with the span of its requester.
 pub(super) const PARENT_SPAN: &str = "parent_span";
 
-/// Tells what has ended with a turn that is durable.
+/// Reports the spans that ended with a committed turn.
 pub(super) fn tell(inner: &Inner, run: &Run, turn: &Turn) {
     let spans = &*inner.parts.spans;
     if !spans.enabled() || turn.notes.is_empty() {
@@ -72,7 +71,7 @@ fn create_execution_span(run: &Run, end: Timestamp) -> Span {
     }
 }
 
-/// A step, from when its turn came: whoever waited for a person sees how long.
+/// A step's span, including the time it waited for a person.
 fn step_span(head: &Head, step: &Traced<'_>, end: Timestamp) -> Span {
     let mut attributes: Vec<(&'static str, Value)> = vec![
         ("run_id", head.id.to_string().into()),
@@ -102,7 +101,7 @@ fn step_span(head: &Head, step: &Traced<'_>, end: Timestamp) -> Span {
     }
 }
 
-/// One call of a tool. What a tool would do is asked before there are steps: that is the run's.
+/// The span of a tool call. Dry calls happen before there are steps, so they belong to the run.
 pub(super) fn call_span(head: &Head, call: &Call, answer: &Answer, start: Timestamp, end: Timestamp) -> Span {
     let (mode, parent) = match call.mode {
         Mode::Execute => ("execute", SpanId::step(call.step)),
@@ -138,13 +137,12 @@ pub(super) fn call_span(head: &Head, call: &Call, answer: &Answer, start: Timest
     }
 }
 
-/// What stands for a run while it is driven.
+/// The placeholder span of a run while it is driven.
 pub(super) fn under_run(spans: &dyn Spans, run: Uuid) -> tracing::Span {
     if spans.enabled() { spans.stand_in(run, SpanId::run(run)) } else { tracing::Span::none() }
 }
 
-/// A call that is being made. It is told when it has ended, and also when it is cut off: what it did
-/// until then hangs under it.
+/// A call in flight. Its span is reported when it ends or is dropped, so that its children always have a parent.
 pub(super) struct OpenCall<'a> {
     parts: &'a Parts,
     head: &'a Head,
@@ -158,14 +156,14 @@ impl<'a> OpenCall<'a> {
         Self { parts, head, call, start: parts.clock.steady(), ended: false }
     }
 
-    /// What stands for it while it is made.
+    /// The placeholder span of the call.
     pub(super) fn stand_in(&self) -> tracing::Span {
         let spans = &*self.parts.spans;
         let stands = || spans.stand_in(self.head.id, SpanId::call(self.call.id));
         if spans.enabled() { stands() } else { tracing::Span::none() }
     }
 
-    /// It was answered; gives how many milliseconds that took.
+    /// Reports the span; returns the duration in milliseconds.
     pub(super) fn end(mut self, answer: &Answer) -> i64 {
         self.ended = true;
         let end = self.parts.clock.steady();
@@ -181,7 +179,7 @@ impl Drop for OpenCall<'_> {
         if self.ended || !self.parts.spans.enabled() {
             return;
         }
-        let cut = Answer::Failed(ToolError::maybe_sent(Code::RequestTimeout, "it was cut off before it answered"));
+        let cut = Answer::Failed(ToolError::maybe_sent(Code::RequestTimeout, "the call was dropped before it returned"));
         self.parts.spans.ended(call_span(self.head, self.call, &cut, self.start, self.parts.clock.steady()));
     }
 }

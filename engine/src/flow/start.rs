@@ -1,4 +1,4 @@
-//! Starting a run.
+//! Starts and replays runs.
 
 use super::entrance::Entrance;
 use super::error::check_words;
@@ -27,43 +27,37 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-/// What is asked for.
 #[derive(Clone, Debug)]
 pub struct StartRun {
-    /// The workflow.
     pub workflow_id: String,
-    /// Its version; the newest when absent.
+    /// `None`: the newest.
     pub version: Option<i64>,
-    /// That workflow, if it was looked up already.
+    /// The workflow, if it was already looked up.
     pub looked_up: Option<LookedUp>,
-    /// What it works on.
     pub inputs: Value,
-    /// How freely it may act.
     pub level: Level,
-    /// One is most urgent, ten least.
+    /// 1 is the most urgent, 10 the least.
     pub priority: i32,
-    /// Only what it would do is wanted.
+    /// Only simulate.
     pub dry_run: bool,
-    /// Where the request comes from.
     pub source: Source,
-    /// The request as it came, for the record.
+    /// The original request, for the record.
     pub request: Option<Arc<Value>>,
-    /// How risky it looked to whoever let it in.
+    /// The risk assessment at admission.
     pub risk: Option<Arc<Value>>,
-    /// The key under which it is asked for.
     pub idempotency_key: Option<RunKey>,
-    /// The caller's own id for it.
+    /// The caller's own id.
     pub correlation_id: Option<String>,
-    /// Who is told when it ends.
+    /// Whom to notify when it ends.
     pub notify: Option<Value>,
-    /// The id that it gets, time-ordered; a fresh one when absent. It is also the id of its trace.
+    /// A time-ordered id, also used as trace id; generated if absent.
     pub run_id: Option<Uuid>,
-    /// The span, in that trace, of the request that asks for it.
+    /// The span of the request, in that trace.
     pub parent_span: Option<SpanId>,
 }
 
 impl StartRun {
-    /// A run of a workflow that acts on its own and tells nobody.
+    /// A run at L2 without notifications.
     #[must_use]
     pub fn of(workflow_id: impl Into<String>, inputs: Value) -> Self {
         Self {
@@ -86,46 +80,39 @@ impl StartRun {
     }
 }
 
-/// What was decided about doing something again; nothing: it runs as freely as before.
+/// The decision on a replay; by default it runs at the original level.
 #[derive(Clone, Debug, Default)]
 pub struct Again {
-    /// How freely it may act at the most.
+    /// The highest level allowed.
     pub level: Option<Level>,
-    /// How risky it looks now.
+    /// The current risk assessment.
     pub risk: Option<Arc<Value>>,
-    /// The versions of workflows within that were looked at, beside those of the run that is repeated.
+    /// Versions of child workflows that were checked, besides those of the original run.
     pub pins: Pins,
 }
 
-/// What a run was to do.
+/// What a run executes.
 pub(crate) struct Before {
-    /// Its graph, with every patch.
+    /// With every patch applied.
     pub(crate) graph: Arc<Graph>,
-    /// What it worked on.
     pub(crate) inputs: Arc<Value>,
-    /// Its workflow.
     pub(crate) workflow: WorkflowRef,
-    /// How freely it could act.
     pub(crate) level: Level,
-    /// The versions of workflows within that it was let in with, and those of its patches.
+    /// The pinned versions of child workflows, including those of its patches.
     pub(crate) pins: Pins,
 }
 
-/// A run that was started.
 pub struct Started {
-    /// Its id.
     pub run_id: Uuid,
-    /// How freely it may act.
     pub level: Level,
-    /// Where it stands.
     pub standing: watch::Receiver<Standing>,
 }
 
 impl Flow {
-    /// Starts a run; it is durable when this returns.
+    /// Starts a run. It is durable when this returns.
     pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<Started, EngineError> {
         let mut ask = ask;
-        // Workflows within are fixed with the run: a version that comes later is for later runs.
+        // The versions of child workflows are pinned now; later versions are for later runs.
         let LookedUp { version, graph, inside } = match ask.looked_up.take() {
             Some(looked_up) => looked_up,
             None => self.look_up(permit, &ask).await?,
@@ -185,8 +172,8 @@ impl Flow {
         Ok(LookedUp { version, graph, inside })
     }
 
-    /// Begins a run unless its key was used before by the same actor. Keys are unique in the store, so
-    /// one that somebody else holds is kept in another form: nobody meets another's run by its key.
+    /// Starts a run unless the same actor already used its idempotency key. Keys are unique in the store; one that
+    /// another actor holds is stored in derived form, so that nobody meets another's run by its key.
     async fn begin_once(
         &self,
         permit: &Permit,
@@ -196,7 +183,7 @@ impl Flow {
     ) -> Result<Started, EngineError> {
         let Some(key) = key else { return self.begin(permit, head, graph, None).await };
         let used = |row: Option<&Row>| {
-            let body = ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
+            let body = ErrorBody::new(Code::ConflictIdempotency, "the idempotency key was already used by a run");
             let body = row.into_iter().fold(body, |body, row| {
                 body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status"))
             });
@@ -209,7 +196,7 @@ impl Flow {
                     if row.columns == ["idempotency_key"] => {}
                 begun => return begun,
             }
-            // Somebody has the form: their own run, one that they asked for before, or one of another.
+            // The form is taken: by this run, an earlier run of the actor, or another actor's run.
             if let Some(row) = self.by_key(permit, &key).await? {
                 return Err(used(Some(&row)));
             }
@@ -217,7 +204,7 @@ impl Flow {
         Err(used(None))
     }
 
-    /// What a run was to do, for somebody who may steer it.
+    /// What a run executes, for a caller who may manage it.
     pub(crate) async fn before(&self, permit: &Permit, run: Uuid) -> Result<Before, EngineError> {
         let records = &*self.inner.parts.records;
         let head = Head::of_row(&load::steered_run(records, permit, run).await?)?;
@@ -228,14 +215,14 @@ impl Flow {
         Ok(Before { graph, inputs: repeated.inputs, workflow: repeated.workflow, level: repeated.level, pins })
     }
 
-    /// Runs a run over again: frozen, as a shadow, or for real from a node on.
+    /// Replays a run: frozen, as a shadow, or for real from a node on.
     pub async fn replay(&self, permit: &Permit, replay: Replay, again: Again) -> Result<Started, EngineError> {
         let records = &*self.inner.parts.records;
         let row = load::steered_run(records, permit, replay.of).await?;
         let original = Head::of_row(&row)?;
         let refused = |why: &str| Err(EngineError::refused(Code::InvalidTransition, why));
         if original.dry_run {
-            return refused("nothing was done in a dry run that could be done again");
+            return refused("a dry run did nothing that could be replayed");
         }
         let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
         if !ended {
@@ -243,10 +230,10 @@ impl Flow {
         }
         if replay.mode == ReplayMode::Retry {
             if original.replay.as_ref().is_some_and(|replay| replay.mode != ReplayMode::Retry) {
-                return refused("a replay did nothing that could be done again; retry the run that it repeats");
+                return refused("a replay did nothing that could be retried; retry the original run");
             }
             if load::is_undoing(records, &row).await? {
-                return refused("a rollback is under way");
+                return refused("a rollback is in progress");
             }
         }
         let repeated = Head { replay: Some(replay.clone()), ..original.clone() };
@@ -281,7 +268,7 @@ impl Flow {
             pins: Arc::new(inside.pins),
             parent: None,
             depth: 0,
-            // Nobody is told of what did not happen.
+            // Simulated replays notify nobody.
             notify: original
                 .notify
                 .as_ref()
@@ -314,7 +301,7 @@ impl Flow {
             return Err(CommitError::from(damage).into());
         }
         if !inner.goes_on() {
-            let body = ErrorBody::new(Code::Overloaded, "this node is being stopped").retry_after(1);
+            let body = ErrorBody::new(Code::Overloaded, "this node is shutting down").retry_after(1);
             return Err(EngineError::Refused(Box::new(body)));
         }
         inner.check_room_for(&head.tenant)?;
@@ -359,13 +346,13 @@ impl Flow {
         Ok(Started { run_id: id, level, standing: launched.standing })
     }
 
-    /// Refuses a run that would begin by waiting where too many wait already.
+    /// Refuses a run that would start by waiting in a full queue.
     fn check_crowd(&self, run: Uuid) -> Result<(), EngineError> {
         let Some(crowded) = self.inner.gate().crowded(run) else { return Ok(()) };
         let waiting = crowded.waiting;
         let whose = crowded.tenant.map(|tenant| format!(" of tenant {tenant}")).unwrap_or_default();
         let body = |of: String| {
-            let message = format!("{waiting} calls{whose} wait for {of} already, as many as may; try again later");
+            let message = format!("{waiting} calls{whose} are already waiting for {of}, which is the limit; try again later");
             ErrorBody::new(Code::Overloaded, message).retry_after(limits::CROWD_RETRY_SECONDS)
         };
         let body = match crowded.host {
@@ -375,12 +362,12 @@ impl Flow {
         Err(EngineError::Refused(Box::new(body.with("tool", crowded.tool))))
     }
 
-    /// The run that somebody asked for under a key.
+    /// The caller's run with this idempotency key.
     pub async fn by_key(&self, permit: &Permit, key: &RunKey) -> Result<Option<Row>, EngineError> {
         let own = |row: &Row| row.text("tenant_id") == permit.tenant() && row.text("actor") == permit.actor();
         let said = self.held_by(key.said()).await?;
         match said {
-            // A form of one's own is taken only when somebody else has the key as it was said.
+            // The derived form is used only when another actor holds the plain key.
             None if !key.is_own_form() => return Ok(None),
             Some(row) if own(&row) => return Ok(Some(row)),
             _ => {}
@@ -393,22 +380,22 @@ impl Flow {
         Ok(None)
     }
 
-    /// The run that has a key, whosever it is: a key has one holder in the whole store.
+    /// The run with a key, of any actor: a key is unique in the whole store.
     async fn held_by(&self, key: &str) -> Result<Option<Row>, EngineError> {
         let select = Select::from(&RUNS, Scope::System).with("idempotency_key", key).take(1);
         Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
     }
 }
 
-/// The slots and wishes of a run that is being made. They are given back however the start ends
-/// before the run is driven: refused, failed, or dropped by a caller who stopped waiting.
+/// The slots and requests of a run that is being created. They are released unless the run is driven in the end: when
+/// it is refused, fails, or the caller stops waiting.
 struct HeldSlots<'a> {
     inner: Option<&'a Arc<Inner>>,
     run: Uuid,
 }
 
 impl HeldSlots<'_> {
-    /// Whoever drives the run gives them back.
+    /// The driver releases them.
     fn keep(mut self) {
         self.inner = None;
     }
@@ -427,18 +414,18 @@ fn check(graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
         return Err(invalid("the workflow", &[problem]));
     }
     if !(1..=10).contains(&ask.priority) {
-        return Err(EngineError::refused(Code::ValidationFailed, "priority is a number from 1 to 10"));
+        return Err(EngineError::refused(Code::ValidationFailed, "priority must be a number from 1 to 10"));
     }
     let key = ask.idempotency_key.as_ref().map(RunKey::said);
     check_words("idempotency key", key)?;
     check_words("correlation id", ask.correlation_id.as_deref())?;
     let chars_max = limits::IDEMPOTENCY_KEY_CHARS_MAX;
     if key.is_some_and(|key| !(1..=chars_max).contains(&key.chars().count())) {
-        let message = format!("an idempotency key has 1 to {chars_max} characters");
+        let message = format!("an idempotency key must have 1 to {chars_max} characters");
         return Err(EngineError::refused(Code::ValidationFailed, message));
     }
     if !ask.inputs.is_object() {
-        let body = ErrorBody::new(Code::ValidationFailed, "the inputs of a run are a JSON object");
+        let body = ErrorBody::new(Code::ValidationFailed, "the inputs of a run must be a JSON object");
         return Err(EngineError::Refused(Box::new(body.with("pointer", "/inputs"))));
     }
     let text =

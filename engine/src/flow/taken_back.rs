@@ -1,17 +1,16 @@
-//! Requests that what somebody decides makes void.
+//! Approval requests that become void with another decision or signal.
 //!
-//! One rule settles everything that people say at the same moment: whoever changes what an open request is about takes
-//! that request back in the transaction of their own words. So of two that don't go together one loses in the
-//! store and is told, and no approval is answered that the run can't follow.
+//! Whoever changes what a pending request is about closes that request in the same transaction. So of two
+//! conflicting acts one fails in the store and its caller is told, and no request is approved that the run can't follow.
 //!
-//! | what is said                                   | requests that are taken back       |
+//! | act                                            | requests that are closed           |
 //! |------------------------------------------------|------------------------------------|
-//! | an edit of a step or of a plan                 | the one about it                   |
-//! | an approval of a patch, or taking one out      | those about other patches          |
-//! | a no that stops the run, or cancelling it      | all others                         |
+//! | editing a step or a plan                       | the one about it                   |
+//! | approving a patch, or reverting one            | those about other patches          |
+//! | a rejection that stops the run, or cancelling  | all others                         |
 //!
-//! What has no request of its own (the outcome of a call, a rollback, taking a patch out) is said about one
-//! version of a row, once: see `tell_once`.
+//! Signals without a request (the outcome of a call, a rollback, reverting a patch) refer to one version of a row
+//! and are accepted once: see `tell_once`.
 
 use crate::access::Permit;
 use crate::error::EngineError;
@@ -22,16 +21,16 @@ use chimera_core::time::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// The status of a request in whose place another one is made.
+/// Replaced by another request.
 pub(super) const SUPERSEDED: &str = "superseded";
 
-/// The status of a request about what will not happen.
+/// What it was about will not happen.
 pub(super) const CANCELLED: &str = "cancelled";
 
-/// The action of a request about a patch.
+/// The action type of a patch request.
 pub(super) const PATCH: &str = "graph.patch";
 
-/// Requests that are taken back.
+/// Pending requests that become void.
 #[derive(Default)]
 pub(super) struct TakenBack {
     requests: Vec<Uuid>,
@@ -39,13 +38,13 @@ pub(super) struct TakenBack {
 }
 
 impl TakenBack {
-    /// Those of these requests that are open and void.
+    /// The pending requests among `rows` that are void.
     pub(super) fn all(rows: &[Row], status: &'static str, is_void: impl Fn(&Row) -> bool) -> Self {
         let open = rows.iter().filter(|row| row.text("status") == "pending" && is_void(row));
         Self { requests: open.map(|row| row.uuid("approval_request_id")).collect(), status }
     }
 
-    /// Takes them back with a transaction, unless somebody has decided about one of them, and tells the run.
+    /// Closes them in a transaction, which fails if one of them was decided concurrently, and adds them to the signal.
     pub(super) fn put(
         &self,
         tx: &mut Tx,
@@ -67,7 +66,7 @@ impl TakenBack {
         Ok(())
     }
 
-    /// Says in an entry of the ledger which they are.
+    /// Adds them to the data of a ledger entry.
     pub(super) fn note(&self, data: &mut Value) {
         if !self.requests.is_empty() {
             data[self.status] = self.requests.iter().map(Uuid::to_string).collect();

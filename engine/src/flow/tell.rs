@@ -1,7 +1,7 @@
-//! What people and systems tell a run: stop, wait, go on, undo, change.
+//! Signals to a run: cancel, pause, resume, undo, change.
 //!
-//! Only the owner of a run changes it. Everybody else leaves a signal in the store, together with
-//! the ledger's entry of who asked; the owner takes it in with its next turn.
+//! Only the owner of a run changes it. Everybody else commits a signal, together with the ledger entry of who sent it;
+//! the owner handles it in its next turn.
 
 use super::error::told_words;
 use super::taken_back::{CANCELLED, TakenBack};
@@ -20,30 +20,27 @@ use chimera_core::{id, limits};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// What a person found out about a step whose outcome is unknown.
+/// A person's finding about a step whose outcome is unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settle {
-    /// The step.
     pub step: Uuid,
-    /// The try that they looked at; the last one when absent.
+    /// The attempt they checked; `None`: the last one.
     pub attempt: Option<u32>,
-    /// Whether it happened.
     pub happened: bool,
-    /// What it gave.
     pub output: Option<Value>,
-    /// How they know.
+    /// How the person knows.
     pub notes: Option<String>,
 }
 
 impl Flow {
-    /// Stops a run.
+    /// Cancels a run.
     pub async fn cancel(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), EngineError> {
         let reason = told_words("reason", reason)?;
         self.unfinished(permit, run).await?;
         self.may_end(permit, run, RUNS_MANAGE).await?;
         let told = Told::Cancel { by: permit.by(), reason };
         for _ in 0..limits::DECIDE_TRIES_MAX {
-            // Whoever decides at the same moment has decided, and the run is stopped all the same.
+            // A concurrent decision stands, and the run is cancelled all the same.
             let open = self.requests_of(permit.tenant(), run).await?;
             let open = TakenBack::all(&open, CANCELLED, |_| true);
             if self.try_tell(permit, run, told.clone(), open, Tx::default()).await? {
@@ -53,17 +50,17 @@ impl Flow {
         Err(changed())
     }
 
-    /// Holds a run: what is under way ends, nothing new starts.
+    /// Pauses a run: what is in flight ends, nothing new starts.
     pub async fn pause(&self, permit: &Permit, run: Uuid) -> Result<(), EngineError> {
         let row = self.unfinished(permit, run).await?;
-        // A person may make the pause of a service their own.
+        // A person may take over a pause by a service.
         if paused_by(&row).is_some_and(|by| permit.kind() != ActorType::Human || by.kind == ActorType::Human) {
-            return Err(EngineError::refused(Code::InvalidTransition, "the run is paused already"));
+            return Err(EngineError::refused(Code::InvalidTransition, "the run is already paused"));
         }
         self.tell(permit, run, Told::Pause { by: permit.by() }).await
     }
 
-    /// Lets a paused run go on.
+    /// Resumes a paused run.
     pub async fn resume(&self, permit: &Permit, run: Uuid) -> Result<(), EngineError> {
         let row = self.unfinished(permit, run).await?;
         let holder = paused_by(&row);
@@ -71,13 +68,13 @@ impl Flow {
             return Err(EngineError::refused(Code::InvalidTransition, "the run is not paused"));
         }
         if !may_hold(holder.as_ref(), permit.kind()) {
-            return Err(EngineError::refused(Code::RbacForbidden, "a person has paused the run, and people resume it"));
+            return Err(EngineError::refused(Code::RbacForbidden, "a person paused the run, so only a person may resume it"));
         }
         self.may_let_go_on(permit, run, RUNS_MANAGE).await?;
         self.tell(permit, run, Told::Resume { by: permit.by() }).await
     }
 
-    /// Says what became of an effect whose outcome is unknown, as things stand now.
+    /// Reports the outcome of a step's last attempt.
     pub async fn resolve(
         &self,
         permit: &Permit,
@@ -90,42 +87,42 @@ impl Flow {
         self.settle(permit, run, Settle { step, attempt: None, happened, output, notes }).await
     }
 
-    /// Says what became of one try of a step. It counts only while that is the last one.
+    /// Reports the outcome of one attempt. Accepted only while that is the last one.
     pub async fn settle(&self, permit: &Permit, run: Uuid, found: Settle) -> Result<(), EngineError> {
         if permit.kind() != ActorType::Human {
-            return Err(EngineError::refused(Code::RbacForbidden, "only people settle an unknown outcome"));
+            return Err(EngineError::refused(Code::RbacForbidden, "only a person may resolve an unknown outcome"));
         }
         let Settle { step, attempt, happened, output, notes } = found;
         let notes = told_words("note", notes)?;
         let row = self.step_in(permit, run, step, StepStatus::OutcomeUnknown).await?;
         let now = u32::try_from(row.int("attempt")).unwrap_or(0);
         if attempt.is_some_and(|attempt| attempt != now) {
-            return Err(EngineError::refused(Code::OccConflict, format!("the step is at its try {now} by now")));
+            return Err(EngineError::refused(Code::OccConflict, format!("the step is at attempt {now} now; fetch the run again")));
         }
         self.could_give(&row, output.as_ref().filter(|_| happened))?;
         if !happened {
-            // What never happened is done now.
+            // A call that never happened is made now.
             self.may_call(permit, &row)?;
             self.may_have_called(permit, run, &row).await?;
         }
-        // Either way what follows is let go on, with an output that somebody chose.
+        // Either way the run continues, with an output that the caller chose.
         self.may_let_go_on(permit, run, RUNS_MANAGE).await?;
         let by = permit.by();
         let told = Told::Resolve { step, attempt: now, happened, output, by, notes };
         self.tell_once(permit, run, told, (&STEPS, &row), TakenBack::default()).await
     }
 
-    /// Refuses an output that the tool of a step could not have given.
+    /// Refuses an output that does not match the tool's output schema.
     fn could_give(&self, step: &Row, output: Option<&Value>) -> Result<(), EngineError> {
         let tool = step.get("tool").as_text().and_then(|tool| self.inner.parts.registry.get(tool));
         let (Some(tool), Some(output)) = (tool, output) else { return Ok(()) };
         tool.spec().output.check(output).map_err(|faults| {
-            let body = ErrorBody::new(Code::ValidationFailed, "the tool never gives such an output");
+            let body = ErrorBody::new(Code::ValidationFailed, "the output does not match the tool's output schema");
             EngineError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
         })
     }
 
-    /// Undoes a run that has ended: all of it, or some steps.
+    /// Undoes an ended run: all of it, or some steps.
     pub async fn rollback(
         &self,
         permit: &Permit,
@@ -143,19 +140,19 @@ impl Flow {
         self.tell_ended(permit, run, Told::Rollback { steps, by: permit.by(), reason, for_parent: false }).await
     }
 
-    /// Refuses to undo a step of which nobody knows whether it was undone, unless a person asks who has
-    /// found out, or a second undo changes nothing.
+    /// If the outcome of a previous undo is unknown, refuses another one unless a person asks for it or it is
+    /// repeatable.
     fn may_undo_again(&self, permit: &Permit, step: &Row) -> Result<(), EngineError> {
         let tool = step.get("tool").as_text().and_then(|tool| self.inner.parts.registry.get(tool));
         let repeatable = tool.is_some_and(|tool| tool.spec().rollback == Rollback::Repeatable);
         if step.get("in_doubt_since").is_null() || repeatable || permit.kind() == ActorType::Human {
             return Ok(());
         }
-        let message = "nobody knows whether the step was undone; only people find out and undo it again";
+        let message = "the outcome of the last undo is unknown; only a person may check it and undo the step again";
         Err(EngineError::refused(Code::RbacForbidden, message))
     }
 
-    /// Says that a person has undone by hand what a run did: the run is marked, nothing is called.
+    /// Marks a run as undone by hand; nothing is called.
     pub async fn mark_rolled_back(
         &self,
         permit: &Permit,
@@ -165,12 +162,12 @@ impl Flow {
         let reason = told_words("reason", reason)?;
         let row = self.ended(permit, run).await?;
         if permit.kind() != ActorType::Human {
-            return Err(EngineError::refused(Code::RbacForbidden, "only people say that a run was undone by hand"));
+            return Err(EngineError::refused(Code::RbacForbidden, "only a person may mark a run as undone by hand"));
         }
-        // A run that did not fail is undone by calls, unless such a rollback left something.
+        // A run that did not fail has to be undone by calls first, unless such a rollback left something.
         if row.text("status") != RunStatus::Failed.as_str() && row.get("rollback").is_null() {
             let message = format!(
-                "a run that is {} is not marked as undone by hand: undo it with POST /runs/{{id}}/rollback first",
+                "a run that is {} cannot be marked as undone by hand: undo it with POST /runs/{{id}}/rollback first",
                 row.text("status")
             );
             return Err(EngineError::refused(Code::InvalidTransition, message));
@@ -178,7 +175,7 @@ impl Flow {
         self.tell_ended(permit, run, Told::MarkRolledBack { by: permit.by(), reason }).await
     }
 
-    /// Tells a run that has ended how it is undone, unless somebody else does or the run is at it already.
+    /// Signals an ended run to undo itself, unless that is already requested or in progress.
     async fn tell_ended(&self, permit: &Permit, run: Uuid, told: Told) -> Result<(), EngineError> {
         for _ in 0..limits::DECIDE_TRIES_MAX {
             let row = self.ended(permit, run).await?;
@@ -189,7 +186,7 @@ impl Flow {
         Err(changed())
     }
 
-    /// A run that has ended and may be undone.
+    /// An ended run that may be undone.
     async fn ended(&self, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
         let row = load::steered_run(&*self.inner.parts.records, permit, run).await?;
         let status = RunStatus::parse(row.text("status"));
@@ -200,19 +197,19 @@ impl Flow {
         if row.get("dry_run") == &chimera_core::record::Value::Bool(true) {
             return Err(EngineError::refused(
                 Code::InvalidTransition,
-                "nothing was done in a dry run that could be undone",
+                "a dry run did nothing that could be undone",
             ));
         }
         if ["freeze", "shadow"].contains(&row.text("replay_mode")) {
             return Err(EngineError::refused(Code::InvalidTransition, "a replay did nothing that could be undone"));
         }
         if load::is_undoing(&*self.inner.parts.records, &row).await? {
-            return Err(EngineError::refused(Code::InvalidTransition, "a rollback is under way"));
+            return Err(EngineError::refused(Code::InvalidTransition, "a rollback is in progress"));
         }
         Ok(row)
     }
 
-    /// Forgets recorded outputs of a workflow: one key, or all; gives how many at the most.
+    /// Deletes cached outputs of a workflow: one key, or all.
     pub async fn invalidate(&self, permit: &Permit, workflow: &str, key: Option<&str>) -> Result<(), EngineError> {
         if !permit.may(WORKFLOWS_WRITE) {
             return Err(EngineError::lacking(WORKFLOWS_WRITE));
@@ -261,7 +258,7 @@ impl Flow {
         self.tell_with(permit, run, told, Tx::default()).await
     }
 
-    /// Tells a run something together with what else changes.
+    /// Sends a signal together with other changes.
     pub(super) async fn tell_with(&self, permit: &Permit, run: Uuid, told: Told, tx: Tx) -> Result<(), EngineError> {
         match self.try_tell(permit, run, told, TakenBack::default(), tx).await? {
             true => Ok(()),
@@ -269,8 +266,8 @@ impl Flow {
         }
     }
 
-    /// Tells a run something about a row as it stands. Of several who do so at once one is heard, and the others are
-    /// told: what the run does not take in would be dropped without a word.
+    /// Sends a signal that refers to one version of a row. Of several concurrent ones, one is accepted and the others
+    /// get an error, instead of being dropped silently by the run.
     pub(super) async fn tell_once(
         &self,
         permit: &Permit,
@@ -285,7 +282,7 @@ impl Flow {
         }
     }
 
-    /// The same; false: somebody else was heard, or the row has changed.
+    /// The same; false if another signal was accepted or the row has changed.
     async fn try_tell_once(
         &self,
         permit: &Permit,
@@ -305,7 +302,7 @@ impl Flow {
         self.send(permit, run, signal, taken_back, Tx { steps: vec![unchanged], ..Tx::default() }).await
     }
 
-    /// Tells a run something; false: what else is written with it met somebody else's change.
+    /// Sends a signal; false if the other changes conflicted.
     pub(super) async fn try_tell(
         &self,
         permit: &Permit,
@@ -327,7 +324,7 @@ impl Flow {
     ) -> Result<bool, EngineError> {
         let told = &signal.told;
         if serde_json::to_string(told).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
-            return Err(EngineError::refused(Code::PayloadTooLarge, "that is too much to tell a run"));
+            return Err(EngineError::refused(Code::PayloadTooLarge, "the signal is too large"));
         }
         let kind = told.kind();
         taken_back.put(&mut tx, &mut signal, permit, self.inner.parts.clock.steady())?;
@@ -344,7 +341,7 @@ impl Flow {
         Ok(true)
     }
 
-    /// Adds an entry of what somebody did to a transaction.
+    /// Adds a ledger entry for the caller's act to a transaction.
     pub(super) fn enter(
         &self,
         tx: &mut Tx,
@@ -373,15 +370,15 @@ impl Flow {
     }
 }
 
-/// The refusal of what met somebody else's change.
+/// The refusal after a conflict.
 fn changed() -> EngineError {
-    EngineError::refused(Code::OccConflict, "somebody else changed the run at the same time; look at it again")
+    EngineError::refused(Code::OccConflict, "the run was changed concurrently; fetch it again")
 }
 
-/// Refuses a run that has ended.
+/// Refuses an ended run.
 pub(super) fn check_unfinished(row: &Row) -> Result<(), EngineError> {
     if RunStatus::parse(row.text("status")).is_none_or(RunStatus::is_final) {
-        let message = format!("the run is {} already", row.text("status"));
+        let message = format!("the run is already {}", row.text("status"));
         return Err(EngineError::refused(Code::InvalidTransition, message));
     }
     Ok(())

@@ -1,8 +1,8 @@
-//! Blobs as one tenant sees them: only those that it has put itself.
+//! Blobs, separated by tenant: a tenant reads only what it has put.
 //!
-//! The blob store keeps one copy of a content, whoever puts it, and knows nobody's name. The row (tenant, digest)
-//! of `artifacts` says who may read it. A blob without the tenant's row is not found, whether another tenant has
-//! it or nobody; putting it again gives the tenant its row and tells nothing about the others.
+//! The blob store keeps one copy of a content, whoever puts it, and has no owners. A row (tenant, digest) in
+//! `artifacts` grants a tenant access. Without it a blob is not found, whether another tenant has it or nobody. Putting
+//! it again adds the tenant's row and reveals nothing about others.
 
 use crate::flow::port::{Blob, BlobError, BlobStat, Blobs, CallContext, Incoming};
 use crate::port::{CommitError, Outage, ReadError, Records, Unavailable};
@@ -12,29 +12,29 @@ use chimera_core::id::BlobId;
 use chimera_core::record::{Conflict, Insert, Scope, Select, Tx, Value};
 use std::sync::Arc;
 
-/// The blobs of every tenant, each tenant's apart.
+/// Blob access per tenant.
 #[derive(Clone)]
 pub struct TenantBlobs {
     blobs: Arc<dyn Blobs>,
-    /// None: the tools are only described, and none is called.
+    /// `None`: tools are only described, never called.
     records: Option<Arc<dyn Records>>,
 }
 
 impl TenantBlobs {
-    /// Contents in `blobs`, their owners in `records`.
+    /// Content in `blobs`, ownership in `records`.
     #[must_use]
     pub const fn new(blobs: Arc<dyn Blobs>, records: Arc<dyn Records>) -> Self {
         Self { blobs, records: Some(records) }
     }
 
-    /// For tools that are described and never called: nobody has put anything, and nobody can.
+    /// For tools that are described and never called: nothing can be put or read.
     #[must_use]
     pub const fn described(blobs: Arc<dyn Blobs>) -> Self {
         Self { blobs, records: None }
     }
 
-    /// Stores content for the tenant of a call. A crash in between leaves content without an owner, which the
-    /// next put of it takes over.
+    /// Stores content for the tenant of a call. A crash in between leaves content without an owner, which the next put
+    /// of it adopts.
     pub async fn put(&self, ctx: &CallContext, media_type: &str, content: Incoming) -> Result<BlobStat, BlobError> {
         let records = self.records.as_ref().ok_or_else(|| unrecorded(&"no records are open"))?;
         let stat = self.blobs.put(content).await?;
@@ -58,7 +58,7 @@ impl TenantBlobs {
         }
     }
 
-    /// Reads a blob of a tenant. One that it has not put is `NotFound`.
+    /// Reads a tenant's blob. One that it has not put is `NotFound`.
     pub async fn get(&self, tenant: &str, id: BlobId) -> Result<Blob, BlobError> {
         let records = self.records.as_ref().ok_or(BlobError::NotFound(id))?;
         let owned = Select::from(&ARTIFACTS, Scope::Tenant(tenant.to_owned())).with("sha256", digest(id)).take(1);
@@ -78,5 +78,5 @@ fn digest(id: BlobId) -> Value {
 }
 
 fn unrecorded(error: &dyn std::fmt::Display) -> BlobError {
-    BlobError::Unavailable(Unavailable::new(Outage::Passing, format!("who owns a blob can't be recorded: {error}")))
+    BlobError::Unavailable(Unavailable::new(Outage::Passing, format!("the owner of a blob can't be recorded: {error}")))
 }

@@ -1,15 +1,15 @@
-//! Buckets as one tenant sees them.
+//! Buckets, separated by tenant.
 //!
-//! The default tenant uses every bucket, under keys as they are written. Any other tenant uses the buckets that are
-//! shared with it, and its objects lie below a prefix of its own there, which nobody else can name. A bucket that is
-//! not shared is refused in the same words as one that the store does not have.
+//! The default tenant uses every bucket, with keys as given. Any other tenant uses the buckets that are shared with it;
+//! its objects are stored below its own prefix, which nobody else can name. A bucket that is not shared is refused with
+//! the same message as one that does not exist.
 
 use crate::access::port::Tenancy;
 use crate::flow::port::{BucketError, Buckets, Object};
 use chimera_core::access::tenant::is_tenants_object;
 use std::sync::Arc;
 
-/// The buckets of every tenant, each tenant's objects apart.
+/// Bucket access per tenant.
 #[derive(Clone)]
 pub struct TenantBuckets {
     buckets: Arc<dyn Buckets>,
@@ -17,7 +17,7 @@ pub struct TenantBuckets {
 }
 
 impl TenantBuckets {
-    /// Objects in `buckets`, apart as `tenancy` says.
+    /// Objects in `buckets`, separated by `tenancy`.
     #[must_use]
     pub const fn new(buckets: Arc<dyn Buckets>, tenancy: Arc<dyn Tenancy>) -> Self {
         Self { buckets, tenancy }
@@ -34,7 +34,7 @@ impl TenantBuckets {
         self.buckets.put(bucket, &self.key(tenant, bucket, key)?, object, replace).await
     }
 
-    /// What is stored there; see [`Buckets::get`].
+    /// Reads an object; see [`Buckets::get`].
     pub async fn get(
         &self,
         tenant: &str,
@@ -49,7 +49,7 @@ impl TenantBuckets {
         self.buckets.delete(bucket, &self.key(tenant, bucket, key)?).await
     }
 
-    /// The URL of an object, whether it is there or not.
+    /// The URL of an object, whether it exists or not.
     pub fn address(&self, tenant: &str, (bucket, key): (&str, &str)) -> Result<String, BucketError> {
         Ok(self.buckets.address(bucket, &self.key(tenant, bucket, key)?))
     }
@@ -66,12 +66,12 @@ impl TenantBuckets {
         self.buckets.host(bucket)
     }
 
-    /// The key under which the store has an object of a tenant.
+    /// The stored key of a tenant's object.
     fn key(&self, tenant: &str, bucket: &str, key: &str) -> Result<String, BucketError> {
         match self.tenancy.guest(tenant) {
-            None if is_tenants_object(key) => Err(BucketError::Name("this place holds objects of tenants".to_owned())),
+            None if is_tenants_object(key) => Err(BucketError::Name("this prefix is reserved for objects of tenants".to_owned())),
             None => Ok(key.to_owned()),
-            // A prefix makes a good name of an empty key.
+            // With the prefix an empty key would look valid.
             Some(_) if key.is_empty() => Err(BucketError::Name("a key has 1 to 1024 bytes".to_owned())),
             Some(guest) if guest.uses_bucket(bucket) => Ok(guest.object_key(key)),
             Some(_) => Err(BucketError::Refused("there is no such bucket".to_owned())),

@@ -1,4 +1,5 @@
-//! Whoever lets a tool be called needs its scopes, also when the call undoes or repeats one of somebody else.
+//! Scopes for indirect calls: whoever causes a tool call needs its scopes, also when the call undoes or repeats another
+//! actor's.
 
 use super::{Flow, load};
 use crate::access::Permit;
@@ -13,13 +14,13 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 impl Flow {
-    /// Refuses whoever may not call the tool of a step themselves.
+    /// Refuses a caller who may not call the tool of a step directly.
     pub(super) fn may_call(&self, permit: &Permit, step: &Row) -> Result<(), EngineError> {
         self.tool_of(step).map_or(Ok(()), |tool| covers(permit, &tool))
     }
 
-    /// Refuses whoever may not call the tools that a rollback would call: those of these steps, or of all, and of
-    /// the runs inside.
+    /// Refuses a caller who may not call the tools that a rollback would call: those of these steps (or all), and of
+    /// the child runs.
     pub(super) async fn may_undo(&self, permit: &Permit, run: Uuid, only: Option<&[Uuid]>) -> Result<(), EngineError> {
         if permit.may("*") {
             return Ok(());
@@ -29,7 +30,7 @@ impl Flow {
             looked += 1;
             if looked > UNDO_RUNS_LOOKED_MAX {
                 let message = format!(
-                    "the run has more than {UNDO_RUNS_LOOKED_MAX} runs inside: somebody with the scope * must roll it back"
+                    "the run has more than {UNDO_RUNS_LOOKED_MAX} child runs: only a holder of the scope * can roll it back"
                 );
                 return Err(EngineError::refused(Code::RbacForbidden, message));
             }
@@ -49,8 +50,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Refuses a token that is narrower than its actor and could not ask for what goes on behind what it decides: in
-    /// this run, in the runs inside and in the runs around. `else_` is the scope that stands above all.
+    /// Refuses a narrowed token that could not request what continues after its decision: in this run, its child runs
+    /// and its parent runs. The scope `else_` overrides this.
     pub(super) async fn may_let_go_on(
         &self,
         permit: &Permit,
@@ -64,7 +65,7 @@ impl Flow {
         self.may_end(permit, run, else_).await
     }
 
-    /// The same for what ends a run: the runs around go on when it has ended, also when it did not end well.
+    /// The same for ending a run: its parent runs continue when it has ended, successfully or not.
     pub(super) async fn may_end(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), EngineError> {
         if !permit.is_narrow() || permit.may(else_) {
             return Ok(());
@@ -79,7 +80,7 @@ impl Flow {
         Err(EngineError::lacking(else_))
     }
 
-    /// Refuses whoever may not call every tool of a run themselves, and every tool of the runs that it may start.
+    /// Refuses a caller who may not directly call every tool of a run and of the runs it may start.
     async fn covers_run(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), EngineError> {
         let before = self.before(permit, run).await?;
         let inside = self.inner.workflows.inside(permit.tenant(), &before.graph, &before.pins).await?;
@@ -87,7 +88,7 @@ impl Flow {
             for node in &graph.nodes {
                 match (&node.tool, node.node.child()) {
                     (Some(tool), _) => covers(permit, tool)?,
-                    // What nobody can look through, somebody with the wider scope has to answer for.
+                    // A child workflow that can't be checked needs the overriding scope.
                     (None, Some(child)) if !inside.has(child) => return Err(EngineError::lacking(else_)),
                     (None, _) => {}
                 }
@@ -96,7 +97,7 @@ impl Flow {
         Ok(())
     }
 
-    /// The tool of a step, if it has one that is set up here.
+    /// The tool of a step, if it is registered here.
     pub(super) fn tool_of(&self, step: &Row) -> Option<Arc<Spec>> {
         let tool = self.inner.parts.registry.get(step.get("tool").as_text()?)?;
         Some(Arc::clone(tool.spec()))

@@ -1,7 +1,7 @@
-//! Workflows by tenant, id and version: applying a new one, finding the compiled graph of one.
+//! The workflows of all tenants, by id and version.
 //!
-//! A version never changes, so a compiled graph is kept and shared by all its runs. Applying the
-//! same document again gives the version that is there.
+//! A version never changes, so its compiled graph is cached and shared by all its runs. Applying the same document
+//! again returns the existing version.
 
 use super::Registry;
 use super::share::is_own;
@@ -27,40 +27,36 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How the names of plans begin.
+/// The name prefix of plans.
 pub(crate) const PLAN_PREFIX: &str = "act.";
 
 type Key = (String, String, i64);
 
-/// The workflows of all tenants.
 pub struct Workflows {
     pub(super) records: Arc<dyn Records>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) random: Arc<dyn Random>,
     pub(super) registry: Arc<Registry>,
     kept: Mutex<BTreeMap<Key, Arc<Graph>>>,
-    /// Who wrote a version.
+    /// The author of each version.
     authors: Mutex<BTreeMap<Key, String>>,
-    /// The newest version of a workflow, and until when that is taken for true.
+    /// The newest version of a workflow, and when the cache entry expires.
     newest: Mutex<BTreeMap<(String, String), (i64, Timestamp)>>,
-    /// Where documents are compiled that may take long.
+    /// Compiles large documents.
     pub(super) offload: Arc<Offload>,
 }
 
-/// A workflow that is there now.
+/// The result of applying a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// Its id.
     pub workflow_id: String,
-    /// Its version.
     pub version: i64,
-    /// Digest of its document.
     pub digest: Digest32,
-    /// Whether this call added it.
+    /// Whether this call created the version.
     pub is_new: bool,
 }
 
-/// A workflow that was looked up for a request: whatever is decided and started goes by this, and not by another look.
+/// A workflow resolved for a request: everything is decided and started by this version, without another lookup.
 #[derive(Clone, Debug)]
 pub struct LookedUp {
     pub(crate) version: i64,
@@ -68,44 +64,44 @@ pub struct LookedUp {
     pub(crate) inside: Inside,
 }
 
-/// All workflows that runs of a graph may start, within each other.
+/// All child workflows of a graph, transitively.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inside {
-    /// Their graphs, as they are asked for.
+    /// Their graphs, by requested id and version.
     pub(crate) children: Children,
-    /// The versions of those that are asked for without one.
+    /// The resolved versions of those requested without one.
     pub(crate) pins: Pins,
-    /// One that is not there, or not any more.
+    /// A child workflow that does not exist.
     pub(super) missing: Option<(String, Option<i64>)>,
 }
 
 impl Inside {
-    /// Whether the workflow that a node starts is among them.
+    /// Whether it contains the workflow that a node starts.
     pub(super) fn has(&self, child: &Child) -> bool {
         self.children.contains_key(&(child.workflow_id.clone(), child.version))
     }
 }
 
-/// The tools of this process and the workflows that a document names.
+/// The catalog for compiling a document: the tools of this process and the workflows that it names.
 pub struct Tools<'a> {
     registry: &'a Registry,
-    /// Whose tools; none: all, for a graph that was let in.
+    /// Restricts the tools to a tenant's; `None`: all, for a graph that was already authorized.
     tenant: Option<&'a str>,
     children: BTreeMap<(String, Option<i64>), Known>,
-    /// What is answered about workflows that were not looked up.
+    /// The answer for workflows that were not looked up.
     unknown: Known,
-    /// Tools that are not here are stood in for.
+    /// Missing tools are replaced by placeholders.
     stands_in: bool,
 }
 
 impl<'a> Tools<'a> {
-    /// A catalogue for a graph that runs already: its children are looked for when they start.
+    /// For a graph that is already running: its children are looked up when they start.
     #[must_use]
     pub const fn running(registry: &'a Registry) -> Self {
         Self { registry, tenant: None, children: BTreeMap::new(), unknown: Known::Exists, stands_in: false }
     }
 
-    /// A catalogue for a graph that was stored when every tool in it was here.
+    /// For a stored graph, all of whose tools existed when it was stored.
     const fn stored(registry: &'a Registry) -> Self {
         Self { registry, tenant: None, children: BTreeMap::new(), unknown: Known::Exists, stands_in: true }
     }
@@ -140,14 +136,13 @@ impl Catalog for Tools<'_> {
     }
 }
 
-/// The versions of a workflow that a tenant has, the highest first.
+/// A tenant's versions of a workflow, highest first.
 fn versions(tenant: &str, id: &str) -> Select {
     let select = Select::from(&WORKFLOWS, Scope::Tenant(tenant.to_owned())).with("workflow_id", id);
     select.by(&["version"], Direction::Descending)
 }
 
 impl Workflows {
-    /// Workflows in this store, for the tools of this process.
     #[must_use]
     pub fn new(
         records: Arc<dyn Records>,
@@ -169,19 +164,19 @@ impl Workflows {
         }
     }
 
-    /// The catalogue for graphs of a tenant that run already.
+    /// The catalog for a tenant's running graphs.
     #[must_use]
     pub fn running<'a>(&'a self, tenant: &'a str) -> Tools<'a> {
         Tools { tenant: Some(tenant), ..Tools::running(&self.registry) }
     }
 
-    /// The catalogue for graphs that were stored: a tool that is not set up any more is stood in for, so that
-    /// what became of their runs can be seen, and they can be stopped.
+    /// The catalog for stored graphs: a tool that is no longer configured is replaced by a placeholder, so that their
+    /// runs can still be viewed and stopped.
     pub(super) fn stored<'a>(&'a self, tenant: &'a str) -> Tools<'a> {
         Tools { tenant: Some(tenant), ..Tools::stored(&self.registry) }
     }
 
-    /// Refuses a stored graph with tools that are not set up here.
+    /// Refuses a stored graph with tools that are not configured here.
     pub(super) fn check_tools(&self, tenant: &str, graph: &Graph) -> Result<(), EngineError> {
         if !graph.nodes.iter().any(|node| node.is_tool_absent) {
             return Ok(());
@@ -190,7 +185,7 @@ impl Workflows {
         Err(invalid("the stored workflow", &problems))
     }
 
-    /// Checks a document without storing it.
+    /// Validates a document without storing it.
     pub async fn check(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, EngineError> {
         if !permit.may(WORKFLOWS_READ) {
             return Err(EngineError::lacking(WORKFLOWS_READ));
@@ -205,7 +200,7 @@ impl Workflows {
         for child in document.nodes.iter().filter_map(Node::child) {
             let key = (child.workflow_id.clone(), child.version);
             if let std::collections::btree_map::Entry::Vacant(entry) = children.entry(key) {
-                // Nothing starts a plan inside: it is made anew by everybody who asks for one like it.
+                // Plans can't be child workflows: every request creates its own.
                 let found = match child.workflow_id.starts_with(PLAN_PREFIX) {
                     true => None,
                     false => self.find(permit.tenant(), &child.workflow_id, child.version).await?,
@@ -223,8 +218,8 @@ impl Workflows {
         Ok(Arc::new(graph))
     }
 
-    /// Refuses a document whose runs would start runs of itself without end, as far as the versions
-    /// that are there show it. An older version of itself, by its number, is another workflow.
+    /// Refuses a document whose runs would recursively start themselves, as far as the current versions show it. An
+    /// older version of itself, by its number, is another workflow.
     async fn starts_itself(&self, tenant: &str, document: &Document) -> Result<(), EngineError> {
         let refused = |at: usize, code, reason: String| {
             let inside = if matches!(document.nodes[at].body, Body::Map(_)) { "/do" } else { "" };
@@ -246,7 +241,7 @@ impl Workflows {
             }
             if seen.len() > limits::WORKFLOW_FAMILY_MAX {
                 let max = limits::WORKFLOW_FAMILY_MAX;
-                return refused(at, ProblemCode::TooLarge, format!("it starts more than {max} workflows, all in all"));
+                return refused(at, ProblemCode::TooLarge, format!("it starts more than {max} workflows in total"));
             }
             let Some((_, graph)) = self.find(tenant, &child.workflow_id, child.version).await? else { continue };
             let next = graph.document.nodes.iter().filter_map(Node::child);
@@ -255,15 +250,14 @@ impl Workflows {
         Ok(())
     }
 
-    /// The workflows that runs of a graph may start. Refuses those with tools that are not set up here.
+    /// The child workflows of a graph. Refuses those with tools that are not configured here.
     pub(crate) async fn inside(&self, tenant: &str, graph: &Graph, pins: &Pins) -> Result<Inside, EngineError> {
         let found = self.inside_stored(tenant, &graph.document.nodes, pins).await?;
         found.children.values().try_for_each(|graph| self.check_tools(tenant, graph))?;
         Ok(found)
     }
 
-    /// The workflows that nodes start, and those that these start: in the version that they name, else the one
-    /// that was looked at before, else the newest.
+    /// The child workflows of nodes, transitively: in the version they name, else the pinned one, else the newest.
     pub(super) async fn inside_stored(&self, tenant: &str, nodes: &[Node], pins: &Pins) -> Result<Inside, EngineError> {
         let children = |nodes: &[Node]| -> Vec<(String, Option<i64>)> {
             nodes.iter().filter_map(Node::child).map(|child| (child.workflow_id.clone(), child.version)).collect()
@@ -288,20 +282,20 @@ impl Workflows {
         Ok(found)
     }
 
-    /// Stores a document as the next version of the workflow `id`.
+    /// Stores a document as the next version of workflow `id`.
     pub async fn apply(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, EngineError> {
         if !permit.may(WORKFLOWS_WRITE) {
             return Err(EngineError::lacking(WORKFLOWS_WRITE));
         }
         if id.starts_with(PLAN_PREFIX) {
-            let message = format!("names that begin with {PLAN_PREFIX} are for plans");
+            let message = format!("names that start with {PLAN_PREFIX} are reserved for plans");
             return Err(EngineError::refused(Code::ValidationFailed, message));
         }
         let graph = self.compile(permit, text).await?;
         self.store(permit, id, &graph).await
     }
 
-    /// The graph of a plan, and its version if it is stored already. Refuses one that no run could follow.
+    /// The graph of a plan, and its version if it is already stored. Refuses one that can't run.
     pub(crate) async fn plan(
         &self,
         permit: &Permit,
@@ -314,14 +308,14 @@ impl Workflows {
         }
     }
 
-    /// Stores a plan for whoever asks for what it does, under a name that only plans have; gives its version.
+    /// Stores a plan under a name reserved for plans; returns its version.
     pub(crate) async fn keep_plan(&self, permit: &Permit, id: &str, graph: &Graph) -> Result<i64, EngineError> {
         Ok(self.store(&permit.beside(), id, graph).await?.version)
     }
 
     async fn store(&self, permit: &Permit, id: &str, graph: &Graph) -> Result<Applied, EngineError> {
         if graph.document.workflow_id != id {
-            let message = format!("the document is of {}, not of {id}", graph.document.workflow_id);
+            let message = format!("the document belongs to {}, not to {id}", graph.document.workflow_id);
             return Err(EngineError::refused(Code::MalformedArgs, message));
         }
         for _ in 0..limits::APPLY_TRIES_MAX {
@@ -347,7 +341,7 @@ impl Workflows {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(EngineError::refused(Code::OccConflict, "others change this workflow at the same time"))
+        Err(EngineError::refused(Code::OccConflict, "the workflow was changed concurrently; try again"))
     }
 
     fn insert(&self, permit: &Permit, graph: &Graph, version: i64) -> Result<Tx, EngineError> {
@@ -384,7 +378,7 @@ impl Workflows {
         Ok(tx)
     }
 
-    /// A version's row, also of a copy; the newest of the tenant's own without a version.
+    /// The row of a version, copies included; without a version, the newest of the tenant's own.
     pub async fn row(&self, tenant: &str, id: &str, version: Option<i64>) -> Result<Option<Row>, EngineError> {
         let select = match version {
             Some(version) => versions(tenant, id).with("version", version),
@@ -393,14 +387,14 @@ impl Workflows {
         Ok(self.records.read(select.take(1)).await?.rows.into_iter().next())
     }
 
-    /// The highest version that a tenant has, its own or a copy; 0 if it has none.
+    /// The highest version of a tenant, copies included; 0 if there is none.
     async fn last_version(&self, tenant: &str, id: &str) -> Result<i64, EngineError> {
         let rows = self.records.read(versions(tenant, id).take(1)).await?.rows;
         Ok(rows.first().map_or(0, |row| row.int("version")))
     }
 
-    /// Who wrote a version of a workflow. A plan has nobody: it is made anew by everybody who asks for one like it. Nor
-    /// has what another tenant shares, whose people decide about nothing here.
+    /// The author of a version. Plans have none: every request creates its own. Neither have shared workflows: another
+    /// tenant's people decide on nothing here.
     pub(super) async fn author(&self, tenant: &str, id: &str, version: i64) -> Result<Option<String>, EngineError> {
         match id.starts_with(PLAN_PREFIX) {
             true => Ok(None),
@@ -408,7 +402,7 @@ impl Workflows {
         }
     }
 
-    /// Who wrote a version of a workflow first, a plan too.
+    /// The author of a version, plans included.
     async fn first_author(&self, tenant: &str, id: &str, version: i64) -> Result<Option<String>, EngineError> {
         let key = (tenant.to_owned(), id.to_owned(), version);
         let known = self.authors.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
@@ -425,33 +419,33 @@ impl Workflows {
         Ok(Some(author))
     }
 
-    /// Who wrote the versions of workflows that start each other, each once.
+    /// The authors of all child workflows, deduplicated.
     pub(super) async fn authors(&self, tenant: &str, inside: &Inside) -> Result<Vec<String>, EngineError> {
         let mut authors = BTreeSet::new();
         for (id, asked) in inside.children.keys() {
             let Some(version) = asked.or_else(|| inside.pins.get(id)) else { continue };
-            // Whoever starts a plan by its name runs what somebody else wrote.
+            // Starting a plan by name runs what somebody else wrote.
             authors.extend(self.first_author(tenant, id, version).await?);
         }
         Ok(authors.into_iter().collect())
     }
 
-    /// Which version was the newest at a moment; none: there was none yet. Only runs from before pins were kept go
-    /// by it: a version may be dated before it is there.
+    /// The newest version at a time; `None` if there was none. Only used for runs from before pins were stored: a
+    /// version may be dated before it is visible.
     pub(super) async fn newest_at(&self, tenant: &str, id: &str, at: Timestamp) -> Result<Option<i64>, EngineError> {
         let select = versions(tenant, id).with("shared_from", Value::Null).filter("created_at", Compare::AtMost, at);
         Ok(self.records.read(select.take(1)).await?.rows.first().map(|row| row.int("version")))
     }
 
-    /// The compiled graph of a version that runs can be started of, and which version it is. Refuses one with
-    /// tools that are not set up here.
+    /// The compiled graph of a version that can be started, and the version. Refuses one with tools that are not
+    /// configured here.
     pub async fn find(
         &self,
         tenant: &str,
         id: &str,
         version: Option<i64>,
     ) -> Result<Option<(i64, Arc<Graph>)>, EngineError> {
-        // A copy is for the runs that follow it: new ones go by what is shared now.
+        // Copies are for existing runs; new runs need the share.
         if version.is_some() && self.is_guest(tenant) && self.readable(tenant, id, version).await?.is_none() {
             return Ok(None);
         }
@@ -460,7 +454,7 @@ impl Workflows {
         Ok(found)
     }
 
-    /// The compiled graph of a version, whether or not its tools are still set up here.
+    /// The compiled graph of a version, whether or not its tools are still configured.
     pub(super) async fn find_stored(
         &self,
         tenant: &str,
@@ -494,7 +488,7 @@ impl Workflows {
             .map_err(|problems| invalid("the stored workflow", &problems))?;
         let graph = Arc::new(graph);
         if !is_kept && self.row(tenant, id, Some(version)).await?.is_none() {
-            // Until it is copied, the tenant may yet give this version to a document of its own.
+            // Not cached before it is copied: the tenant may still use this version number for its own document.
             return Ok(Some((version, graph)));
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
