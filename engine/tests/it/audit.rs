@@ -1,4 +1,4 @@
-//! The audit writer: what can't be recorded, and who is told.
+//! The audit writer: changes that can't be recorded, and the alerts they raise.
 
 use chimera_core::ledger::tables::FEED_CURSORS;
 use chimera_core::limits::JSON_DEPTH_MAX;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 
-/// The act: some row that must not be there without its audit entry.
+/// The change: a row that must not exist without its audit entry.
 fn act(world: &World) -> Tx {
     let now = world.clock.now();
     let cells = vec![("consumer", "act".into()), ("lane", 1.into()), ("seq", 1.into()), ("updated_at", now.into())];

@@ -1,4 +1,4 @@
-//! Checkpoints: what is stored for them, what is not signed, and the loop that makes them.
+//! Checkpoints: what is stored, what is refused, and the loop that makes them.
 
 use crate::verify::entry;
 use chimera_core::ledger::Fault;
@@ -71,7 +71,7 @@ async fn nothing_is_signed_behind_a_key_that_is_not_known() {
     assert_eq!((alone.checkpoint, alone.why), (Some(2), Fault::Signature));
 }
 
-/// Nothing guards the tree, so somebody could put a hash where a coming checkpoint needs one.
+/// No constraint protects the tree, so an intruder could insert a hash where a future checkpoint needs one.
 #[tokio::test]
 async fn a_tree_hash_that_stands_in_the_way_is_reported_and_not_taken_for_a_lost_race() {
     let (world, store) = (World::new(1), MemoryRecords::new());

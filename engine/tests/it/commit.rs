@@ -1,5 +1,5 @@
-//! The committer under a seeded storm of faults: nothing acknowledged is lost, nothing refused is
-//! kept, nothing happens twice, no chain breaks.
+//! The committer under seeded random faults: nothing acknowledged is lost, nothing refused is kept, nothing happens
+//! twice, no chain breaks.
 
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 const SEEDS: u64 = 300;
 const ROUNDS: u64 = 6;
 
-/// A change that leaves a row and an entry with the same id.
+/// A change that inserts a row and an entry with the same id.
 fn change(seeded: &Seeded) -> (Uuid, Tx) {
     let row = run(seeded);
     let mut sealed = entry(seeded, "acme", "made").unwrap();
@@ -32,7 +32,7 @@ fn storm(seed: u64) -> impl FnMut(&Batch) -> Option<Outcome> + Send {
         1 => Some(Outcome::Unavailable(Unavailable::new(Outage::Passing, "gone"))),
         2 => Some(Outcome::Fenced),
         3 => Some(Outcome::Unsure { lost: Vec::new() }),
-        // Applied, and the answer is lost.
+        // Applied, and the reply is lost.
         4 => Some(Outcome::Committed { head: batch.lane.head, lost: Vec::new() }),
         5 if batch.txs.len() > 1 => Some(Outcome::Refused("a rule".to_owned())),
         _ => None,

@@ -1,4 +1,4 @@
-//! The crash matrix on the store in memory, at every level that stops for people.
+//! The crash matrix on the memory store, at every level that waits for people.
 
 use chimera_core::access::Level;
 use chimera_testkit::crash::{InMemory, matrix, twice};
@@ -25,8 +25,7 @@ async fn a_crash_at_any_moment_changes_nothing_while_a_plan_is_drafted_and_run()
     survives(Level::Draft, 100).await;
 }
 
-/// A rollback that is taken up is told again by the parent run, and forgets nothing when that engine
-/// is lost too.
+/// A resumed rollback gets its signal again from the parent run, and loses nothing when that engine crashes too.
 #[tokio::test(start_paused = true)]
 async fn a_second_crash_soon_after_the_first_changes_nothing() {
     assert!(twice(&InMemory, Level::ExecuteNotify, 5).await >= 100);

@@ -1,4 +1,4 @@
-//! Runs from their start to their end on the store in memory.
+//! Runs from start to end on the memory store.
 
 use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode};
@@ -40,7 +40,7 @@ async fn settled(flow: &Flow, world: &World, run: Uuid) -> Value {
     flow.show(&world.actor("admin"), run).await.unwrap()
 }
 
-/// Waits until a run that something was told to has this status.
+/// Waits until a signalled run has this status.
 async fn comes_to(flow: &Flow, world: &World, run: Uuid, status: &str) {
     let wait = async {
         while settled(flow, world, run).await["status"] != status {

@@ -1,4 +1,4 @@
-//! Runs whose tool is not set up any more: they can be seen and stopped, and what they can't call fails.
+//! Runs whose tool is no longer configured: they can be viewed and stopped, and calls of the missing tool fail.
 
 use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode};
@@ -12,13 +12,13 @@ use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-/// A process with the tool `gone`, whose work can be undone.
+/// A process with the tool `gone`, whose calls can be undone.
 fn with_gone() -> Setup {
     let tool = Puppet::new("gone", Reach::Write).declared(|tool| tool.rollback = Rollback::Repeatable);
     stage(1).tool(tool.build())
 }
 
-/// `gone` is called once a person has said so.
+/// `gone` is called after an approval.
 fn asks_first() -> Air {
     workflow("w")
         .node(json!({"id": "ask", "type": "hitl", "prompt": "now?"}))
@@ -26,7 +26,7 @@ fn asks_first() -> Air {
         .edge("ask", "a")
 }
 
-/// Starts a run while the tool is there, and goes on without it.
+/// Starts a run while the tool exists, and continues without it.
 async fn left_behind(air: &Air) -> (Stage, Uuid) {
     let first = with_gone().open().await;
     let run = first.run(air, SILENT).await;
@@ -39,7 +39,7 @@ async fn retry(stage: &Stage, of: Uuid) -> Result<Uuid, EngineError> {
     Ok(stage.flow.replay(&stage.permit("user_ann"), replay, Again::default()).await?.run_id)
 }
 
-/// What became of a node.
+/// The step of a node.
 async fn node(stage: &Stage, run: Uuid, id: &str) -> Value {
     let steps = stage.steps(run).await;
     steps.as_array().unwrap().iter().find(|step| step["node_id"] == id).unwrap().clone()
@@ -73,7 +73,7 @@ async fn a_step_whose_tool_is_gone_fails_when_its_turn_comes() {
     assert_eq!(back.ended(again).await["status"], "completed");
 }
 
-/// A recorded answer would only be looked for if the tool could be called.
+/// A cached output would only be looked up if the tool could be called.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_keeps_the_answers_of_a_tool_that_is_gone_can_be_read() {
     let first = stage(1).tool(Puppet::new("gone", Reach::Read).build()).open().await;
@@ -97,7 +97,7 @@ async fn nothing_can_be_applied_started_or_repeated_with_a_tool_that_is_gone() {
     assert_eq!(code_of(retry(&stage, run).await), "VALIDATION_FAILED");
 }
 
-/// Nobody can tell what it did, so the worst is assumed.
+/// Its effect is unknown, so the worst is assumed.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_a_crash_cut_is_in_doubt_when_its_tool_is_gone() {
     let tool = Puppet::new("gone", Reach::Read).takes(|_| Duration::from_secs(3_600));

@@ -1,4 +1,4 @@
-//! Approvals: who decides, about exactly what, until when.
+//! Approvals: who decides, on exactly what, until when.
 
 use chimera_core::access::Level;
 use chimera_core::act::risk;
@@ -191,7 +191,7 @@ async fn what_was_looked_at_before_an_edit_can_not_be_approved_even_before_the_r
     let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
     let old = stage.asks(run).await.remove(0);
     let (step, ann) = (id_of(&old["step_id"]), stage.permit("user_ann"));
-    // Nobody drives the run: the edit is told and not taken in.
+    // Nobody drives the run: the edit's signal stays pending.
     stage.flow.stop();
     stage.flow.edit(&ann, run, step, json!({"n": "edited"})).await.unwrap();
     assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, Some(&old)).await), "STALE_APPROVAL");
@@ -373,7 +373,7 @@ async fn an_approval_of_l0_is_bound_to_the_version_of_the_tool() {
     let first = stage(1).tool(Puppet::new("write", Reach::Write).build()).open().await;
     let run = first.run(&chain("w", &[("a", "write")]), Level::Ask).await;
     let old = first.asks(run).await.remove(0);
-    // The decision is on record, but nobody has gone on with the run when the tool changes.
+    // The decision is recorded, but the run has not continued when the tool changes.
     first.flow.stop();
     first.decide("user_ann", run, Decision::Approve, Some(&old)).await.unwrap();
     let newer = Puppet::new("write", Reach::Write).declared(|tool| tool.version = "2");

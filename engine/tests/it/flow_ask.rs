@@ -1,4 +1,4 @@
-//! People are told that a run waits for them: who, when, and what.
+//! Approval notifications: who receives them, when, and what they contain.
 
 use crate::flow_levels::{Letters, both};
 use async_trait::async_trait;
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Always the same people.
+/// Fixed recipients.
 pub(crate) struct These(pub(crate) Vec<Recipient>);
 
 #[async_trait]
@@ -27,7 +27,7 @@ impl Recipients for These {
     }
 }
 
-/// A mail of one actor's own.
+/// The mail address of one actor.
 pub(crate) fn mail_of(person: &str) -> Recipient {
     let target = format!("{person}@example.com");
     Recipient { channel: "email".to_owned(), target, person: Some(person.to_owned()) }
@@ -41,7 +41,7 @@ pub(crate) fn asking(recipients: Vec<Recipient>) -> Asking {
     }
 }
 
-/// Two tools that change something; one of them demands approval of every call.
+/// Two tools with side effects; one of them requires approval for every call.
 pub(crate) fn tools() -> Setup {
     let risky = Puppet::new("risky", Reach::Write).declared(|tool| tool.metadata.requires_approval = true);
     stage(1).tool(Puppet::new("write", Reach::Write).build()).tool(risky.build())
@@ -53,7 +53,7 @@ async fn start(stage: &Stage, air: &Air, level: Level) -> Uuid {
     stage.start(StartRun { level, notify, ..StartRun::of(air.id(), json!({})) }).await
 }
 
-/// The messages that ask, by their channel.
+/// The approval requests sent, by channel.
 pub(crate) fn asks(stage: &Stage, run: Uuid, channel: &str) -> Vec<Value> {
     let rows = stage.rows_of(&NOTIFICATIONS, run);
     let asks = rows.iter().filter(|row| !row.get("approval_id").is_null() && row.text("channel") == channel);

@@ -1,4 +1,4 @@
-//! Recorded answers that are used again: when, for whom, and until when.
+//! Cached outputs: when they are used, for whom, and until when.
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::CACHE_ENTRIES;

@@ -1,5 +1,4 @@
-//! Nothing is driven without a lane: a run whose row would name no owner is found by nobody once its
-//! process ends.
+//! Nothing is driven without a lane: nobody would find a run without an owner once its process ends.
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
@@ -92,8 +91,8 @@ async fn a_run_is_refused_when_no_lane_can_be_claimed() {
     assert_eq!(second.ended(run).await["status"], "completed");
 }
 
-/// Once they are cancelled, the outer run waits for its child alone and the child for a person: neither
-/// has a timer of its own left.
+/// Once they are cancelled, the parent run waits for its child alone and the child for a person: neither has its own
+/// timer left.
 #[tokio::test(start_paused = true)]
 async fn runs_that_wait_for_a_signal_alone_are_looked_at_again_all_the_same() {
     let deaf = Puppet::new("deaf", Reach::Write).acts(|_, _| std::future::pending());

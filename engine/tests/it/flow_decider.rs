@@ -1,4 +1,4 @@
-//! Who may not decide is told the true reason.
+//! Callers who may not decide are told the actual reason.
 
 use async_trait::async_trait;
 use chimera_core::access::{Entry, Kind, Level, NotDecider};
@@ -18,7 +18,7 @@ fn permit(actor: &str, kind: Kind, scopes: &[&str]) -> Permit {
     Permit::of(Entry { kind, scopes, ..Entry::unmatched(actor, TENANT) })
 }
 
-/// A run of `user_ann`, whose workflow `user_wes` wrote, that waits for an approval like this.
+/// A run of `user_ann`, with a workflow by `user_wes`, that waits for this kind of approval.
 async fn waiting(stage: &Stage, approval: Value) -> (Uuid, Value) {
     stage.apply_as("user_wes", &chain("w", &[("a", "again")]).also("requires_approval", approval)).await;
     let ask = chimera_engine::flow::StartRun::of("w", json!({}));
@@ -27,7 +27,7 @@ async fn waiting(stage: &Stage, approval: Value) -> (Uuid, Value) {
     (run, asked)
 }
 
-/// Every reason that the request and the permit give, for every decision.
+/// Every reason that follows from the request and the permit, for every decision.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_names_the_reason() {
     let four_eyes = json!({"other_than_requester": true});
@@ -50,7 +50,7 @@ async fn a_refusal_names_the_reason() {
         (permit("user_ann", Kind::Human, decides), named.clone(), "not_named", "user_boss, user_vice*"),
         (permit("user_bob", Kind::Human, decides), named.clone(), "not_named", "user_boss, user_vice*"),
         (permit("user_bob", Kind::Human, decides), both, "not_named", "user_boss, user_ann"),
-        // Who is not named would not decide, had somebody else asked for it too.
+        // Somebody who is not named could not decide, even if others had requested it too.
         (permit("user_wes", Kind::Human, decides), named, "not_named", "user_boss, user_vice*"),
     ];
     for (who, approval, reason, words) in cases {
@@ -68,7 +68,7 @@ async fn a_refusal_names_the_reason() {
     }
 }
 
-/// Somebody who is sent a link and of whom the registry says something else by now.
+/// The recipient of a link, about whom the registry has changed.
 struct Sent(Mutex<Option<NotDecider>>);
 
 #[async_trait]
@@ -83,7 +83,7 @@ impl Recipients for Sent {
     }
 }
 
-/// A link is sent to one person, of whom something else may be true when it is used.
+/// A link belongs to one person, whose registry entry may have changed when it is used.
 #[tokio::test(start_paused = true)]
 async fn whoever_holds_a_link_is_told_what_has_changed() {
     let people = Arc::new(Sent(Mutex::new(None)));

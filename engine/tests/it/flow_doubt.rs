@@ -1,4 +1,4 @@
-//! A call of which nobody knows whether it happened: people are told with the change that records it.
+//! Calls whose outcome is unknown: notifications are committed with the change that records the doubt.
 
 use crate::flow_ask::{asking, mail_of};
 use crate::flow_levels::{Letters, both};
@@ -23,7 +23,7 @@ fn no_answer() -> ToolError {
     ToolError { body: Box::new(body), sent: Sent::Maybe }
 }
 
-/// A tool whose calls and undos are never answered.
+/// A tool whose calls and undos never return.
 fn lost() -> Setup {
     let lost = Puppet::new("lost", Reach::Write).answers(|_, _| Err(no_answer()));
     let kept = Puppet::new("kept", Reach::Write).undoes(|_, _| Err(no_answer()));
@@ -66,7 +66,7 @@ async fn those_who_could_settle_a_call_in_doubt_are_told_once_with_the_change_th
     assert_eq!(told(&again, run).len(), 1, "whoever takes the run up tells nobody anew");
 }
 
-/// One mailbox outside that nobody registered, and one of somebody who is.
+/// An unregistered external mailbox, and a registered one.
 struct Outside;
 
 #[async_trait::async_trait]
@@ -175,7 +175,7 @@ async fn gauges_can_be_set_on_any_store() {
     stage.flow.sample().await.unwrap();
 }
 
-/// What changed something outside has happened, whatever it answered.
+/// A call with outside effects has happened, whatever it returned.
 #[tokio::test(start_paused = true)]
 async fn a_good_answer_that_can_not_be_kept_leaves_a_write_in_doubt() {
     for (effect, status) in [(Reach::Write, "outcome_unknown"), (Reach::Read, "failed")] {
@@ -188,7 +188,7 @@ async fn a_good_answer_that_can_not_be_kept_leaves_a_write_in_doubt() {
     }
 }
 
-/// The tool can be asked what it did.
+/// The tool supports `check`.
 #[tokio::test(start_paused = true)]
 async fn a_good_answer_that_can_not_be_kept_is_looked_up_where_that_is_possible() {
     let tool = Puppet::new("odd", Reach::Write)
@@ -201,8 +201,8 @@ async fn a_good_answer_that_can_not_be_kept_is_looked_up_where_that_is_possible(
     assert_eq!((asked.count("execute"), asked.count("check")), (1, 1));
 }
 
-/// A run whose call was under way when the process died, and whose row in `effects` somebody has deleted; and the id
-/// that the call was sent with.
+/// A run whose call was in flight when the process died, and whose row in `effects` was deleted; and the id that the
+/// call was sent with.
 async fn without_record(tool: Puppet, item: bool) -> (Stage, Uuid, Uuid) {
     let first = stage(1).tool(tool.takes(|_| Duration::from_secs(5)).build()).open().await;
     let air = match item {
@@ -223,7 +223,7 @@ async fn until_in_doubt(stage: &Stage, run: Uuid) {
     stage.until(run, |_| stage.rows_of(&STEPS, run).iter().any(|row| row.text("status") == "outcome_unknown")).await;
 }
 
-/// Somebody deletes the row of a call that is under way, and the run is read again.
+/// The row of a call in flight is deleted, and the run is loaded again.
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_record_is_gone_is_in_doubt_and_not_made_again() {
     for item in [false, true] {
@@ -246,7 +246,7 @@ async fn a_call_whose_record_is_gone_is_in_doubt_and_not_made_again() {
     }
 }
 
-/// The same while the call waits for another try: the row said whether the first one may have happened.
+/// The same while the call waits for a retry: the row recorded whether the first attempt may have happened.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_another_try_and_whose_record_is_gone_is_in_doubt() {
     for sent in [Sent::No, Sent::Maybe] {
@@ -270,7 +270,7 @@ async fn a_call_that_waits_for_another_try_and_whose_record_is_gone_is_in_doubt(
     }
 }
 
-/// The tool is asked about the call that was sent, and not about another.
+/// The tool is asked about exactly the call that was sent.
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_record_is_gone_is_looked_for_under_the_id_that_it_was_sent_with() {
     for item in [false, true] {

@@ -1,4 +1,4 @@
-//! Dry runs: asked for by the request, by the step's input, and by L1.
+//! Dry runs: requested by the caller, by the step's input, and by L1.
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, STEPS, TOOL_CALLS};
@@ -197,7 +197,7 @@ async fn a_draft_after_a_restart_is_made_again() {
     assert_eq!(second.ended(run).await["status"], "completed");
 }
 
-/// What was tried dry is found by the document's own audit query, which joins calls to their steps.
+/// Dry calls are found by the specification's audit query, which joins calls to their steps.
 #[tokio::test(start_paused = true)]
 async fn every_dry_call_belongs_to_a_step_of_its_run() {
     let each = json!({"type": "function", "fn": "write", "inputs": {"n": "${item}"}});

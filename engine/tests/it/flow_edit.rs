@@ -1,4 +1,4 @@
-//! An edit is about one question, and every edit is a question of its own.
+//! Edits: each one supersedes one request and creates a new one.
 
 use chimera_core::access::{Actor, Level};
 use chimera_core::error::Code;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Tells the run something in the way in which another node would, and waits until it has taken it in.
+/// Sends a signal the way another node would, and waits until the run has handled it.
 async fn tell(stage: &Stage, run: Uuid, told: Told) {
     let signal = Signal::new(Uuid::from_u128(7), told);
     let row = signal.row(TENANT, run, stage.world.clock.now()).unwrap();
@@ -22,7 +22,7 @@ async fn tell(stage: &Stage, run: Uuid, told: Told) {
     stage.until(run, |_| stage.rows(&RUN_SIGNALS).is_empty()).await;
 }
 
-/// The question that waits in the place of an older one.
+/// The pending request that replaced an older one.
 async fn newer(stage: &Stage, run: Uuid, old: &Value) -> Value {
     let replaced = |shown: &Value| {
         let asked = &shown["approvals"][0]["digest"];
@@ -48,8 +48,7 @@ async fn an_edit_of_an_older_question_does_not_change_the_one_that_waits_now() {
     assert_eq!(stage.world.outside.sent()[0].input, json!({"n": "newer"}));
 }
 
-/// Whoever looks while a plan is edited never sees the new digest beside the old plan: they would approve what
-/// they have not seen.
+/// A reader during an edit never sees the new digest with the old plan: they would approve what they have not seen.
 #[tokio::test(start_paused = true)]
 async fn a_digest_is_never_shown_beside_an_older_plan() {
     let stage = stage(1).open().await;
@@ -91,7 +90,7 @@ async fn an_edit_of_an_older_plan_does_not_change_the_one_that_waits_now() {
     assert_eq!(stage.world.outside.sent()[0].input, json!({"n": "newer"}));
 }
 
-/// What a person approves is what they saw, whatever stands in it.
+/// What a person approves is what they saw, whatever it contains.
 #[tokio::test(start_paused = true)]
 async fn edits_that_differ_in_one_digit_or_one_level_are_different_questions() {
     let deep = |inner: i64| (0..60).fold(json!(inner), |inner, _| json!([inner]));
@@ -123,7 +122,8 @@ async fn edits_that_differ_in_one_digit_or_one_level_are_different_questions() {
     }
 }
 
-/// What is changed and changed back is shown anew: who saw it the first time has not seen that it was touched.
+/// An input that is changed and changed back is requested again: whoever saw the first version does not know about the
+/// edits.
 #[tokio::test(start_paused = true)]
 async fn an_approval_of_an_older_showing_of_the_same_input_is_told_that_it_was_superseded() {
     for level in [Level::Ask, Level::Draft] {
@@ -151,7 +151,7 @@ async fn an_approval_of_an_older_showing_of_the_same_input_is_told_that_it_was_s
     }
 }
 
-/// Refused where it is said, with the place: nothing of it is kept.
+/// Refused when it is submitted, with the pointer; nothing is stored.
 #[tokio::test(start_paused = true)]
 async fn an_edit_that_is_nested_too_deeply_is_refused_with_its_place() {
     let stage = stage(1).open().await;
@@ -165,7 +165,7 @@ async fn an_edit_that_is_nested_too_deeply_is_refused_with_its_place() {
     assert_eq!(stage.asks(run).await, [asked]);
 }
 
-/// Ids of 64 bits go through inputs, expressions, tools and results without losing a digit.
+/// 64-bit ids pass through inputs, expressions, tools and results without losing a digit.
 #[tokio::test(start_paused = true)]
 async fn an_id_of_64_bits_keeps_its_digits_all_the_way() {
     let stage = stage(1).open().await;
@@ -178,7 +178,7 @@ async fn an_id_of_64_bits_keeps_its_digits_all_the_way() {
     }
 }
 
-/// Whoever names a step only has seen it as it was asked for first.
+/// A caller who names only the step has seen its first version.
 #[tokio::test(start_paused = true)]
 async fn a_step_that_was_edited_is_approved_by_its_digest_only() {
     let stage = stage(1).open().await;
@@ -205,7 +205,7 @@ async fn a_step_that_was_not_edited_is_approved_by_its_name() {
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// The tool that would be called is another one by now, and nobody has seen that.
+/// The tool has changed since, and nobody has seen the new one.
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_for_before_a_tool_changed_is_not_approved() {
     let tool = |version: &'static str| {

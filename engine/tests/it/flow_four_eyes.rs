@@ -1,5 +1,5 @@
-//! Whoever writes what is done does not approve it, where somebody else must: neither the one who asked for the
-//! run nor anybody who changed what would run.
+//! Four eyes: authors don't approve their own work, neither the requester of a run nor anybody who changed what would
+//! run.
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
@@ -26,7 +26,7 @@ fn guarded() -> Air {
     workflow("w").node(strict("a"))
 }
 
-/// The request that waits in the place of an older one.
+/// The pending request that replaced an older one.
 pub(crate) async fn newer(stage: &Stage, run: Uuid, old: &Value) -> Value {
     let replaced = |shown: &Value| {
         let asked = &shown["approvals"][0]["digest"];
@@ -39,7 +39,7 @@ pub(crate) async fn approve(stage: &Stage, who: &str, run: Uuid, asked: &Value) 
     code_of(stage.decide(who, run, Decision::Approve, Some(asked)).await)
 }
 
-/// None of these decides, in any way; then somebody else does.
+/// None of these may decide in any way; then somebody else does.
 pub(crate) async fn decided_by_none_of(stage: &Stage, run: Uuid, asked: &Value, none: &[&str]) {
     for who in none {
         for decision in [Decision::Approve, Decision::Reject, Decision::RequestChanges] {
@@ -50,7 +50,7 @@ pub(crate) async fn decided_by_none_of(stage: &Stage, run: Uuid, asked: &Value, 
     assert_eq!(approve(stage, "user_cat", run, asked).await, "none");
 }
 
-/// One edit after the other of what waits; gives the request that waits then.
+/// Applies edits one after another; returns the pending request.
 async fn edited_by(stage: &Stage, run: Uuid, edits: &[(&str, Value)]) -> Value {
     let mut asked = stage.asks(run).await.remove(0);
     for (who, input) in edits {
@@ -64,8 +64,7 @@ async fn edited_by(stage: &Stage, run: Uuid, edits: &[(&str, Value)]) -> Value {
     asked
 }
 
-/// What would run is of everybody who edited it: an edit may leave what another wrote as it is, or change what the tool
-/// does not look at.
+/// Everybody who edited an input is its author: an edit may keep what another wrote, or change what the tool ignores.
 #[tokio::test(start_paused = true)]
 async fn everybody_who_edited_a_step_does_not_decide_about_it() {
     for level in [Level::ExecuteNotify, Level::Draft] {
@@ -81,7 +80,7 @@ async fn everybody_who_edited_a_step_does_not_decide_about_it() {
     }
 }
 
-/// A process that ends between two edits forgets neither.
+/// A restart between two edits loses neither author.
 #[tokio::test(start_paused = true)]
 async fn whoever_edited_before_a_restart_and_another_edit_does_not_decide() {
     for level in [Level::ExecuteNotify, Level::Draft] {
@@ -111,7 +110,7 @@ async fn everybody_who_wrote_a_line_of_a_plan_asked_for_the_plan() {
     assert_eq!(second.ended(run).await["status"], "completed");
 }
 
-/// The plan demanded nothing of who approves it, and a rule does by the time that the step runs.
+/// The plan had no restriction on approvers, but a rule has one by the time the step runs.
 #[tokio::test(start_paused = true)]
 async fn a_plan_that_its_editor_approved_is_not_approved_by_somebody_else() {
     let first = stage(1).open().await;
@@ -138,7 +137,7 @@ async fn a_plan_that_its_editor_approved_is_not_approved_by_somebody_else() {
     assert_eq!(second.ended(run).await["status"], "completed");
 }
 
-/// An edit is its author's after a restart too, when a rule that came meanwhile wants somebody else.
+/// An edit keeps its author across a restart, when a rule added meanwhile requires somebody else.
 #[tokio::test(start_paused = true)]
 async fn an_approval_by_whoever_edited_the_step_does_not_count_for_a_rule_that_came_since() {
     let first = stage(1).open().await;
@@ -200,7 +199,7 @@ fn patch(node: Value) -> Value {
     })
 }
 
-/// A run of `user_ann` that is at work when `user_bob` adds a node to it.
+/// A run of `user_ann` in progress when `user_bob` adds a node to it.
 async fn patched(node: Value) -> (Stage, Uuid) {
     let gate = Arc::new(Notify::new());
     let stage = gated(&gate).open().await;
@@ -232,7 +231,7 @@ async fn whoever_added_a_run_inside_does_not_decide_about_its_steps() {
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// Of several patches each is its author's, also after a restart.
+/// Each of several patches keeps its author, also across a restart.
 #[tokio::test(start_paused = true)]
 async fn a_node_is_of_whoever_added_it_and_not_of_whoever_added_another() {
     let gate = Arc::new(Notify::new());
@@ -278,7 +277,7 @@ async fn whoever_retries_the_run_of_another_does_not_decide_about_it_and_neither
     assert_eq!(stage.ended(third).await["status"], "completed");
 }
 
-/// A retry runs what was added to the run that it repeats.
+/// A retry includes what was added to the original run.
 #[tokio::test(start_paused = true)]
 async fn whoever_added_a_node_to_the_run_that_is_repeated_does_not_decide_about_it() {
     let (stage, run) = patched(strict("a")).await;
@@ -290,7 +289,7 @@ async fn whoever_added_a_node_to_the_run_that_is_repeated_does_not_decide_about_
     decided_by_none_of(&stage, again, &asked, &["user_ann", "user_bob"]).await;
 }
 
-/// Whoever wants changes ends what waits: nothing is left that they could edit and approve.
+/// Requesting changes closes the request: nothing is left that the same person could edit and approve.
 #[tokio::test(start_paused = true)]
 async fn after_a_request_for_changes_nothing_waits_that_could_be_edited() {
     for level in [Level::ExecuteNotify, Level::Draft] {
@@ -309,7 +308,7 @@ async fn after_a_request_for_changes_nothing_waits_that_could_be_edited() {
     }
 }
 
-/// Two steps: what the first gives is what the second works with, and somebody else must approve the second.
+/// Two steps: the second uses the output of the first, and somebody else must approve the second.
 fn passed_on() -> Air {
     let first = json!({
         "id": "a", "type": "function", "fn": "again", "inputs": {"n": "asked"}, "requires_approval": true,
@@ -358,7 +357,7 @@ async fn whoever_wrote_a_line_of_a_plan_does_not_decide_about_what_goes_on_from_
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// What a run inside gives goes on around it, and with it whoever changed what happened inside.
+/// The output of a child run flows into its parent, and so do the authors of what happened inside.
 #[tokio::test(start_paused = true)]
 async fn whoever_changed_a_run_inside_does_not_decide_about_what_goes_on_from_it() {
     let stage = stage(1).open().await;
@@ -397,7 +396,7 @@ async fn whoever_changed_a_step_does_not_decide_about_a_retry_of_what_came_after
     assert_eq!(stage.ended(second).await["status"], "completed");
 }
 
-/// Whoever says what an effect gave writes what comes next.
+/// Whoever reports the output of an effect is an author of what follows.
 #[tokio::test(start_paused = true)]
 async fn whoever_settled_a_doubt_with_an_output_does_not_decide_about_what_goes_on_from_it() {
     let lost = Puppet::new("lost", Reach::Write)
@@ -416,7 +415,7 @@ async fn whoever_settled_a_doubt_with_an_output_does_not_decide_about_what_goes_
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// Saying again what somebody wrote is writing nothing: it stays theirs.
+/// Repeating somebody's text does not make it one's own.
 #[tokio::test(start_paused = true)]
 async fn an_edit_that_changes_nothing_is_no_change_of_whose_it_is() {
     for level in [Level::ExecuteNotify, Level::Draft] {
@@ -476,13 +475,13 @@ async fn whoever_wrote_a_workflow_within_does_not_decide_about_its_steps() {
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// Starting a run inside is asking for what its workflow does, and what those do that it starts.
+/// Starting a child run requests what its workflow does, and its child workflows too.
 #[tokio::test(start_paused = true)]
 async fn whoever_wrote_a_workflow_within_does_not_decide_whether_it_is_started() {
     let stage = nested(workflow("outer").node(starts("c", "inner"))).await;
     let run = started(&stage, "service_nightly", "outer").await;
     let asked = stage.asks(run).await.remove(0);
-    // A version that the run does not start is no part in it.
+    // A version that the run does not start has no part in it.
     stage.apply_as("user_cat", &workflow("innermost").node(strict_less("later"))).await;
     decided_by_none_of(&stage, run, &asked, &["user_bob", "user_dan", "user_eve"]).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
@@ -497,7 +496,7 @@ async fn whoever_wrote_a_workflow_within_does_not_decide_about_the_plan() {
     decided_by_none_of(&stage, run, &asked, &["user_bob", "user_dan", "user_eve"]).await;
 }
 
-/// A stage with a workflow of `user_eve`, which starts one of `user_bob`, which starts one of `user_dan`.
+/// A stage with a workflow by `user_eve` that starts one by `user_bob` that starts one by `user_dan`.
 async fn nested(outer: Air) -> Stage {
     let stage = stage(1).open().await;
     stage.apply_as("user_dan", &workflow("innermost").node(strict_less("x"))).await;
@@ -506,7 +505,7 @@ async fn nested(outer: Air) -> Stage {
     stage
 }
 
-/// A node that starts a workflow and that somebody else must approve.
+/// A node that starts a workflow and needs approval by somebody else.
 fn starts(id: &str, workflow: &str) -> Value {
     json!({
         "id": id, "type": "workflow", "workflow_id": workflow, "inputs": {},

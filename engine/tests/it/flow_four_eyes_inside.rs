@@ -1,5 +1,5 @@
-//! Whoever chose what a later step works with does not approve that step: also if they chose it with the words that
-//! end a run inside, with a node that never ran, or by saying that a call never happened.
+//! Whoever chose the input of a later step does not approve that step: also if they chose it with the reason that ended
+//! a child run, with a node that never ran, or by reporting that a call never happened.
 
 use crate::flow_four_eyes::{approve, asked_at, decided_by_none_of, gated, strict, strict_less};
 use chimera_core::access::Level;
@@ -26,7 +26,7 @@ fn waits(id: &str) -> Value {
     node
 }
 
-/// What goes on with the words that a run inside ended with.
+/// What continues with the reason that a child run ended with.
 fn takes_words(mut second: Value) -> Value {
     second["inputs"] = json!({"n": "${nodes.w.outputs.error.message}"});
     second
@@ -36,7 +36,7 @@ fn inside(id: &str, workflow: &str) -> Value {
     json!({"id": id, "type": "workflow", "workflow_id": workflow, "inputs": {}})
 }
 
-/// `w` starts a run inside, and what it ended with goes to `b`, which somebody else must approve.
+/// `w` starts a child run, and its result goes to `b`, which somebody else must approve.
 fn around(first: Value) -> Air {
     workflow("w").node(first).node(takes_words(strict("b"))).edge_if("w", "b", FAILED)
 }
@@ -48,12 +48,12 @@ async fn open() -> Stage {
     stage
 }
 
-/// The run inside that a step waits for.
+/// The child run that a step waits for.
 async fn child(stage: &Stage, run: Uuid, node: &str) -> Uuid {
     id_of(&stage.step(run, node, "running").await["child_run_id"])
 }
 
-/// How somebody ends a run that waits for an approval.
+/// Ways to end a run that waits for an approval.
 #[derive(Clone, Copy, Debug)]
 enum Ends {
     Cancel,
@@ -121,7 +121,7 @@ async fn words_that_ended_a_run_of_a_map_are_of_whoever_said_them() {
     decided_by_none_of(&stage, run, &asked, &["user_ann", "user_mal"]).await;
 }
 
-/// Rules about whoever said them are asked too.
+/// Rules about their author apply too.
 #[tokio::test(start_paused = true)]
 async fn what_is_denied_to_whoever_ended_a_run_inside_with_words_waits_for_somebody_else() {
     let says = Says::Deny { reason: "not by mal".to_owned() };
@@ -146,7 +146,7 @@ async fn what_is_denied_to_whoever_ended_a_run_inside_with_words_waits_for_someb
     decided_by_none_of(&stage, run, &asked, &["user_mal"]).await;
 }
 
-/// To end a run is not to write: who says nothing has no part in what comes next.
+/// Ending a run without a reason makes nobody an author of what follows.
 #[tokio::test(start_paused = true)]
 async fn whoever_ended_a_run_inside_without_words_decides_about_what_comes_next() {
     for how in ENDS {
@@ -160,7 +160,7 @@ async fn whoever_ended_a_run_inside_without_words_decides_about_what_comes_next(
     }
 }
 
-/// What a run was stopped with is nothing that a retry of it works with: whoever wanted it changed looks at it again.
+/// The reason that stopped a run is not an input of its retry: whoever requested changes reviews it again.
 #[tokio::test(start_paused = true)]
 async fn whoever_ended_a_run_with_words_decides_about_its_retry() {
     for how in ENDS {
@@ -175,7 +175,7 @@ async fn whoever_ended_a_run_with_words_decides_about_its_retry() {
     }
 }
 
-/// A patch with one node behind `g`, to which an edge with this condition leads.
+/// A patch with one node after `g`, on an edge with this condition.
 async fn patch_if(stage: &Stage, who: &str, run: Uuid, node: Value, condition: &str) {
     let edge = json!({"from": "g", "to": node["id"], "condition": condition});
     let document = json!({"patch_version": "0.1", "justification": "more", "add_nodes": [node], "add_edges": [edge]});
@@ -183,7 +183,7 @@ async fn patch_if(stage: &Stage, who: &str, run: Uuid, node: Value, condition: &
     stage.until(run, |shown| shown["patches"][0]["status"] == "applied").await;
 }
 
-/// What a run gives is what its last nodes gave: one that is added and skipped takes the place of one that was last.
+/// The result of a run is the output of its last nodes: an added and skipped one replaces the previous last one.
 #[tokio::test(start_paused = true)]
 async fn whoever_added_a_node_inside_that_never_ran_does_not_decide_about_what_goes_on_around() {
     let gate = Arc::new(Notify::new());
@@ -207,7 +207,7 @@ async fn whoever_added_a_node_inside_that_never_ran_does_not_decide_about_what_g
     decided_by_none_of(&second, again, &asked, &["user_ann", "user_mal"]).await;
 }
 
-/// A patch that deals with a failure keeps its run going: what else it does happens only because of that.
+/// A patch that handles a failure keeps the run going: what follows happens only because of it.
 #[tokio::test(start_paused = true)]
 async fn whoever_dealt_with_a_failure_by_a_patch_does_not_decide_about_what_is_left() {
     let gate = Arc::new(Notify::new());
@@ -236,7 +236,7 @@ async fn whoever_dealt_with_a_failure_by_a_patch_does_not_decide_about_what_is_l
     assert_eq!(approve(&stage, "user_mal", run, asked).await, "RBAC_FORBIDDEN");
 }
 
-/// Who says that a call never happened has it sent, whoever approved it before.
+/// Whoever reports that a call never happened causes it to be sent, whoever approved it before.
 #[tokio::test(start_paused = true)]
 async fn whoever_said_that_a_call_never_happened_does_not_decide_about_it_or_what_follows() {
     let sent = Arc::new(AtomicUsize::new(0));
@@ -261,7 +261,7 @@ async fn whoever_said_that_a_call_never_happened_does_not_decide_about_it_or_wha
     assert_eq!(first.ended(run).await["status"], "completed");
 }
 
-/// What is written otherwise and means the same is nobody's edit, so what was shown runs.
+/// A different spelling of the same value is not an edit, so what was shown runs.
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_how_a_number_is_written_changes_nothing() {
     for level in [Level::ExecuteNotify, Level::Draft] {

@@ -1,5 +1,4 @@
-//! A hint that a run has something to do is heard by whoever gave it, too. It must not keep a run busy that has
-//! nothing to do.
+//! A wake-up hint also reaches its sender. It must not keep a run busy that has nothing to do.
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
@@ -7,7 +6,7 @@ use chimera_testkit::flow::{Stage, stage, workflow};
 use serde_json::json;
 use uuid::Uuid;
 
-/// More often than any run needs to come to rest.
+/// More turns than any run needs to come to rest.
 const TURNS: usize = 2_000;
 
 fn version(stage: &Stage, run: Uuid) -> i64 {
@@ -43,7 +42,7 @@ async fn a_run_that_was_told_something_while_it_was_left_takes_it_in() {
     let air = workflow("w").node(json!({"id": "ask", "type": "hitl", "prompt": "Go on?"}));
     let run = stage.run(&air, Level::ExecuteSilent).await;
     let ann = stage.permit("user_ann");
-    // Each is told in the moment in which the run may be on its way out from the one before.
+    // Each signal arrives when the run may be unloading after the previous one.
     for _ in 0..20 {
         stage.flow.pause(&ann, run).await.expect("a pause");
         stage.until(run, |shown| shown["paused"] == true).await;

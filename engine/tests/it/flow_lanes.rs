@@ -1,5 +1,5 @@
-//! Two nodes on one store: whose runs are left alone, whose are taken over, and what becomes of a
-//! call that the other node may still be making.
+//! Two nodes on one store: whose runs are left alone, whose are taken over, and what becomes of a call that the other
+//! node may still be making.
 
 use chimera_core::access::Level;
 use chimera_core::limits::LANE_LEASE_SECONDS;
@@ -19,16 +19,16 @@ use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-/// A lease, rounded up so that it is over when this time has passed.
+/// A lease, rounded up so that it has expired when this time has passed.
 const LEASE: Duration = Duration::from_secs(LANE_LEASE_SECONDS.unsigned_abs() + 1);
 
-/// How long a node may take, once a lease is over, until it has noticed.
+/// How long a node may take to notice an expired lease.
 const NOTICED: Duration = Duration::from_secs(5);
 
 /// How long a call of these tests may take: much longer than a lease.
 const CALL: Duration = Duration::from_secs(600);
 
-/// An idempotent write whose first call never answers; the others do at once.
+/// An idempotent write whose first call never returns; the others return at once.
 fn hangs_once(name: &'static str) -> Puppet {
     let tool = Puppet::new(name, Reach::Write).declared(|tool| {
         tool.metadata.idempotent = true;
@@ -46,7 +46,7 @@ fn hangs_once(name: &'static str) -> Puppet {
     })
 }
 
-/// A tool `slow` that reads, and answers when it is let.
+/// A tool `slow` that reads, and returns when released.
 fn waits_for(answer: &Arc<Notify>) -> Puppet {
     let answer = Arc::clone(answer);
     Puppet::new("slow", Reach::Read).declared(|tool| tool.timeout_ms = 3_600_000).acts(move |_, _| {
@@ -79,13 +79,13 @@ async fn node(setup: Setup, world: &World, records: &Arc<MemoryRecords>) -> Stag
     setup.shared().world(world.clone()).on(Arc::clone(records)).await
 }
 
-/// Ends a node without a word to anybody: it drives nothing and renews nothing any more.
+/// Kills a node: it drives nothing and renews nothing any more.
 fn crash(node: &Stage, renews: &JoinHandle<()>) {
     renews.abort();
     node.flow.stop();
 }
 
-/// Waits until a tool was called so often.
+/// Waits until a tool was called this many times.
 async fn called(asked: &Asked, times: usize) {
     until("the tool is called", || asked.count("execute") >= times).await;
 }
@@ -214,8 +214,8 @@ async fn runs_that_find_no_room_are_taken_over_when_there_is_some() {
     lives.abort();
 }
 
-/// The first node loses its lane to the second, which has the run and begins a call; then the first
-/// gets the lane back, while that call may still be under way.
+/// The first node loses its lane to the second, which owns the run and starts a call; then the first node gets the lane
+/// back while that call may still be in flight.
 struct Regained {
     one: Stage,
     run: Uuid,
@@ -251,7 +251,7 @@ async fn regained() -> Regained {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_meets_anothers_turn_waits_for_the_call_that_the_other_may_be_making() {
     let Regained { one, run, mail, answer } = regained().await;
-    // What it decides next meets what the other node wrote.
+    // Its next turn conflicts with what the other node wrote.
     answer.notify_one();
     one.pass(Duration::from_secs(60)).await;
     assert_eq!(mail.count("execute"), 1, "it is not sent again while the other may be sending it");
@@ -274,7 +274,7 @@ async fn called_later(stage: &Stage, asked: &Asked) {
     panic!("it was never sent again");
 }
 
-/// While the database is gone nobody can renew a lease, and nobody sees whether it would be.
+/// While the database is down nobody can renew a lease, and nobody can observe it.
 #[tokio::test(start_paused = true)]
 async fn the_time_in_which_a_node_saw_nothing_does_not_count_against_another() {
     let (world, records) = leased();
@@ -303,7 +303,7 @@ async fn the_time_in_which_a_node_saw_nothing_does_not_count_against_another() {
     lives.abort();
 }
 
-/// A process that stood still has seen nothing meanwhile either, whatever its clock says.
+/// A suspended process observed nothing meanwhile either, whatever its clock says.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_stood_still_looks_for_a_whole_lease_before_it_takes_anything_over() {
     let (world, records) = leased();
@@ -327,8 +327,8 @@ async fn a_node_that_stood_still_looks_for_a_whole_lease_before_it_takes_anythin
     assert_eq!(two.flow.active(), 1);
 }
 
-/// A node that stands still in the middle of a call, and is woken when another one has done the work, goes on with
-/// whatever it was about to do before any of its timers fires.
+/// A node that is suspended during a call, and resumes after another node has done the work, continues what it was
+/// about to do before any of its timers fires.
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_time_ran_out_while_its_process_stood_still_sends_nothing() {
     let clock = Arc::new(FakeClock::at(NOON));

@@ -1,5 +1,4 @@
-//! Large inputs and outputs: pages of them are bounded, what needs all of them gets all, and a run keeps a bounded
-//! amount.
+//! Large inputs and outputs: pages are bounded, what needs all of them gets all, and a run stores a bounded amount.
 
 use chimera_core::access::Level;
 use chimera_core::flow::call::Found;
@@ -13,13 +12,13 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
-/// Bytes of a large output.
+/// The size of a large output in bytes.
 const LARGE: usize = 900_000;
-/// Steps with one, several pages of them.
+/// Steps with a large output: several pages.
 const LARGE_STEPS: usize = 20;
-/// Items that are each given a copy of one large input.
+/// Items that each get a copy of one large input.
 const ITEMS: usize = 600;
-/// Bytes of that input.
+/// The size of that input in bytes.
 const SHARED: usize = 200_000;
 
 /// A run of many large outputs that waits for a person, and is not in memory.
@@ -97,8 +96,8 @@ async fn steps_and_calls_are_shown_in_pages_of_bounded_size_that_leave_nothing_o
     assert!(listed == LARGE_STEPS && pages > 2, "{listed} calls in {pages} pages");
 }
 
-/// What a store keeps of one run stays bounded: each item would be given a copy of the same input. None is called, since
-/// that is known before the first.
+/// The stored size of a run is bounded: each item would get a copy of the same input. None is called, since that is
+/// known before the first.
 #[tokio::test(start_paused = true)]
 async fn a_map_that_copies_a_large_input_ends_before_it_fills_the_store() {
     let stage = stage(1).open().await;
@@ -123,7 +122,7 @@ fn many() -> Value {
     json!({"many": vec![1; limits::OUTPUT_VALUES_MAX]})
 }
 
-/// A write has happened, whatever it answered: it is in doubt, and not made again.
+/// A write has happened, whatever it returned: it is in doubt, and not repeated.
 #[tokio::test(start_paused = true)]
 async fn an_output_of_too_many_values_is_not_kept_and_a_write_stays_known() {
     for (effect, status) in [(Reach::Write, "outcome_unknown"), (Reach::Read, "failed"), (Reach::Pure, "failed")] {

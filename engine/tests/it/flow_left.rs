@@ -1,5 +1,5 @@
-//! What somebody wrote into the run of another does not outlive their right to ask for it: a call that they edited or
-//! added is judged by what they may do when it is made. Whoever wrote the workflow has no such part in its calls.
+//! Edits to another actor's run don't outlive their author's rights: a call that somebody edited or added is judged by
+//! what they may do when it is made. Authors of workflows have no such part in their calls.
 
 use crate::flow_four_eyes::{approve, asked_at, gated, newer, started, strict, strict_less};
 use chimera_core::access::Level;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-/// Those who may not act any more; a part in a call is judged by rules alone, of which there are none.
+/// Actors who lost their rights; contributors are judged by rules alone, and there are none.
 #[derive(Clone, Default)]
 struct Left(Arc<Mutex<BTreeSet<String>>>);
 
@@ -53,7 +53,7 @@ async fn refused(stage: &Stage, run: Uuid) {
     assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("POLICY_DENIED")), "{shown}");
 }
 
-/// A run of `user_ann` at work when `user_mal` adds these nodes, one behind the other.
+/// A run of `user_ann` in progress when `user_mal` adds these nodes in sequence.
 async fn patched(setup: Setup, nodes: &[Value]) -> (Stage, Uuid) {
     let stage = setup.open().await;
     stage.apply(&workflow("inner").node(strict("x"))).await;
@@ -76,7 +76,7 @@ async fn a_call_that_somebody_added_who_left_is_not_made() {
     refused(&stage, run).await;
 }
 
-/// The first call has made its author one of those whom the run goes on from.
+/// The first call made its author a contributor to what follows.
 #[tokio::test(start_paused = true)]
 async fn a_second_call_that_somebody_added_who_left_is_not_made() {
     let (gate, left) = (Arc::new(Notify::new()), Left::default());
@@ -103,7 +103,7 @@ async fn a_call_of_a_run_inside_that_somebody_added_who_left_is_not_made() {
     refused(&second, run).await;
 }
 
-/// Edits of two steps: the first has made its author one of those whom the run goes on from.
+/// Edits of two steps: the first made its author a contributor to what follows.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_somebody_edited_who_left_is_not_made() {
     for restarts in [false, true] {
@@ -131,7 +131,7 @@ async fn a_call_that_somebody_edited_who_left_is_not_made() {
             }
             match edits.contains(&"b") {
                 true => refused(&stages[0], run).await,
-                // What they wrote was made while they might; it is only what this call works with.
+                // Their call was made while they were allowed to; it is only an input of this one.
                 false => assert_eq!(stages[0].ended(run).await["status"], "completed", "{restarts} {edits:?}"),
             }
         }
@@ -152,7 +152,7 @@ async fn a_line_of_a_plan_that_somebody_edited_who_left_is_not_carried_out() {
     refused(&second, run).await;
 }
 
-/// Workflows outlive those who wrote them.
+/// Workflows outlive their authors.
 #[tokio::test(start_paused = true)]
 async fn calls_of_a_workflow_are_made_after_its_author_left() {
     let left = Left::default();
@@ -171,7 +171,7 @@ async fn calls_of_a_workflow_are_made_after_its_author_left() {
     assert_eq!(second.ended(run).await["status"], "completed");
 }
 
-/// Whoever asked for a rollback leaves after its first undo: the others are left, and say why.
+/// The requester of a rollback loses their rights after its first undo: the other undos are refused, with the reason.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_to_undo_stays_once_whoever_asked_for_it_may_not_any_more() {
     let (left, undone) = (Left::default(), Arc::new(Mutex::new(Vec::new())));
@@ -193,7 +193,8 @@ async fn what_is_left_to_undo_stays_once_whoever_asked_for_it_may_not_any_more()
     assert_eq!(*undone.lock().unwrap(), [json!("z")]);
 }
 
-/// The next try of an undo is judged like the first: by what whoever asked for it, and the run's own actor, may do now.
+/// The retry of an undo is judged like the first attempt: by the current rights of its requester and of the run's
+/// actor.
 #[tokio::test(start_paused = true)]
 async fn an_undo_is_not_tried_again_once_somebody_of_it_may_not_act_any_more() {
     for leaver in ["user_mal", "user_ann"] {

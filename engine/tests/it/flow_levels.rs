@@ -1,5 +1,4 @@
-//! L2 and L3: who is told, and how a message is delivered; and what a person says about an outcome
-//! that nobody knows.
+//! L2 and L3: who is notified, how messages are delivered, and reports about unknown outcomes.
 
 use async_trait::async_trait;
 use chimera_core::access::Level;
@@ -15,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Keeps what it is given, and refuses the first few.
+/// Records messages, and refuses the first few.
 pub(crate) struct Letters {
     refuse: usize,
     code: Code,
@@ -141,7 +140,7 @@ async fn a_message_is_tried_again_later_and_by_another_process_too() {
     assert_eq!(letters.given().len(), 3, "what was delivered is not sent again");
 }
 
-/// Takes a message and never answers.
+/// Accepts a message and never returns.
 struct Silence;
 
 #[async_trait]
@@ -241,7 +240,7 @@ async fn a_person_says_that_it_never_happened_and_it_is_sent_under_the_same_key(
     assert_eq!((made[0].effect, &made[0].key), (made[1].effect, &made[1].key));
 }
 
-/// No run is let in at L2 or L3 with a tool that can do much harm, so one that has become such a tool asks.
+/// No run is admitted at L2 or L3 with a high-risk tool, so a tool that became one needs approval.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_was_declared_high_risk_since_the_run_was_let_in_is_asked_about() {
     let note = |risk: Risk| Puppet::new("note", Reach::Write).declared(|tool| tool.metadata.risk_level = risk);

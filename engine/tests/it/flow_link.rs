@@ -1,4 +1,4 @@
-//! A link that was sent to a person decides once, as that person, about what they were shown.
+//! An approval link decides once, as its recipient, on what they were shown.
 
 use crate::flow_ask::{asking, mail_of, tools};
 use async_trait::async_trait;
@@ -29,7 +29,7 @@ fn write() -> Air {
     chain("w", &[("a", "write")])
 }
 
-/// The token of the link that a person was sent about what waits now.
+/// The token of the link that a person received for the pending request.
 async fn token(stage: &Stage, run: Uuid, person: &str) -> String {
     let approval = stage.asks(run).await[0]["approval_id"].clone();
     let rows = stage.rows_of(&NOTIFICATIONS, run).into_iter();
@@ -118,7 +118,7 @@ async fn a_link_lapses_with_the_request() {
     assert_eq!(stage.ended(run).await["status"], "cancelled");
 }
 
-/// People who may decide until somebody says otherwise.
+/// People who may decide until that is changed.
 struct Trusted(AtomicBool);
 
 #[async_trait]
@@ -132,7 +132,7 @@ impl Recipients for Trusted {
     }
 }
 
-/// Two people must agree, and one who is let in no more is not one of them.
+/// Two people must agree, and a disabled one does not count.
 #[tokio::test(start_paused = true)]
 async fn who_may_decide_no_more_does_not_count_among_those_who_approved() {
     let people = Arc::new(Trusted(AtomicBool::new(true)));
@@ -156,7 +156,7 @@ async fn who_may_decide_no_more_does_not_count_among_those_who_approved() {
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// Who is let in again counts again; whoever of those who approved says so once more has it counted anew.
+/// A re-enabled approver counts again once any approver repeats their approval.
 #[tokio::test(start_paused = true)]
 async fn who_may_decide_again_counts_when_somebody_repeats_their_yes() {
     for repeats in ["user_bob", "user_cat"] {

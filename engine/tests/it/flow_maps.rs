@@ -1,4 +1,4 @@
-//! Maps and approvals: every call that runs was listed in what people approved, with its count.
+//! Maps and approvals: every call that runs was listed in the approved request, with its count.
 
 use chimera_core::access::Level;
 use chimera_core::limits::{DRAFT_BYTES_MAX, DRAFT_ITEMS_MAX, PLAN_STEPS_FREE_MAX};
@@ -14,7 +14,7 @@ fn write() -> Puppet {
     Puppet::new("write", Reach::Write)
 }
 
-/// A step that gives a list of so many numbers.
+/// A step that returns a list of this many numbers.
 fn source(items: usize) -> Puppet {
     let list: Vec<usize> = (0..items).collect();
     Puppet::new("source", Reach::Read).answers(move |_, _| Ok(json!({ "list": list })))
@@ -25,14 +25,14 @@ fn known() -> Air {
     workflow("w").map("m", json!("${inputs.list}"), 4, "write", json!({"n": "${item}"}))
 }
 
-/// A map over a list that a step gives.
+/// A map over a step's output.
 fn deferred() -> Air {
     let each = json!({"n": "${item}"});
     let air = workflow("w").function("a", "source", json!({}));
     air.map("m", json!("${nodes.a.outputs.list}"), 4, "write", each).edge("a", "m")
 }
 
-/// How many calls a request lists, those that are alike included.
+/// The number of calls that a request lists, identical ones included.
 fn listed(lines: &Value) -> u64 {
     let alike = |line: &Value| -> u64 {
         let ranges = line["alike"].as_array().into_iter().flatten();
@@ -84,7 +84,7 @@ async fn items_that_are_the_same_call_stand_in_one_line_with_their_count() {
     assert_eq!(made.count("execute"), 481);
 }
 
-/// What stands for several calls is sent by all of them, to the letter.
+/// An entry that stands for several calls is exactly what all of them send.
 #[tokio::test(start_paused = true)]
 async fn items_of_one_value_that_are_written_differently_stand_apart() {
     let whole = 9_007_199_254_740_992_i64;
@@ -184,7 +184,7 @@ async fn a_list_that_becomes_known_and_is_short_runs_at_l2_and_is_shown_at_l1() 
     }
 }
 
-/// The id of a run is not known before it is there, so a list that depends on it was not counted.
+/// The run id is not known in advance, so a list that depends on it was not counted.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_depends_on_the_run_s_id_is_not_counted_beforehand() {
     let tool = write();
@@ -240,7 +240,7 @@ async fn an_approved_map_goes_on_after_a_restart_without_asking_again() {
     assert_eq!(third.ended(run).await["status"], "completed");
 }
 
-/// What was approved names the tool's version; another one is another call.
+/// An approval names the tool's version; another version is another call.
 #[tokio::test(start_paused = true)]
 async fn an_approved_map_asks_again_for_what_is_left_when_its_tool_has_another_version() {
     let slow = |version: &'static str| {
@@ -279,7 +279,7 @@ async fn an_edit_of_a_map_that_waits_is_refused_and_it_still_waits() {
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// The runs inside of a run, in the order in which they were started.
+/// The child runs of a run, in the order they were started.
 async fn children_of(stage: &Stage, run: Uuid) -> Vec<Uuid> {
     let steps = stage.steps(run).await;
     let children = steps.as_array().unwrap().iter().map(|step| &step["child_run_id"]);
@@ -306,7 +306,7 @@ async fn a_list_that_is_handed_to_a_run_inside_is_not_counted_and_stops_there() 
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// Of ten calls that need no person, two runs inside may make three each, and three of them may not.
+/// Of ten calls without approval, two child runs may make three each, and three of them may not.
 #[tokio::test(start_paused = true)]
 async fn what_is_spare_is_divided_among_the_runs_inside() {
     for (runs, made_at_once) in [(2, 6), (3, 0)] {
@@ -330,7 +330,7 @@ async fn what_is_spare_is_divided_among_the_runs_inside() {
     }
 }
 
-/// Workflows inside each other: the innermost gives a list, and each goes over the list that it was given back.
+/// Nested workflows: the innermost returns a list, and each maps over the list it gets.
 async fn lists_inside_each_other(stage: &Stage, depth: usize) -> Air {
     let each = || json!({"n": "${item}"});
     let mut air = workflow("inner0").function("c", "source", json!({}));
@@ -343,14 +343,14 @@ async fn lists_inside_each_other(stage: &Stage, depth: usize) -> Air {
     air.map("m", json!("${nodes.c.outputs.list}"), 4, "write", each()).edge("c", "m")
 }
 
-/// Starts a run at L2 that was let in with so many calls, those of the runs inside included.
+/// Starts a run at L2 that was admitted with this many calls, those of child runs included.
 async fn counted(stage: &Stage, air: &Air, calls: usize) -> Uuid {
     stage.apply(air).await;
     let (level, risk) = (Level::ExecuteNotify, Some(Arc::new(json!({ "calls": calls }))));
     stage.start(StartRun { level, risk, ..StartRun::of(air.id(), json!({})) }).await
 }
 
-/// What runs inside may make is not there for the run around them any more, however deep they stand.
+/// The calls granted to child runs are not available to their parents any more, at any depth.
 #[tokio::test(start_paused = true)]
 async fn calls_that_were_left_to_a_run_inside_are_not_made_again_by_the_run_around_it() {
     for (depth, items) in [(1, 2), (1, 5), (1, 9), (2, 3), (2, 4), (3, 3), (4, 2), (4, 5)] {
@@ -368,7 +368,7 @@ async fn calls_that_were_left_to_a_run_inside_are_not_made_again_by_the_run_arou
     }
 }
 
-/// What was left to a run inside is known from rows alone.
+/// The calls granted to a child run are restored from rows alone.
 #[tokio::test(start_paused = true)]
 async fn calls_that_were_left_to_a_run_inside_are_not_there_after_a_restart_either() {
     let tools = |items| stage(1).tool(source(items).build()).tool(write().build());
@@ -439,7 +439,7 @@ async fn runs_that_were_counted_go_on_as_freely_as_the_run_around_them() {
 /// One map of a random plan.
 #[derive(Clone, Debug)]
 struct Drawn {
-    /// The list comes from an earlier step.
+    /// Whether the list comes from an earlier step.
     deferred: bool,
     list: Vec<u8>,
     /// Each item carries a text of this many bytes.
@@ -464,7 +464,7 @@ fn shown_calls(asked: &Value) -> Vec<Value> {
     calls.flat_map(|line| vec![line["input"].clone(); usize::try_from(listed(&json!([line]))).unwrap()]).collect()
 }
 
-/// Runs a plan, approving whatever it asks; gives what was shown before it ran, and what ran.
+/// Runs a plan and approves every request; returns what was shown before it ran, and what ran.
 async fn approved_and_run(maps: Vec<Drawn>, level: Level) -> (Vec<Value>, Vec<Value>) {
     let (tool, lists) = (write(), maps.clone());
     let made = tool.asked();
@@ -492,7 +492,7 @@ async fn approved_and_run(maps: Vec<Drawn>, level: Level) -> (Vec<Value>, Vec<Va
         }
         let asked = now["approvals"][0].clone();
         shown.extend(shown_calls(&asked));
-        // Whatever ran by now was shown before, as often as it ran.
+        // Everything that ran was shown before, as often as it ran.
         stage.decide("user_ann", run, chimera_engine::flow::Decision::Approve, Some(&asked)).await.unwrap();
         stage.until(run, |now| now["approvals"][0]["approval_id"] != asked["approval_id"]).await;
     }
@@ -502,7 +502,7 @@ async fn approved_and_run(maps: Vec<Drawn>, level: Level) -> (Vec<Value>, Vec<Va
 proptest! {
     #![proptest_config(ProptestConfig { cases: 10, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// At L1 every call that runs was listed in what was approved, and as often as it ran.
+    /// At L1 every call that runs was listed in the approved request, as often as it ran.
     #[test]
     fn every_call_that_runs_after_an_approval_was_listed_in_it(maps in proptest::collection::vec(drawn(), 1..4)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -515,7 +515,7 @@ proptest! {
         prop_assert!(shown.is_empty(), "{shown:?} was shown and did not run");
     }
 
-    /// At L2 no more calls run unseen than may run without a person.
+    /// At L2 no more calls run without approval than the limit.
     #[test]
     fn no_more_calls_run_unseen_than_may_without_a_person(mut maps in proptest::collection::vec(drawn(), 1..4)) {
         maps.iter_mut().for_each(|map| map.deferred = true);

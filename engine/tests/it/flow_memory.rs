@@ -1,4 +1,4 @@
-//! Runs whose values take much memory: together they take a bounded amount, and working on them holds up nobody.
+//! Runs with large values: their memory is bounded in total, and processing them blocks nobody.
 
 use chimera_core::access::{Guest, Level, Shared};
 use chimera_core::act::risk;
@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
 const MB: usize = 1024 * 1024;
-/// Values of a large output: about two megabytes of memory.
+/// The number of values in a large output: about two megabytes of memory.
 const VALUES: usize = 20_000;
 const OUTPUT_BYTES: usize = (VALUES + 3) * limits::JSON_VALUE_MEMORY_BYTES;
 const RUNS_AT_ONCE: usize = 10;
@@ -31,7 +31,7 @@ fn many() -> Value {
     json!({"many": vec![1; VALUES]})
 }
 
-/// A tool that gives many values, and notes how much all runs held whenever it was called.
+/// A tool that returns many values, and records how much memory all runs held at each call.
 fn noting(most: &Arc<AtomicUsize>, flow: &Arc<OnceLock<Flow>>) -> Puppet {
     let (most, flow) = (Arc::clone(most), Arc::clone(flow));
     Puppet::new("many", Reach::Read).answers(move |_, _| {
@@ -65,7 +65,7 @@ async fn runs_that_hold_much_wait_in_the_store_and_all_end() {
         assert_eq!(stage.ended(*run).await["status"], "completed");
     }
     until("all are gone", || stage.flow.active() == 0).await;
-    // Each may have had one call under way when there was no room any more.
+    // Each may have had one call in flight when the limit was reached.
     let most = most.load(Ordering::SeqCst);
     assert!(most <= 8 * MB + (RUNS_AT_ONCE + 9) * OUTPUT_BYTES, "{} MB at once", most / MB);
     assert_eq!(stage.flow.memory_held(), 0);
@@ -81,7 +81,7 @@ async fn a_run_that_is_alone_goes_on_whatever_it_holds() {
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// Several tenants that all tools are shared with.
+/// Several tenants that share all tools.
 struct Neighbours;
 
 impl Tenancy for Neighbours {
@@ -128,7 +128,7 @@ async fn one_tenant_does_not_take_the_memory_of_another() {
     }
 }
 
-/// Notes whether a node was judged where it holds up nobody: nowhere else a thread may wait.
+/// Records whether a node was judged off the request threads: a thread may block nowhere else.
 struct Placed(Arc<AtomicBool>);
 
 impl Policy for Placed {

@@ -1,5 +1,5 @@
-//! A token that is narrower than its actor lets nothing go on that it could not ask for: neither by what it says of a
-//! call, nor by a no, nor in a run inside.
+//! A narrowed token releases nothing that it could not request: not by reporting a call's outcome, not by a rejection,
+//! not in a child run.
 
 use chimera_core::access::{Entry, Kind, Level};
 use chimera_core::error::Code;
@@ -16,10 +16,10 @@ use uuid::Uuid;
 const SILENT: Level = Level::ExecuteSilent;
 const FORBIDDEN: &str = "RBAC_FORBIDDEN";
 
-/// Everything that the workflows here call.
+/// All tools that these workflows call.
 const ALL: [&str; 2] = ["desk.first", "desk.other"];
 
-/// The person who started the runs, with a token that has these scopes.
+/// The person who started the runs, with a token narrowed to these scopes.
 fn narrow(scopes: &[&str]) -> Permit {
     let entry = Entry { kind: Kind::Human, scopes: vec!["*".to_owned()], ..Entry::unmatched("user_ann", TENANT) };
     Permit::of(entry).narrowed(scopes)
@@ -42,7 +42,7 @@ async fn say(stage: &Stage, who: &Permit, run: Uuid, decision: Decision) -> Resu
     stage.flow.decide(who, ask).await.map(drop)
 }
 
-/// A question; `desk.other` runs whether the answer is yes or no.
+/// A decision; `desk.other` runs whether it is approved or rejected.
 fn asks(id: &str) -> Air {
     let air = workflow(id).node(json!({"id": "review", "type": "hitl"}));
     let air = air.function("yes", "desk.other", json!({})).function("no", "desk.other", json!({}));
@@ -53,7 +53,7 @@ fn asks(id: &str) -> Air {
     )
 }
 
-/// The run inside another.
+/// The child run.
 async fn inside(stage: &Stage, run: Uuid) -> Uuid {
     stage.until(run, |_| !children(stage, run).is_empty()).await;
     children(stage, run)[0]
@@ -97,7 +97,7 @@ async fn a_no_is_an_answer_too() {
     assert_eq!(asked.count("execute"), 3);
 }
 
-/// Nothing comes of a plan that is refused, and a run that is stopped stays stopped.
+/// A rejected plan does nothing, and a cancelled run stays cancelled.
 #[tokio::test(start_paused = true)]
 async fn it_may_still_end_a_run() {
     let (stage, asked) = open().await;

@@ -1,4 +1,4 @@
-//! Nodes that hold others: a map over a list, and child runs.
+//! Nested nodes: maps over lists, and child runs.
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-/// Takes the longer the earlier its item stands in the list.
+/// Takes longer the earlier its item is in the list.
 fn backwards(watch: &Watch) -> Puppet {
     Puppet::new("backwards", Reach::Read)
         .answers(|_, input| Ok(json!({"doubled": input["item"].as_i64().unwrap() * 2})))
@@ -180,7 +180,7 @@ async fn a_child_is_stopped_with_its_parent() {
     assert_eq!(stopped(run), stopped(child));
 }
 
-/// Nobody cancelled the child of a run that failed.
+/// The child of a failed run was not cancelled by anybody.
 #[tokio::test(start_paused = true)]
 async fn a_child_that_is_stopped_because_its_parent_failed_names_the_system() {
     let bad = Puppet::new("bad", Reach::Read).takes(|_| Duration::from_secs(1));
@@ -255,7 +255,7 @@ async fn a_run_has_only_so_many_runs_inside_it() {
     let stage = stage(1).open().await;
     stage.apply(&workflow("leaf").function("a", "pure", json!({}))).await;
     stage.apply(&each_child("inner", "leaf")).await;
-    // Each item's run may have its part of the whole, and that is less than the list has items.
+    // Each item's run gets its share of the total, which is less than the number of items.
     let list: Vec<u8> = vec![0; 400];
     let run = stage.run_with(&each_child("outer", "inner"), SILENT, json!({"list": list})).await;
     let shown = stage.ended(run).await;
@@ -285,7 +285,7 @@ async fn a_child_follows_the_version_that_was_newest_when_it_started_for_good() 
     assert_eq!(second.ended(run).await["result"]["c"]["a"]["echo"]["v"], 2);
 }
 
-/// Runs keep the versions that were looked at within their request; those from before that have none there.
+/// Runs keep pinned versions in their request; older runs have none there.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_keeps_no_versions_starts_those_that_were_the_newest_when_it_was_asked_for() {
     let stage = stage(1).open().await;

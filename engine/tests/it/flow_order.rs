@@ -1,4 +1,4 @@
-//! In which order nodes run: conditions, joins, skipped branches, parallel branches.
+//! Execution order of nodes: conditions, joins, skipped branches, parallel branches.
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
@@ -127,7 +127,7 @@ async fn a_join_of_all_waits_for_the_last_edge_and_a_join_of_any_for_the_first()
 #[tokio::test(start_paused = true)]
 async fn branches_run_at_the_same_time() {
     let barrier = Arc::new(Barrier::new(3));
-    // Each call waits for the others: one behind the other, none would ever end.
+    // Each call waits for the others: run in sequence, none would ever end.
     let meet = Puppet::new("meet", Reach::Read).acts(move |_, _| {
         let barrier = Arc::clone(&barrier);
         async move {

@@ -1,4 +1,4 @@
-//! A store that is gone for a while costs no call that is under way.
+//! A store outage loses no call in flight.
 
 use chimera_core::access::Level;
 use chimera_core::flow::run::affinity;
@@ -26,12 +26,12 @@ fn pays_within(time: Duration) -> (Setup, Asked) {
     (stage(1).tool(tool.build()), asked)
 }
 
-/// Beside the payment, `b` becomes due after four seconds.
+/// In parallel to the payment, `b` becomes due after four seconds.
 fn beside_payment() -> Air {
     workflow("w").function("a", "pay", json!({})).function("b", "again", json!({})).also("delay_seconds", json!(4))
 }
 
-/// The turn that begins `b` can't be written.
+/// The turn that starts `b` can't be stored.
 async fn survives(outage: Duration) {
     let (setup, asked) = pays();
     let stage = setup.open().await;
@@ -49,7 +49,7 @@ async fn a_call_goes_on_while_a_turn_of_its_run_can_not_be_written() {
     survives(Duration::from_secs(5)).await;
 }
 
-/// The answer comes during the outage, and the call's time is over when the store is back.
+/// The response arrives during the outage, and the call's deadline has passed when the store is back.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_while_a_turn_can_not_be_written_is_kept() {
     survives(Duration::from_secs(120)).await;
@@ -69,14 +69,14 @@ async fn a_node_that_is_stopped_does_not_wait_for_the_store_to_come_back() {
     assert_eq!(stage.flow.active(), 0);
 }
 
-/// The lease ran out during the outage, and another node holds the lane that the turn was decided for.
+/// The lease expired during the outage, and another node holds the lane that the turn was decided for.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_was_kept_names_the_lane_through_which_it_is_written() {
     let world = World::new(1);
     let records = Arc::new(MemoryRecords::leased(1, Arc::clone(&world.clock)));
     let (setup, asked) = pays_within(Duration::from_secs(60));
     let stage: Stage = setup.shared().world(world).on(Arc::clone(&records)).await;
-    // Nothing else is written while both payments are under way.
+    // Nothing else is written while both payments are in flight.
     let two = workflow("w").function("a", "pay", json!({})).function("b", "pay", json!({}));
     let run = stage.run(&two.also("delay_seconds", json!(4)), Level::ExecuteSilent).await;
     let lane = || records.lane(affinity(run)).map(|held| held.lane);
@@ -104,7 +104,7 @@ async fn a_turn_that_was_kept_names_the_lane_through_which_it_is_written() {
     assert_eq!((&shown["status"], asked.count("execute")), (&json!("completed"), 2), "{shown:#}");
 }
 
-/// The next turn loses against somebody else's change, and is decided anew.
+/// The next turn conflicts with a concurrent change, and is decided again.
 fn conflict_once(records: &MemoryRecords) {
     let mut met = false;
     records.inject(Box::new(move |batch| {
@@ -115,7 +115,7 @@ fn conflict_once(records: &MemoryRecords) {
     }));
 }
 
-/// `b` begins after four seconds, the payment is answered after twenty.
+/// `b` starts after four seconds, the payment returns after twenty.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_lost_against_another_change_costs_no_call_and_no_answer() {
     for seconds in [2, 19] {
@@ -130,7 +130,7 @@ async fn a_turn_that_lost_against_another_change_costs_no_call_and_no_answer() {
     }
 }
 
-/// The turn that would begin the payment is written through a lane that was taken meanwhile.
+/// The turn that would start the payment is written through a lane that was taken over meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_was_fenced_sends_nothing() {
     let (setup, asked) = pays();

@@ -1,5 +1,5 @@
-//! Messages to several receivers at a time: who hangs holds up nobody else, of whichever tenant; one receiver gets
-//! one message at a time, the oldest first.
+//! Parallel delivery: a receiver that hangs blocks nobody else, of any tenant; a receiver gets one message at a time,
+//! oldest first.
 
 use async_trait::async_trait;
 use chimera_core::access::Level;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Takes its time for a message, and never ends with those to a receiver that hangs.
+/// Sends slowly, and never returns for a receiver that hangs.
 #[derive(Default)]
 struct Slow {
     now: Mutex<BTreeMap<String, usize>>,
@@ -69,7 +69,7 @@ async fn ready(slow: &Arc<Slow>) -> Stage {
     stage
 }
 
-/// Says of messages that they are another tenant's.
+/// Changes the tenant of messages.
 fn given_to(stage: &Stage, tenant: &str, of: impl Fn(&str) -> bool) {
     stage.records.tamper(&NOTIFICATIONS, |rows| {
         let (tenants, targets) = (NOTIFICATIONS.position("tenant_id"), NOTIFICATIONS.position("target"));
@@ -106,7 +106,7 @@ async fn a_receiver_that_hangs_holds_up_nobody_else() {
     loops.abort();
 }
 
-/// Neither many receivers that hang nor a long row of messages to one of them leaves no place for another tenant.
+/// Neither many receivers that hang nor a long queue for one of them can starve another tenant.
 #[tokio::test(start_paused = true)]
 async fn one_tenant_does_not_take_every_place() {
     let slow = Arc::new(Slow::default());

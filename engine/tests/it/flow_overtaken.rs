@@ -1,6 +1,6 @@
-//! Decisions at the same moment: what is answered is what happens.
+//! Concurrent decisions: what is confirmed is what happens.
 //!
-//! Nobody drives the runs here between two decisions, so both are made before the run takes the first one in.
+//! Nobody drives the runs between two decisions, so both are made before the run handles the first one.
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
@@ -22,13 +22,13 @@ fn add(id: &str) -> Value {
     })
 }
 
-/// Proposes a patch, and gives the request about it.
+/// Proposes a patch; returns its approval request.
 async fn proposed(stage: &Stage, run: Uuid, id: &str) -> Value {
     stage.flow.patch(&stage.permit("user_bob"), run, add(id), None, false).await.unwrap();
     request(stage, run, id).await
 }
 
-/// The request about a patch that adds a node, once it waits.
+/// The pending request for a patch that adds a node.
 async fn request(stage: &Stage, run: Uuid, id: &str) -> Value {
     let about = |asked: &&Value| asked["action"]["patch"]["add_nodes"][0]["id"] == id;
     let find = |shown: &Value| shown["approvals"].as_array().unwrap().iter().find(about).cloned();
@@ -49,7 +49,7 @@ fn statuses(stage: &Stage, run: Uuid) -> Vec<String> {
     stage.rows_of(&RUN_PATCHES, run).iter().map(|row| row.text("status").to_owned()).collect()
 }
 
-/// Lets the person's node of a run pass, so that the run ends.
+/// Approves the `hitl` node of a run, so that the run ends.
 async fn pass_the_person(stage: &Stage, run: Uuid) -> Value {
     let step = Some(id_of(&stage.step(run, "ask", "awaiting_approval").await["step_id"]));
     let ask = Decide { run, decision: Decision::Approve, approval: None, step, digest: None, reason: None };
@@ -79,7 +79,7 @@ async fn of_two_patches_that_are_approved_at_once_one_is_and_the_other_is_asked_
     assert!(!events.iter().any(|event| event == "patch.approval_stale"), "{events:?}");
 }
 
-/// The same while the run is driven: whatever the order, each yes is a patch that is applied.
+/// The same while the run is driven: in any order, each approval is a patch that is applied.
 #[tokio::test(start_paused = true)]
 async fn as_many_patches_are_applied_as_were_answered_with_approved() {
     let (stage, run) = planned(stage(1)).await;
@@ -96,11 +96,11 @@ async fn as_many_patches_are_applied_as_were_answered_with_approved() {
     assert_eq!(statuses(&stage, run).iter().filter(|status| *status == "applied").count(), 1);
 }
 
-/// Taking a patch out changes what the others that wait are about; one that was approved is there to stay.
+/// Reverting a patch changes what the other pending ones are about; an approved one stays.
 #[tokio::test(start_paused = true)]
 async fn a_patch_is_approved_or_the_one_before_it_taken_out_never_both_in_vain() {
     for unpatch_first in [true, false] {
-        // The node of the first patch lies behind the person's, so it does not begin.
+        // The node of the first patch comes after the `hitl` node, so it does not start.
         let (first, run) = planned(stage(1)).await;
         let mut behind = add("one");
         behind["add_edges"] = json!([{"from": "ask", "to": "one"}]);
@@ -138,7 +138,7 @@ fn two_gated() -> Air {
     workflow("two").node(gated("a")).node(gated("b"))
 }
 
-/// What stops a run takes every question back that is open: nobody approves what will not run.
+/// Stopping a run closes every pending request: nobody approves what will not run.
 #[tokio::test(start_paused = true)]
 async fn nothing_of_a_run_that_somebody_has_stopped_can_be_approved() {
     for cancel in [true, false] {
@@ -163,7 +163,7 @@ async fn nothing_of_a_run_that_somebody_has_stopped_can_be_approved() {
     }
 }
 
-/// Two people have looked, and say different things: one of them is told that they were too late.
+/// Two people decide differently: one of them is told that they were too late.
 #[tokio::test(start_paused = true)]
 async fn of_two_who_settle_one_call_one_is_heard_and_the_other_is_told() {
     let tool = || {
@@ -186,7 +186,7 @@ async fn of_two_who_settle_one_call_one_is_heard_and_the_other_is_told() {
     assert_eq!(asked.count("execute"), 0);
 }
 
-/// Of two who undo a run at once one is heard.
+/// Of two concurrent rollbacks of a run, one is accepted.
 #[tokio::test(start_paused = true)]
 async fn of_two_who_undo_a_run_one_is_heard_and_the_other_is_told() {
     let tool = || Puppet::new("kept", Reach::Write).undoes(|_, _| Ok(json!({}))).build();

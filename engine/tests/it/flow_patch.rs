@@ -1,4 +1,4 @@
-//! Changing a running graph, and taking the change out again.
+//! Patching a running graph, and reverting a patch.
 
 use chimera_core::access::Level;
 use chimera_core::flow::patch;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-/// A patch as the documents write it.
+/// A patch as the specification writes it.
 fn upload_and_notify() -> Value {
     json!({
         "patch_version": "0.1",
@@ -43,7 +43,7 @@ fn add(id: &str, tool: &str, from: &str) -> Value {
     })
 }
 
-/// A run whose node `a` works until it is let go.
+/// A run whose node `a` works until it is released.
 struct Held {
     stage: Stage,
     run: Uuid,
@@ -338,7 +338,7 @@ fn of_node<'a>(shown: &'a Value, node: &str) -> Option<&'a Value> {
     shown["approvals"].as_array().unwrap().iter().find(|asked| asked["action"]["patch"]["add_nodes"][0]["id"] == node)
 }
 
-/// Two patches at L1 that wait, the second one behind the current node; both requests.
+/// Two pending patches at L1, the second one after the current node; both requests.
 async fn two_that_wait(held: &Held) -> (Value, Value) {
     held.patch(add("x", "again", "a"), None, false).await.unwrap();
     held.patch(add("y", "again", "CURRENT_NODE"), None, false).await.unwrap();
@@ -346,14 +346,14 @@ async fn two_that_wait(held: &Held) -> (Value, Value) {
     (of_node(&shown, "x").unwrap().clone(), of_node(&shown, "y").unwrap().clone())
 }
 
-/// The request for a patch that was made anew since.
+/// The request for a patch that was requested again since.
 async fn anew(held: &Held, node: &str, old: &Value) -> Value {
     let newer = |shown: &Value| of_node(shown, node).is_some_and(|asked| asked["digest"] != old["digest"]);
     of_node(&held.stage.until(held.run, newer).await, node).unwrap().clone()
 }
 
-/// An approval covers a patch on a plan, so it is for nothing once the plan has another patch on it: the request is
-/// superseded, and made anew.
+/// An approval covers a patch on a plan, so it is void once the plan has another patch: the request is superseded and
+/// made again.
 #[tokio::test(start_paused = true)]
 async fn at_l1_an_approval_of_a_patch_is_for_the_plan_that_was_looked_at() {
     let (held, approve) = (held(stage(1), Level::Draft).await, chimera_engine::flow::Decision::Approve);
@@ -395,7 +395,7 @@ async fn at_l1_of_two_approvals_for_the_same_plan_the_first_counts_and_the_other
     assert_eq!(held.let_go().await["status"], "completed");
 }
 
-/// Patches are taken out in the order in which they were put on, whatever their numbers.
+/// Patches are reverted in reverse order of application, whatever their numbers.
 #[tokio::test(start_paused = true)]
 async fn a_patch_that_was_put_on_before_another_one_with_a_lower_number_stays_below_it() {
     let (held, approve) = (held(stage(1), Level::Draft).await, chimera_engine::flow::Decision::Approve);
@@ -421,7 +421,7 @@ fn note(version: &'static str) -> Puppet {
     Puppet::new("note", Reach::Write).declared(|tool| tool.version = version)
 }
 
-/// A run at L1 whose plan is approved and that waits for a person, with a proposed patch behind them.
+/// A run at L1 with an approved plan that waits for a person, with a proposed patch after them.
 async fn proposed_behind_a_person(setup: Setup) -> Held {
     let stage = setup.open().await;
     let run = stage.run(&workflow("w").node(json!({"id": "ask", "type": "hitl"})), Level::Draft).await;
@@ -482,7 +482,7 @@ async fn at_l1_a_patch_that_waits_is_asked_about_anew_when_its_tool_has_changed(
     held.patch_is(1, "applied").await;
 }
 
-/// So many notes behind a node.
+/// This many notes after a node.
 fn notes(count: usize, from: &str) -> Value {
     let nodes = (0..count).map(|at| json!({"id": format!("x{at}"), "type": "function", "fn": "note", "inputs": {}}));
     let edges = (0..count).map(|at| json!({"from": from, "to": format!("x{at}")}));
@@ -490,7 +490,7 @@ fn notes(count: usize, from: &str) -> Value {
     json!({"patch_version": "0.1", "justification": "more", "add_nodes": nodes, "add_edges": edges})
 }
 
-/// A list of eight that became known, and was short enough to run without a person, counts with what a patch adds.
+/// A list of eight that became known, short enough to run without approval, counts together with what a patch adds.
 #[tokio::test(start_paused = true)]
 async fn a_patch_is_counted_together_with_the_items_that_have_become_known() {
     for (added, fits) in [(1, true), (2, false)] {
@@ -517,7 +517,7 @@ async fn a_patch_is_counted_together_with_the_items_that_have_become_known() {
     }
 }
 
-/// What a patch has added counts with a list that becomes known after it.
+/// What a patch added counts together with a list that becomes known later.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_becomes_known_is_counted_together_with_the_steps_of_a_patch() {
     let source = Puppet::new("source", Reach::Read).answers(|_, _| Ok(json!({"list": [1, 2, 3, 4]})));

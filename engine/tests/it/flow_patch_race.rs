@@ -1,4 +1,4 @@
-//! Patches that several people propose at once, while the run goes on under their eyes.
+//! Concurrent patches while the run advances.
 
 use chimera_core::access::Level;
 use chimera_core::tool::Reach;
@@ -16,8 +16,8 @@ fn add(id: &str) -> Value {
     })
 }
 
-/// The rows of a run are read one after another. Whoever reads them while a patch is applied, and its node begins,
-/// sees the run before or after that, never a mixture of both.
+/// The rows of a run are read one after another. A reader during the application of a patch sees the run before or
+/// after it, never a mixture.
 #[tokio::test(start_paused = true)]
 async fn patches_that_race_are_applied_or_refused_and_never_find_the_run_damaged() {
     let gate = Arc::new(Notify::new());
@@ -34,7 +34,7 @@ async fn patches_that_race_are_applied_or_refused_and_never_find_the_run_damaged
     stage.step(run, "b", "running").await;
     stage.records.slow_reads(Duration::from_millis(7));
     let mut proposers = Vec::new();
-    // Ten calls run at this level, and two of them are there already.
+    // Ten calls may run at this level, and two of them are already there.
     for person in 0..4 {
         let stage = Arc::clone(&stage);
         proposers.push(tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! A host that does not answer holds up nobody but those who call it.
+//! A host that hangs blocks only its own callers.
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;

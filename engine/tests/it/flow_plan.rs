@@ -1,4 +1,4 @@
-//! L1: what is approved is what runs, and what was not known is looked at again.
+//! L1: what is approved is what runs, and inputs that were not known are approved again.
 
 use chimera_core::access::Level;
 use chimera_core::act::risk;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use uuid::Uuid;
 
-/// Rules that a test changes while runs wait.
+/// Rules that change while runs wait.
 #[derive(Clone, Default)]
 struct Moody(Arc<Mutex<Option<PolicyVerdict>>>);
 
@@ -281,7 +281,7 @@ async fn an_edited_step_makes_another_plan_and_the_old_one_can_not_be_approved()
     let edit = json!({"text": "edited"});
     assert_eq!(code_of(stage.flow.edit_planned(&robot, run, "b", edit.clone()).await), "RBAC_FORBIDDEN");
     assert_eq!(code_of(stage.flow.edit_planned(&ann, run, "z", edit.clone()).await), "NOT_FOUND");
-    // Nobody drives the run: the edit is told and not taken in.
+    // Nobody drives the run: the edit's signal stays pending.
     stage.flow.stop();
     stage.flow.edit_planned(&ann, run, "b", edit.clone()).await.unwrap();
     assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, Some(&old)).await), "STALE_APPROVAL");
@@ -321,7 +321,7 @@ async fn what_lies_behind_an_edited_step_is_drafted_anew() {
     assert_eq!(code_of(stage.flow.edit_planned(&ann, run, "a", json!({"text": "late"})).await), "INVALID_TRANSITION");
 }
 
-/// A step that came with a patch is looked at again like any other: people saw its document, not its value.
+/// A patched step is approved again like any other: people saw its document, not its value.
 #[tokio::test(start_paused = true)]
 async fn a_patched_step_that_turns_out_riskier_is_asked_about_again() {
     for (text, asks) in [("delete it all", true), ("hello", false)] {

@@ -1,4 +1,4 @@
-//! A run that is rebuilt from its rows has decided what it had decided before.
+//! A run that is loaded from its rows keeps its earlier decisions.
 
 use chimera_core::access::Level;
 use chimera_core::tool::Reach;
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-/// Two tools that work until they are let go.
+/// Two tools that work until they are released.
 #[derive(Clone, Default)]
 struct Gates {
     b: Arc<Notify>,
@@ -33,7 +33,7 @@ impl Gates {
     }
 }
 
-/// `n` comes up with the first of `a` and `b`; `d` takes its time.
+/// `n` starts with the first of `a` and `b`; `d` is slow.
 fn first_of_two() -> Air {
     workflow("w")
         .function("a", "pure", json!({}))
@@ -51,7 +51,7 @@ async fn a_run_and_what_its_rows_make_of_it_agree_about_every_edge_at_any_time()
     assert!(compared > 3_000, "{compared}");
 }
 
-/// The edge from `n` was decided while `b` was at work, and stays as it was.
+/// The edge from `n` was decided while `b` was running, and stays as it was.
 #[tokio::test(start_paused = true)]
 async fn a_crash_does_not_change_an_edge_that_was_decided() {
     let gates = Gates::default();

@@ -1,4 +1,4 @@
-//! Running a run over again: frozen, as a shadow, and for real from a node on.
+//! Replays: frozen, as a shadow, and for real from a node on.
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
@@ -26,7 +26,7 @@ async fn again(stage: &Stage, of: Uuid, mode: ReplayMode, from: Option<&str>) ->
     replay(stage, of, mode, from).await.unwrap()
 }
 
-/// Three tools of each reach, and who was asked.
+/// Three tools of each reach, and which of them were called.
 fn tools() -> (Vec<Puppet>, Vec<Asked>) {
     let tools =
         vec![Puppet::new("calc", Reach::Pure), Puppet::new("fetch", Reach::Read), Puppet::new("write", Reach::Write)];
@@ -112,7 +112,7 @@ async fn a_node_without_a_recording_ends_the_replay_whatever_the_graph_says() {
     assert!(stage.world.outside.sent().is_empty());
 }
 
-/// A tool that gives another answer each time.
+/// A tool that returns another value each time.
 fn ticket() -> Puppet {
     let count = Arc::new(AtomicUsize::new(0));
     Puppet::new("ticket", Reach::Read).answers(move |_, _| Ok(json!({"ticket": count.fetch_add(1, Ordering::SeqCst)})))
@@ -257,7 +257,7 @@ async fn a_replay_goes_on_after_a_restart() {
     assert_eq!(written.count("execute"), 2);
 }
 
-/// The nodes that a run sent something for, in their order.
+/// The nodes that a run made calls for, in order.
 fn sent_by(stage: &Stage, run: Uuid) -> Vec<String> {
     let own = format!("{}:", run.simple());
     let keys = stage.world.outside.sent().into_iter().map(|sent| sent.key);
@@ -322,7 +322,7 @@ async fn a_run_is_not_retried_while_it_is_undone_and_a_replay_is_neither_undone_
     assert_eq!(code_of(replay(&stage, run, ReplayMode::Retry, Some("c")).await), "none");
 }
 
-/// People let a read happen as it was then.
+/// An approved read runs as it was approved.
 #[tokio::test(start_paused = true)]
 async fn a_shadow_asks_about_a_read_that_has_another_input_now() {
     let turns = AtomicUsize::new(0);
@@ -350,7 +350,7 @@ fn reads(version: &'static str) -> Puppet {
     Puppet::new("reads", Reach::Read).declared(|tool| tool.version = version)
 }
 
-/// The tool that was approved and made the call is the one that may repeat it, and no other.
+/// Only the tool version that was approved and made the call may repeat it.
 #[tokio::test(start_paused = true)]
 async fn a_shadow_asks_about_a_read_whose_tool_has_changed() {
     for (version, asks) in [("1", false), ("1+changed", true)] {
@@ -373,7 +373,7 @@ async fn a_shadow_asks_about_a_read_whose_tool_has_changed() {
     }
 }
 
-/// What counts is the version that made the call, not the one that was there when its step came up.
+/// What counts is the version that made the call, not the one when its step started.
 #[tokio::test(start_paused = true)]
 async fn a_shadow_compares_with_the_version_that_made_the_call() {
     let air = workflow("w").function("a", "reads", json!({})).also("requires_approval", json!({}));

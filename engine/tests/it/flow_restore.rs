@@ -1,5 +1,4 @@
-//! Going on after a restore: nothing that changes something is sent before it is known that it was
-//! not sent already.
+//! Resuming after a restore: nothing with side effects is sent before it is known that it was not sent already.
 
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
@@ -25,17 +24,17 @@ fn hold() -> Hold {
     Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(0) }
 }
 
-/// The engine stops, its store is put back as it is, and an operator resumes it.
+/// The engine stops, its store is restored as it is, and an operator resumes it.
 async fn restored(stage: &Stage, setup: Setup) -> (Stage, Survey) {
     put_back(stage, Arc::clone(&stage.records), setup).await
 }
 
-/// The same with a store from before.
+/// The same with an earlier copy of the store.
 async fn put_back(stage: &Stage, records: Arc<MemoryRecords>, setup: Setup) -> (Stage, Survey) {
     stage.flow.stop();
     let next = setup.world(stage.world.clone()).unkept().on(Arc::clone(&records)).await;
     let state = Insert::into(&STORE_STATE, vec![("id", 1.into())]).unwrap();
-    // The second restore of a test finds it there.
+    // In a second restore it already exists.
     let _ = records.commit(Tx { inserts: vec![state], ..Tx::default() }).await;
     let survey = next.flow.survey().await.unwrap();
     let resume = Resume { hold: &hold(), end_sign_ins: true };
@@ -53,7 +52,7 @@ async fn resolve(stage: &Stage, run: Uuid, node: &str, happened: bool) {
     stage.flow.resolve(&ann, run, id_of(&step["step_id"]), happened, output, None).await.unwrap();
 }
 
-/// What was asked of a tool, over several engines.
+/// The calls of a tool across several engines.
 fn pays() -> (impl Fn() -> Setup, Asked) {
     let made = Puppet::new("pay", Reach::Write);
     let asked = made.asked();
@@ -119,7 +118,7 @@ async fn a_tool_that_can_tell_is_asked_instead_of_a_person() {
     }
 }
 
-/// A receiver that is asked about a call knows it by the id that it was made under.
+/// A receiver that is asked about a call knows it by its original id.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_can_tell_is_asked_about_the_call_that_the_store_has_lost() {
     let tool = Puppet::new("pay", Reach::Write);
@@ -146,7 +145,7 @@ async fn a_tool_that_can_tell_is_asked_about_the_call_that_the_store_has_lost() 
     assert_eq!((made.count("check"), made.count("execute")), (3, 3), "nothing is sent that was found");
 }
 
-/// An idempotent tool is sent again after a crash; after a restore its key may be long forgotten.
+/// An idempotent call is repeated after a crash; after a restore its key may be long expired.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_under_way_is_not_sent_again_even_if_the_tool_is_idempotent() {
     let never = Arc::new(Notify::new());
@@ -214,7 +213,7 @@ async fn a_run_inside_is_not_in_doubt_any_more_once_somebody_has_settled_it() {
     }
 }
 
-/// A person said that it was not started, and the run had not taken it up when the backup was made.
+/// A person reported that it was not started, and the run had not handled the signal when the backup was made.
 #[tokio::test(start_paused = true)]
 async fn what_a_person_said_about_a_run_inside_does_not_count_after_the_next_restore() {
     let (setup, _) = pays();
@@ -238,7 +237,7 @@ async fn what_a_person_said_about_a_run_inside_does_not_count_after_the_next_res
     assert_eq!(third.ended(run).await["status"], "completed");
 }
 
-/// Nobody knows what came after the backup, and who spoke before it knew still less.
+/// Senders of signals before the backup could not know what happened after it.
 #[tokio::test(start_paused = true)]
 async fn what_a_person_said_before_the_backup_sends_nothing_after_the_restore() {
     let tool = Puppet::new("pay", Reach::Write).answers(|_, _| {

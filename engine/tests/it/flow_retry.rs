@@ -1,4 +1,4 @@
-//! Tries after the first, and time: retries, delays, timeouts of nodes and of runs.
+//! Retries, delays, and timeouts of nodes and runs.
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
@@ -17,7 +17,7 @@ fn one(tool: &str) -> Air {
     workflow("w").function("a", tool, json!({"to": "ops"}))
 }
 
-/// The waits between tries, in milliseconds.
+/// The delays between attempts, in milliseconds.
 fn waits(made: &[Made]) -> Vec<u128> {
     made.windows(2).map(|pair| (pair[1].at - pair[0].at).as_millis()).collect()
 }

@@ -1,4 +1,4 @@
-//! What a decision is about, as every surface shows it.
+//! The review of an approval request, as every interface shows it.
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
@@ -118,7 +118,7 @@ async fn expired_and_decided_are_told_apart_with_who_and_when() {
     assert!(stage.flow.decide(&stage.permit("user_ann"), ask).await.is_err());
 }
 
-/// Whoever gives a reason may paste what nobody else should read.
+/// A reason may contain a pasted credential.
 #[tokio::test(start_paused = true)]
 async fn a_reason_is_told_without_what_looks_like_a_credential() {
     let stage = stage(1).open().await;

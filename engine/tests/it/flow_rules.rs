@@ -1,5 +1,5 @@
-//! A rule about an actor counts for whatever that actor had a part in, also in the run of somebody else: what they
-//! edited, added, repeat, undo or say has never happened.
+//! A rule about an actor applies to everything that actor contributes to, also in another actor's run: edits, patches,
+//! replays, rollbacks, and reports that a call never happened.
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
@@ -27,7 +27,7 @@ fn rule(actor: &str, tool: &str, says: Says) -> Rules {
     }])
 }
 
-/// Somebody else decides about what `user_bob` asks this tool to do.
+/// Somebody else must approve what `user_bob` asks this tool to do.
 fn four_eyes(tool: &str) -> Rules {
     rule("user_bob", tool, Says::Ask { approvals: 1, approvers: Vec::new(), other_than_requester: true })
 }
@@ -36,7 +36,7 @@ fn denied(tool: &str) -> Rules {
     rule("user_bob", tool, Says::Deny { reason: "not by bob".to_owned() })
 }
 
-/// A stage with a tool that works until it is let go.
+/// A stage with a tool that works until it is released.
 fn gated(gate: &Arc<Notify>) -> Setup {
     let gate = Arc::clone(gate);
     let tool = Puppet::new("gated", Reach::Read).acts(move |_, _| {
@@ -70,7 +70,7 @@ async fn a_patch_is_refused_if_a_rule_would_make_its_proposer_ask_and_the_run_ne
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// The rule is about a call of a run inside, which the patch does not show.
+/// The rule is about a call of a child run, which the patch does not show.
 #[tokio::test(start_paused = true)]
 async fn a_rule_about_whoever_added_a_run_inside_counts_for_its_calls() {
     let gate = Arc::new(Notify::new());
@@ -87,7 +87,7 @@ async fn a_rule_about_whoever_added_a_run_inside_counts_for_its_calls() {
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// What waits is not decided about by `user_bob`, but by another.
+/// `user_bob` may not decide on the pending request, but another may.
 async fn decided_by_somebody_else(stage: &Stage, run: Uuid) {
     let asked = stage.asks(run).await.remove(0);
     let by_bob = stage.decide("user_bob", run, Decision::Approve, Some(&asked)).await;
@@ -95,7 +95,7 @@ async fn decided_by_somebody_else(stage: &Stage, run: Uuid) {
     assert_eq!(code_of(stage.decide("user_cat", run, Decision::Approve, Some(&asked)).await), "none");
 }
 
-/// The step that waits in a run of `user_ann`, and the digest that it is asked for with.
+/// The pending step in a run of `user_ann`, and the digest of its request.
 async fn waiting(stage: &Stage, run: Uuid) -> (Uuid, Value) {
     let asked = stage.asks(run).await.remove(0);
     (id_of(&asked["step_id"]), asked["digest"].clone())
@@ -123,7 +123,7 @@ async fn a_rule_about_whoever_edited_a_line_of_the_plan_counts_for_the_plan() {
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// What a later step works with is what they wrote.
+/// A later step works with what they wrote.
 #[tokio::test(start_paused = true)]
 async fn a_rule_about_whoever_wrote_what_a_later_step_works_with_counts_for_that_step() {
     let stage = stage(1).policy(four_eyes("second")).tool(Puppet::new("second", Reach::Write).build()).open().await;
@@ -140,7 +140,7 @@ async fn a_rule_about_whoever_wrote_what_a_later_step_works_with_counts_for_that
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// What only services may do is not stopped by a person's words; somebody looks at it who had no part in them.
+/// A service-only action is not blocked by a person's contribution; somebody without a part in it reviews it.
 #[tokio::test(start_paused = true)]
 async fn what_is_denied_to_whoever_answered_a_question_before_it_waits_for_somebody_else() {
     let stage = stage(1).policy(denied("again")).open().await;
@@ -170,7 +170,7 @@ async fn nobody_edits_the_input_of_a_tool_that_a_rule_denies_them() {
     }
 }
 
-/// A run of `user_ann` that has ended and could be undone, and how often something was.
+/// An ended run of `user_ann` that could be undone, and the number of undos.
 async fn done(policy: Rules) -> (Stage, Uuid, Arc<AtomicUsize>) {
     let undone = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&undone);
@@ -197,7 +197,7 @@ async fn a_rule_about_whoever_rolls_a_run_back_counts_for_what_is_undone() {
     }
 }
 
-/// Only the run inside has what the rule is about.
+/// Only the child run has what the rule is about.
 #[tokio::test(start_paused = true)]
 async fn a_rule_about_whoever_rolls_a_run_back_counts_inside_it_too() {
     for policy in [denied("write"), four_eyes("write")] {

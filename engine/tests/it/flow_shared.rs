@@ -1,5 +1,5 @@
-//! Tools that are shared with one tenant and not with another: what is not shared is not there, from the check of a
-//! workflow to the moment of the call.
+//! Tools that are shared with one tenant and not with another: an unshared tool does not exist, from validating a
+//! workflow to making the call.
 
 use chimera_core::access::{Guest, Level, Shared};
 use chimera_core::tool::Reach;

@@ -1,5 +1,4 @@
-//! Workflows that are shared with all tenants: whose they are, which version counts, and what is left when they are not
-//! shared any more.
+//! Shared workflows: ownership, which version applies, and what remains when they are unshared.
 
 use chimera_core::access::{Guest, Level, Shared};
 use chimera_core::flow::run::{Replay, ReplayMode};
@@ -32,7 +31,7 @@ fn setup() -> Setup {
     stage(1).tool(tool("sends")).tool(tool("hidden")).tenancy(Arc::new(Sharing))
 }
 
-/// Asks first, then calls a tool.
+/// Requests approval, then calls a tool.
 fn asks_first(id: &str, n: u32) -> Air {
     workflow(id)
         .node(json!({"id": "ask", "type": "hitl", "prompt": "now?"}))
@@ -110,7 +109,7 @@ async fn what_is_not_shared_any_more_is_not_started_and_runs_keep_what_they_bega
     }
     assert_eq!(code_of(first.flow.show_workflow(&other, "w", Some(1)).await), "NOT_FOUND");
     assert_eq!(first.flow.list_workflows(&other, 10, None).await.unwrap()["items"], json!([]));
-    // Also for a process that has compiled nothing yet.
+    // Also in a process with a cold cache.
     let second = first.restart(setup()).await;
     let shown = approve(&second, &other, run).await;
     assert_eq!(shown["workflow_version"], 1);
@@ -130,7 +129,7 @@ async fn a_workflow_of_ones_own_goes_before_a_shared_one_and_never_gets_its_numb
     stage.flow.share_workflow(&own, "w", true).await.unwrap();
     let (run, version) = started(&stage, &other, of("w")).await;
     assert_eq!(version, 2);
-    // Also the very document that is shared becomes one of their own.
+    // Even the same document becomes the tenant's own.
     assert_eq!(apply(&stage, &other, &asks_first("w", 2)).await, 3);
     assert_eq!(apply(&stage, &other, &asks_first("w", 3)).await, 4);
     assert_eq!(apply(&stage, &own, &asks_first("w", 9)).await, 3, "the owner's numbers are not touched");

@@ -1,4 +1,4 @@
-//! What can be seen of runs, and by whom: events without gaps, and no tenant sees another.
+//! Visibility of runs: events without gaps, and no tenant sees another's.
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
@@ -58,7 +58,7 @@ async fn events_have_no_gap_when_a_run_moves_to_another_lane() {
     first.approve("user_ann", run).await;
     first.until(run, |shown| shown["approvals"][0]["node_id"] == "b").await;
     first.flow.stop();
-    // The lane of a process that is only gone stays where it is: the next one has another.
+    // The lane of a process that crashed is not reused at once: the next process gets another.
     let records = std::sync::Arc::new(first.records.beside());
     let second = stage(1).world(first.world.clone()).on(records).await;
     second.approve("user_ann", run).await;
@@ -125,7 +125,7 @@ async fn a_key_is_one_actors_own_and_never_shows_anothers_run() {
     assert_eq!(code_of(stage.flow.start(&ann, long).await), "VALIDATION_FAILED");
 }
 
-/// Whoever knows another's name and key can't take both forms of it, and so answer for them.
+/// Knowing another actor's name and key is not enough to claim both of its forms.
 #[tokio::test(start_paused = true)]
 async fn nobody_takes_the_key_that_another_would_get() {
     let stage = stage(1).open().await;
@@ -153,7 +153,7 @@ async fn nobody_takes_the_key_that_another_would_get() {
     assert_eq!(stage.rows(&RUNS).len(), 3);
 }
 
-/// What one tenant tries on the run of another.
+/// What one tenant attempts on another tenant's run.
 async fn intrude(stage: &Stage, tenant: &str, run: Uuid, step: Uuid, digest: Digest32) -> Vec<String> {
     let (flow, permit) = (&stage.flow, stage.permit_of(tenant, "admin"));
     let decide = |digest| Decide { run, decision: Decision::Approve, approval: None, step: None, digest, reason: None };

@@ -1,4 +1,4 @@
-//! What was told to a run and can't be read is taken in and said to be so: it neither disappears nor comes back.
+//! A signal that can't be decoded is handled and reported: it neither disappears nor comes back.
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUN_SIGNALS;

@@ -1,4 +1,4 @@
-//! Large graphs and many runs: work grows with the graph, memory does not grow with what waits.
+//! Large graphs and many runs: work is linear in the graph, and memory does not grow with what waits.
 
 use chimera_core::access::{Actor, Level};
 use chimera_core::flow::run::{Event, RunStatus, Signal, Told};
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-/// A document of `count` nodes beside or behind a first one.
+/// A document with `count` nodes in parallel or in sequence after a first one.
 fn graph(count: usize, node: impl Fn(&str) -> Value, edge: impl Fn(usize) -> Value) -> Air {
     let name = |n: usize| format!("n{n}");
     let nodes: Vec<Value> = (0..count).map(|n| node(&name(n))).collect();
@@ -41,7 +41,7 @@ fn done(air: &Air, level: Level) -> Work {
     bare.work
 }
 
-/// The work for ten times the nodes is ten times the work, give or take what every run has once.
+/// Ten times the nodes is ten times the work, except for the fixed part of every run.
 fn grows_linearly(small: Work, large: Work) {
     for (what, small, large) in [
         ("rows", small.rows, large.rows),
@@ -125,7 +125,7 @@ async fn runs_that_wait_for_a_person_are_not_in_memory() {
     assert_eq!(stage.flow.active(), 0);
 }
 
-/// How many wait. What is in memory does not depend on it, so there need not be many.
+/// The number of waiting runs. Memory does not depend on it, so it can be small.
 const WAITING: usize = 1_000;
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +145,7 @@ async fn a_map_that_would_give_its_run_more_steps_than_it_may_have_fails_before_
     assert_eq!(asked.count("execute"), maps - 1, "the maps before it had begun");
 }
 
-/// A run with more steps than are made today goes on from all of them.
+/// A run with more steps than the current limit continues from all of them.
 #[tokio::test(start_paused = true)]
 async fn a_run_is_read_with_all_its_steps_however_many_there_are() {
     let stage = stage(1).open().await;

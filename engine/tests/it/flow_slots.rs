@@ -1,4 +1,4 @@
-//! Who may call a tool now: bounds for tools and tenants, urgency, fairness, backpressure.
+//! The gate: limits for tools and tenants, priority, fairness, backpressure.
 
 use async_trait::async_trait;
 use chimera_core::access::{Guest, Level, Shared};
@@ -19,7 +19,7 @@ fn busy(watch: &Watch, name: &'static str) -> Puppet {
     Puppet::new(name, Reach::Read).takes(|_| Duration::from_secs(1)).watched(watch)
 }
 
-/// The numbers that calls began with, in their order.
+/// The numbers that calls started with, in order.
 fn order(watch: &Watch) -> Vec<Value> {
     watch.order().iter().map(|input| input["n"].clone()).collect()
 }
@@ -105,7 +105,7 @@ async fn a_loud_tenant_does_not_starve_a_quiet_one() {
     all_ended(&stage, "acme", &loud).await;
 }
 
-/// Several tenants that all tools are shared with.
+/// Several tenants that share all tools.
 struct Neighbours;
 
 impl Tenancy for Neighbours {
@@ -119,7 +119,7 @@ impl Tenancy for Neighbours {
     }
 }
 
-/// Those of the loud tenant never end.
+/// Calls of the loud tenant never end.
 #[tokio::test(start_paused = true)]
 async fn calls_of_a_tenant_that_never_end_hold_up_no_other_tenant() {
     let watch = Watch::default();
@@ -179,7 +179,7 @@ async fn a_cancelled_run_gives_the_slot_that_was_kept_for_it_to_the_next() {
     assert_eq!(order(&watch), [0, 2, 1]);
 }
 
-/// Never knows whom to tell.
+/// Never finishes resolving recipients.
 struct Undecided;
 
 #[async_trait]
@@ -199,7 +199,7 @@ async fn a_start_that_fails_or_is_given_up_keeps_no_slot() {
     let ann = stage.permit("user_ann");
     let ask = |level| StartRun { level, ..StartRun::of("ask", json!({})) };
     for _ in 0..5 {
-        // Whoever asked hangs up while it is looked up whom to tell.
+        // The caller disconnects while recipients are resolved.
         let start = stage.flow.start(&ann, ask(Level::ExecuteNotify));
         assert!(tokio::time::timeout(Duration::from_secs(1), start).await.is_err());
     }

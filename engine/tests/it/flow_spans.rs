@@ -1,4 +1,4 @@
-//! Spans: the run, its steps, their calls, in one tree however often the run changed hands.
+//! Spans: the run, its steps and their calls form one tree, however often the run changed owners.
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;

@@ -1,4 +1,4 @@
-//! What is refused before a run begins, and what is on record before anything happens.
+//! What is refused before a run starts, and what is recorded before anything happens.
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::{EFFECTS, RUNS, TOOL_CALLS};

@@ -1,4 +1,4 @@
-//! Who approved must be allowed to decide still when what they approved is done.
+//! Approvers must still be allowed to decide when what they approved is executed.
 
 use chimera_core::access::Level;
 use chimera_core::act::risk;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-/// A policy that knows who may decide, and counts how often it is asked.
+/// A policy that knows who may decide, and counts its calls.
 #[derive(Clone, Default)]
 struct Known {
     gone: Arc<Mutex<BTreeSet<String>>>,
@@ -56,7 +56,7 @@ impl Policy for Known {
     }
 }
 
-/// A tool whose call goes on until it is let go.
+/// A tool whose call runs until it is released.
 fn gated(gate: &Arc<Notify>) -> Puppet {
     let gate = Arc::clone(gate);
     Puppet::new("gated", Reach::Read).acts(move |_, _| {
@@ -68,14 +68,14 @@ fn gated(gate: &Arc<Notify>) -> Puppet {
     })
 }
 
-/// What the ledger says about why people were asked, in order.
+/// The recorded reasons for approval requests, in order.
 fn reasons(stage: &Stage, run: Uuid) -> Vec<String> {
     let entries = stage.rows_of(&AUDIT_LOG_ENTRIES, run);
     assert!(!entries.is_empty());
     stage.rows(&AUDIT_LOGS).iter().map(|row| row.text("decision_rationale").to_owned()).collect()
 }
 
-/// Waits until people are asked, and finds that the ledger says who lost the right to decide.
+/// Waits for an approval request whose recorded reason names who lost the right to decide.
 async fn asks_again(stage: &Stage, run: Uuid) -> Value {
     let asked = stage.asks(run).await.remove(0);
     let told = "user_bob approved this and may not decide any more";
@@ -84,7 +84,7 @@ async fn asks_again(stage: &Stage, run: Uuid) -> Value {
     asked
 }
 
-/// The approval is counted while the run is paused; who gave it is disabled before the call goes out.
+/// The approval is counted while the run is paused; its author is disabled before the call is sent.
 #[tokio::test(start_paused = true)]
 async fn a_step_asks_again_once_its_approver_is_disabled() {
     let known = Known::default();
@@ -105,7 +105,7 @@ async fn a_step_asks_again_once_its_approver_is_disabled() {
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// Of two who were demanded one is left: somebody else must join them.
+/// One of two required approvers remains: somebody else must join.
 #[tokio::test(start_paused = true)]
 async fn as_many_as_are_demanded_must_be_left() {
     for (gone, asks) in [("user_bob", true), ("user_eve", false)] {
@@ -132,7 +132,7 @@ async fn as_many_as_are_demanded_must_be_left() {
     }
 }
 
-/// A run at L1 whose plan bob approved and whose first node is under way.
+/// A run at L1 whose plan bob approved and whose first node is in flight.
 async fn planned(setup: Setup, air: &Air, gate: &Arc<Notify>) -> (Stage, Uuid) {
     let stage = setup.tool(gated(gate).build()).open().await;
     let run = stage.run(air, Level::Draft).await;
@@ -141,8 +141,8 @@ async fn planned(setup: Setup, air: &Air, gate: &Arc<Notify>) -> (Stage, Uuid) {
     (stage, run)
 }
 
-/// What the plan covered exactly, what it covered without knowing its input, and what a patch added: none of it goes
-/// out for somebody who is gone, also after a restart.
+/// Calls that the plan covered exactly, calls with unknown inputs, and patched calls: none is sent for an approver who
+/// lost their rights, also after a restart.
 #[tokio::test(start_paused = true)]
 async fn the_calls_of_a_plan_that_were_not_sent_ask_again() {
     let exact = chain("w", &[("a", "gated"), ("b", "again")]);
@@ -160,7 +160,7 @@ async fn the_calls_of_a_plan_that_were_not_sent_ask_again() {
             stage = stage.restart(setup).await;
         }
         if restarts {
-            // The read under way was cut, and is made anew: that asks too.
+            // The read in flight was dropped, and is repeated: that needs approval too.
             asks_again(&stage, run).await;
             stage.approve("user_cat", run).await;
             stage.step(run, "a", "running").await;
@@ -198,7 +198,7 @@ async fn a_step_of_a_patch_asks_again_once_the_approver_of_the_patch_is_disabled
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// The list is known late, so the map is asked about as a whole; its second item goes out after the first.
+/// The list becomes known late, so the map is requested as a whole; its second item is sent after the first.
 #[tokio::test(start_paused = true)]
 async fn the_items_of_a_map_that_were_not_sent_ask_again() {
     let (known, gate) = (Known::default(), Arc::new(Notify::new()));
@@ -222,7 +222,7 @@ async fn the_items_of_a_map_that_were_not_sent_ask_again() {
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-/// Runs that nobody approved ask nobody.
+/// Runs without approvals request none.
 #[tokio::test(start_paused = true)]
 async fn a_run_without_approvals_never_asks_who_may_decide() {
     let known = Known::default();

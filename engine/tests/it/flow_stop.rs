@@ -1,4 +1,4 @@
-//! How a run is stopped, held and let go on, at every place where it may stand.
+//! Cancelling, pausing and resuming a run in every state.
 
 use chimera_core::access::{Actor, Level};
 use chimera_core::error::Code;
@@ -23,7 +23,7 @@ async fn cancel(stage: &Stage, run: Uuid) {
     stage.flow.cancel(&stage.permit("user_ann"), run, Some("enough".to_owned())).await.unwrap();
 }
 
-/// A tool that works until it is told to stop.
+/// A tool that works until it is cancelled.
 fn patient(name: &'static str, reach: Reach) -> Puppet {
     Puppet::new(name, reach).acts(|mut ctx, _| async move {
         ctx.cancel.cancelled().await;
@@ -218,7 +218,7 @@ async fn a_person_may_make_the_pause_of_a_service_their_own() {
     stage.until(run, |run| run["paused"] == false).await;
 }
 
-/// Who stopped a run, and why, is known after a crash too.
+/// Who cancelled a run, and why, survives a crash.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_read_again_between_its_cancel_and_its_end_names_whoever_cancelled_it() {
     let deaf = || Puppet::new("writes", Reach::Write).acts(|_, _| std::future::pending());
@@ -239,7 +239,7 @@ async fn a_run_that_is_read_again_between_its_cancel_and_its_end_names_whoever_c
     assert_eq!(ended.get("data_json").as_json().unwrap().to_value()["reason"], "enough");
 }
 
-/// A run that has begun to fail does not think better of it.
+/// A run that is failing can't be resumed.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_read_again_after_its_time_was_up_fails_for_that() {
     let deaf = || Puppet::new("writes", Reach::Write).acts(|_, _| std::future::pending());

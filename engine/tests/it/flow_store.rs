@@ -1,4 +1,4 @@
-//! A store that fails at the wrong moment: what came from outside is kept, and no run is forgotten.
+//! A store that fails at the wrong moment: responses from outside are kept, and no run is forgotten.
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::EFFECTS;
@@ -16,7 +16,7 @@ const SILENT: Level = Level::ExecuteSilent;
 async fn an_answer_from_outside_is_kept_until_the_store_takes_it() {
     let records = Arc::new(MemoryRecords::new());
     let disk = Arc::clone(&records);
-    // Neither idempotent nor checkable: an answer that is lost would be in doubt for ever.
+    // Neither idempotent nor checkable: a lost response would be in doubt forever.
     let tool = Puppet::new("mail", Reach::Write).answers(move |_, _| {
         disk.refuse_writes();
         Ok(json!({"id": 7}))

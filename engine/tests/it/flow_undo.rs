@@ -1,4 +1,4 @@
-//! Rolling back: in reverse order, as far as it goes, again after a failure or a crash.
+//! Rollbacks: in reverse order, as far as possible, and again after a failure or crash.
 
 use chimera_core::access::Level;
 use chimera_core::act::risk;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-/// A tool that keeps, in a shared list, whose work it undid.
+/// A tool that records, in a shared list, whose work it undid.
 fn writes(name: &'static str, undone: &Arc<Mutex<Vec<String>>>) -> Puppet {
     let undone = Arc::clone(undone);
     Puppet::new(name, Reach::Write).undoes(move |_, done| {
@@ -123,7 +123,7 @@ async fn an_undoing_that_fails_is_tried_again_and_may_be_asked_for_anew() {
     assert_eq!(roll_back(&stage, run, None).await["status"], "rolled_back");
 }
 
-/// A tool whose first undoing of `b` never ends.
+/// A tool whose first undo of `b` never ends.
 fn hangs(stuck: &Arc<AtomicBool>, undone: &Arc<Mutex<Vec<String>>>) -> Arc<dyn Tool> {
     struct Hangs(Arc<dyn Tool>, Arc<AtomicBool>);
     #[async_trait::async_trait]
@@ -185,7 +185,7 @@ struct NoUndo(Rules, AtomicBool);
 impl Policy for NoUndo {
     fn judge(&self, _: &Action<'_>) -> PolicyVerdict {
         let denied = || PolicyVerdict::Deny { rule: "frozen".to_owned(), reason: "nothing changes today".to_owned() };
-        // The first call is made, the next one is its undoing.
+        // The first call is the original, the next one its undo.
         if self.1.swap(false, Ordering::SeqCst) { PolicyVerdict::Allow } else { denied() }
     }
 
@@ -215,7 +215,7 @@ fn mapped(tool: &str) -> Air {
     workflow("w").map("m", json!(["x", "y", "z"]), 1, tool, json!({"n": "${item}"}))
 }
 
-/// The items in the lines of a rollback.
+/// The items in the entries of a rollback.
 fn items(list: &Value) -> Vec<i64> {
     list.as_array().unwrap().iter().map(|line| line["item"].as_i64().unwrap()).collect()
 }

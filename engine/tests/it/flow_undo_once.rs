@@ -1,4 +1,4 @@
-//! An undo that may not be repeated is sent once, whatever happens to its process.
+//! An undo that is not repeatable is sent once, whatever happens to its process.
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 const LOST: &str = "the process that made this call is gone";
 const RECORD_GONE: &str = "the record of this call is missing from the store";
 
-/// A tool whose undo of `b` does its work and never answers while `stuck`.
+/// A tool whose undo of `b` takes effect but never returns while `stuck`.
 #[derive(Clone)]
 struct Refund {
     spec: Arc<Spec>,
@@ -62,7 +62,7 @@ impl Tool for Refund {
     }
 }
 
-/// A run of which `c` is undone and the undo of `b` is under way.
+/// A run with `c` undone and the undo of `b` in flight.
 async fn undoing(stage: &Stage, tool: &Refund) -> Uuid {
     let run = stage.run(&chain("w", &[("a", "pay"), ("b", "pay"), ("c", "pay")]), Level::ExecuteSilent).await;
     stage.ended(run).await;
@@ -96,7 +96,7 @@ async fn an_undo_that_a_crash_cut_is_not_sent_again_but_left_to_a_person() {
     assert_eq!((&shown["doubts"][0]["call"], &shown["doubts"][0]["reason"]), (&json!("undo"), &json!(LOST)));
     assert!(compensations(&second, run).contains(&"unknown".to_owned()));
 
-    // A rollback of the whole run does not settle what nobody knows; naming the step does.
+    // A rollback of the whole run does not resolve an unknown outcome; naming the step does.
     let (ann, robot) = (second.permit("user_ann"), second.permit("service_chatbot"));
     let step = id_of(&shown["doubts"][0]["step_id"]);
     second.flow.rollback(&ann, run, None, None).await.unwrap();
@@ -109,8 +109,8 @@ async fn an_undo_that_a_crash_cut_is_not_sent_again_but_left_to_a_person() {
     assert_eq!((&shown["doubts"], tool.undone().len()), (&json!([]), 4));
 }
 
-/// Somebody deletes the row of an undo that is under way, and the run is read again. What the tool says of a second undo was said of one
-/// that is known.
+/// The row of an undo in flight is deleted, and the run is loaded again. What the tool allows for a second undo applies
+/// only to a known first one.
 #[tokio::test(start_paused = true)]
 async fn an_undo_whose_record_is_gone_is_in_doubt_and_not_sent_again() {
     for rollback in [Rollback::Once, Rollback::Repeatable] {
@@ -133,7 +133,7 @@ async fn an_undo_whose_record_is_gone_is_in_doubt_and_not_sent_again() {
         let kept = second.rows_of(&EFFECTS, run).into_iter().find(|row| row.uuid("id") == sent);
         assert_eq!(kept.unwrap().text("status"), "unknown", "it has its row and its id again");
 
-        // Whoever found out names the step, and nothing of the first undo is in the way.
+        // A person who has checked names the step, and the first undo is no obstacle.
         tool.stuck.store(false, Ordering::SeqCst);
         let step = id_of(&doubt["step_id"]);
         second.flow.rollback(&second.permit("user_ann"), run, Some(vec![step]), None).await.unwrap();
@@ -143,7 +143,7 @@ async fn an_undo_whose_record_is_gone_is_in_doubt_and_not_sent_again() {
     }
 }
 
-/// An undo that certainly was not sent leaves nothing behind that would pass for one.
+/// An undo that was certainly not sent leaves nothing behind that looks like one.
 #[tokio::test(start_paused = true)]
 async fn an_undo_that_failed_is_no_doubt_though_its_record_is_gone() {
     let puppet = Puppet::new("pay", Reach::Write).undoes(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
@@ -183,7 +183,7 @@ async fn an_undo_that_changes_nothing_the_second_time_is_sent_again() {
     assert_eq!(tool.undone(), ["c", "b", "b", "a"]);
 }
 
-/// Whoever takes over beside others waits until the first node must have given its call up.
+/// A takeover waits until the first node must have given up its call.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_takes_a_rollback_over_waits_for_the_call_of_the_first() {
     let tool = Refund::new(Rollback::Repeatable);
@@ -197,7 +197,7 @@ async fn a_node_that_takes_a_rollback_over_waits_for_the_call_of_the_first() {
     assert_eq!(tool.undone(), ["c", "b", "b", "a"]);
 }
 
-/// What the tool says for certain was not sent is tried again, what may have been sent is not.
+/// An undo that was certainly not sent is retried; one that may have been sent is not.
 #[tokio::test(start_paused = true)]
 async fn only_an_undo_that_certainly_was_not_sent_is_tried_again() {
     let fails = |maybe: bool| {
@@ -218,7 +218,7 @@ async fn only_an_undo_that_certainly_was_not_sent_is_tried_again() {
     }
 }
 
-/// A crash while a refused undo waits for its next try makes no doubt of it.
+/// A crash while a refused undo waits for its retry does not put it in doubt.
 #[tokio::test(start_paused = true)]
 async fn an_undo_that_was_refused_before_a_crash_is_tried_again_after_it() {
     let down = Arc::new(AtomicBool::new(true));

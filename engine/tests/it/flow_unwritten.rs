@@ -1,4 +1,4 @@
-//! Turns that no store takes: what came from outside is kept, and nothing is tried for ever.
+//! Turns that can't be stored: responses from outside are kept, and nothing is retried forever.
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-/// Refuses every transaction that this holds for, until it is told otherwise.
+/// Refuses every transaction that matches, until it is switched off.
 fn refuse(stage: &Stage, refused: impl Fn(&Tx) -> bool + Send + 'static) -> Arc<AtomicBool> {
     let refuses = Arc::new(AtomicBool::new(true));
     let on = Arc::clone(&refuses);
@@ -116,7 +116,7 @@ async fn a_run_whose_turns_are_refused_fails_with_what_its_calls_gave() {
         .edge("a", "c");
     let run = stage.run(&air, SILENT).await;
     until("both are sent", || posted.count("execute") + waited.count("execute") == 2).await;
-    // Whatever would send another call is refused.
+    // Every turn that would send another call is refused.
     refuse(&stage, |tx| tx.inserts.iter().any(|row| row.table == &EFFECTS));
     let shown = stage.ended(run).await;
     assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("INTERNAL")));
@@ -126,7 +126,7 @@ async fn a_run_whose_turns_are_refused_fails_with_what_its_calls_gave() {
     assert!(stage.rows_of(&EFFECTS, run).iter().all(|effect| effect.text("status") == "succeeded"));
 }
 
-/// A missing right is trouble of the store: however long it lasts, what the run could not write stays to be written.
+/// A missing privilege is an outage of the store: however long it lasts, what the run could not store is kept.
 #[tokio::test(start_paused = true)]
 async fn a_run_outlasts_a_store_that_lacks_a_right_and_goes_on_with_what_its_calls_gave() {
     let post = Puppet::new("post", Reach::Write).answers(|_, _| Ok(json!({"id": 7}))).takes(|_| Duration::from_secs(5));
@@ -150,7 +150,7 @@ async fn a_run_outlasts_a_store_that_lacks_a_right_and_goes_on_with_what_its_cal
     assert_eq!(asked.count("execute"), 2);
 }
 
-/// What is written on the way to the refused turn, each time anew, is no reason to go there again for ever.
+/// Turns that succeed on the way to the refused one must not make the run retry forever.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_looks_for_a_recorded_output_before_each_refused_turn_fails_all_the_same() {
     let look = Puppet::new("look", Reach::Read);
@@ -171,7 +171,7 @@ async fn an_undo_that_was_answered_is_not_in_doubt_when_the_turn_behind_it_is_re
     let stage = stage(1).tool(post.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "post"), ("b", "post")]), SILENT).await;
     stage.ended(run).await;
-    // The turn that takes in the first answer and sends the second undo.
+    // The turn that handles the first response and sends the second undo.
     refuse(&stage, |tx| {
         let settles = tx.updates.iter().any(|row| row.table == &EFFECTS);
         settles && tx.inserts.iter().any(|row| row.table == &EFFECTS)
@@ -183,7 +183,7 @@ async fn an_undo_that_was_answered_is_not_in_doubt_when_the_turn_behind_it_is_re
     assert_eq!(shown["doubts"], json!([]));
 }
 
-/// What a store refuses altogether waits for it, with the answer, and without asking it all the time.
+/// If the store refuses everything, the run waits with the response, without retrying all the time.
 #[tokio::test(start_paused = true)]
 async fn an_answer_waits_for_a_store_that_takes_not_even_the_end_of_the_run() {
     let post = Puppet::new("post", Reach::Write).answers(|_, _| Ok(json!({"id": 7}))).takes(|_| Duration::from_secs(5));

@@ -1,4 +1,4 @@
-//! The registry says who is a person, and what it said is kept with what somebody did. A name says nothing.
+//! The registry decides who is a person, and that is recorded with every act. A name means nothing.
 
 use crate::flow_ask::asks;
 use chimera_core::access::tables::APPROVAL_LINKS;
@@ -20,12 +20,12 @@ use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-/// Somebody of whom the registry says what they are.
+/// An actor with its kind from the registry.
 fn permit(actor: &str, kind: Kind) -> Permit {
     Permit::of(Entry { kind, scopes: vec!["*".to_owned()], ..Entry::unmatched(actor, TENANT) })
 }
 
-/// A person without a person's name, and a service with one.
+/// A person with a service's name, and a service with a person's.
 fn ceo() -> Permit {
     permit("ceo", Kind::Human)
 }
@@ -34,7 +34,7 @@ fn bot() -> Permit {
     permit("user_bot", Kind::Service)
 }
 
-/// Who caused the entries of a type, and what the ledger says they were.
+/// The actors of the entries of a type, with their recorded kind.
 fn causes(stage: &Stage, run: Uuid, event: &str) -> Vec<(String, String)> {
     let entries = stage.rows_of(&AUDIT_LOG_ENTRIES, run);
     let of_type = entries.iter().filter(|entry| entry.text("event_type") == event);
@@ -69,7 +69,7 @@ async fn the_pause_of_a_person_is_for_people_whatever_anybody_is_called() {
     assert_eq!(causes(&second, run, "run.resumed"), cause("ceo", "human"));
 }
 
-/// What was let in before the person's pause is refused by the run itself.
+/// A signal accepted before the person's pause is refused by the run itself.
 #[tokio::test(start_paused = true)]
 async fn a_resume_that_crosses_the_pause_of_a_person_is_refused() {
     let stage = stage(1).open().await;
@@ -97,7 +97,7 @@ async fn the_pause_of_a_service_ends_with_a_service() {
     assert!(row.get("paused_by").is_null() && row.get("paused_by_kind").is_null());
 }
 
-/// Rows that were written before it was kept who paused don't say it.
+/// Rows from before the pauser was recorded don't name one.
 #[tokio::test(start_paused = true)]
 async fn a_pause_of_which_nobody_knows_whose_it_was_is_for_people() {
     let first = stage(1).open().await;
@@ -146,7 +146,7 @@ async fn what_nobody_decided_about_in_time_is_stopped_by_the_system() {
     assert_eq!(causes(&stage, run, "run.cancel_requested"), cause("system", "system"));
 }
 
-/// A run's own mail gets a link by which somebody decides only if whoever asked is a person.
+/// A run's own mail contains a link for deciding only if the requester is a person.
 #[tokio::test(start_paused = true)]
 async fn only_a_person_is_sent_a_link() {
     let stage = stage(1).tool(Puppet::new("write", Reach::Write).build()).open().await;
@@ -162,7 +162,7 @@ async fn only_a_person_is_sent_a_link() {
     }
 }
 
-/// Whoever says that a call never happened lets it be made: that takes the scopes of its tool.
+/// Reporting that a call never happened causes it to be made: that takes the scopes of its tool.
 #[tokio::test(start_paused = true)]
 async fn a_call_is_sent_again_only_for_somebody_who_may_make_it() {
     let tool = Puppet::new("lost", Reach::Write)

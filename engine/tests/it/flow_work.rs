@@ -1,5 +1,5 @@
-//! The work of expressions is counted: a run that computes much does so over several turns, and a plan that would take
-//! too much is not laid out to its end.
+//! Expression cost is limited: an expensive run computes over several turns, and a plan that is too expensive is not
+//! expanded fully.
 
 use chimera_core::access::Level;
 use chimera_core::flow::air::{Graph, compile};
@@ -14,12 +14,12 @@ fn numbers(count: usize) -> Vec<usize> {
     (0..count).collect()
 }
 
-/// A map over `items` items, each of which is given what `expression` makes of the numbers.
+/// A map over `items` items; each gets the result of `expression` over the numbers.
 fn each(id: &str, items: usize, expression: &str) -> Air {
     workflow(id).map("each", json!(numbers(items)), 50, "again", json!({"n": expression}))
 }
 
-/// Every number is looked at.
+/// Evaluates every number.
 const ALL: &str = "${inputs.l.filter(x, x + 1 == -item).size()}";
 
 async fn commits_of(stage: &Stage, air: &Air) -> u64 {

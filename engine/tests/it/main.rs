@@ -1,5 +1,5 @@
-//! Integration tests of the use cases that need a fault, a clock or an intruder in the memory
-//! store. What every store promises stands in the suites of the test kit.
+//! Integration tests of use cases that need faults, a clock or an intruder in the memory store. The contract suites
+//! that every store must pass are in `testkit`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod audit;

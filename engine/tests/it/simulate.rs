@@ -1,12 +1,12 @@
-//! Worlds from seeds: whatever goes wrong, nothing is lost, nothing happens twice, everything ends.
+//! Seeded simulation: whatever fails, nothing is lost, nothing happens twice, everything ends.
 //!
-//! `./simulate` at the root of the repository goes on without end and tells the story of a seed.
+//! `./simulate` at the root of the repository runs without end and prints the story of a seed.
 
 use chimera_testkit::simulate::simulate;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many worlds the test visits at the most, and for how long.
+/// The maximum number of seeds, and the time limit.
 const WORLDS_MAX: u64 = 10_000;
 const TIME_MAX: Duration = Duration::from_secs(110);
 

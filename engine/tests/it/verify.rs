@@ -1,4 +1,4 @@
-//! Verifying a store of several lanes in place, after an intruder was there.
+//! Verifying a store with several lanes in place, after tampering.
 
 use chimera_core::audit::Report;
 use chimera_core::ledger::checkpoint::{Checkpoint, SignedCheckpoint, Signer};
@@ -15,7 +15,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Lane 1 has 300 entries under two checkpoints and 3 behind them; lane 2 has 5 covered ones.
+    /// Lane 1 has 300 entries under two checkpoints and 3 after them; lane 2 has 5 covered ones.
     async fn new() -> Self {
         let (world, store) = (World::new(1), MemoryRecords::with_lanes(2));
         world.write(&store, 0, "acme", 100).await;
@@ -31,7 +31,7 @@ impl Scene {
         verify(&self.store, &self.world.keys()).await.unwrap()
     }
 
-    /// Tampers and says which entry is found broken.
+    /// Tampers; returns the entry that is found broken.
     async fn after(&self, table: &'static Table, change: impl FnOnce(&mut Vec<Row>)) -> (i64, i64, Fault) {
         self.store.tamper(table, change);
         let broken = self.verify().await.first_broken.expect("the change is found");
@@ -67,7 +67,7 @@ async fn a_deleted_entry_is_found_in_the_lane_it_was_in() {
     assert_eq!(Scene::new().await.after(&AUDIT_LOG_ENTRIES, whole_lane).await, (2, 1, Fault::Checkpoint));
 }
 
-/// The hash of an entry holds its lane, so two lanes can't exchange what they hold.
+/// An entry's hash includes its lane, so two lanes can't exchange entries.
 #[tokio::test]
 async fn entries_exchanged_between_lanes_are_found() {
     let exchange = |rows: &mut Vec<Row>| {
@@ -102,7 +102,7 @@ async fn a_lane_that_was_rebuilt_from_a_changed_entry_on_is_found() {
     assert!(lane == 1 && seq <= 150, "the broken part begins at {seq}");
 }
 
-/// Puts another last checkpoint into the store, signed with the ledger's own key.
+/// Replaces the last checkpoint with one signed by the ledger's own key.
 async fn resigned(change: impl FnOnce(&mut Checkpoint)) -> (Option<i64>, Option<i64>, Fault) {
     let scene = Scene::new().await;
     scene.store.tamper(&LEDGER_CHECKPOINTS, |rows| {
