@@ -407,7 +407,7 @@ async fn a_patch_that_was_put_on_before_another_one_with_a_lower_number_stays_be
     held.patch_is(1, "applied").await;
     let bob = held.stage.permit("user_bob");
     let refused = held.stage.flow.unpatch(&bob, held.run, 2).await.unwrap_err().body();
-    assert!(refused.message.contains("patch 1 was applied after it"), "{}", refused.message);
+    assert!(refused.message.contains("patch 1 was applied later"), "{}", refused.message);
     let second = held.stage.restart(stage(1).tool(gated(&held.gate).build())).await;
     let held = Held { stage: second, run: held.run, gate: held.gate };
     held.stage.flow.unpatch(&bob, held.run, 1).await.unwrap();

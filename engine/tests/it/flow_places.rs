@@ -243,7 +243,7 @@ async fn one_tenant_can_not_take_all_places() {
     }
     let body = refused(&stage, "acme", "call", "dead").await;
     assert_eq!((body.code.as_str(), body.retryable), ("OVERLOADED", true));
-    assert!(body.message.contains("4 runs of tenant acme are under way"), "{}", body.message);
+    assert!(body.message.contains("4 runs of tenant acme are active"), "{}", body.message);
     let permit = stage.permit_of("other", "user_ann");
     let air = chain("w", &[("a", "pure")]);
     stage.flow.workflows().apply(&stage.permit_of("other", "admin"), "w", &air.document().to_string()).await.unwrap();

@@ -116,7 +116,7 @@ async fn the_form_decides_once_as_the_person_the_link_was_sent_to() {
     assert!(status == 200 && text.contains("<h1>Approved</h1>"), "{text}");
     house.until(&run, "completed").await;
     let (status, text) = page(click(&house, &link, &form).await).await;
-    assert!(status == 410 && text.contains("used already") && text.contains("GONE"), "{text}");
+    assert!(status == 410 && text.contains("already used") && text.contains("GONE"), "{text}");
     let (status, _) = page(house.client.get(&link).send().await.unwrap()).await;
     assert_eq!(status, 410);
     let rows = house.stage.rows(&chimera_core::flow::tables::SCOPED_APPROVALS);
