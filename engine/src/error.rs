@@ -111,13 +111,20 @@ fn schema_body(error: SchemaMismatch) -> ErrorBody {
 fn commit_body(error: &CommitError) -> ErrorBody {
     match error {
         error if is_repeated(error) => used_before(),
-        CommitError::Conflict(_) => ErrorBody::new(Code::OccConflict, "it was changed concurrently; fetch it again and retry"),
+        CommitError::Conflict(_) => {
+            ErrorBody::new(Code::OccConflict, "it was changed concurrently; fetch it again and retry")
+        }
         CommitError::Overloaded => ErrorBody::new(Code::Overloaded, "too many changes are queued").retry_after(1),
         CommitError::Unavailable(why) => why.body("the store does not accept changes now"),
-        CommitError::Fenced => ErrorBody::new(Code::StoreUnavailable, "the store does not accept changes now").retry_after(1),
+        CommitError::Fenced => {
+            ErrorBody::new(Code::StoreUnavailable, "the store does not accept changes now").retry_after(1)
+        }
         CommitError::Blocked(Blocked::Schema(error)) => schema_body(*error),
         CommitError::Blocked(Blocked::Held(hold)) => hold.body(),
-        CommitError::Unknown => ErrorBody::new(Code::OutcomeUnknown, "the outcome of the change is unknown; read the current state before you retry"),
+        CommitError::Unknown => ErrorBody::new(
+            Code::OutcomeUnknown,
+            "the outcome of the change is unknown; read the current state before you retry",
+        ),
         CommitError::Invalid(_) | CommitError::Rejected { .. } => {
             ErrorBody::new(Code::Internal, "the change could not be stored")
         }

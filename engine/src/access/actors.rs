@@ -123,15 +123,16 @@ impl Directory {
             everything && !entry.disabled && entry.kind == Kind::Human && entry.quota_per_minute >= ADMIN_QUOTA_MIN
         };
         if entry.id == ADMIN && entry.tenant != self.settings.tenant {
-            let message = format!("cannot move admin out of the tenant {}: no operator would be left", self.settings.tenant);
+            let message =
+                format!("cannot move admin out of the tenant {}: no operator would be left", self.settings.tenant);
             return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/tenant").into());
         }
         if entry.id == ADMIN && !whole(&entry) {
             let body = ErrorBody::new(
                 Code::ValidationFailed,
                 format!(
-                    "admin must stay a person with every scope and a quota of at least {ADMIN_QUOTA_MIN} requests a minute: \
-                     nobody else could restore it"
+                    "admin must stay a person with every scope and a quota of at least {ADMIN_QUOTA_MIN} requests a \
+                     minute: nobody else could restore it"
                 ),
             );
             return Err(body.with("pointer", "/scopes").into());
@@ -165,7 +166,10 @@ impl Directory {
         let count =
             |counts: &dyn Fn(&str) -> bool| snapshot.registry.entries().filter(|entry| counts(&entry.tenant)).count();
         if count(&|_| true) >= ACTORS_MAX {
-            return Err(EngineError::refused(Code::ValidationFailed, "the registry is full; remove actors that are not used"));
+            return Err(EngineError::refused(
+                Code::ValidationFailed,
+                "the registry is full; remove actors that are not used",
+            ));
         }
         if tenant == own {
             return Ok(());
@@ -212,7 +216,9 @@ impl Directory {
             let message = format!("{reason}{}", did_you_mean(name, names()));
             let hint = match names().next() {
                 Some(_) => format!("its roles are {}", names().take(ROLES_NAMED_MAX).collect::<Vec<_>>().join(", ")),
-                None => "the tenant has no roles; define one with [[role]] in the file of access.actors_file".to_owned(),
+                None => {
+                    "the tenant has no roles; define one with [[role]] in the file of access.actors_file".to_owned()
+                }
             };
             ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/roles").with("hint", hint).into()
         })
@@ -225,8 +231,9 @@ impl Directory {
             return Ok(());
         }
         if tenant != self.settings.tenant && !self.names_tenant(tenant) {
-            let what =
-                format!("there is no tenant {tenant}: an operator has to add it first, with chimera tenant add {tenant}");
+            let what = format!(
+                "there is no tenant {tenant}: an operator has to add it first, with chimera tenant add {tenant}"
+            );
             return Err(ErrorBody::new(Code::ValidationFailed, what).with("pointer", "/tenant").into());
         }
         let cells = vec![

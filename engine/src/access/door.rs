@@ -291,7 +291,7 @@ impl Door {
         if by_shared || (shared && !may_share(&entry, &claims.sub)) {
             let body = ErrorBody::new(
                 Code::Unauthenticated,
-                "Invalid JWT: it was obtained with a shared key that is not valid for this actor; sign in with your own key",
+                "Invalid JWT: its key is shared but not valid for this actor; sign in with your own key",
             );
             return Err(body.with("reason", "shared key"));
         }

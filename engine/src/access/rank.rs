@@ -23,9 +23,7 @@ impl Directory {
             return forbidden("the actor belongs to another tenant");
         }
         if now.tenant != permit.tenant() {
-            return forbidden(
-                "the name belongs to another tenant; an operator assigns names to tenants with patterns",
-            );
+            return forbidden("the name belongs to another tenant; an operator assigns names to tenants with patterns");
         }
         if entry.id == ANONYMOUS {
             return forbidden("only an operator may change `anonymous`, which stands for every caller without a token");
@@ -67,7 +65,8 @@ impl Directory {
         self.check_freedom(permit, entry, before)?;
         match before {
             Some(before) if before.notify != entry.notify => self.check_rank(permit, before).map_err(|_| {
-                let what = "cannot change the notify address of an actor with more rights than yours: only an operator may";
+                let what =
+                    "cannot change the notify address of an actor with more rights than yours: only an operator may";
                 ErrorBody::new(Code::RbacForbidden, what).with("pointer", "/notify").into()
             }),
             _ => Ok(()),

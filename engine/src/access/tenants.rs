@@ -93,7 +93,10 @@ impl Directory {
         }
         let name = name.unwrap_or(slug).trim();
         if !(1..=TENANT_NAME_CHARS_MAX).contains(&name.chars().count()) || name.chars().any(char::is_control) {
-            return refused("/name", format!("a tenant's name must have 1 to {TENANT_NAME_CHARS_MAX} printable characters"));
+            return refused(
+                "/name",
+                format!("a tenant's name must have 1 to {TENANT_NAME_CHARS_MAX} printable characters"),
+            );
         }
         let taken = || EngineError::refused(Code::OccConflict, format!("the tenant {slug} already exists"));
         let snapshot = self.snapshot();

@@ -95,10 +95,8 @@ impl Door {
             && scope::narrowed(&entry.scopes, wanted).is_empty()
         {
             let asked = if wanted.is_empty() { "no scope".to_owned() } else { wanted.join(", ") };
-            let message = format!(
-                "{} holds none of the requested scopes ({asked}): request scopes that it holds",
-                ask.actor
-            );
+            let message =
+                format!("{} holds none of the requested scopes ({asked}): request scopes that it holds", ask.actor);
             let message = message.chars().take(ERROR_TEXT_CHARS_MAX).collect::<String>();
             return Err(ErrorBody::new(Code::RbacForbidden, message).with("pointer", "/scopes"));
         }
@@ -243,8 +241,7 @@ impl Door {
         let text = token.unwrap_or(bearer);
         let check = |owner: &str, tenant: &str| {
             let may = tenant == permit.tenant() && (owner == permit.actor() || permit.may(ACTORS_WRITE));
-            let told =
-                "the token belongs to another actor and is still valid: its owner or a holder of actors.write can revoke it";
+            let told = "the token belongs to another actor: only its owner or a holder of actors.write can revoke it";
             let refused = || ErrorBody::new(Code::RbacForbidden, told).with("required_scope", ACTORS_WRITE);
             if may { Ok(()) } else { Err(EngineError::from(refused())) }
         };

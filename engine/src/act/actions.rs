@@ -437,7 +437,12 @@ impl Actions {
             None => None,
             Some(key) => match self.claim(permit, key, run_id).await? {
                 Claimed::Ours(claim) => claim,
-                Claimed::Run => return Err(EngineError::refused(Code::ConflictIdempotency, "a concurrent request used this idempotency key")),
+                Claimed::Run => {
+                    return Err(EngineError::refused(
+                        Code::ConflictIdempotency,
+                        "a concurrent request used this idempotency key",
+                    ));
+                }
             },
         };
         match self.flow.start(permit, start).await {

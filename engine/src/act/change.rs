@@ -98,7 +98,8 @@ impl Actions {
         let Decided { level, because } = self.level(permit, None, &added, &score, None).await?;
         if level < patched.level {
             let (would, goes_on) = (level.as_str(), patched.level.as_str());
-            let message = format!("the patch would run at {would} if you asked for it yourself, but the run is at {goes_on}");
+            let message =
+                format!("the patch would run at {would} if you asked for it yourself, but the run is at {goes_on}");
             let body = ErrorBody::new(Code::PolicyDenied, message).with("level", would);
             return Err(body.with("level_because", because.as_str()).into());
         }

@@ -60,7 +60,8 @@ impl Actions {
                     return Ok(Claimed::Ours(None));
                 }
                 Err(_) => {
-                    let body = ErrorBody::new(Code::StoreUnavailable, "idempotency keys can't be claimed now").retry_after(1);
+                    let body =
+                        ErrorBody::new(Code::StoreUnavailable, "idempotency keys can't be claimed now").retry_after(1);
                     return Err(body.into());
                 }
             };
@@ -103,7 +104,7 @@ impl Actions {
     pub(super) async fn give_up(&self, held: Held) {
         let now = self.access.directory.parts.clock.steady();
         if let Err(error) = held.counters.release(&held.name, &held.run.to_string(), now).await {
-            tracing::warn!(error = %error, "an idempotency key could not be released; it stays claimed until the claim is found abandoned");
+            tracing::warn!(error = %error, "the claim of an idempotency key could not be released");
         }
     }
 }

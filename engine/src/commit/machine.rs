@@ -34,19 +34,13 @@ pub enum Event<W> {
         waiter: W,
     },
     /// A batch was executed.
-    Executed {
-        batch: Batch,
-        outcome: Outcome,
-    },
+    Executed { batch: Batch, outcome: Outcome },
     /// The lane was claimed.
     Claimed(Lane),
     /// No lane could be claimed; the loop retries.
     ClaimFailed(Unavailable),
     /// The outcome of an `Unsure` batch was resolved.
-    Settled {
-        batch: Batch,
-        settled: Settled,
-    },
+    Settled { batch: Batch, settled: Settled },
     /// Time to renew the lease.
     Tick,
     /// Finish the queue, accept nothing more.

@@ -43,7 +43,7 @@ pub(super) async fn commit(
         return Went::Unwritable;
     }
     if let Err(error) = doubt::tell(&mut tx, &inner, &head, &turn.doubted).await {
-        tracing::error!(run_id = %head.id, error = %error, "the notifications about a call in doubt could not be built");
+        tracing::error!(run_id = %head.id, error = %error, "the doubt notifications of a turn could not be built");
         return Went::Unwritable;
     }
     let keeps = has_calls || tx.updates.iter().any(|update| update.table == &EFFECTS);

@@ -128,7 +128,8 @@ impl Flow {
         // Decisions of an earlier owner of the name are not the caller's.
         let is_own = |said: &Value| said["by"] == permit.actor() && self.is_holders(said);
         let before = said.iter().find(|said| is_own(said));
-        let decided_already = || EngineError::refused(Code::InvalidTransition, "you have already decided on this request");
+        let decided_already =
+            || EngineError::refused(Code::InvalidTransition, "you have already decided on this request");
         let repeats = before.is_some();
         match before {
             // An approver may count again, for instance after being disabled for a while.
@@ -386,7 +387,12 @@ fn audited(permit: &Permit, ask: &Decide, row: &Row, decided: &Decided) -> Audit
 /// Finds the request that the decision refers to.
 fn choose<'a>(rows: &'a [Row], ask: &Decide) -> Result<&'a Row, EngineError> {
     let ambiguous = |message: &str| EngineError::refused(Code::InvalidTransition, message);
-    let stale = || EngineError::refused(Code::StaleApproval, "no pending approval has this digest; fetch the run for the current digest");
+    let stale = || {
+        EngineError::refused(
+            Code::StaleApproval,
+            "no pending approval has this digest; fetch the run for the current digest",
+        )
+    };
     let of_step = |row: &&Row| ask.step.is_none_or(|step| row.uuid("step_id") == step);
     if let Some(id) = ask.approval {
         let unknown = || EngineError::refused(Code::NotFound, "this run has asked for no approval with this id");

@@ -153,7 +153,8 @@ pub(super) async fn base_graph(
         None => workflows.newest_at(&head.tenant, &head.workflow.id, decided_at(records, head).await?).await?,
     };
     let found = workflows.find_stored(&head.tenant, &head.workflow.id, version).await?;
-    let (version, mut graph) = found.ok_or_else(|| Damaged { what: "its workflow does not exist any more".to_owned() })?;
+    let (version, mut graph) =
+        found.ok_or_else(|| Damaged { what: "its workflow does not exist any more".to_owned() })?;
     let mut before = Vec::new();
     let mut replay = head.replay.as_ref().map(|replay| replay.of);
     while let Some(run) = replay {

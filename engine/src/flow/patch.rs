@@ -110,7 +110,10 @@ impl Flow {
         check_unfinished(&row)?;
         let seen = row.int("state_version");
         if version.is_some_and(|version| version != seen) {
-            return Err(EngineError::refused(Code::OccConflict, format!("the run is at version {seen} now; fetch it again")));
+            return Err(EngineError::refused(
+                Code::OccConflict,
+                format!("the run is at version {seen} now; fetch it again"),
+            ));
         }
         let patch = Patch::from_value(document.clone());
         let mut patch = patch.map_err(|problems| invalid("the patch", &problems))?;
@@ -164,7 +167,8 @@ impl Flow {
         let catalog = self.inner.workflows.running(tenant);
         for row in known.iter().filter(|row| row.text("status") == PROPOSED) {
             let unfit = || {
-                let message = format!("this patch conflicts with patch {}, which is not applied yet", row.int("number"));
+                let message =
+                    format!("this patch conflicts with patch {}, which is not applied yet", row.int("number"));
                 EngineError::refused(Code::OccConflict, message)
             };
             let document = row.get("patch").as_json().map(Json::to_value).unwrap_or_default();

@@ -37,7 +37,10 @@ pub(super) async fn execute_tool(
     }
     let left = call.deadline.micros() - clock.steady().micros();
     let Some(time_left) = u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_micros) else {
-        return Answer::Failed(ToolError::not_sent(Code::RequestTimeout, "the deadline passed before the call was sent"));
+        return Answer::Failed(ToolError::not_sent(
+            Code::RequestTimeout,
+            "the deadline passed before the call was sent",
+        ));
     };
     let ctx = CallContext {
         tenant: head.tenant.clone(),

@@ -34,8 +34,12 @@ impl Default for Places {
 /// Which limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    Process { runs: usize },
-    Tenant { runs: usize },
+    Process {
+        runs: usize,
+    },
+    Tenant {
+        runs: usize,
+    },
     /// Too many of the tenant's runs wait for memory.
     Memory,
 }

@@ -40,7 +40,10 @@ impl Flow {
         let refused =
             |pointer: &str, body: ErrorBody| Err(EngineError::Refused(Box::new(body.with("pointer", pointer))));
         if level == Level::ExecuteSilent {
-            let body = ErrorBody::new(Code::ValidationFailed, "a run at L3_ExecuteSilent sends no notifications: remove notify or choose another level");
+            let body = ErrorBody::new(
+                Code::ValidationFailed,
+                "a run at L3_ExecuteSilent sends no notifications: remove notify or choose another level",
+            );
             return refused("/notify", body);
         }
         for (channel, target) in named(notify) {

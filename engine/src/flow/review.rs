@@ -123,9 +123,8 @@ pub(super) fn check_open(review: &Review) -> Result<(), EngineError> {
 pub(super) fn check_approvable(row: &Row) -> Result<(), EngineError> {
     let refused = refusals(row.text("action_type"), &json_of(row, "action_data"));
     let Some(first) = refused.first() else { return Ok(()) };
-    let message = format!(
-        "the dry run was refused at {first}; reject the plan, or change the step's input to run it again"
-    );
+    let message =
+        format!("the dry run was refused at {first}; reject the plan, or change the step's input to run it again");
     Err(EngineError::Refused(Box::new(ErrorBody::new(Code::PolicyDenied, message).with("refusals", refused))))
 }
 

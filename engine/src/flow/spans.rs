@@ -179,7 +179,8 @@ impl Drop for OpenCall<'_> {
         if self.ended || !self.parts.spans.enabled() {
             return;
         }
-        let cut = Answer::Failed(ToolError::maybe_sent(Code::RequestTimeout, "the call was dropped before it returned"));
+        let cut =
+            Answer::Failed(ToolError::maybe_sent(Code::RequestTimeout, "the call was dropped before it returned"));
         self.parts.spans.ended(call_span(self.head, self.call, &cut, self.start, self.parts.clock.steady()));
     }
 }

@@ -1,7 +1,7 @@
 //! Approval requests that become void with another decision or signal.
 //!
-//! Whoever changes what a pending request is about closes that request in the same transaction. So of two
-//! conflicting acts one fails in the store and its caller is told, and no request is approved that the run can't follow.
+//! Whoever changes what a pending request is about closes that request in the same transaction. So of two conflicting
+//! acts one fails in the store and its caller is told, and no request is approved that the run can't follow.
 //!
 //! | act                                            | requests that are closed           |
 //! |------------------------------------------------|------------------------------------|

@@ -68,7 +68,10 @@ impl Flow {
             return Err(EngineError::refused(Code::InvalidTransition, "the run is not paused"));
         }
         if !may_hold(holder.as_ref(), permit.kind()) {
-            return Err(EngineError::refused(Code::RbacForbidden, "a person paused the run, so only a person may resume it"));
+            return Err(EngineError::refused(
+                Code::RbacForbidden,
+                "a person paused the run, so only a person may resume it",
+            ));
         }
         self.may_let_go_on(permit, run, RUNS_MANAGE).await?;
         self.tell(permit, run, Told::Resume { by: permit.by() }).await
@@ -97,7 +100,10 @@ impl Flow {
         let row = self.step_in(permit, run, step, StepStatus::OutcomeUnknown).await?;
         let now = u32::try_from(row.int("attempt")).unwrap_or(0);
         if attempt.is_some_and(|attempt| attempt != now) {
-            return Err(EngineError::refused(Code::OccConflict, format!("the step is at attempt {now} now; fetch the run again")));
+            return Err(EngineError::refused(
+                Code::OccConflict,
+                format!("the step is at attempt {now} now; fetch the run again"),
+            ));
         }
         self.could_give(&row, output.as_ref().filter(|_| happened))?;
         if !happened {
@@ -195,10 +201,7 @@ impl Flow {
             return Err(EngineError::refused(Code::InvalidTransition, message));
         }
         if row.get("dry_run") == &chimera_core::record::Value::Bool(true) {
-            return Err(EngineError::refused(
-                Code::InvalidTransition,
-                "a dry run did nothing that could be undone",
-            ));
+            return Err(EngineError::refused(Code::InvalidTransition, "a dry run did nothing that could be undone"));
         }
         if ["freeze", "shadow"].contains(&row.text("replay_mode")) {
             return Err(EngineError::refused(Code::InvalidTransition, "a replay did nothing that could be undone"));

@@ -69,7 +69,9 @@ impl TenantBuckets {
     /// The stored key of a tenant's object.
     fn key(&self, tenant: &str, bucket: &str, key: &str) -> Result<String, BucketError> {
         match self.tenancy.guest(tenant) {
-            None if is_tenants_object(key) => Err(BucketError::Name("this prefix is reserved for objects of tenants".to_owned())),
+            None if is_tenants_object(key) => {
+                Err(BucketError::Name("this prefix is reserved for objects of tenants".to_owned()))
+            }
             None => Ok(key.to_owned()),
             // With the prefix an empty key would look valid.
             Some(_) if key.is_empty() => Err(BucketError::Name("a key has 1 to 1024 bytes".to_owned())),

@@ -297,8 +297,5 @@ pub enum ReadError {
     Cursor(#[from] InvalidCursor),
     /// The query names a column that the table doesn't have, or lacks a tenant where one is required.
     #[error("{table} can't be read like this: {reason}")]
-    Invalid {
-        table: &'static str,
-        reason: String,
-    },
+    Invalid { table: &'static str, reason: String },
 }
