@@ -1,8 +1,7 @@
-//! Errors as the world sees them: one table of stable codes, one body, one context.
+//! Errors as clients see them: one table of stable codes, one body, one context.
 //!
-//! Every error that leaves the system is one row of [`Code`], spelled as an [`ErrorBody`] and, over
-//! HTTP, wrapped in a [`Problem`]. Nothing here says how an error came about inside: no path, no
-//! SQL, no stack trace. A code is a promise; its page stands in `docs/errors/`.
+//! Every error that leaves the system has a [`Code`], is rendered as an [`ErrorBody`] and, over HTTP, wrapped in a
+//! [`Problem`]. It never contains a path, SQL or a stack trace. Codes are stable; each has a page in `docs/errors/`.
 
 mod body;
 mod code;

@@ -1,39 +1,38 @@
 //! The body of an error, and the problem document that carries it over HTTP.
 //!
-//! The body is the union of what the documents ask for: `code`, `message`, `error_type`,
-//! `retryable`, `details`, and `retry_after_seconds` where waiting is known to help.
+//! The body is the union of what the specifications require: `code`, `message`, `error_type`, `retryable`, `details`,
+//! and `retry_after_seconds` where waiting is known to help.
 //!
-//! Messages and details repeat what callers and other systems sent, and are stored and entered in the
-//! ledger. So they are made fit for that here, where they are made: an error that can't be written
-//! down would take what it is about with it.
+//! Messages and details repeat text from callers and other systems, and are stored and written to the ledger. They
+//! are therefore sanitized and bounded on construction: an error that cannot be stored would lose the record of the
+//! action it reports.
 
 use super::{Code, ErrorType};
 use crate::text;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One error as every surface tells it.
+/// An error in the form that every surface uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// What happened, for machines. Text, because a skill may bring codes of its own.
+    /// Machine-readable code. A string, because skills may define their own codes.
     pub code: String,
-    /// What happened, for people.
+    /// Human-readable message.
     pub message: String,
-    /// Its class.
     pub error_type: ErrorType,
-    /// Whether the same request may succeed when it is sent again; absent reads as no.
+    /// Whether sending the same request again may succeed. Absent means no.
     #[serde(default)]
     pub retryable: bool,
-    /// More about it: pointers into the caller's own document, limits, ids.
+    /// Further details: pointers into the caller's document, limits, ids.
     #[serde(default)]
     pub details: Map<String, Value>,
-    /// How long to wait before that.
+    /// How long to wait before retrying.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
 }
 
 impl ErrorBody {
-    /// An error with the class and the retry rule of its code.
+    /// An error with the class and retryability of its code.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
@@ -46,14 +45,13 @@ impl ErrorBody {
         }
     }
 
-    /// Adds a detail.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.details.insert(name.to_owned(), text::storable_value(value.into()));
         self
     }
 
-    /// The same error with a message and details that every store can hold, for one that others made.
+    /// Sanitizes an error that was built elsewhere, so that every store can hold it.
     #[must_use]
     pub fn storable(self) -> Self {
         let details = self.details.into_iter();
@@ -61,7 +59,7 @@ impl ErrorBody {
         Self { code: text::storable(self.code), message: text::storable(self.message), details, ..self }
     }
 
-    /// Says when a retry makes sense.
+    /// Sets the time after which a retry makes sense.
     #[must_use]
     pub const fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after_seconds = Some(seconds);
@@ -72,25 +70,23 @@ impl ErrorBody {
 /// A problem document (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Address of the code's page.
+    /// Path of the code's documentation page.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The code's title.
     pub title: String,
-    /// The HTTP status.
     pub status: u16,
-    /// What happened this time.
+    /// The message of this occurrence.
     pub detail: String,
-    /// The address that was asked for.
+    /// The requested path.
     pub instance: String,
-    /// The same in the shape that every surface shares.
+    /// The error in the form that every surface uses.
     pub error: ErrorBody,
-    /// Where to find it in logs and traces.
+    /// Trace id for logs and traces.
     pub trace_id: String,
 }
 
 impl Problem {
-    /// The document for `error`, which happened at `instance` within the trace.
+    /// The document for `error`, which occurred at path `instance`.
     #[must_use]
     pub fn new(code: Code, error: ErrorBody, instance: &str, trace_id: &str) -> Self {
         Self {

@@ -1,32 +1,29 @@
-//! The table of codes.
+//! The table of error codes.
 //!
-//! One line per code: its spelling, its class (one of six), whether the same request may succeed
-//! when it is sent again, its HTTP status, its title. Codes of several documents that mean one
-//! thing stay apart, because each surface keeps its own; [`EQUIVALENTS`] says which they are.
+//! One line per code: spelling, class (one of six), whether a retry may succeed, HTTP status, title. Several
+//! specifications define their own code for the same thing. Those codes stay separate, because each surface keeps its
+//! own; [`EQUIVALENTS`] lists them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The class of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorType {
-    /// A skill did its work and failed.
+    /// A skill ran and failed.
     SkillError,
-    /// The input is not what was asked for.
+    /// The input is not valid.
     ValidationError,
-    /// Something is used up, taken or too slow.
+    /// A resource is exhausted, locked or too slow.
     ResourceError,
-    /// A service outside failed.
+    /// An external service failed.
     ExternalServiceError,
-    /// A rule forbids it.
+    /// A policy forbids the action.
     PolicyViolationError,
-    /// Chimera itself failed.
     SystemError,
 }
 
 impl ErrorType {
-    /// Every class.
     pub const ALL: &'static [Self] = &[
         Self::SkillError,
         Self::ValidationError,
@@ -36,7 +33,7 @@ impl ErrorType {
         Self::SystemError,
     ];
 
-    /// The word in documents.
+    /// The name on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -49,7 +46,7 @@ impl ErrorType {
         }
     }
 
-    /// Whether operators are alerted: for faults of our own and for broken rules.
+    /// Whether operators are alerted: for internal errors and policy violations.
     #[must_use]
     pub const fn alerts(self) -> bool {
         matches!(self, Self::SystemError | Self::PolicyViolationError)
@@ -68,25 +65,22 @@ macro_rules! codes {
             /// Every code, in the order of the table.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// Its spelling.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
             }
 
-            /// Its class.
             #[must_use]
             pub const fn error_type(self) -> ErrorType {
                 match self { $(Self::$variant => ErrorType::$class),* }
             }
 
-            /// Whether the same request may succeed when it is sent again.
+            /// Whether sending the same request again may succeed.
             #[must_use]
             pub const fn retryable(self) -> bool {
                 match self { $(Self::$variant => codes!(@ $retry)),* }
             }
 
-            /// Its HTTP status.
             #[must_use]
             pub const fn status(self) -> u16 {
                 match self { $(Self::$variant => $status),* }
@@ -104,100 +98,99 @@ macro_rules! codes {
 }
 
 codes! {
-    /// A document doesn't have the shape its schema asks for.
+    /// A document does not match its schema.
     SchemaInvalid "SCHEMA_INVALID" ValidationError final 400 "The document does not match its schema";
-    /// No valid credential came with the request.
+    /// The request has no valid credential.
     Unauthenticated "UNAUTHENTICATED" ValidationError final 401 "No valid credential";
-    /// A signature doesn't fit what it signs.
+    /// A signature does not match the signed content.
     SignatureInvalid "SIGNATURE_INVALID" PolicyViolationError final 401 "The signature is not valid";
-    /// An envelope is older than it allows, or a link is.
-    ExpiredTtl "EXPIRED_TTL" ValidationError final 401 "It has expired";
+    /// An envelope or a link has expired.
+    ExpiredTtl "EXPIRED_TTL" ValidationError final 401 "The request or link has expired";
     /// The actor lacks a capability or role.
-    RbacForbidden "RBAC_FORBIDDEN" PolicyViolationError final 403 "The actor lacks the capability";
-    /// A policy rule refuses the act.
+    RbacForbidden "RBAC_FORBIDDEN" PolicyViolationError final 403 "The actor lacks a required scope";
+    /// A policy rule denies the action.
     PolicyDenied "POLICY_DENIED" PolicyViolationError final 403 "A policy refuses this";
-    /// A rule of the swarm refuses the act.
+    /// A swarm policy denies the action.
     PolicyViolation "POLICY_VIOLATION" PolicyViolationError final 403 "A policy was violated";
-    /// Nothing is here, or nothing that the caller may see.
-    NotFound "NOT_FOUND" ValidationError final 404 "Nothing is here";
-    /// The address exists, the method doesn't.
-    MethodNotAllowed "METHOD_NOT_ALLOWED" ValidationError final 405 "The method is not allowed here";
-    /// The key was used before.
-    ConflictIdempotency "CONFLICT_IDEMPOTENCY" ValidationError final 409 "The idempotency key was used before";
-    /// Somebody else changed the record first.
-    OccConflict "OCC_CONFLICT" ResourceError retry 409 "Somebody else changed the record first";
-    /// The state doesn't allow the step.
-    InvalidTransition "INVALID_TRANSITION" ValidationError final 409 "The state does not allow this";
-    /// The run was stopped by somebody.
-    Cancelled "CANCELLED" ValidationError final 409 "It was cancelled";
-    /// A replay comes to a node that the run before never finished.
-    NotRecorded "NOT_RECORDED" ValidationError final 409 "There is no recording of this";
-    /// What was approved is not what would run.
-    StaleApproval "STALE_APPROVAL" ValidationError final 409 "The approval no longer fits";
-    /// Another process holds the data folder.
-    DataDirLocked "DATA_DIR_LOCKED" ResourceError retry 409 "Another process uses the data folder";
-    /// It was here and has been used up, or its time is over.
-    Gone "GONE" ValidationError final 410 "It is not here any more";
+    /// The resource does not exist, or the caller may not see it.
+    NotFound "NOT_FOUND" ValidationError final 404 "Not found";
+    /// The path exists, but not with this method.
+    MethodNotAllowed "METHOD_NOT_ALLOWED" ValidationError final 405 "Method not allowed";
+    /// The idempotency key was already used for a different request.
+    ConflictIdempotency "CONFLICT_IDEMPOTENCY" ValidationError final 409 "The idempotency key is already used";
+    /// A concurrent change won.
+    OccConflict "OCC_CONFLICT" ResourceError retry 409 "The record was changed concurrently";
+    /// The current state does not allow the transition.
+    InvalidTransition "INVALID_TRANSITION" ValidationError final 409 "The current state does not allow this";
+    /// Somebody cancelled the run.
+    Cancelled "CANCELLED" ValidationError final 409 "The run was cancelled";
+    /// A replay reached a node that the original run never completed.
+    NotRecorded "NOT_RECORDED" ValidationError final 409 "No recorded result to replay";
+    /// The approval covers something other than what would run now.
+    StaleApproval "STALE_APPROVAL" ValidationError final 409 "The approval is stale";
+    /// Another process has locked the data directory.
+    DataDirLocked "DATA_DIR_LOCKED" ResourceError retry 409 "The data directory is in use by another process";
+    /// The resource existed and has been used up or has expired.
+    Gone "GONE" ValidationError final 410 "No longer available";
     /// The body arrived too slowly.
     BodyTimeout "BODY_TIMEOUT" ResourceError retry 408 "The body arrived too slowly";
     /// The body or a part of it is too large.
     PayloadTooLarge "PAYLOAD_TOO_LARGE" ValidationError final 413 "The payload is too large";
-    /// The body has a type that isn't taken here.
+    /// The media type of the body is not accepted here.
     UnsupportedMediaType "UNSUPPORTED_MEDIA_TYPE" ValidationError final 415 "The media type is not supported";
-    /// The shape is right, what it refers to isn't.
-    MalformedArgs "MALFORMED_ARGS" ValidationError final 422 "The arguments make no sense";
-    /// The values break a rule of the domain.
+    /// The arguments match the schema but refer to something invalid.
+    MalformedArgs "MALFORMED_ARGS" ValidationError final 422 "The arguments are malformed";
+    /// The values break a domain rule.
     ValidationFailed "VALIDATION_FAILED" ValidationError final 422 "The values are not valid";
-    /// The input of a skill isn't valid.
+    /// The input of a skill is not valid.
     ValidationError "VALIDATION_ERROR" ValidationError final 422 "The input is not valid";
-    /// The actor asks too often.
+    /// The actor exceeded its rate limit.
     RateLimited "RATE_LIMITED" ResourceError retry 429 "Too many requests";
-    /// Chimera failed.
-    Internal "INTERNAL" SystemError final 500 "Chimera failed";
-    /// The configuration can't be used.
+    Internal "INTERNAL" SystemError final 500 "Internal error";
+    /// The configuration is not valid.
     ConfigInvalid "CONFIG_INVALID" ValidationError final 500 "The configuration is not valid";
-    /// The ledger was changed outside the rules.
+    /// The ledger was tampered with or damaged.
     LedgerBroken "LEDGER_BROKEN" SystemError final 500 "The ledger does not verify";
-    /// A service outside answered with a failure.
-    ExternalServiceError "EXTERNAL_SERVICE_ERROR" ExternalServiceError retry 502 "A service outside failed";
-    /// A service outside can't be reached.
-    ExternalServiceUnavailable "EXTERNAL_SERVICE_UNAVAILABLE" ExternalServiceError retry 503 "A service outside is not available";
-    /// A tool can't be used now.
+    /// An external service returned an error.
+    ExternalServiceError "EXTERNAL_SERVICE_ERROR" ExternalServiceError retry 502 "An external service failed";
+    /// An external service cannot be reached.
+    ExternalServiceUnavailable "EXTERNAL_SERVICE_UNAVAILABLE" ExternalServiceError retry 503 "An external service is unavailable";
+    /// A tool is unavailable.
     ToolUnavailable "TOOL_UNAVAILABLE" ExternalServiceError retry 503 "The tool is not available";
-    /// The record store or the blob store can't be reached or can't write.
+    /// The record store or the blob store is unreachable or cannot write.
     StoreUnavailable "STORE_UNAVAILABLE" SystemError retry 503 "The store is not available";
-    /// The schema of the database is not the one that this process works with.
+    /// The database has a different schema version than this process.
     SchemaMismatch "SCHEMA_MISMATCH" SystemError final 503 "The database has another schema version";
-    /// The store is older than what is known of it, or was restored: nobody changes it before it is resumed.
-    StoreHeld "STORE_HELD" SystemError final 503 "The store is held";
-    /// What is stored is damaged.
+    /// The store is behind its marks or was restored. All changes are refused until an operator resumes it.
+    StoreHeld "STORE_HELD" SystemError final 503 "The store is held until an operator resumes it";
+    /// Stored data is damaged.
     StoreDamaged "STORE_DAMAGED" SystemError final 503 "The store is damaged";
-    /// The record store can't be used until somebody changes something about it.
-    StoreUnusable "STORE_UNUSABLE" SystemError final 503 "The store can't be used as it is";
-    /// The change was sent and nobody can tell whether it was made.
+    /// The record store is unusable until an operator changes something.
+    StoreUnusable "STORE_UNUSABLE" SystemError final 503 "The store is unusable until it is repaired";
+    /// The change was sent, and it is unknown whether it took effect.
     OutcomeUnknown "OUTCOME_UNKNOWN" SystemError final 503 "The outcome is unknown";
-    /// The process runs but a part it needs doesn't.
+    /// The process is running, but a dependency is not ready.
     NotReady "NOT_READY" ResourceError retry 503 "Not ready";
-    /// Too much is waiting already.
-    Overloaded "OVERLOADED" ResourceError retry 503 "Too much is waiting already";
-    /// The answer took longer than allowed.
+    /// Too many requests are waiting.
+    Overloaded "OVERLOADED" ResourceError retry 503 "Too many requests are waiting";
+    /// The response took longer than allowed.
     RequestTimeout "REQUEST_TIMEOUT" ResourceError retry 503 "The request took too long";
 }
 
 impl Code {
-    /// The code with this spelling.
+    /// Parses a code from its spelling.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.as_str() == text)
     }
 
-    /// The address of its page, relative to the server.
+    /// The path of its documentation page, relative to the server.
     #[must_use]
     pub fn page(self) -> String {
         format!("/docs/errors/{}", self.as_str())
     }
 
-    /// The codes that say the same on another surface.
+    /// The equivalent codes of other surfaces.
     pub fn equivalents(self) -> impl Iterator<Item = Self> {
         EQUIVALENTS
             .iter()
@@ -213,24 +206,23 @@ impl fmt::Display for Code {
     }
 }
 
-/// Codes of different documents that mean one thing.
+/// Codes of different specifications that mean the same thing.
 #[derive(Clone, Copy, Debug)]
 pub struct Equivalent {
-    /// What they mean.
     pub meaning: &'static str,
-    /// How each surface spells it.
+    /// One code per surface.
     pub codes: &'static [Code],
 }
 
-/// Which codes mean the same. A client that knows one surface can read the others with it.
+/// Codes that mean the same thing, so that a client of one surface can understand the others.
 pub static EQUIVALENTS: &[Equivalent] = &[
     Equivalent {
-        meaning: "the input is not what was asked for",
+        meaning: "the input is not valid",
         codes: &[Code::SchemaInvalid, Code::ValidationFailed, Code::ValidationError],
     },
-    Equivalent { meaning: "a rule forbids it", codes: &[Code::PolicyDenied, Code::PolicyViolation] },
+    Equivalent { meaning: "a policy forbids the action", codes: &[Code::PolicyDenied, Code::PolicyViolation] },
     Equivalent {
-        meaning: "something outside can't be used now",
+        meaning: "an external service is unavailable or failing",
         codes: &[Code::ToolUnavailable, Code::ExternalServiceUnavailable, Code::ExternalServiceError],
     },
 ];

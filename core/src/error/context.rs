@@ -1,39 +1,36 @@
-//! An error on its way from the agent that failed to the one that asked.
+//! An error as it propagates from the agent that failed to the one that made the request.
 //!
-//! Times are kept as they were written, so that a report can be passed on unchanged.
+//! Timestamps are kept as received, so that a report can be forwarded unchanged.
 
 use super::ErrorBody;
 use crate::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// An error together with the way it took.
+/// An error with its propagation history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorReport {
-    /// What went wrong first.
+    /// The original error.
     pub error: ErrorBody,
-    /// Who handled it, and when.
     pub context: ErrorContext,
 }
 
-/// Who handled a failed request, in order, and when.
+/// Which agents handled a failed request, in order, and when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorContext {
-    /// The agents that handled the request, the one that failed first.
+    /// The agents that handled the request. The one that failed comes first.
     pub agent_chain: Vec<String>,
-    /// When.
     pub timestamps: Timestamps,
-    /// The task that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
 }
 
-/// When an error happened and when it was handed on.
+/// When an error occurred and when it was last propagated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timestamps {
     /// When the first agent failed.
     #[serde(deserialize_with = "date_time")]
     pub initial_failure: String,
-    /// When it was handed on last.
+    /// When it was last propagated.
     #[serde(deserialize_with = "date_time")]
     pub propagated_at: String,
 }
@@ -45,7 +42,7 @@ fn date_time<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
 }
 
 impl ErrorReport {
-    /// The report of the agent that failed.
+    /// A report from the agent that failed.
     #[must_use]
     pub fn new(error: ErrorBody, agent: &str, task_id: Option<&str>, at: Timestamp) -> Self {
         let at = at.to_string();
@@ -59,7 +56,7 @@ impl ErrorReport {
         }
     }
 
-    /// The same report after `agent` handled it: the error stays, the chain grows.
+    /// The report after `agent` handled it: the error stays, the chain grows.
     #[must_use]
     pub fn handled_by(mut self, agent: &str, at: Timestamp) -> Self {
         self.context.agent_chain.push(agent.to_owned());

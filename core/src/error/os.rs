@@ -1,12 +1,11 @@
-//! What the operating system said, for people: its words in lower case, and the name by which its manual
-//! knows the error.
+//! Operating system errors for people: the system's own message in lower case, and the errno name.
 //!
-//! The standard library sorts errors into kinds, and many that an operator meets have none: a broken
-//! disk or too many open files would all read "uncategorized error". So nobody prints a kind.
+//! `io::ErrorKind` lacks a kind for many errors an operator meets. A broken disk and too many open files would both
+//! read "uncategorized error", so kinds are not printed.
 
 use std::io;
 
-/// Names of the numbers that Unix systems share.
+/// Errno names that Unix systems share.
 const SHARED: &[(i32, &str)] = &[
     (1, "EPERM"),
     (2, "ENOENT"),
@@ -33,7 +32,7 @@ const SHARED: &[(i32, &str)] = &[
     (32, "EPIPE"),
 ];
 
-/// Names of numbers that only Linux gives these errors.
+/// Errno names that are specific to Linux.
 const LINUX: &[(i32, &str)] = &[
     (11, "EAGAIN"),
     (36, "ENAMETOOLONG"),
@@ -58,10 +57,10 @@ const LINUX: &[(i32, &str)] = &[
     (122, "EDQUOT"),
 ];
 
-/// The words for an error of the operating system, such as `input/output error (EIO)`. They name no path.
+/// Describes an operating system error, such as `input/output error (EIO)`. Never contains a path.
 #[must_use]
 pub fn io_reason(error: &io::Error) -> String {
-    // Without a number the words may be anybody's, and hold anything; the kind's own are safe.
+    // Without an errno the message may come from anywhere and contain anything. The kind is safe.
     let Some(number) = error.raw_os_error() else { return error.kind().to_string() };
     let said = io::Error::from_raw_os_error(number).to_string();
     let words = said.split(" (os error").next().unwrap_or_default();
