@@ -1,10 +1,9 @@
-//! Identifiers, made from time and random bytes that the caller supplies.
+//! Identifiers, made from a time and random bytes that the caller supplies.
 //!
-//! Two families. Rows that are written often carry a time-ordered UUID (version 7), because an
-//! index that grows at its right edge is several times faster than one that is hit at random. An
-//! effect's id follows from its run and its key: a store that was put back finds the same one again.
-//! Swarm entities carry 128 random bits as hex, because their document asks for ids without
-//! meaning. A run's trace id is its own UUID as 32 hex digits, which W3C trace context accepts.
+//! Rows that are written often have a time-ordered UUID (version 7), because an index that grows at its right edge is
+//! several times faster than one with random inserts. The id of an effect is derived from its run and key, so a
+//! restored store computes the same id again. Swarm entities have 128 random bits as hex, because their specification
+//! requires opaque ids. A run's trace id is its UUID as 32 hex digits, which W3C trace context accepts.
 
 mod blob;
 
@@ -14,9 +13,8 @@ use crate::time::Timestamp;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// A version 7 UUID: 48 bits of milliseconds, 12 bits for the part of a millisecond (RFC 9562,
-/// section 6.2, method 3), then random bits. Lists that are sorted by id show what came later as
-/// later, also within a millisecond.
+/// A version 7 UUID: 48 bits of milliseconds, 12 bits of sub-millisecond time (RFC 9562, section 6.2, method 3), then
+/// random bits. Ids sort by creation time, also within a millisecond.
 #[must_use]
 pub fn time_ordered(now: Timestamp, mut random: [u8; 10]) -> Uuid {
     let micros = u64::try_from(now.micros()).unwrap_or(0);
@@ -37,21 +35,21 @@ pub fn trace_id(run: Uuid) -> String {
     run.simple().to_string()
 }
 
-/// The id of the effect that a run asks for under a key: the same whoever works it out, so that a
-/// receiver can be asked about a call whose row is lost. It begins with the time of its run.
+/// The id of the effect that a run requests under a key. It is deterministic, so a receiver can be asked about a call
+/// whose row was lost. It begins with the timestamp of the run.
 #[must_use]
 pub fn effect(run: Uuid, key: &str) -> Uuid {
     within(run, key)
 }
 
-/// The id of what somebody tells a run about one version of something: the same whoever says it, so that of several
-/// who do at once the store takes one.
+/// The id of a signal to a run about one version of something. It is deterministic, so that the store accepts only one
+/// of several concurrent duplicates.
 #[must_use]
 pub fn signal(run: Uuid, about: &str) -> Uuid {
     within(run, about)
 }
 
-/// An id that begins with the time of its run and follows from a key.
+/// A deterministic id that begins with the timestamp of its run.
 fn within(run: Uuid, key: &str) -> Uuid {
     let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
     let mut bytes = [0; 16];
@@ -60,7 +58,7 @@ fn within(run: Uuid, key: &str) -> Uuid {
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-/// The agent id that stands for an actor of a tenant: the same for ever, and telling nothing.
+/// A stable, opaque agent id for an actor of a tenant.
 #[must_use]
 pub fn agent(tenant: &str, actor: &str) -> Uuid {
     let mut hasher = Sha256::new();

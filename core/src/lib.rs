@@ -1,8 +1,8 @@
 //! The pure domain of Chimera: types, state machines, canonical JSON, hashing.
 //!
-//! Nothing here is async, opens a file, reads a clock or draws a random number: time, ids and
-//! randomness come in as arguments. What every room shares (errors, ids, JSON, limits, text, time, records)
-//! stands at the top; the rest lives in its room.
+//! Nothing here is async, opens a file, reads a clock or draws a random number: time, ids and randomness are
+//! arguments. Modules that all rooms share (errors, ids, JSON, limits, text, time, records) are at the top level;
+//! everything else is in its room.
 
 pub mod access;
 pub mod act;

@@ -1,8 +1,8 @@
-//! Every limit of the system by its name: `limits::BODY_BYTES_MAX`.
+//! Every limit of the system by name: `limits::BODY_BYTES_MAX`.
 //!
-//! One file per room, then what the rooms share; a room without limits has none. The expression language brings its own. The first sentence of a comment says
-//! what is bounded, the rest what happens beyond it. `docs/reference/limits.md` is made from these files, and a test
-//! finds limits that stand elsewhere.
+//! One file per room, then what the rooms share. A room without limits has no file, and the expression language
+//! defines its own limits. The first sentence of a comment says what is bounded, the rest what happens beyond it.
+//! `docs/reference/limits.md` is generated from these files, and a test finds limits that are defined elsewhere.
 
 mod access;
 mod flow;

@@ -1,8 +1,7 @@
-//! Secrets by name, and the values they resolve to.
+//! Secret names, and the values they resolve to.
 //!
-//! A configuration or a tool holds `secret://smtp`; the value appears only where it is used. A
-//! `Secret` can't be printed or serialised, can't be compared by accident, and its memory is
-//! overwritten when it is dropped.
+//! A configuration or a tool holds `secret://smtp`; the value exists only where it is used. A `Secret` cannot be
+//! printed, serialized or accidentally compared, and its memory is zeroed on drop.
 
 use crate::limits::SECRET_NAME_CHARS_MAX;
 use std::fmt;
@@ -13,11 +12,10 @@ const SCHEME: &str = "secret://";
 
 /// The name of a secret: a lower-case letter, then lower-case letters, digits, `-`, `_`, `.`.
 ///
-/// Neither `/` nor `..` can be spelled, so a name is safe as a file name.
+/// It cannot contain `/` or `..`, so it is safe as a file name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretName(String);
 
-/// Text that names no secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not a secret's name; expected secret:// and at most {SECRET_NAME_CHARS_MAX} of a-z, 0-9, '-', '_', '.', \
@@ -26,7 +24,7 @@ pub struct SecretName(String);
 pub struct InvalidSecretName;
 
 impl SecretName {
-    /// The secret with this bare name, without the scheme.
+    /// Parses a bare name, without the scheme.
     pub fn new(name: &str) -> Result<Self, InvalidSecretName> {
         let begins_well = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
         let spelled_well =
@@ -56,18 +54,16 @@ impl fmt::Display for SecretName {
     }
 }
 
-/// A secret's value. Shows itself as `[redacted]`.
+/// The value of a secret. `Debug` and `Display` print `[redacted]`.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Takes over a value.
     #[must_use]
     pub fn new(value: impl Into<Vec<u8>>) -> Self {
         Self(Zeroizing::new(value.into()))
     }
 
-    /// The bytes, for the one who uses them.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         &self.0

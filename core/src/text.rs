@@ -1,8 +1,7 @@
-//! Text of others, made fit to be stored.
+//! Makes text from callers and other systems safe to store and show.
 //!
-//! Errors and entries of the ledger repeat what callers and other systems said. Whatever that was, the act that they
-//! are about must be written down: a text is cut at a length, and has no character that a store refuses or a
-//! terminal obeys.
+//! Errors and ledger entries repeat such text, and they must always be writable. Text is therefore bounded in length,
+//! and characters that a store rejects or a terminal interprets are replaced.
 
 pub use chimera_expr::did_you_mean;
 
@@ -10,47 +9,47 @@ use crate::limits::{ERROR_DETAIL_BYTES_MAX, ERROR_DETAIL_DEPTH_MAX, ERROR_MESSAG
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// A text of the length that a message may have.
+/// Bounds and sanitizes the text of an error message.
 #[must_use]
 pub fn storable(text: String) -> String {
     cut(text, ERROR_MESSAGE_CHARS_MAX)
 }
 
-/// A document of the size that a detail of an error may have.
+/// Bounds and sanitizes one detail of an error.
 #[must_use]
 pub fn storable_value(value: Value) -> Value {
     bounded(value, ERROR_DETAIL_BYTES_MAX, ERROR_MESSAGE_CHARS_MAX)
 }
 
-/// A document of about so many bytes at the most, with texts of so many characters. What is beyond is left out.
+/// Reduces a document to about `bytes_max` bytes, with strings of at most `chars_max` characters. The rest is dropped.
 #[must_use]
 pub fn bounded(value: Value, bytes_max: usize, chars_max: usize) -> Value {
     Room { bytes_left: bytes_max, chars_max }.fit(value, ERROR_DETAIL_DEPTH_MAX)
 }
 
-/// A text in which no character hides and none turns others around, for those who decide about it: what has no shape
-/// of its own, or only that of another, is spelled as in JSON. Two texts are never shown alike: a backslash that
-/// could be taken for the begin of such a spelling stands twice. Lines and tabs stay, and so does what chooses the
-/// look of the symbol before it.
+/// Makes invisible, bidirectional and look-alike space characters visible, for people who decide about the text: such
+/// characters are written as JSON escapes. Distinct texts stay distinct: a backslash that could be read as the start of
+/// an escape is doubled. Line breaks, tabs and emoji variation selectors stay.
 #[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
     revealed(text, &['u'])
 }
 
-/// The same on one line: breaks and tabs are spelled out too, so that nothing quoted gets a line of its own.
+/// Like [`visible`], on one line: line breaks and tabs are escaped too, so that quoted text cannot start a line of its
+/// own.
 #[must_use]
 pub fn visible_line(text: &str) -> String {
     revealed(text, &['u', 'n', 't']).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// The same for a text of which parts were made visible before, or in which backslashes are told apart already.
+/// Like [`visible`], for text that is already partly escaped: backslashes are not doubled.
 #[must_use]
 pub fn without_hidden(text: &str) -> Cow<'_, str> {
     revealed(text, &[])
 }
 
-/// Spells out what hides. Backslashes before one of `letters`, or before what is spelled, are doubled, so that an odd
-/// number of them before such a letter is always a spelling.
+/// Escapes invisible characters. Backslashes before one of `letters`, or before an escaped character, are doubled, so
+/// that an odd number of them before such a letter always starts an escape.
 fn revealed<'a>(text: &'a str, letters: &[char]) -> Cow<'a, str> {
     let doubles = !letters.is_empty();
     if text.is_ascii() && !text.contains(is_shapeless) && !(doubles && text.contains('\\')) {
@@ -77,8 +76,8 @@ fn revealed<'a>(text: &'a str, letters: &[char]) -> Cow<'a, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a character shows nothing, looks like a space, or only steers others: what Unicode calls controls, spaces, format characters (Cf)
-/// and default-ignorable code points, and the few others whose shape is blank. The tests list each of these.
+/// Whether a character is invisible, looks like a space, or only affects others: Unicode controls, spaces, format
+/// characters (Cf), default-ignorable code points, and a few others with a blank glyph. The tests list each of these.
 pub(crate) const fn is_shapeless(c: char) -> bool {
     matches!(c,
         '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}'
@@ -89,7 +88,7 @@ pub(crate) const fn is_shapeless(c: char) -> bool {
         | '\u{1d159}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A document in lines that people read: a member a line, longer texts as blocks. No character hides.
+/// Renders a document as readable lines: one member per line, long strings as blocks, invisible characters escaped.
 #[must_use]
 pub fn readable(value: &Value) -> Vec<String> {
     match value {
@@ -105,12 +104,12 @@ pub fn readable(value: &Value) -> Vec<String> {
     }
 }
 
-/// A text as it is, or quoted where it could be taken for something else.
+/// The text, quoted where it could be mistaken for something else.
 fn plain(text: &str) -> String {
     let other = serde_json::from_str::<Value>(text).is_ok() || text.trim() != text || text.is_empty();
     let marks = text.starts_with(['-', '|', '"']) || text.contains(": ") || text.ends_with(':');
     let quoted = other || marks || text.contains(['\n', '\t']);
-    // In quotes a backslash stands twice already.
+    // JSON quoting has already doubled the backslashes.
     if quoted { without_hidden(&Value::from(text).to_string()).into_owned() } else { visible(text).into_owned() }
 }
 
@@ -192,7 +191,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Reads what is shown: as many texts as are shown are meant.
+    /// Reverses `visible`.
     fn spelled_back(shown: &str) -> String {
         let (mut text, mut rest) = (String::new(), shown);
         while let Some(at) = rest.find('\\') {
@@ -260,7 +259,7 @@ mod tests {
         (0xe0020, 0xe007f),
     ];
 
-    /// Default_Ignorable_Code_Point of Unicode 17, with those that are kept free for it.
+    /// Default_Ignorable_Code_Point of Unicode 17, with the reserved ranges.
     const IGNORABLE: &[(u32, u32)] = &[
         (0xad, 0xad),
         (0x34f, 0x34f),
@@ -281,8 +280,8 @@ mod tests {
         (0xe0000, 0xe0fff),
     ];
 
-    /// Neither, and blank all the same: the empty braille cell, joiners that show nothing by themselves, blanks and the mirror sign of
-    /// hieroglyphs, the Khitan filler, a selector of shorthand, the note without a head.
+    /// In neither category, but with a blank glyph: the empty braille cell, joiners, hieroglyph blanks and the mirror
+    /// sign, the Khitan filler, a shorthand selector, the note without a head.
     const BLANK: &[(u32, u32)] = &[
         (0x2800, 0x2800),
         (0x2d7f, 0x2d7f),

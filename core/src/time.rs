@@ -1,7 +1,7 @@
 //! Points in time as microseconds since the Unix epoch, always UTC.
 //!
-//! The text form is RFC 3339 with six decimals and `Z`, so that text order is time order and the
-//! same instant has exactly one spelling in hashed content.
+//! The text form is RFC 3339 with six decimals and `Z`. Text order is therefore time order, and an instant has
+//! exactly one representation in hashed content.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +37,7 @@ impl Timestamp {
         self.0.div_euclid(1_000)
     }
 
-    /// The instant `seconds` later; stays at the end of time instead of wrapping.
+    /// The instant `seconds` later, saturating at the end of time.
     #[must_use]
     pub const fn plus_seconds(self, seconds: i64) -> Self {
         Self(self.0.saturating_add(seconds.saturating_mul(MICROS_PER_SECOND)))
@@ -54,7 +54,7 @@ impl fmt::Display for Timestamp {
         if !(0..=9_999).contains(&year) {
             return write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z");
         }
-        // Every entry of the ledger spells one: digit by digit that takes a tenth of the time.
+        // Every ledger entry formats a timestamp; writing digits directly takes a tenth of the time.
         let mut text = *b"0000-00-00T00:00:00.000000Z";
         let parts = [
             (0..4, year),

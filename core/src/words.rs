@@ -1,6 +1,6 @@
-//! Enums whose values are words of a table or document.
+//! A macro for enums that are stored or serialized as words.
 //!
-//! One list gives the enum, its words and the way back, so the three can't disagree.
+//! One list defines the enum, its words and the parser, so the three cannot disagree.
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
@@ -9,16 +9,14 @@ macro_rules! words {
         pub enum $name { $($(#[$variant_doc])* $variant),* }
 
         impl $name {
-            /// Every value.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The word in tables and documents.
+            /// The word as stored in tables and documents.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),* }
             }
 
-            /// The value that a word stands for.
             #[must_use]
             pub fn parse(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|value| value.as_str() == word)

@@ -1,7 +1,6 @@
-//! The name of a blob: the SHA-256 of its bytes, spelled `cas://sha256:<64 hex digits>`.
+//! The content address of a blob: `cas://sha256:<64 hex digits>`, the SHA-256 of its bytes.
 //!
-//! One content has exactly one spelling: lower-case hex only, so that ids can be compared as text
-//! wherever they are stored.
+//! The hex digits are lower case only, so each content has exactly one address and addresses can be compared as text.
 
 use crate::json::Digest32;
 use std::fmt;
@@ -19,28 +18,26 @@ pub struct BlobId(Digest32);
 pub struct InvalidBlobId;
 
 impl BlobId {
-    /// What a JSON Schema asks of an address.
+    /// The JSON Schema pattern of an address.
     pub const PATTERN: &str = "^cas://sha256:[0-9a-f]{64}$";
 
-    /// The address of the content that has this digest.
     #[must_use]
     pub const fn new(digest: Digest32) -> Self {
         Self(digest)
     }
 
-    /// The digest of the content.
     #[must_use]
     pub const fn digest(&self) -> Digest32 {
         self.0
     }
 
-    /// The digest as 64 lower-case hex digits, as it stands in URLs and keys.
+    /// The digest as 64 lower-case hex digits, as used in URLs and keys.
     #[must_use]
     pub fn hex(&self) -> String {
         self.0.to_string()
     }
 
-    /// The address with this bare digest, as it stands in URLs and keys.
+    /// Parses the bare hex digest, as used in URLs and keys.
     pub fn from_hex(text: &str) -> Result<Self, InvalidBlobId> {
         let canonical = text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         if !canonical {
