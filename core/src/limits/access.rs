@@ -1,4 +1,4 @@
-//! Limits of who may call, how often and how freely: actors, tokens, signatures, quotas, goals, plans and risk.
+//! Limits of access and planning: actors, tokens, signatures, quotas, goals, plans and risk.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub const ACTOR_ROLES_MAX: usize = 32;
 pub const ROLE_CHARS_MAX: usize = 63;
 /// Roles of all tenants. With more in `access.actors_file` the server does not start: `CONFIG_INVALID`.
 pub const ROLES_MAX: usize = 10_000;
-/// Roles that an error about an unknown one names. Further roles are left out.
+/// Roles that an error about an unknown role lists. Further roles are omitted.
 pub const ROLES_NAMED_MAX: usize = 16;
 /// Characters of one scope. A longer one is refused with `VALIDATION_FAILED`.
 pub const SCOPE_CHARS_MAX: usize = 128;
@@ -23,12 +23,12 @@ pub const SCOPE_CHARS_MAX: usize = 128;
 pub const ACTORS_MAX: usize = 10_000;
 /// Actors and patterns of one tenant other than the default one. One more is refused with `VALIDATION_FAILED`.
 pub const TENANT_ACTORS_MAX: usize = 2_000;
-/// Actors and patterns that the registry always has room for in the default tenant. The other tenants together get no
-/// more than the rest.
+/// Actors and patterns reserved for the default tenant in the registry. The other tenants together get no more than the
+/// rest.
 pub const ACTORS_OWN_MIN: usize = 1_000;
-/// Places of a pool that all tenants share (calls, runs, waiting calls, streams of events, actors) that one of several
-/// tenants may hold for each place that is left free: three quarters of the pool if no other takes any. What it asks
-/// for beyond waits or is refused as if the pool was full.
+/// Slots of a pool that all tenants share (calls, runs, waiting calls, event streams, actors) that one of several
+/// tenants may hold per free slot: three quarters of the pool if no other tenant takes any. A request beyond it waits
+/// or is refused as if the pool was full.
 pub const TENANT_HELD_PER_FREE_MAX: usize = 3;
 /// Tenants of one store. One more is refused with `VALIDATION_FAILED`.
 pub const TENANTS_MAX: usize = 10_000;
@@ -36,32 +36,32 @@ pub const TENANTS_MAX: usize = 10_000;
 pub const TENANT_SLUG_CHARS_MAX: usize = 63;
 /// Characters of a tenant's name. A longer name is refused with `VALIDATION_FAILED`.
 pub const TENANT_NAME_CHARS_MAX: usize = 200;
-/// Time between two reads of actors, keys and revocations that other nodes may have changed. A change that no hint
-/// announced is seen this much later.
+/// Interval between two reads of actors, keys and revocations that other nodes may have changed. A change without a
+/// notification is seen this much later.
 pub const DIRECTORY_LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Seconds between two such reads where no other node can change anything. A change whose caller hung up before it was
-/// read anew counts this much later.
+/// Seconds between two such reads where no other node can change anything. A change whose caller disconnected before
+/// the reload takes effect this much later.
 pub const DIRECTORY_ALONE_LOOK_SECONDS: i64 = 5;
-/// Seconds between two sweeps of expired nonces, tokens and keys. Until then expired rows stay in the store and count
-/// for nothing.
+/// Seconds between two sweeps of expired nonces, tokens and keys. Until then expired rows stay in the store and have no
+/// effect.
 pub const EXPIRED_SWEEP_SECONDS: i64 = 60;
 
 // Keys of actors
 
 /// Characters of an actor's key, at least. A shorter key is refused with `VALIDATION_FAILED`.
 pub const ACTOR_KEY_CHARS_MIN: usize = 16;
-/// Keys of one actor that are valid at one time. One more is refused with `VALIDATION_FAILED`.
+/// Keys of one actor that are valid at the same time. One more is refused with `VALIDATION_FAILED`.
 pub const ACTOR_KEYS_MAX: usize = 8;
-/// Seconds that earlier keys stay valid after a new one was added, when the caller doesn't say. After them the earlier
-/// keys are refused.
+/// Default number of seconds that earlier keys stay valid after a new one was added. After them the earlier keys are
+/// refused.
 pub const ACTOR_KEY_OVERLAP_SECONDS: u32 = 86_400;
-/// Ended keys that one step of a sweep removes. The sweep goes on with the next step.
+/// Expired keys that one step of a sweep removes. The next step removes more.
 pub const ENDED_KEYS_SWEPT_MAX: usize = 500;
 /// Characters of `access.hmac_secret` and `access.jwt_secret`, at least. With a shorter secret the server does not
 /// start: `CONFIG_INVALID`.
 pub const SHARED_SECRET_CHARS_MIN: usize = 8;
-/// Characters from which on such a secret can't be guessed. With a shorter secret the server starts and logs a
-/// warning.
+/// Characters of such a secret that are considered enough against guessing. With a shorter secret the server starts and
+/// logs a warning.
 pub const SHARED_SECRET_CHARS_GOOD: usize = 32;
 
 // Tokens
@@ -70,32 +70,31 @@ pub const SHARED_SECRET_CHARS_GOOD: usize = 32;
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
 /// Lifetime of an access token. After it the token is refused with `UNAUTHENTICATED`.
 pub const TOKEN_SECONDS: i64 = 3_600;
-/// Lifetime of a refresh token and of every token that descends from one sign-in. After it the actor has to sign in
+/// Lifetime of a refresh token and of every token derived from the same sign-in. After it the actor has to sign in
 /// again.
 pub const REFRESH_SECONDS: i64 = 30 * 86_400;
-/// Time within which a refresh token may be used again, for callers that work in parallel. A later second use revokes
-/// every token of that sign-in.
+/// Time within which a refresh token may be used again, for clients that refresh concurrently. A later second use
+/// revokes every token of that sign-in.
 pub const REFRESH_GRACE_SECONDS: i64 = 30;
-/// Revoked tokens, and revoked sign-ins, that a process keeps in memory. With more, each token is looked up in the
+/// Revoked tokens, and revoked sign-ins, that a process caches in memory. With more, each token is looked up in the
 /// store.
 pub const REVOKED_HELD_MAX: usize = 10_000;
-/// Tokens that a process remembers as verified. The memory is cleared, and tokens are verified again.
+/// Verified tokens that a process caches. When the cache is full it is cleared, and tokens are verified again.
 pub const TOKENS_KNOWN_MAX: usize = 4_096;
 
 // Signatures
 
-/// Difference between the time in a signed request and the server's time. A request with more is refused with
-/// `EXPIRED_TTL`.
+/// Clock skew allowed between a signed request and the server. A request with more is refused with `EXPIRED_TTL`.
 pub const CLOCK_SKEW_SECONDS: i64 = 60;
-/// Characters of a nonce. A longer nonce is refused with `SCHEMA_INVALID`, or its signature does not count.
+/// Characters of a nonce. A longer nonce is refused with `SCHEMA_INVALID`, or its signature is ignored.
 pub const NONCE_CHARS_MAX: usize = 128;
 /// Signatures of one actor in one request that are verified. A request with more that could match is refused with
 /// `SIGNATURE_INVALID`.
 pub const SIGNATURES_TRIED_MAX: usize = 8;
-/// Signatures of one actor in one request that are read, including those that can't match. A request with more is
+/// Signatures of one actor in one request that are parsed, including those that can't match. A request with more is
 /// refused with `SIGNATURE_INVALID`.
 pub const SIGNATURES_LOOKED_AT_MAX: usize = 4 * SIGNATURES_TRIED_MAX;
-/// Components that one signature covers. A signature with more does not count.
+/// Components that one signature covers. A signature with more is ignored.
 pub const SIGNATURE_COMPONENTS_MAX: usize = 32;
 /// Time by which a second signature of a request may be ahead of the server's time. A request with one that is further
 /// ahead is refused with `EXPIRED_TTL`.
@@ -103,12 +102,12 @@ pub const SIGNATURE_AHEAD_SECONDS_MAX: i64 = 86_400;
 
 // Quotas
 
-/// Requests a minute of an actor without an entry in the registry. More are refused with `RATE_LIMITED`.
+/// Requests per minute of an actor without an entry in the registry. More are refused with `RATE_LIMITED`.
 pub const QUOTA_DEFAULT: u32 = 60;
-/// Requests a minute that `admin` keeps. A lower quota is refused with `VALIDATION_FAILED`, because nobody could raise
-/// it again.
+/// Requests per minute that `admin` always keeps. A lower quota is refused with `VALIDATION_FAILED`, because nobody
+/// could raise it again.
 pub const ADMIN_QUOTA_MIN: u32 = 10;
-/// Reads that an actor may make for each request of its quota. More are refused with `RATE_LIMITED`.
+/// Reads that an actor may make per request of its quota. More are refused with `RATE_LIMITED`.
 pub const READ_QUOTA_FACTOR: u32 = 10;
 /// Length of the window in which requests are counted. The next window starts with a new count.
 pub const RATE_WINDOW_SECONDS: u32 = 60;
@@ -116,26 +115,26 @@ pub const RATE_WINDOW_SECONDS: u32 = 60;
 pub const RATE_HITS_MAX: u32 = 1_000_000;
 /// Length of a rate window. A longer window is refused.
 pub const RATE_WINDOW_SECONDS_MAX: u32 = 86_400;
-/// Time over which refusals of one actor over its quota are summed up. The ledger has one entry for the first refusal
+/// Time over which refusals of one actor over its quota are aggregated. The ledger has one entry for the first refusal
 /// and one for the rest.
 pub const FLOOD_SECONDS: i64 = 60;
-/// Actors and operations whose refusals over a quota are summed up at a time. More refusals are counted in
-/// `chimera_access_refusals_not_entered_total` and not entered.
+/// Actors and operations whose refusals over a quota are aggregated at a time. Further refusals are counted in
+/// `chimera_access_refusals_not_entered_total` and not written to the ledger.
 pub const FLOODS_MAX: usize = 10_000;
-/// Bytes of a detail that the ledger entry about a refusal keeps. A longer detail is left out of the entry.
+/// Bytes of a detail in the ledger entry about a refusal. A longer detail is omitted from the entry.
 pub const REFUSAL_DETAIL_BYTES_MAX: usize = 300;
-/// Pointers to faults that the ledger entry about a refusal keeps. Further pointers are left out of the entry.
+/// Pointers to validation errors in the ledger entry about a refusal. Further pointers are omitted from the entry.
 pub const REFUSAL_POINTERS_MAX: usize = 32;
 
 // Idempotency keys
 
-/// Idempotency keys that a process remembers as used recently. Earlier uses are found in the store.
+/// Recently used idempotency keys that a process caches. Earlier uses are found in the store.
 pub const RECENT_KEYS_MAX: usize = 65_536;
-/// Time between two looks whether the caller that claimed a key first has started its run. The answer is later by up
-/// to this time.
+/// Interval between two checks whether the caller that claimed a key first has started its run. The response is later
+/// by up to this time.
 pub const KEY_CLAIM_LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// Time that a claim on a key may last without a run. After it the claim counts as abandoned, and the next caller
-/// takes it over.
+/// Time that a claim on a key may last without a run. After it the claim counts as abandoned, and the next caller takes
+/// it over.
 pub const KEY_CLAIM_ABANDONED_SECONDS: i64 = 5;
 
 // Secrets
@@ -146,55 +145,54 @@ pub const SECRET_NAME_CHARS_MAX: usize = 128;
 pub const SECRET_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of the file at `secrets.file`. A larger file can't be read.
 pub const SECRETS_FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Bytes that are read of a one-line file in the data folder, such as a key. What follows is ignored.
+/// Bytes that are read of a one-line file in the data directory, such as a key. The rest is ignored.
 pub const KEY_FILE_BYTES_MAX: u64 = 4_096;
 
 // Goals and plans
 
-/// Characters of a goal in words. A longer goal is refused with `VALIDATION_FAILED`.
+/// Characters of a natural-language goal. A longer goal is refused with `VALIDATION_FAILED`.
 pub const GOAL_CHARS_MAX: usize = 8_000;
-/// Characters of a goal that an error quotes. The quote is cut.
+/// Characters of a goal that an error quotes. The quote is truncated.
 pub const GOAL_QUOTE_CHARS_MAX: usize = 160;
-/// Words that an error quotes of what no tool was found for. The quote is cut.
+/// Words that an error quotes of the part of a goal without a matching tool. The quote is truncated.
 pub const GOAL_QUOTE_WORDS_MAX: usize = 8;
 /// Steps of one plan. A plan with more is refused with `VALIDATION_FAILED`.
 pub const PLAN_STEPS_MAX: usize = 32;
-/// Steps of a plan that may run without a person. A plan with more is drafted for approval.
+/// Steps of a plan that may run without approval. A plan with more is drafted for approval.
 pub const PLAN_STEPS_FREE_MAX: usize = 10;
-/// Tools among which a plan is looked for. Further tools are not considered.
+/// Tools that the planner considers. Further tools are ignored.
 pub const PLAN_TOOLS_MAX: usize = 500;
-/// Steps that the planner adds to find the input of one step. Further steps are not added; a goal whose inputs stay
-/// open is refused with `VALIDATION_FAILED`.
+/// Steps that the planner adds to find the input of one step. Further steps are not added; a goal with missing inputs
+/// is refused with `VALIDATION_FAILED`.
 pub const PLAN_FILL_DEPTH_MAX: usize = 3;
-/// Calls of a workflow that are examined before it runs, with items of maps and child workflows. A workflow with more
+/// Calls of a workflow that are examined before it runs, including map items and child workflows. A workflow with more
 /// counts as high risk.
 pub const PLAN_CALLS_MAX: usize = 256;
 /// Nodes of a workflow that are examined for these calls. A workflow with more counts as high risk.
 pub const PLAN_NODES_MAX: usize = 4_096;
 /// Bytes of the inputs of these calls. A workflow with more counts as high risk.
 pub const PLAN_INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Work of all expressions of one plan. A plan with more counts as high risk.
+/// Work units of all expressions of one plan. A plan with more counts as high risk.
 pub const PLAN_WORK_MAX: u64 = 2_000_000;
-/// Completed runs of a workflow with child workflows that are searched for one that did the same. With none among them
-/// the workflow counts as run for the first time.
+/// Completed runs of a workflow with child workflows that are searched for an equal one. If there is none, the workflow
+/// counts as run for the first time.
 pub const FIRST_TIME_RUNS_MAX: usize = 50;
 
 // Risk
 
 /// Reasons of one risk score. A build with weights that could give more does not compile.
 pub const RISK_REASONS_MAX: usize = 160;
-/// Times that a text is decoded inside another while its risk is scored. What is deeper counts as unreadable.
+/// Nested encodings that are decoded while the risk of a text is scored. Anything deeper counts as unreadable.
 pub const RISK_LAYERS_MAX: usize = 4;
-/// Bytes that are decoded while the risk of one plan is scored. What is beyond counts as unreadable.
+/// Bytes that are decoded while the risk of one plan is scored. Anything beyond counts as unreadable.
 pub const RISK_DECODED_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of a member's name that the pointer of a reason shows. The pointer ends above a member with a longer name.
 pub const RISK_NAME_BYTES_MAX: usize = 64;
-/// Bytes of an input that count as usual. A larger input adds to the risk score.
+/// Bytes of an input of normal size. A larger input adds to the risk score.
 pub const RISK_LARGE_INPUT_BYTES: usize = 16 * 1024;
-/// Bytes of an input that count as large. A larger input adds more to the risk score.
+/// Bytes of a large input. A larger input adds more to the risk score.
 pub const RISK_HUGE_INPUT_BYTES: usize = 256 * 1024;
-/// Bytes of a command in which its options are looked for. Options that stand further on add nothing to the risk
-/// score.
+/// Bytes of a command that are searched for options. Options beyond them add nothing to the risk score.
 pub const RISK_COMMAND_BYTES_MAX: usize = 512;
 /// Items of a list of texts that are also read as one command. A longer list is read item by item.
 pub const RISK_COMMAND_ITEMS_MAX: usize = 64;

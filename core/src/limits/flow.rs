@@ -13,32 +13,31 @@ pub const WORKFLOW_NODES_MAX: usize = 10_000;
 pub const WORKFLOW_EDGES_MAX: usize = 50_000;
 /// Characters of a workflow's name. A longer name is refused with `VALIDATION_FAILED`.
 pub const WORKFLOW_ID_CHARS_MAX: usize = 128;
-/// Workflows that one may start through its children and theirs, in all. A workflow with more is refused with
+/// Workflows that one may start through its children and theirs, in total. A workflow with more is refused with
 /// `VALIDATION_FAILED`.
 pub const WORKFLOW_FAMILY_MAX: usize = 1_000;
-/// Compiled workflows that one process keeps. Others are compiled again when they are needed.
+/// Compiled workflows that one process caches. Others are compiled again on demand.
 pub const WORKFLOWS_KEPT_MAX: usize = 1_000;
-/// Time for which a process trusts the newest version that it has read. After it the store is asked whether another
-/// process applied one.
+/// Time for which a process trusts the latest version that it has read. After it the store is asked whether another
+/// process applied a newer one.
 pub const WORKFLOW_NEWEST_SECONDS: i64 = 1;
 /// Attempts to add a version while others add theirs. After the last one the request fails with `OCC_CONFLICT`.
 pub const APPLY_TRIES_MAX: u32 = 8;
-/// Bytes of a workflow that is compiled on a thread that answers requests. A larger one is compiled on a thread for
-/// such work.
+/// Bytes of a workflow that is compiled on a request thread. A larger one is compiled on a worker thread.
 pub const COMPILE_BYTES_ASIDE: usize = 1_024;
-/// Problems of one workflow or patch that a refusal lists. Further problems are left out.
+/// Problems of one workflow or patch that a refusal lists. Further problems are omitted.
 pub const PROBLEMS_MAX: usize = 50;
-/// Nodes at each end of a long cycle that a refusal names. The nodes between them are left out.
+/// Nodes at each end of a long cycle that a refusal names. The nodes between them are omitted.
 pub const CYCLE_ENDS_SHOWN_MAX: usize = 6;
 /// A delay, a timeout or an expiry in a workflow. A longer one is refused with `VALIDATION_FAILED`.
 pub const FLOW_SECONDS_MAX: u32 = 90 * 86_400;
-/// Approvals that one question may need. A workflow that asks for more is refused with `VALIDATION_FAILED`.
+/// Approvals that one request may require. A workflow that requires more is refused with `VALIDATION_FAILED`.
 pub const APPROVALS_NEEDED_MAX: u32 = 10;
-/// Patterns of approvers that one question may name. A workflow with more is refused with `VALIDATION_FAILED`.
+/// Approver patterns that one request may name. A workflow with more is refused with `VALIDATION_FAILED`.
 pub const APPROVERS_MAX: usize = 50;
-/// Items of a map that run at a time when the author doesn't say. The next item waits for one to end.
+/// Default number of map items that run concurrently. The next item waits for one to complete.
 pub const MAP_PARALLEL_DEFAULT: u32 = 8;
-/// Items of a map that may run at a time. A workflow that asks for more is refused with `VALIDATION_FAILED`.
+/// Items of a map that may run concurrently. A workflow that asks for more is refused with `VALIDATION_FAILED`.
 pub const MAP_PARALLEL_MAX: u32 = 100;
 
 // Patches
@@ -51,42 +50,43 @@ pub const PATCH_EDGES_MAX: usize = 500;
 pub const JUSTIFICATION_CHARS_MAX: usize = 2_000;
 /// Patches of one run. One more is refused with `VALIDATION_FAILED`.
 pub const RUN_PATCHES_MAX: u32 = 32;
-/// Attempts to examine a patch while its run goes on. After the last one the request fails with `OCC_CONFLICT`.
+/// Attempts to examine a patch while its run makes progress. After the last one the request fails with `OCC_CONFLICT`.
 pub const PATCH_TRIES_MAX: u32 = 50;
 
 // Expressions
 
-/// Work of the expressions in one turn of a run. The run commits and goes on with the next turn.
+/// Work units of the expressions in one turn of a run. The run commits and continues with the next turn.
 pub const TURN_WORK_MAX: u64 = 200_000;
-/// Work of all expressions of a run while one process drives it. With more the run fails with `VALIDATION_FAILED`.
+/// Work units of all expressions of a run while one process drives it. With more the run fails with
+/// `VALIDATION_FAILED`.
 pub const RUN_WORK_MAX: u64 = 100_000_000;
 
 // JSON Schemas
 
-/// Parts of one JSON Schema. A workflow with a larger one is refused with `VALIDATION_FAILED`.
+/// Subschemas of one JSON Schema. A workflow with a larger one is refused with `VALIDATION_FAILED`.
 pub const SCHEMA_NODES_MAX: usize = 10_000;
-/// Parts of a JSON Schema that may apply to one place of a value, with references followed. A workflow with such a
-/// schema is refused with `VALIDATION_FAILED`.
+/// Subschemas of a JSON Schema that may apply to one location of a value, with references followed. A workflow with
+/// such a schema is refused with `VALIDATION_FAILED`.
 pub const SCHEMA_APPLIED_MAX: u64 = 1_000;
-/// Steps to count the parts of a JSON Schema. A workflow with a schema that takes more is refused with
+/// Steps to count the subschemas of a JSON Schema. A workflow with a schema that takes more is refused with
 /// `VALIDATION_FAILED`.
 pub const SCHEMA_STEPS_MAX: usize = 1_000_000;
-/// Patterns of one JSON Schema. A workflow with such a schema is refused with `VALIDATION_FAILED`.
+/// Regular expressions of one JSON Schema. A workflow with more is refused with `VALIDATION_FAILED`.
 pub const SCHEMA_PATTERNS_MAX: usize = 50;
-/// Bytes of one compiled pattern. A workflow with a larger one is refused with `VALIDATION_FAILED`.
+/// Bytes of one compiled regular expression. A workflow with a larger one is refused with `VALIDATION_FAILED`.
 pub const PATTERN_BYTES_MAX: usize = 262_144;
 /// Bytes of text in a value times the patterns of a caller's schema that checks it. A larger value is refused with
 /// `VALIDATION_FAILED`.
 pub const SCHEMA_TEXT_MAX: u64 = 2_000_000;
-/// Work of one check: places of the value times the parts that may apply to one. A larger value is refused with
-/// `VALIDATION_FAILED`.
+/// Work units of one validation: locations of the value times the subschemas that may apply to one. A larger value is
+/// refused with `VALIDATION_FAILED`.
 pub const SCHEMA_WORK_MAX: u64 = 10_000_000;
-/// Work of a check, counted in the same way, up to which a refusal says what is wrong where. Beyond it the refusal says
-/// only that the value is not as the schema asks for.
+/// Work units of a validation, counted in the same way, up to which a refusal lists the errors with their locations.
+/// Beyond it the refusal only says that the value does not match the schema.
 pub const SCHEMA_FAULTS_WORK_MAX: u64 = 100_000;
-/// Faults of one document that a refusal lists. Further faults are left out.
+/// Validation errors of one document that a refusal lists. Further errors are omitted.
 pub const SCHEMA_FAULTS_MAX: usize = 16;
-/// Characters of a fault's pointer, and of its message. What is longer is cut.
+/// Characters of a validation error's pointer, and of its message. Longer text is truncated.
 pub const FAULT_CHARS_MAX: usize = 300;
 
 // Runs
@@ -94,158 +94,159 @@ pub const FAULT_CHARS_MAX: usize = 300;
 /// Bytes of a run's inputs, and of one step's input. Larger inputs fail with `PAYLOAD_TOO_LARGE`.
 pub const RUN_INPUT_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of one step's output. A step with a larger one fails with `EXTERNAL_SERVICE_ERROR`; if its call changed
-/// something outside and may not be made again, the call is in doubt (`outcome_unknown`): it happened, and what it gave
+/// something outside and must not be repeated, the call is in doubt (`outcome_unknown`): it happened, and its output
 /// was not kept.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
-/// Values of one step's output, lists and objects among them. A step with more fails or is in doubt like one whose
+/// Values of one step's output, including lists and objects. A step with more fails or is in doubt like one whose
 /// output has too many bytes.
 pub const OUTPUT_VALUES_MAX: usize = JSON_VALUES_MAX;
-/// Bytes of the inputs and outputs of a run's steps together. A step whose input would make them more fails with
+/// Total bytes of the inputs and outputs of a run's steps. A step whose input would exceed it fails with
 /// `PAYLOAD_TOO_LARGE` before it is written, and a map before its first item; outputs are kept.
 pub const RUN_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes of memory that the inputs and outputs of one run take, as they are estimated: many small values take more than
-/// their text. A step whose input would make them more fails with `PAYLOAD_TOO_LARGE` before it is written, and a map
-/// before its first item; outputs are kept.
+/// Estimated memory of the inputs and outputs of one run: many small values take more than their text. A step whose
+/// input would exceed it fails with `PAYLOAD_TOO_LARGE` before it is written, and a map before its first item; outputs
+/// are kept.
 pub const RUN_MEMORY_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Bytes of a run's result, and of the outputs of all items of a map. A run or a map with more fails with
 /// `PAYLOAD_TOO_LARGE`.
 pub const RESULT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Time that a run may take when its workflow doesn't say. After it the run fails with `REQUEST_TIMEOUT`.
+/// Default timeout of a run. After it the run fails with `REQUEST_TIMEOUT`.
 pub const RUN_SECONDS_DEFAULT: u32 = 30 * 86_400;
-/// Steps of one run: its nodes, and the items of its maps. A map that would make more fails with `PAYLOAD_TOO_LARGE`
+/// Steps of one run: its nodes, and the items of its maps. A map that would exceed it fails with `PAYLOAD_TOO_LARGE`
 /// before its first item.
 pub const RUN_STEPS_MAX: usize = 50_000;
-/// Rows of one table that are read of one run. A run with more is refused with `PAYLOAD_TOO_LARGE`, never read in
+/// Rows of one table that are read for one run. A run with more is refused with `PAYLOAD_TOO_LARGE`, never read in
 /// part.
 pub const RUN_ROWS_MAX: usize = 250_000;
-/// Bytes of one table that are read of one run. A run with more is refused with `PAYLOAD_TOO_LARGE`, never read in part.
+/// Bytes of one table that are read for one run. A run with more is refused with `PAYLOAD_TOO_LARGE`, never read in
+/// part.
 pub const ROWS_HELD_BYTES_MAX: usize = 1024 * 1024 * 1024;
-/// Undos that one run may have recorded, over all its rollbacks. A rollback that would make more is refused and
-/// entered as `run.rollback_refused`.
+/// Compensations that one run may have recorded, over all its rollbacks. A rollback that would exceed it is refused and
+/// recorded as `run.rollback_refused`.
 pub const RUN_UNDOS_MAX: usize = 100_000;
 /// Items of one map. A map with more fails with `PAYLOAD_TOO_LARGE`.
 pub const MAP_ITEMS_MAX: usize = 10_000;
-/// Runs that are started inside each other. A step that would start one deeper fails with `VALIDATION_FAILED`.
+/// Nesting depth of child runs. A step that would start a deeper one fails with `VALIDATION_FAILED`.
 pub const RUN_DEPTH_MAX: u32 = 8;
-/// Runs inside one run, all levels together, shared evenly among the nodes and items that start some. A step that
-/// would start more fails with `VALIDATION_FAILED`.
+/// Child runs of one run, on all levels, shared evenly among the nodes and items that start some. A step that would
+/// start more fails with `VALIDATION_FAILED`.
 pub const RUN_DESCENDANTS_MAX: u64 = 100_000;
-/// Runs that replay each other in a row. One more is refused with `VALIDATION_FAILED`.
+/// Length of a chain of runs that replay each other. One more is refused with `VALIDATION_FAILED`.
 pub const REPLAY_CHAIN_MAX: usize = 100;
-/// Priority of a run when the caller doesn't say: 1 is most urgent, 10 least. A priority outside 1 to 10 is refused
-/// with `VALIDATION_FAILED`.
+/// Default priority of a run: 1 is most urgent, 10 least. A priority outside 1 to 10 is refused with
+/// `VALIDATION_FAILED`.
 pub const PRIORITY_DEFAULT: i32 = 5;
-/// Rows that one turn of a run writes. The run commits and goes on with the next turn.
+/// Rows that one turn of a run writes. The run commits and continues with the next turn.
 pub const TURN_ROWS_MAX: usize = 400;
-/// Signals that one turn of a run takes in. The others are taken in by the next turns.
+/// Signals that one turn of a run applies. The next turns apply the others.
 pub const TURN_SIGNALS_MAX: usize = 100;
-/// Messages that may wait in memory for one run. A further signal is found in the store.
+/// Messages for one run that are queued in memory. A further signal is read from the store.
 pub const RUN_INBOX_MAX: usize = 256;
 /// Attempts to read a run while it commits turns. After the last one the request fails with `OCC_CONFLICT`.
 pub const SNAPSHOT_TRIES_MAX: usize = 20;
-/// Events of a run that are read at a time for a client that follows it. Further events come with the next read.
+/// Events of a run that are read at a time for a client that follows it. The next read returns further events.
 pub const FEED_PAGE_MAX: usize = 256;
-/// Calls of one step that are shown with a run. Further calls are left out.
+/// Calls of one step that are shown with a run. Further calls are omitted.
 pub const STEP_CALLS_SHOWN_MAX: usize = 100;
-/// Pages that one listing of calls in doubt reads to find those that its caller may see. The answer has fewer items
-/// and a cursor to go on.
+/// Pages that one listing of calls in doubt reads to find those that its caller may see. The response has fewer items
+/// and a cursor to continue.
 pub const DOUBT_PAGES_MAX: usize = 8;
-/// Runs that are searched for the tools that a rollback would call. For more the rollback needs the scope `*`, else it
+/// Runs that are searched for the tools that a rollback would call. For more, the rollback needs the scope `*`, else it
 /// is refused with `RBAC_FORBIDDEN`.
 pub const UNDO_RUNS_LOOKED_MAX: usize = 1_000;
-/// Steps that could not be undone that the entry about a rollback names. Further steps are only counted.
+/// Steps without a completed compensation that the entry about a rollback lists. Further steps are only counted.
 pub const UNDO_LEFT_SHOWN_MAX: usize = 20;
-/// Steps or lanes that one ledger entry about a restore names. Of more it has the number and a digest.
+/// Steps or lanes that one ledger entry about a restore lists. If there are more, it has their number and a digest.
 pub const RESTORE_LISTED_MAX: usize = 100;
-/// Runs that are told of a restore in one transaction. The others follow in further transactions.
+/// Runs that are notified of a restore in one transaction. The others follow in further transactions.
 pub const RESTORE_RUNS_PER_TX_MAX: usize = 200;
 
 // Calls of tools
 
-/// Calls under way at a time in one process. Further calls wait. The setting `flow.calls_max` changes it.
+/// Calls in flight at a time in one process. Further calls wait. The setting `flow.calls_max` changes it.
 pub const CALLS_MAX: usize = 1_024;
-/// Calls under way at a time for one tenant in one process. Further calls wait. The setting `flow.tenant_calls_max`
+/// Calls in flight at a time for one tenant in one process. Further calls wait. The setting `flow.tenant_calls_max`
 /// changes it.
 pub const TENANT_CALLS_MAX: usize = 512;
-/// Calls of one tool under way at a time in one process. Further calls wait. The setting `flow.tool_calls_max` changes
+/// Calls of one tool in flight at a time in one process. Further calls wait. The setting `flow.tool_calls_max` changes
 /// it.
 pub const TOOL_CALLS_MAX: usize = 256;
-/// Calls to one host under way at a time in one process. Further calls wait. The setting `flow.host_calls_max` changes
+/// Calls to one host in flight at a time in one process. Further calls wait. The setting `flow.host_calls_max` changes
 /// it.
 pub const HOST_CALLS_MAX: usize = 64;
-/// Calls of one run under way at a time. Further steps wait.
+/// Calls of one run in flight at a time. Further steps wait.
 pub const RUN_CALLS_MAX: usize = 64;
 /// Calls that may wait for one host, or for one tool without a host. A new run that would wait there is refused with
 /// `OVERLOADED`. The setting `flow.calls_waiting_max` changes it.
 pub const CALLS_WAITING_MAX: usize = 10_000;
-/// Waiting calls that a process remembers while their runs wait in the store. The runs of further calls are found by
-/// looking through the store.
+/// Waiting calls that a process remembers while their runs are parked in the store. The runs of further calls are found
+/// by scanning the store.
 pub const CALLS_REMEMBERED_MAX: usize = 50_000;
-/// Time after which a refused caller is asked to try again when too many calls wait. A caller that asks sooner is
-/// probably refused again.
+/// Retry delay suggested to a refused caller when too many calls wait. A caller that retries sooner is probably refused
+/// again.
 pub const CROWD_RETRY_SECONDS: u64 = 10;
 /// Retries of a step after the first attempt. After the last one the step fails with the error of that attempt.
 pub const RETRIES_MAX: u32 = 3;
-/// Wait before the first retry of a step. The wait doubles with each retry.
+/// Backoff before the first retry of a step. It doubles with each retry.
 pub const RETRY_FIRST_DELAY_MS: i64 = 1_000;
-/// Random share, in thousandths, by which such a wait is longer or shorter. It is never more.
+/// Jitter of the backoff, in thousandths. It is never more.
 pub const RETRY_JITTER_PER_MILLE: i64 = 200;
-/// Time that a service may ask us to wait before the next attempt. A longer time is shortened to this.
+/// Retry delay that a service may request. A longer delay is shortened to this.
 pub const RETRY_AFTER_SECONDS_MAX: u64 = 86_400;
 /// Times that a call is sent or checked again because its process died. After the last one the step fails with
 /// `OUTCOME_UNKNOWN`.
 pub const RESENDS_MAX: u32 = 20;
-/// Time that a call may go on after it was told to stop. After it the call is dropped.
+/// Time that a call may continue after it was asked to stop. After it the call is dropped.
 pub const CALL_STOP_GRACE: Duration = Duration::from_secs(5);
 
 // Runs in memory
 
-/// Runs that one process drives at a time. Further runs are refused with `OVERLOADED` until some end or wait. The
+/// Runs that one process drives at a time. Further runs are refused with `OVERLOADED` until some complete or park. The
 /// setting `flow.runs_max` changes it.
 pub const ACTIVE_RUNS_MAX: usize = 10_000;
 /// Runs of one tenant that one process drives at a time. Further runs are refused with `OVERLOADED`. The setting
 /// `flow.tenant_runs_max` changes it.
 pub const TENANT_RUNS_MAX: usize = 8_000;
-/// Bytes of memory that the inputs and outputs of all runs take which one process drives, as they are estimated; of
-/// several tenants each has its share. A run that would take more waits in the store until there is room. The setting
-/// `flow.runs_memory_bytes_max` changes it.
+/// Estimated memory of the inputs and outputs of all runs that one process drives; of several tenants each has its
+/// share. A run that would exceed it waits in the store until there is room. The setting `flow.runs_memory_bytes_max`
+/// changes it.
 pub const RUNS_MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Bytes of memory from which on a run counts for that. A run with more is worked on by threads for such work.
+/// Bytes of memory from which on a run counts toward that total. A larger run is processed on worker threads.
 pub const RUN_MEMORY_BYTES_COUNTED: usize = 64 * 1024;
 /// Calls of one tool that runs in memory make or wait for. Runs that would wait for more wait in the store. The
 /// setting `flow.tool_runs_max` changes it.
 pub const TOOL_RUNS_MAX: usize = 2_000;
-/// Runs that wait in the store for a slot while requests wait for their results. Further requests are answered at once
-/// that the run goes on.
+/// Runs parked in the store for a slot while requests wait for their results. Further requests are answered at once
+/// that the run is still in progress.
 pub const RUNS_WATCHED_MAX: usize = 4_096;
-/// Time, at least, after which a run that waits in the store for a slot is looked at without a hint. A lost hint
-/// delays the run by this time.
+/// Minimum time after which a run parked for a slot is checked without a notification. A lost notification delays the
+/// run by this time.
 pub const SLOT_LOOK_SECONDS: u64 = 30;
-/// Runs that wait in the store for a slot and are looked at in one second. With more of them each is looked at later.
+/// Runs parked for a slot that are checked per second. With more of them each is checked later.
 pub const SLOT_LOOKS_PER_SECOND: usize = 50;
-/// Time between two attempts of a run in memory to get a slot without a hint. A lost hint delays the run by this time.
+/// Interval between two attempts of a run in memory to get a slot without a notification. A lost notification delays
+/// the run by this time.
 pub const SLOT_ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time until its deadline, at least, of a waiting run that leaves memory. A run with a nearer deadline stays in
-/// memory.
+/// Minimum time until its deadline for a waiting run to be parked. A run with a nearer deadline stays in memory.
 pub const PARK_SECONDS_MIN: i64 = 5;
-/// Time after which a run that waits for a signal alone is looked at without one. A lost hint delays the run by this
-/// time.
+/// Time after which a run that only waits for a signal is checked without one. A lost notification delays the run by
+/// this time.
 pub const LOOK_AGAIN_SECONDS: i64 = 60;
-/// Time between two looks for runs that nobody drives. A run without a hint is taken up this much later.
+/// Interval between two scans for runs without an owner. A run without a notification is taken over this much later.
 pub const KEEPER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time between two looks for such runs in the lanes of this process. A run without a hint is taken up this much
-/// later.
+/// Interval between two scans for such runs in the lanes of this process. A run without a notification is taken over
+/// this much later.
 pub const KEEPER_OWN_LANE_SECONDS: i64 = 10;
-/// Time between two looks that counts as watching a silent lane. A longer gap counts as this, because a process that
-/// was held up has seen nothing.
+/// Time between two scans that counts toward the silence of a lane. A longer gap counts as this, because a stalled
+/// process has observed nothing.
 pub const KEEPER_GAP_SECONDS_MAX: i64 = 3;
 /// Time beyond its lease that a silent lane is given. After it the lane counts as dead, and its runs are taken over.
 pub const LANE_SILENCE_MARGIN_SECONDS: i64 = 2;
-/// Pause before a run that can't even be ended is tried again. The run stays as it is meanwhile.
+/// Pause before a run whose failure can't be written is tried again. The run stays as it is meanwhile.
 pub const RUN_UNWRITABLE_PAUSE: Duration = Duration::from_secs(60);
-/// First pause before a run asks a store again that refused a commit or a read. The pause doubles with each attempt.
+/// First backoff of a run after the store refused a commit or a read. It doubles with each attempt.
 pub const STORE_RETRY_PAUSE_FIRST: Duration = Duration::from_millis(50);
-/// Longest such pause. The run asks again at this pace until the store answers.
+/// Longest such backoff. The run retries at this pace until the store answers.
 pub const STORE_RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 // Approvals and drafts
@@ -253,40 +254,40 @@ pub const STORE_RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Approvals that one run may ask for. A step that needs one more fails with `VALIDATION_FAILED`, and a patch is
 /// refused.
 pub const RUN_APPROVALS_MAX: u32 = 1_000;
-/// Time that an approval waits for a person when nobody says. After it the approval expires.
+/// Default time that an approval waits for a decision. After it the approval expires.
 pub const APPROVAL_SECONDS_DEFAULT: u32 = 86_400;
-/// Time that an approval may wait. A longer time is shortened to this.
+/// Longest time that an approval may wait. A longer time is shortened to this.
 pub const APPROVAL_SECONDS_MAX: u32 = 30 * 86_400;
 /// Attempts to record a decision while others decide. After the last one the request fails with `OCC_CONFLICT`.
 pub const DECIDE_TRIES_MAX: u32 = 50;
 /// Bytes of a note or a reason that a person gives with a decision. A longer one is refused with `PAYLOAD_TOO_LARGE`.
 pub const NOTES_BYTES_MAX: usize = 8 * 1024;
-/// Characters of the kind of action in the record of an approval. A longer one is cut.
+/// Characters of the kind of action in the record of an approval. A longer one is truncated.
 pub const APPROVAL_ACTION_CHARS_MAX: usize = 50;
-/// Different calls of a map that a draft tries dry. The others are listed with their inputs.
+/// Distinct calls of a map that a draft dry-runs. The others are listed with their inputs.
 pub const DRAFT_ITEMS_MAX: usize = 100;
-/// Bytes of the calls that one request for approval lists. Calls that don't fit are asked about on their own.
+/// Bytes of the calls that one approval request lists. Calls that don't fit get a request of their own.
 pub const DRAFT_BYTES_MAX: usize = 1024 * 1024;
-/// Dry calls that a draft gathers before it writes them. They are written, and the draft goes on.
+/// Dry-run calls that a draft buffers. Then they are written, and the draft continues.
 pub const DRAFT_CALLS_GATHERED_MAX: usize = 200;
 
 // Messages to people
 
-/// Attempts to deliver one message, with waits that double. After the last one the message is marked as failed.
+/// Attempts to deliver one message, with exponential backoff. After the last one the message is marked as failed.
 pub const MESSAGE_TRIES_MAX: i64 = 12;
-/// Time of one attempt to deliver a message. After it the attempt fails, and a later one follows.
+/// Timeout of one attempt to deliver a message. After it the attempt fails and is retried later.
 pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time for which one process has a message to deliver. After it another process may try.
+/// Lease of one process on a message to deliver. After it another process may try.
 pub const MESSAGE_LEASE_SECONDS: i64 = 60;
-/// Messages that a process sends at one time, each to another receiver. Further messages wait.
+/// Messages that a process sends concurrently, each to a different recipient. Further messages wait.
 pub const MESSAGES_SENT_AT_ONCE_MAX: usize = 32;
 /// Messages of one tenant among these. Further messages of the tenant wait.
 pub const MESSAGES_SENT_AT_ONCE_TENANT_MAX: usize = 8;
-/// Receivers of one message about a run that waits for a person. Further receivers get none.
+/// Recipients of one message about a run that waits for a person. Further recipients get none.
 pub const MESSAGE_RECIPIENTS_MAX: usize = 8;
-/// Bytes of the action in a message that asks for a decision. A larger one is left to the page behind the link.
+/// Bytes of the action in a message that asks for a decision. A larger one is shown only on the linked page.
 pub const MESSAGE_ACTION_BYTES_MAX: usize = 16 * 1024;
-/// Bytes of the review in a message that asks for a decision. A larger one is left to the page behind the link.
+/// Bytes of the review in a message that asks for a decision. A larger one is shown only on the linked page.
 pub const MESSAGE_REVIEW_BYTES_MAX: usize = 512 * 1024;
-/// Time between two looks for messages to send without a hint. A lost hint delays a message by this time.
+/// Interval between two scans of the outbox without a notification. A lost notification delays a message by this time.
 pub const OUTBOX_LOOK_INTERVAL: Duration = Duration::from_secs(2);

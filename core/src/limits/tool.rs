@@ -7,28 +7,27 @@ use std::time::Duration;
 
 /// Bytes of a request body that a tool sends. A larger one fails with `PAYLOAD_TOO_LARGE` before it is sent.
 pub const HTTP_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Bytes of an answer's body that a tool reads. `http.request` cuts the rest; other tools fail with
+/// Bytes of a response body that a tool reads. `http.request` truncates the rest; other tools fail with
 /// `EXTERNAL_SERVICE_ERROR`.
 pub const HTTP_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Bytes of all headers of an answer. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
+/// Bytes of all headers of a response. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
 pub const HTTP_ANSWER_HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Headers of an answer. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
+/// Headers of a response. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
 pub const HTTP_ANSWER_HEADERS_MAX: usize = 128;
-/// Nesting of a JSON answer, which leaves room for the record around it. With more the call fails with
+/// Nesting of a JSON response, which leaves room for the record around it. With more the call fails with
 /// `EXTERNAL_SERVICE_ERROR`.
 pub const HTTP_ANSWER_DEPTH_MAX: usize = JSON_DEPTH_MAX - 8;
-/// Values of a JSON answer, lists and objects among them. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
+/// Values of a JSON response, including lists and objects. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
 pub const HTTP_ANSWER_VALUES_MAX: usize = OUTPUT_VALUES_MAX;
-/// Bytes of an answer that is looked through on a thread that answers requests. A larger one is looked through on a
-/// thread for such work.
+/// Bytes of a response that is processed on a request thread. A larger one is processed on a worker thread.
 pub const HTTP_ANSWER_BYTES_ASIDE: usize = 16_384;
-/// Large answers that are looked through at a time. Others wait, each tenant in its turn.
+/// Large responses that are processed at a time. Others wait, each tenant in its turn.
 pub const HTTP_ANSWERS_READ_MAX: usize = 2;
 /// Redirects that one request follows. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
 pub const HTTP_REDIRECTS_MAX: usize = 5;
-/// Time to open one connection, with the address lookup. After it the call fails with `EXTERNAL_SERVICE_UNAVAILABLE`.
+/// Time to open one connection, including DNS resolution. After it the call fails with `EXTERNAL_SERVICE_UNAVAILABLE`.
 pub const HTTP_CONNECT_TIMEOUT_MS: u64 = 10_000;
-/// Time of one call over HTTP, whatever its tool allows. After it the call fails with `REQUEST_TIMEOUT`.
+/// Timeout of one call over HTTP, whatever its tool allows. After it the call fails with `REQUEST_TIMEOUT`.
 pub const HTTP_CALL_TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
 /// Characters of a tool's name. A declared tool with a longer one is refused.
 pub const TOOL_NAME_CHARS_MAX: usize = 128;
@@ -42,28 +41,28 @@ pub const TOOL_TIMEOUT_MS_MAX: u64 = 3_600_000;
 pub const DECLARED_FILE_BYTES_MAX: usize = 256 * 1024;
 /// Tools that one file declares. With more the server does not start: `CONFIG_INVALID`.
 pub const DECLARED_TOOLS_MAX: usize = 100;
-/// Pages that one call of a declared tool reads. The pages behind them are not read.
+/// Pages that one call of a declared tool reads. Further pages are not read.
 pub const DECLARED_PAGES_MAX: usize = 50;
-/// Time before its end from which on a vendor's access token is not used any more. A new token is fetched.
+/// Time before its expiry from which on a vendor's access token is not used. A new token is fetched.
 pub const DECLARED_TOKEN_SPARE_SECONDS: i64 = 60;
-/// Difference between our clock and a vendor's when a call is looked for that may have happened. A call that is dated
-/// further off is not found.
+/// Clock skew between us and a vendor when searching for a call that may have happened. A call with a timestamp further
+/// off is not found.
 pub const DECLARED_CLOCK_SKEW_SECONDS: i64 = 300;
 
 // Mail and Slack
 
-/// Receivers of one mail. A mail with more is refused with `MALFORMED_ARGS`.
+/// Recipients of one mail. A mail with more is refused with `MALFORMED_ARGS`.
 pub const MAIL_RECEIVERS_MAX: usize = 100;
 /// Characters of a mail's subject. A longer one is refused with `MALFORMED_ARGS`.
 pub const MAIL_SUBJECT_CHARS_MAX: usize = 500;
 /// Bytes of a mail's text, and of its HTML. A longer one is refused with `PAYLOAD_TOO_LARGE`.
 pub const MAIL_TEXT_BYTES_MAX: usize = 1024 * 1024;
-/// Time to connect to the mail server, within the time of the call. After it the call fails and may be retried.
+/// Time to connect to the mail server, within the timeout of the call. After it the call fails and may be retried.
 pub const MAIL_CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time to say goodbye to the mail server after a mail was accepted. After it the connection is dropped; the mail is
-/// delivered.
+/// Time to close the session with the mail server after a mail was accepted. After it the connection is dropped; the
+/// mail is delivered.
 pub const MAIL_GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Characters of a Slack message. A longer one is refused with `VALIDATION_FAILED`, because Slack would cut it.
+/// Characters of a Slack message. A longer one is refused with `VALIDATION_FAILED`, because Slack would truncate it.
 pub const SLACK_TEXT_CHARS_MAX: usize = 40_000;
 
 // Objects
@@ -72,7 +71,7 @@ pub const SLACK_TEXT_CHARS_MAX: usize = 40_000;
 pub const UPLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of an object's key. A longer one is refused with `VALIDATION_FAILED`.
 pub const OBJECT_KEY_BYTES_MAX: usize = 1_024;
-/// Buckets to which connections are kept. With one more all are closed and opened again when they are needed.
+/// Buckets with cached connections. With one more all are closed and reopened on demand.
 pub const BUCKETS_OPEN_MAX: usize = 64;
 
 // Summaries
@@ -81,7 +80,7 @@ pub const BUCKETS_OPEN_MAX: usize = 64;
 pub const SUMMARY_TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// Sentences of a summary. A larger number is refused with `VALIDATION_FAILED`.
 pub const SUMMARY_SENTENCES_MAX: usize = 50;
-/// Sentences of a summary when the caller doesn't say. The summary ends after them.
+/// Default number of sentences of a summary. The summary ends after them.
 pub const SUMMARY_SENTENCES_DEFAULT: usize = 3;
 
 // PDF documents
@@ -97,10 +96,10 @@ pub const PDF_PAGES_MAX: usize = 1_000;
 pub const PDF_IMAGES_MAX: usize = 200;
 /// Bytes of all images of one PDF. A document with more is refused with `PAYLOAD_TOO_LARGE`.
 pub const PDF_IMAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Pixels of all images of one PDF, because a small file can unfold into a large one. A document with more is refused
-/// with `VALIDATION_FAILED`.
+/// Pixels of all images of one PDF, because a small file can decompress into a large image. A document with more is
+/// refused with `VALIDATION_FAILED`.
 pub const PDF_IMAGE_PIXELS_MAX: u64 = 50_000_000;
 /// Cells of all tables of one PDF. A document with more is refused with `PAYLOAD_TOO_LARGE`.
 pub const PDF_TABLE_CELLS_MAX: usize = 100_000;
-/// Characters missing in the fonts that an output names. Further ones are left out.
+/// Characters without a glyph in the fonts that an output lists. Further ones are omitted.
 pub const PDF_MISSING_SHOWN_MAX: usize = 20;
