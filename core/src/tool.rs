@@ -1,9 +1,8 @@
-//! What a tool says of itself.
+//! What a tool declares about itself.
 //!
-//! The five members of [`Metadata`] are the document's, with its defaults. `effect` says how far
-//! its work reaches: a *pure* tool touches nothing outside and may run again at will; a *read* tool
-//! asks outside; a *write* tool changes something there, so it is written ahead and never sent
-//! again blindly.
+//! The five members of [`Metadata`] and their defaults come from the specification. `effect` says how far a tool
+//! reaches: a *pure* tool touches nothing outside and may be repeated freely; a *read* tool queries an external
+//! system; a *write* tool changes one, so its call is recorded before it is sent and is never resent blindly.
 
 mod overridden;
 
@@ -15,28 +14,25 @@ use overridden::methods_beside;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// How much harm a tool can do.
+/// The risk level that a tool declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
-    /// Little.
     #[default]
     Low,
-    /// Some.
     Medium,
-    /// Much.
     High,
 }
 
-/// How far a tool's work reaches.
+/// How far the effects of a tool reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
-    /// Nothing outside is touched.
+    /// No external effects.
     Pure,
-    /// Something outside is asked.
+    /// Reads from an external system.
     Read,
-    /// Something outside is changed.
+    /// Changes an external system.
     Write,
 }
 
@@ -44,38 +40,36 @@ pub enum Reach {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rollback {
-    /// It can't.
     Unsupported,
-    /// It can, and a second undo of the same call would do something else: a refund is paid twice.
+    /// Supported, but undoing the same call twice has a second effect: a refund is paid twice.
     Once,
-    /// It can, and a second undo of the same call changes nothing.
+    /// Supported and idempotent.
     Repeatable,
 }
 
-/// Inputs with which a writing tool only asks.
+/// Inputs for which a write tool only reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ReadsWhen {
-    /// The member of the input that tells.
+    /// The input member that decides.
     pub member: &'static str,
-    /// The values with which it asks; the first one counts when the member is absent.
+    /// Values for which the call only reads. The first one is the default if the member is absent.
     pub values: &'static [&'static str],
-    /// The values with which it deletes.
+    /// Values for which the call deletes.
     pub deletes: &'static [&'static str],
 }
 
-/// What kind of act a call is. A two-part scope such as `github.write` names one of these.
+/// The class of a call. A two-part scope such as `github.write` names one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Nothing outside is changed.
+    /// Changes nothing outside.
     Read,
-    /// Something outside is made or changed.
+    /// Creates or changes something outside.
     Write,
-    /// Something outside is deleted.
+    /// Deletes something outside.
     Delete,
 }
 
 impl Class {
-    /// Its word in a scope.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -86,10 +80,10 @@ impl Class {
     }
 }
 
-/// By this word among its capabilities, or at the end of one, a tool says that it deletes.
+/// A tool with this capability, or with one that ends in it, deletes.
 pub const DELETES: &str = "delete";
 
-/// What policies decide by. Whoever looks at a tool's can't change it (CORE-060):
+/// The properties that policies decide by. They are immutable once the tool is registered (CORE-060):
 ///
 /// ```compile_fail,E0594
 /// use chimera_core::tool::Spec;
@@ -102,69 +96,53 @@ pub const DELETES: &str = "delete";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Metadata {
-    /// A person must approve every call.
+    /// Every call needs approval by a person.
     pub requires_approval: bool,
-    /// It can say what it would do without doing it.
+    /// Supports a dry run.
     pub dry_run_supported: bool,
-    /// It may be sent again with the same inputs.
+    /// May be called again with the same inputs.
     pub idempotent: bool,
-    /// What an actor must be allowed to do.
+    /// Scopes that an actor needs.
     pub capabilities: Vec<String>,
-    /// How much harm it can do.
     pub risk_level: Risk,
 }
 
 /// A tool as the registry lists it.
 #[derive(Debug)]
 pub struct Spec {
-    /// Its name, as workflows write it in `fn`.
+    /// The name that workflows use in `fn`.
     pub name: String,
     /// Changes whenever the same input may mean something else.
     pub version: String,
-    /// What it does, in a sentence.
     pub description: String,
-    /// What policies decide by.
     pub metadata: Metadata,
-    /// How far its work reaches at most.
     pub effect: Reach,
-    /// With these inputs it only reads.
     pub reads_when: Option<ReadsWhen>,
-    /// `check` can tell whether an effect happened.
+    /// Whether `check` can tell if a call took effect.
     pub checkable: bool,
-    /// Whether `rollback` can undo it, and may be repeated.
     pub rollback: Rollback,
-    /// How long one call may take when the workflow doesn't say.
+    /// Default timeout of one call.
     pub timeout_ms: u64,
-    /// What it takes. Always has the boolean property `dry_run`.
+    /// Input schema. Always has the boolean property `dry_run`.
     pub input: Schema,
-    /// What it gives.
     pub output: Schema,
 }
 
-/// A tool as it is declared, before its schemas are compiled.
+/// A tool declaration before its schemas are compiled.
 #[derive(Clone, Debug)]
 pub struct Declared {
-    /// Its name.
     pub name: &'static str,
-    /// Its version.
     pub version: &'static str,
-    /// What it does, in a sentence.
     pub description: &'static str,
-    /// What policies decide by.
     pub metadata: Metadata,
-    /// How far its work reaches at most.
     pub effect: Reach,
-    /// With these inputs it only reads.
     pub reads_when: Option<ReadsWhen>,
-    /// `check` can tell whether an effect happened.
+    /// Whether `check` can tell if a call took effect.
     pub checkable: bool,
-    /// Whether `rollback` can undo it, and may be repeated.
     pub rollback: Rollback,
-    /// How long one call may take.
     pub timeout_ms: u64,
-    /// Schema of the input, without `dry_run`, which every tool gets.
+    /// Input schema without `dry_run`, which every tool gets.
     pub input: Value,
-    /// Schema of the output.
     pub output: Value,
 }
 
@@ -187,7 +165,7 @@ impl Declared {
     }
 }
 
-/// The schema with the boolean property `dry_run`, which every tool takes.
+/// Adds the boolean property `dry_run`, which every tool accepts.
 #[must_use]
 pub fn with_dry_run(mut schema: Value) -> Value {
     if let Some(properties) = schema.as_object_mut().map(|s| s.entry("properties").or_insert_with(|| json!({})))
@@ -205,8 +183,8 @@ pub fn is_dry(input: &Value) -> bool {
 }
 
 impl Spec {
-    /// Stands in for a tool that was there when something was stored and is not set up any more. Nothing is
-    /// known of it, so the worst is assumed: a call of it that is under way may have changed something.
+    /// A placeholder for a tool that existed when something was stored and is no longer configured. It assumes the
+    /// worst: a call in flight may have changed something.
     pub fn stand_in(name: &str) -> Result<Self, BadSchema> {
         Ok(Self {
             name: name.to_owned(),
@@ -223,13 +201,12 @@ impl Spec {
         })
     }
 
-    /// Whether it can undo what it did.
     #[must_use]
     pub fn is_reversible(&self) -> bool {
         self.rollback != Rollback::Unsupported
     }
 
-    /// How far a call with this input reaches.
+    /// The reach of a call with this input.
     #[must_use]
     pub fn reach(&self, input: &Value) -> Reach {
         match &self.reads_when {
@@ -248,7 +225,7 @@ impl Spec {
         }
     }
 
-    /// Whether a call with this input may only read, as far as the input is known.
+    /// Whether a call may turn out to only read, given what is known of the input.
     #[must_use]
     pub fn may_read(&self, input: &Value) -> bool {
         let said = self.reads_when.as_ref().and_then(|reads| input.get(reads.member));
@@ -256,7 +233,7 @@ impl Spec {
         open || self.reach(input) != Reach::Write
     }
 
-    /// What kind of act the tool is declared for, at the most.
+    /// The worst class that the tool declares.
     #[must_use]
     pub fn class(&self) -> Class {
         match self.effect {
@@ -266,7 +243,7 @@ impl Spec {
         }
     }
 
-    /// Whether one of its capabilities is this word or ends with it.
+    /// Whether a capability equals this word or ends with it.
     fn declares(&self, act: &str) -> bool {
         self.metadata
             .capabilities
@@ -274,7 +251,7 @@ impl Spec {
             .any(|name| name.rsplit('.').next().is_some_and(|last| last.eq_ignore_ascii_case(act)))
     }
 
-    /// What kind of act a call with this input is. What is not known yet is taken for the worst.
+    /// The class of a call with this input. Unknown parts count as the worst case.
     #[must_use]
     pub fn class_of(&self, input: &Value) -> Class {
         if self.reach(input) != Reach::Write {
@@ -293,26 +270,26 @@ impl Spec {
         }
     }
 
-    /// The blobs that an output names, where the tool declares that it names one.
+    /// The blobs that an output refers to, in members that the tool declares as addresses.
     #[must_use]
     pub fn artifacts(&self, output: &Value) -> Vec<BlobId> {
         self.addresses().filter_map(|name| output.get(name)?.as_str()?.parse().ok()).collect()
     }
 
-    /// Whether outputs name blobs at all.
+    /// Whether outputs can refer to blobs.
     #[must_use]
     pub fn names_artifacts(&self) -> bool {
         self.addresses().next().is_some()
     }
 
-    /// The members of an output that are addresses of blobs.
+    /// The output members that hold blob addresses.
     fn addresses(&self) -> impl Iterator<Item = &String> {
         let declared = self.output.document()["properties"].as_object();
         let is_address = |schema: &Value| schema["pattern"].as_str() == Some(BlobId::PATTERN);
         declared.into_iter().flatten().filter(move |(_, schema)| is_address(schema)).map(|(name, _)| name)
     }
 
-    /// The answer of a dry run for a tool that has none of its own.
+    /// A mock dry-run response for a tool that does not support dry runs.
     #[must_use]
     pub fn mock(&self, input: &Value) -> Value {
         json!({
@@ -323,7 +300,7 @@ impl Spec {
         })
     }
 
-    /// The answer of a dry run by the tool itself.
+    /// The dry-run response of a tool that supports it.
     #[must_use]
     pub fn simulated(output: Value, would_execute: impl Into<String>) -> Value {
         json!({

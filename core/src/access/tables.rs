@@ -1,11 +1,9 @@
-//! The access room's tables: tenants, actors, keys, tokens.
+//! The tables of the access room: tenants, actors, keys, tokens.
 //!
-//! Expiring rows (tokens, nonces) have no tenant of their own to list by; they are looked up by
-//! key and swept by time.
+//! Expiring rows (tokens, nonces) have no tenant column. They are looked up by key and swept by time.
 
 use crate::record::{Column, Kind, Table};
 
-/// Whom everything belongs to.
 pub static TENANTS: Table = Table {
     name: "tenants",
     columns: &[
@@ -23,7 +21,7 @@ pub static TENANTS: Table = Table {
     rank: 100,
 };
 
-/// Who may act: a person or a service, or a pattern of such names.
+/// Actors: people, services, and patterns of names.
 pub static ACTORS: Table = Table {
     name: "actors",
     columns: &[
@@ -47,7 +45,7 @@ pub static ACTORS: Table = Table {
     rank: 101,
 };
 
-/// Keys that actors sign requests with.
+/// Signing keys of actors.
 pub static ACTOR_KEYS: Table = Table {
     name: "actor_keys",
     columns: &[
@@ -67,7 +65,7 @@ pub static ACTOR_KEYS: Table = Table {
     rank: 102,
 };
 
-/// Refresh tokens that descend from one sign-in.
+/// Refresh token families: all refresh tokens that descend from one sign-in.
 pub static TOKEN_FAMILIES: Table = Table {
     name: "token_families",
     columns: &[
@@ -87,7 +85,7 @@ pub static TOKEN_FAMILIES: Table = Table {
     rank: 103,
 };
 
-/// Single refresh tokens, by digest.
+/// Individual refresh tokens, by digest.
 pub static REFRESH_TOKENS: Table = Table {
     name: "refresh_tokens",
     columns: &[
@@ -103,7 +101,7 @@ pub static REFRESH_TOKENS: Table = Table {
     rank: 104,
 };
 
-/// Access tokens that count no more.
+/// Revoked access tokens.
 pub static REVOKED_TOKENS: Table = Table {
     name: "revoked_tokens",
     columns: &[
@@ -119,7 +117,7 @@ pub static REVOKED_TOKENS: Table = Table {
     rank: 105,
 };
 
-/// Nonces that were used.
+/// Used nonces.
 pub static NONCES: Table = Table {
     name: "nonces",
     columns: &[
@@ -134,7 +132,7 @@ pub static NONCES: Table = Table {
     rank: 106,
 };
 
-/// Links by which one person may decide once. The link itself is in their message alone.
+/// One-time decision links for one person each. The link itself is only in the message.
 pub static APPROVAL_LINKS: Table = Table {
     name: "approval_links",
     columns: &[

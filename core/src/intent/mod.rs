@@ -1,3 +1,3 @@
-//! The intent room.
+//! The intent room: signed intents. Tables only so far.
 
 pub mod tables;

@@ -1,4 +1,4 @@
-//! The intent room's tables: signed intents and the keys that sign them.
+//! The tables of the intent room: signed intents and the keys that sign them.
 
 use crate::record::{Column, Kind, Table};
 

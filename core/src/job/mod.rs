@@ -1,3 +1,3 @@
-//! The job room.
+//! The job room: sandboxed agent jobs. Tables only so far.
 
 pub mod tables;

@@ -1,6 +1,6 @@
-//! The job room's tables: agents, their jobs, outputs and executions.
+//! The tables of the job room: agents, their jobs, outputs and executions.
 //!
-//! None of the four may carry a tenant: read the `scoped_…` views.
+//! None of the four has a tenant column: read the `scoped_…` views.
 
 use crate::record::{Column, Kind, Table, scoped};
 
@@ -86,7 +86,7 @@ scoped! {
     ],
 }
 
-/// What a job needs beside its own table.
+/// Job data that its own table has no columns for.
 pub static JOB_DETAILS: Table = Table {
     name: "job_details",
     columns: &[

@@ -1,6 +1,6 @@
-//! The ledger's tables: entries, lanes, checkpoints, idempotency, scopes.
+//! The ledger's tables: entries, lanes, checkpoints, idempotency records, scopes.
 //!
-//! `audit_logs` may not carry a tenant: read `scoped_audit_logs`.
+//! `audit_logs` has no tenant column: read `scoped_audit_logs`.
 
 use crate::record::{Column, Kind, Table, scoped};
 
@@ -54,7 +54,7 @@ pub static AUDIT_LOG_ENTRIES: Table = Table {
     rank: 900,
 };
 
-/// Chain head, node lease and fence of each lane.
+/// Chain head, lease and fencing epoch of each lane.
 pub static LEDGER_LANES: Table = Table {
     name: "ledger_lanes",
     columns: &[
@@ -104,7 +104,7 @@ pub static LEDGER_NODES: Table = Table {
     rank: 915,
 };
 
-/// How far a consumer of the feed has come.
+/// The position of each feed consumer.
 pub static FEED_CURSORS: Table = Table {
     name: "feed_cursors",
     columns: &[
@@ -119,7 +119,7 @@ pub static FEED_CURSORS: Table = Table {
     rank: 916,
 };
 
-/// What a key was used for, and the answer.
+/// Idempotency records: what a key was used for, and the stored response.
 pub static IDEMPOTENCY_RECORDS: Table = Table {
     name: "idempotency_records",
     columns: &[
@@ -139,7 +139,7 @@ pub static IDEMPOTENCY_RECORDS: Table = Table {
     rank: 917,
 };
 
-/// What is true of the store as a whole: one row, number one.
+/// State of the store as a whole: one row with id 1.
 pub static STORE_STATE: Table = Table {
     name: "store_state",
     columns: &[
@@ -155,7 +155,7 @@ pub static STORE_STATE: Table = Table {
     rank: 919,
 };
 
-/// Whose a row is that may not say so itself.
+/// The tenant of rows whose table has no tenant column.
 pub static RECORD_SCOPES: Table = Table {
     name: "record_scopes",
     columns: &[

@@ -1,7 +1,7 @@
-//! Where a page ended, as an opaque text.
+//! Opaque pagination cursors.
 //!
-//! A cursor holds the order columns of the last row and a fingerprint of the query, so that it
-//! can't be used to continue a different one.
+//! A cursor holds the order columns of the last row and a fingerprint of the query, so that it cannot be used to
+//! continue a different one.
 
 use super::{Kind, Row, Select, Value};
 use crate::time::Timestamp;
@@ -10,28 +10,26 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// A position in one particular listing.
+/// A position in one listing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cursor {
     fingerprint: [u8; 8],
-    /// The order columns' values in the last row of the page before.
+    /// The order columns' values in the last row of the previous page.
     pub position: Vec<Value>,
 }
 
-/// A cursor that this listing did not give out.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("cursor does not belong to this listing")]
 pub struct InvalidCursor;
 
 impl Cursor {
-    /// The position behind `row` in the listing `select`.
+    /// The position after `row` in the listing `select`.
     #[must_use]
     pub fn behind(select: &Select, row: &Row) -> Self {
         let position = select.order_columns().iter().map(|column| row.get(column).clone()).collect();
         Self { fingerprint: fingerprint(select), position }
     }
 
-    /// The opaque text.
     #[must_use]
     pub fn encode(&self) -> String {
         let values: Vec<String> = self.position.iter().map(spell).collect();
@@ -40,7 +38,7 @@ impl Cursor {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Reads a cursor back, for the listing that gave it out.
+    /// Parses a cursor that the listing `select` returned.
     pub fn parse(text: &str, select: &Select) -> Result<Self, InvalidCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidCursor)?;
         let (head, tail) = bytes.split_first_chunk::<8>().ok_or(InvalidCursor)?;

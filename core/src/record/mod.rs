@@ -1,7 +1,7 @@
-//! Records as data: what a table is, what a transaction does, what a read asks for.
+//! Records as data: tables, transactions and queries.
 //!
-//! A `Tx` never holds SQL. Stores turn it into statements of their dialect, the memory store of
-//! the simulator interprets it, and all of them give the same answer.
+//! A `Tx` never holds SQL. Each store translates it into its own dialect, the memory store of the simulator
+//! interprets it, and all of them give the same result.
 
 mod cursor;
 mod fault;

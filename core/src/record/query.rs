@@ -1,21 +1,19 @@
-//! Reads as data: one relation, conditions, an order, a bound.
+//! Queries as data: one relation, conditions, an order, a limit.
 
 use super::{Cursor, InvalidCursor, Table, Value};
 use crate::limits;
 use crate::time::Timestamp;
 use uuid::Uuid;
 
-/// On whose behalf a read happens.
+/// On whose behalf rows are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// One tenant: the store adds the tenant to the query's key, and a relation without a tenant
-    /// column can't be read.
+    /// One tenant. The store adds the tenant to the conditions; a relation without a tenant column cannot be read.
     Tenant(String),
-    /// The system itself (recovery, verification, upkeep): every row.
+    /// The system itself (recovery, verification, maintenance): every row.
     System,
 }
 
-/// How a column is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// Equal; null equals null.
@@ -35,11 +33,8 @@ pub enum Compare {
 /// One condition on one column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
-    /// The column.
     pub column: &'static str,
-    /// The comparison.
     pub compare: Compare,
-    /// The value compared with.
     pub value: Value,
 }
 
@@ -56,24 +51,21 @@ pub enum Direction {
 /// A bounded read of one table or view, ordered by `order` and then by the primary key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Select {
-    /// What is read.
     pub table: &'static Table,
-    /// For whom.
     pub scope: Scope,
-    /// All of these must hold.
+    /// Conditions, combined with AND.
     pub conditions: Vec<Condition>,
-    /// Columns the listing is ordered by; they must not be nullable. Empty: the primary key.
+    /// Order columns, which must not be nullable. Empty: the primary key.
     pub order: &'static [&'static str],
-    /// Smallest or greatest first.
     pub direction: Direction,
-    /// Where the page before ended.
+    /// Where the previous page ended.
     pub after: Option<Cursor>,
     without: &'static [&'static str],
     limit: usize,
 }
 
 impl Select {
-    /// Everything in `table` that `scope` may see, in key order, one page of the default size.
+    /// All rows of `table` in `scope`, in key order, one page of the default size.
     #[must_use]
     pub const fn from(table: &'static Table, scope: Scope) -> Self {
         Self {
@@ -88,20 +80,18 @@ impl Select {
         }
     }
 
-    /// Adds a condition.
     #[must_use]
     pub fn filter(mut self, column: &'static str, compare: Compare, value: impl Into<Value>) -> Self {
         self.conditions.push(Condition { column, compare, value: value.into() });
         self
     }
 
-    /// Adds an equality.
+    /// Adds an equality condition.
     #[must_use]
     pub fn with(self, column: &'static str, value: impl Into<Value>) -> Self {
         self.filter(column, Compare::Is, value)
     }
 
-    /// Orders by these columns.
     #[must_use]
     pub const fn by(mut self, order: &'static [&'static str], direction: Direction) -> Self {
         self.order = order;
@@ -109,47 +99,47 @@ impl Select {
         self
     }
 
-    /// Takes at most `rows`, and never more than the page limit.
+    /// Sets the page size, clamped to the page limit.
     #[must_use]
     pub fn take(mut self, rows: usize) -> Self {
         self.limit = rows.clamp(1, limits::PAGE_ROWS_MAX);
         self
     }
 
-    /// Leaves the content of these columns in the store: they read as null. For whoever looks through many rows and
-    /// needs little of each. A column of the order can't be left out.
+    /// Does not fetch these columns: they read as null. For scans of many rows that need few columns. An order column
+    /// is always fetched.
     #[must_use]
     pub const fn without(mut self, columns: &'static [&'static str]) -> Self {
         self.without = columns;
         self
     }
 
-    /// Whether the content of a column is read.
+    /// Whether a column is fetched.
     #[must_use]
     pub fn reads(&self, column: &str) -> bool {
         !self.without.contains(&column) || self.order.contains(&column) || self.table.key.contains(&column)
     }
 
-    /// How many rows a page has at the most.
+    /// The maximum number of rows of a page.
     #[must_use]
     pub const fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Continues behind a cursor that a page of this very query gave out.
+    /// Continues after a cursor that a page of this same query returned.
     pub fn continue_at(mut self, cursor: &str) -> Result<Self, InvalidCursor> {
         self.after = Some(Cursor::parse(cursor, &self)?);
         Ok(self)
     }
 
-    /// The columns that decide the order: those asked for, then the rest of the primary key.
+    /// The order columns, then the rest of the primary key.
     #[must_use]
     pub fn order_columns(&self) -> Vec<&'static str> {
         let rest = self.table.key.iter().filter(|column| !self.order.contains(column));
         self.order.iter().chain(rest).copied().collect()
     }
 
-    /// The page made of `rows`, of which one more than asked for was read if there were any.
+    /// Builds a page from rows that were read with `limit + 1`.
     #[must_use]
     pub fn page(&self, rows: Vec<Row>) -> Page {
         let mut gathered = Gathered::of(self);
@@ -162,10 +152,10 @@ impl Select {
     }
 }
 
-/// A page while its rows are read, one after the other.
+/// Builds a page row by row.
 ///
-/// It is full when it has as many rows as were asked for, or when one row more would have it hold more than
-/// [`limits::PAGE_BYTES_MAX`] bytes. It has at least one row if there is one, however large.
+/// It is full at the requested number of rows, or when the next row would exceed [`limits::PAGE_BYTES_MAX`] bytes. It
+/// holds at least one row if there is one, however large.
 pub struct Gathered<'a> {
     select: &'a Select,
     rows: Vec<Row>,
@@ -174,13 +164,12 @@ pub struct Gathered<'a> {
 }
 
 impl<'a> Gathered<'a> {
-    /// A page of this query, without rows so far.
     #[must_use]
     pub const fn of(select: &'a Select) -> Self {
         Self { select, rows: Vec::new(), bytes: 0, more: false }
     }
 
-    /// Takes the next row; false when it has no place any more, and nor has any behind it.
+    /// Adds the next row. Returns false when the page is full; further rows are refused too.
     pub fn take(&mut self, row: Row) -> bool {
         let bytes = self.bytes.saturating_add(row.bytes());
         let is_full = self.rows.len() >= self.select.limit || bytes > limits::PAGE_BYTES_MAX;
@@ -193,7 +182,7 @@ impl<'a> Gathered<'a> {
         true
     }
 
-    /// How many rows like those before would fill it, with one more to know whether there is a next page.
+    /// Estimates how many more rows fit, plus one to know whether there is a next page.
     #[must_use]
     pub fn rows_left(&self) -> usize {
         let each = self.bytes.checked_div(self.rows.len()).unwrap_or(0).max(1);
@@ -201,7 +190,7 @@ impl<'a> Gathered<'a> {
         by_bytes.min(self.select.limit.saturating_sub(self.rows.len())) + 1
     }
 
-    /// The page, with a cursor if a row had no place.
+    /// The page, with a cursor if a row did not fit.
     #[must_use]
     pub fn page(self) -> Page {
         let last = self.rows.last().filter(|_| self.more);
@@ -210,32 +199,30 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// A count of rows, for each value of one column.
+/// Counts rows grouped by one column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Count {
-    /// Which rows; its order, cursor and limit don't matter.
+    /// The rows to count. Order, cursor and limit are ignored.
     pub select: Select,
-    /// The text column whose values are told apart.
+    /// The text column to group by.
     pub by: &'static str,
-    /// The time column whose smallest value is wanted.
+    /// The time column whose minimum is reported.
     pub oldest: &'static str,
-    /// No more rows than this are looked at.
+    /// Maximum number of rows to scan.
     pub rows_max: usize,
 }
 
-/// The rows with one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// The value; empty when it is null.
+    /// The group value, empty when it is null.
     pub value: String,
-    /// How many.
     pub rows: u64,
-    /// The smallest time among them.
+    /// The earliest time in the group.
     pub oldest: Option<Timestamp>,
 }
 
 impl Count {
-    /// Counts these rows too.
+    /// Adds rows to the counts.
     pub fn add(&self, rows: &[Row], counted: &mut Vec<Counted>) {
         for row in rows {
             let (value, at) = (row.text(self.by), row.get(self.oldest).as_time());
@@ -250,23 +237,20 @@ impl Count {
     }
 }
 
-/// One row, its cells in the order of the table's columns.
+/// A row. Cells are in the order of the table's columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The table or view it came from.
     pub table: &'static Table,
-    /// Its cells.
     pub cells: Vec<Value>,
 }
 
 impl Row {
-    /// A cell by column name; a column the table doesn't have reads as null.
+    /// A cell by column name. An unknown column reads as null.
     #[must_use]
     pub fn get(&self, column: &str) -> &Value {
         self.table.position(column).and_then(|at| self.cells.get(at)).unwrap_or(&Value::Null)
     }
 
-    /// How large its content is, roughly.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.cells.iter().map(Value::bytes).fold(0, usize::saturating_add)
@@ -291,12 +275,11 @@ impl Row {
     }
 }
 
-/// A bounded part of a listing. How many rows it has says nothing about whether there are more: large rows make short
-/// pages.
+/// A page of a listing. A short page is not necessarily the last one: large rows make short pages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
-    /// The rows; at least one if there is any.
+    /// At least one row if there is any.
     pub rows: Vec<Row>,
-    /// Where the next page begins, if there is one.
+    /// The cursor of the next page, if there is one.
     pub next: Option<Cursor>,
 }

@@ -1,6 +1,6 @@
-//! Tables that may not carry a tenant, and the views that do.
+//! Tables without a tenant column, and the views that add one.
 //!
-//! One declaration gives both, so a view always has its table's columns and then the scope's.
+//! One declaration defines both, so a view always has its table's columns followed by the scope columns.
 
 /// Declares a table without a tenant and its scoped view.
 macro_rules! scoped {

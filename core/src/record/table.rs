@@ -1,11 +1,10 @@
-//! What a table looks like: the catalogue that transactions, reads and stores share.
+//! The catalogue of tables that transactions, queries and stores share.
 //!
-//! The catalogue repeats the migrations on purpose. A test reads the live schema of both stores
-//! and fails when the two disagree, so neither can drift.
+//! The catalogue deliberately repeats the migrations. A test compares it with the live schema of both stores and
+//! fails when they disagree.
 
 use super::Value;
 
-/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `boolean`
@@ -37,7 +36,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether a value (other than null) may stand in a column of this kind.
+    /// Whether a column of this type accepts a value other than null.
     #[must_use]
     pub const fn accepts(self, value: &Value) -> bool {
         matches!(
@@ -56,52 +55,46 @@ impl Kind {
     }
 }
 
-/// One column.
 #[derive(Debug)]
 pub struct Column {
-    /// Its name.
     pub name: &'static str,
-    /// Its type.
     pub kind: Kind,
-    /// Whether it may be null.
     pub nullable: bool,
-    /// Whether the database fills it when an insert leaves it out.
+    /// Whether the database has a default for it.
     pub default: bool,
-    /// The most characters it takes (`varchar(n)`).
+    /// Maximum number of characters (`varchar(n)`).
     pub chars_max: Option<u16>,
-    /// Whether each row gets a value of its own, made for it alone.
+    /// Whether the value is generated per row, so that no two rows compete for it.
     pub fresh: bool,
 }
 
 impl Column {
-    /// A column that must be given.
+    /// A required column.
     #[must_use]
     pub const fn new(name: &'static str, kind: Kind) -> Self {
         Self { name, kind, nullable: false, default: false, chars_max: None, fresh: false }
     }
 
-    /// A column that may be null.
     #[must_use]
     pub const fn nullable(mut self) -> Self {
         self.nullable = true;
         self
     }
 
-    /// A column with a default.
     #[must_use]
     pub const fn default(mut self) -> Self {
         self.default = true;
         self
     }
 
-    /// A column whose value is made for its row alone: two rows don't race for it.
+    /// Marks the value as generated per row: no two rows compete for it.
     #[must_use]
     pub const fn fresh(mut self) -> Self {
         self.fresh = true;
         self
     }
 
-    /// A column with a limit on its characters.
+    /// Limits the number of characters.
     #[must_use]
     pub const fn chars(mut self, max: u16) -> Self {
         self.chars_max = Some(max);
@@ -109,38 +102,34 @@ impl Column {
     }
 }
 
-/// A table, or a view when `key` is all that is known of its constraints.
+/// A table or a view. For a view, `key` is the only known constraint.
 pub struct Table {
-    /// Its name.
     pub name: &'static str,
-    /// Its columns in the order of the schema.
+    /// Columns in schema order.
     pub columns: &'static [Column],
-    /// The primary key.
     pub key: &'static [&'static str],
-    /// Further unique keys.
+    /// Additional unique keys.
     pub uniques: &'static [&'static [&'static str]],
-    /// The column that holds the tenant, where there is one.
+    /// The tenant column, if there is one.
     pub tenant: Option<&'static str>,
-    /// Parents have a smaller rank than the tables that refer to them.
+    /// Tables have a higher rank than the tables that they reference.
     pub rank: u16,
 }
 
 impl Table {
-    /// The position of a column.
     #[must_use]
     pub fn position(&self, column: &str) -> Option<usize> {
         self.columns.iter().position(|c| c.name == column)
     }
 }
 
-/// The name says it all.
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
     }
 }
 
-/// Tables are static: one name, one table.
+/// Tables are static, so the name identifies one.
 impl PartialEq for Table {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

@@ -1,46 +1,39 @@
 //! A transaction as data.
 //!
-//! The bulk part (inserts and compare-and-set updates) has no order of its own, so a store may
-//! merge the bulk parts of many transactions into one statement per table. The ordered part runs
-//! as written, after the bulk part. Ledger entries come last and are chained by the committer.
+//! The bulk part (inserts and compare-and-set updates) is unordered, so a store may merge the bulk parts of many
+//! transactions into one statement per table. The ordered part runs as written, after the bulk part. Ledger entries
+//! come last; the committer chains them.
 
 use super::{Condition, Table, Value};
 use crate::ledger::SealedEntry;
 use crate::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
 
-/// A row to add.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Insert {
-    /// Where.
     pub table: &'static Table,
-    /// Column position and value, in column order; columns left out take their default.
+    /// Column position and value, in column order. Omitted columns take their default.
     pub cells: Vec<(usize, Value)>,
 }
 
-/// A change of one row that holds only if the row still looks as expected.
+/// A compare-and-set update of one row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
-    /// Where.
     pub table: &'static Table,
-    /// The primary key's values.
     pub key: Vec<Value>,
-    /// Columns that must still have these values (null means: still null).
+    /// Columns that must still have these values. Null means still null.
     pub expect: Vec<(usize, Value)>,
-    /// Columns that get these values.
+    /// New values by column position.
     pub set: Vec<(usize, Value)>,
 }
 
-/// How many rows a step must touch.
+/// The number of rows that a step must affect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowCount {
-    /// Exactly this many.
     Exactly(u64),
-    /// Any number up to this many.
     AtMost(u64),
 }
 
 impl RowCount {
-    /// Whether `rows` is such a count.
     #[must_use]
     pub const fn allows(self, rows: u64) -> bool {
         match self {
@@ -53,168 +46,127 @@ impl RowCount {
 /// One statement of the ordered part.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Adds one row.
     Insert(Insert),
-    /// Locks the rows that meet the conditions until the transaction ends.
+    /// Locks the matching rows until the transaction ends.
     Lock {
-        /// Where.
         table: &'static Table,
-        /// Which rows.
         conditions: Vec<Condition>,
-        /// How many there must be.
         rows: RowCount,
     },
-    /// Changes the rows that meet the conditions.
+    /// Updates the matching rows.
     Update {
-        /// Where.
         table: &'static Table,
-        /// Which rows.
         conditions: Vec<Condition>,
         /// New values by column position.
         set: Vec<(usize, Value)>,
-        /// How many must change.
         rows: RowCount,
     },
-    /// Removes the rows that meet the conditions.
+    /// Deletes the matching rows.
     Delete {
-        /// Where.
         table: &'static Table,
-        /// Which rows.
         conditions: Vec<Condition>,
-        /// How many must go.
         rows: RowCount,
     },
 }
 
-/// Everything that changes together.
+/// A set of changes that commit together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tx {
-    /// Rows to add, in any order.
+    /// Inserts, unordered.
     pub inserts: Vec<Insert>,
-    /// Rows to change, in any order.
+    /// Updates, unordered.
     pub updates: Vec<Update>,
-    /// Statements in their order, after the bulk part.
+    /// Ordered statements, executed after the bulk part.
     pub steps: Vec<Step>,
-    /// Ledger entries in their order.
+    /// Ledger entries, in order.
     pub entries: Vec<SealedEntry>,
-    /// Further rows that the ordered part reads or writes.
+    /// Additional rows that the ordered part reads or writes.
     pub touches: Vec<Touch>,
-    /// Transactions with the same affinity go to the same lane and keep their order.
+    /// Transactions with the same affinity use the same lane and keep their order.
     pub affinity: u64,
 }
 
-/// A row key by its table, for the names of what clashed.
+/// Identifies a row, to name what conflicted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowKey {
-    /// The table.
     pub table: &'static str,
-    /// The columns of the key.
     pub columns: &'static [&'static str],
-    /// Their values.
     pub values: Vec<Value>,
 }
 
-/// Why a transaction lost: somebody else changed what it builds on.
+/// Why a transaction lost: a concurrent one changed what it depends on.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Conflict {
-    /// A row with this key exists already.
     #[error("a row with this key exists in {}", .0.table)]
     Exists(RowKey),
-    /// The row is there, but not as expected.
+    /// The row exists, but has changed.
     #[error("the row in {} has changed", .0.table)]
     Stale(RowKey),
-    /// The row is not there.
     #[error("the row in {} does not exist", .0.table)]
     Missing(RowKey),
-    /// A step of the ordered part touched another number of rows.
+    /// An ordered step affected an unexpected number of rows.
     #[error("step {step} on {table} touched {touched} rows")]
     Rows {
-        /// The step's position.
         step: usize,
-        /// Its table.
         table: &'static str,
-        /// How many rows it touched.
         touched: u64,
     },
 }
 
-/// Why a transaction can't be tried at all.
+/// Why a transaction is rejected before it reaches a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTx {
-    /// A column the table doesn't have.
     #[error("{table} has no column {column}")]
     UnknownColumn {
-        /// The table.
         table: &'static str,
-        /// The column.
         column: String,
     },
-    /// A required column without a value.
     #[error("{table}.{column} must have a value")]
     MissingValue {
-        /// The table.
         table: &'static str,
-        /// The column.
         column: &'static str,
     },
-    /// A value of another type than the column's.
     #[error("{table}.{column} takes another type")]
     WrongType {
-        /// The table.
         table: &'static str,
-        /// The column.
         column: &'static str,
     },
-    /// Text that is too long for the column.
     #[error("{table}.{column} takes at most {chars_max} characters")]
     TooLong {
-        /// The table.
         table: &'static str,
-        /// The column.
         column: &'static str,
-        /// The limit.
         chars_max: u16,
     },
-    /// Text with the NUL character.
     #[error("{table}.{column} can't hold the character U+0000")]
     Nul {
-        /// The table.
         table: &'static str,
-        /// The column.
         column: &'static str,
     },
-    /// Two changes of one row in one transaction.
     #[error("two changes of one row in {table}")]
     Twice {
-        /// The table.
         table: &'static str,
     },
-    /// A table that only the committer writes: a row there that it did not chain would break the
-    /// ledger.
+    /// Only the committer writes this table: a row that it did not chain would break the ledger.
     #[error("{table} is written by the committer alone")]
     Reserved {
-        /// The table.
         table: &'static str,
     },
-    /// More rows than a transaction may hold.
     #[error("a transaction may hold at most {rows_max} rows")]
     TooLarge {
-        /// The limit.
         rows_max: usize,
     },
 }
 
-/// A row key reduced to a number, for deciding which transactions may share a batch.
+/// A row key as a number, to decide which transactions may share a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Touch {
-    /// Digest of table, key columns and values: the same in every process.
+    /// Digest of table, key columns and values. The same in every process.
     pub digest: u64,
-    /// Whether lanes must queue for it. What is made for one row can't clash between lanes, so no lock.
+    /// Whether lanes must lock it. Values that are generated per row cannot conflict between lanes and need no lock.
     pub lock: bool,
 }
 
 impl Touch {
-    /// The touch of a key of `table`.
     #[must_use]
     pub fn of(table: &Table, columns: &[&str], values: &[&Value]) -> Self {
         let mut digest = Fnv::new();
@@ -229,26 +181,26 @@ impl Touch {
 }
 
 impl Insert {
-    /// A row of `table` from column names and values. Unknown names are kept aside for `check`.
+    /// Builds an insert from column names and values.
     pub fn into(table: &'static Table, cells: Vec<(&'static str, Value)>) -> Result<Self, InvalidTx> {
         Ok(Self { table, cells: positions(table, cells)? })
     }
 
-    /// The value of a column, null when it is left out.
+    /// The value of a column, null when it is omitted.
     #[must_use]
     pub fn value(&self, column: &str) -> &Value {
         let at = self.table.position(column);
         self.cells.iter().find(|(position, _)| Some(*position) == at).map_or(&Value::Null, |(_, value)| value)
     }
 
-    /// The key of `columns` in this row, unless a part of it is null.
+    /// The key of `columns` in this row, or none if a part of it is null.
     #[must_use]
     pub fn key(&self, columns: &'static [&'static str]) -> Option<RowKey> {
         let values: Vec<Value> = columns.iter().map(|column| self.value(column).clone()).collect();
         values.iter().all(|value| !value.is_null()).then_some(RowKey { table: self.table.name, columns, values })
     }
 
-    /// The primary key and every further unique key of the row.
+    /// The primary key and all unique keys of the row.
     pub fn keys(&self) -> impl Iterator<Item = &'static [&'static str]> {
         std::iter::once(self.table.key).chain(self.table.uniques.iter().copied())
     }
@@ -264,7 +216,7 @@ impl Insert {
 
     fn check(&self) -> Result<(), InvalidTx> {
         check_cells(self.table, &self.cells)?;
-        // Cells stand in the order of their columns.
+        // Cells are sorted by column.
         let mut given = self.cells.iter().map(|(at, _)| *at).peekable();
         for (at, column) in self.table.columns.iter().enumerate() {
             let is_given = given.next_if_eq(&at).is_some();
@@ -277,7 +229,7 @@ impl Insert {
 }
 
 impl Step {
-    /// A change of every row that meets the conditions.
+    /// Updates every row that matches the conditions.
     pub fn update(
         table: &'static Table,
         conditions: Vec<Condition>,
@@ -289,7 +241,7 @@ impl Step {
 }
 
 impl Update {
-    /// A change of the row with this primary key.
+    /// Updates the row with this primary key.
     pub fn of(
         table: &'static Table,
         key: Vec<Value>,
@@ -299,7 +251,7 @@ impl Update {
         Ok(Self { table, key, expect: positions(table, expect)?, set: positions(table, set)? })
     }
 
-    /// A change that holds only at `version`, and makes the row's `state_version` one greater.
+    /// Updates the row only at `version`, and increments its `state_version`.
     pub fn versioned(
         table: &'static Table,
         key: Vec<Value>,
@@ -310,7 +262,6 @@ impl Update {
         Self::of(table, key, vec![("state_version", Value::Int(version))], set)
     }
 
-    /// The row's primary key.
     #[must_use]
     pub fn row_key(&self) -> RowKey {
         RowKey { table: self.table.name, columns: self.table.key, values: self.key.clone() }
@@ -323,7 +274,7 @@ impl Update {
 }
 
 impl Tx {
-    /// Checks everything that can be known before a store is asked.
+    /// Validates everything that does not need the store.
     pub fn check(&self) -> Result<(), InvalidTx> {
         let rows_max = crate::limits::TX_ROWS_MAX;
         if self.inserts.len() + self.updates.len() + self.steps.len() + self.entries.len() > rows_max {
@@ -347,7 +298,6 @@ impl Tx {
         self.check_once()
     }
 
-    /// Every table that is written or locked.
     fn tables(&self) -> impl Iterator<Item = &'static Table> {
         let steps = self.steps.iter().map(|step| match step {
             Step::Insert(insert) => insert.table,
@@ -357,7 +307,7 @@ impl Tx {
         bulk.chain(steps)
     }
 
-    /// One change per row: what a second change of the same row would mean depends on the order.
+    /// Each row may be changed once: the result of two changes would depend on their order.
     fn check_once(&self) -> Result<(), InvalidTx> {
         let inserts =
             self.inserts.iter().flat_map(|insert| insert.touches().map(|touch| (touch.digest, insert.table.name)));
@@ -370,8 +320,8 @@ impl Tx {
         }
     }
 
-    /// Puts the bulk part into the one order in which every store works it off, so that of several
-    /// conflicts all of them report the same: tables by rank, then rows of one shape by their key.
+    /// Sorts the bulk part into the order in which every store executes it, so that all of them report the same one of
+    /// several conflicts: tables by rank, then rows of one shape by key.
     pub fn sort(&mut self) {
         let shape = |cells: &[(usize, Value)]| cells.iter().map(|(at, _)| *at).collect::<Vec<_>>();
         let first_id = |insert: &Insert| insert.table.key.first().and_then(|key| insert.value(key).as_uuid());
@@ -383,7 +333,7 @@ impl Tx {
         }
     }
 
-    /// Every row key this transaction depends on, sorted, each once.
+    /// Every row key that this transaction depends on, sorted and deduplicated.
     #[must_use]
     pub fn all_touches(&self) -> Vec<Touch> {
         let mut all: Vec<Touch> = self.inserts.iter().flat_map(Insert::touches).collect();
@@ -405,7 +355,7 @@ impl Tx {
     }
 }
 
-/// A step that names a whole primary key touches that row; any other touches its whole table.
+/// A step with conditions on the whole primary key touches that row; any other touches its whole table.
 fn step_touch(table: &'static Table, conditions: &[Condition]) -> Touch {
     let value = |column: &&str| {
         conditions.iter().find(|c| c.column == *column && c.compare == super::Compare::Is).map(|c| &c.value)
@@ -418,7 +368,7 @@ fn step_touch(table: &'static Table, conditions: &[Condition]) -> Touch {
 }
 
 fn positions(table: &'static Table, cells: Vec<(&'static str, Value)>) -> Result<Vec<(usize, Value)>, InvalidTx> {
-    // Cells mostly come in the order of their columns, so each is looked for behind the one before.
+    // Cells are mostly in column order, so the search starts after the previous one.
     let mut next = 0;
     let place = |(column, value): (&'static str, Value)| {
         let (before, behind) = table.columns.split_at(next);

@@ -1,50 +1,36 @@
-//! The values a row can hold, the same for every store.
+//! Cell values, the same for every store.
 
 use crate::time::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
-/// One cell of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Absent.
     Null,
-    /// True or false.
     Bool(bool),
-    /// A whole number; stores check the column's width.
+    /// An integer. Stores check the width of the column.
     Int(i64),
     /// An exact decimal number as text, never binary floating point.
     Decimal(String),
-    /// Text without the NUL character, which PostgreSQL can't hold.
+    /// Text without the NUL character, which PostgreSQL can't store.
     Text(String),
-    /// A UUID.
     Uuid(Uuid),
-    /// An instant.
     Time(Timestamp),
-    /// A JSON document.
     Json(Json),
-    /// Raw bytes.
     Bytes(Vec<u8>),
-    /// A list of UUIDs.
     Uuids(Vec<Uuid>),
-    /// A list of texts.
     Texts(Vec<String>),
 }
 
-/// A cell whose value stands elsewhere.
+/// A borrowed cell value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
-    /// A whole number, or none.
     Int(Option<i64>),
-    /// Text, or none.
     Text(Option<&'a str>),
-    /// A UUID, or none.
     Uuid(Option<Uuid>),
-    /// An instant.
     Time(Timestamp),
-    /// A JSON document as it is stored.
+    /// A serialized JSON document.
     Json(&'a str),
-    /// Raw bytes.
     Bytes(&'a [u8]),
 }
 
@@ -62,55 +48,48 @@ impl From<Cell<'_>> for Value {
 }
 
 impl Value {
-    /// Whether this is `Null`.
     #[must_use]
     pub const fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
 
-    /// The whole number, if it is one.
     #[must_use]
     pub const fn as_int(&self) -> Option<i64> {
         if let Self::Int(n) = self { Some(*n) } else { None }
     }
 
-    /// The text, if it is text.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// The UUID, if it is one.
     #[must_use]
     pub const fn as_uuid(&self) -> Option<Uuid> {
         if let Self::Uuid(id) = self { Some(*id) } else { None }
     }
 
-    /// The instant, if it is one.
     #[must_use]
     pub const fn as_time(&self) -> Option<Timestamp> {
         if let Self::Time(at) = self { Some(*at) } else { None }
     }
 
-    /// The bytes, if it is bytes.
     #[must_use]
     pub fn as_bytes(&self) -> Option<&[u8]> {
         if let Self::Bytes(bytes) = self { Some(bytes) } else { None }
     }
 
-    /// The texts; none if it is something else.
+    /// The texts, or an empty slice if it is something else.
     #[must_use]
     pub fn as_texts(&self) -> &[String] {
         if let Self::Texts(texts) = self { texts } else { &[] }
     }
 
-    /// The JSON document, if it is one.
     #[must_use]
     pub const fn as_json(&self) -> Option<&Json> {
         if let Self::Json(json) = self { Some(json) } else { None }
     }
 
-    /// How many bytes it has, roughly: those of its text, or of the number that it is.
+    /// Approximate size: the bytes of its text, or of the number type.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -135,14 +114,13 @@ impl Value {
     }
 }
 
-/// A JSON document as the text that will be stored: serialised once, by whoever makes it.
+/// A JSON document as the text that is stored. It is serialized once, by its producer.
 #[derive(Clone, Debug)]
 pub struct Json(String);
 
 /// Why a value can't become a stored JSON document.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
-    /// It does not serialise.
     #[error("value does not serialise to JSON")]
     Serialise(#[source] serde_json::Error),
     /// It holds U+0000, which PostgreSQL can't store.
@@ -151,18 +129,17 @@ pub enum JsonError {
 }
 
 impl Json {
-    /// Serialises `value`.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
         Self::checked(serde_json::to_string(value).map_err(JsonError::Serialise)?)
     }
 
-    /// Takes text that must already be valid JSON.
+    /// Checks that the text is valid JSON.
     pub fn parse(text: &str) -> Result<Self, JsonError> {
         serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(JsonError::Serialise)?;
         Self::checked(text.to_owned())
     }
 
-    /// Takes text that a store read back from a JSON column.
+    /// Wraps text that a store read from a JSON column.
     #[must_use]
     pub const fn stored(text: String) -> Self {
         Self(text)
@@ -172,20 +149,19 @@ impl Json {
         if escapes_nul(&text) { Err(JsonError::Nul) } else { Ok(Self(text)) }
     }
 
-    /// The stored text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The parsed document. Stored text is valid, so `Null` stands only for a damaged column.
+    /// The parsed document. Stored text is valid JSON, so `Null` means a damaged column.
     #[must_use]
     pub fn to_value(&self) -> serde_json::Value {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 }
 
-/// Copies the text as it is stored, without building the document. `null` stands only for a damaged column.
+/// Copies the stored text without parsing it into a document. `null` means a damaged column.
 impl Serialize for Json {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match serde_json::from_str::<&serde_json::value::RawValue>(&self.0) {
@@ -195,16 +171,16 @@ impl Serialize for Json {
     }
 }
 
-/// Two documents are equal when they mean the same: PostgreSQL re-spells what it stores.
+/// Documents are compared by value: PostgreSQL reformats what it stores.
 impl PartialEq for Json {
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0 || self.to_value() == other.to_value()
     }
 }
 
-/// Finds the escape `\u0000` that is not itself behind an escaping backslash.
+/// Whether the text contains an unescaped `\u0000` escape.
 pub(crate) fn escapes_nul(text: &str) -> bool {
-    // Most texts escape nothing, and looking for one byte is fast.
+    // Most texts have no escapes, and searching for one byte is fast.
     text.contains('\\')
         && text.match_indices("\\u0000").any(|(at, _)| {
             let backslashes = text[..at].bytes().rev().take_while(|b| *b == b'\\').count();

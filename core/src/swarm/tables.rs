@@ -1,12 +1,12 @@
-//! The swarm room's tables: plans and tasks, goals, results, decisions, publications, payments.
+//! The tables of the swarm room: plans and tasks, goals, results, decisions, publications, payments.
 //!
-//! Tables without the prefix are fixed by their document and may not carry a tenant: read the
-//! `scoped_…` views. In tables with the prefix every key begins with the tenant.
+//! Tables without the prefix are fixed by their specification and have no tenant column: read the `scoped_…` views.
+//! In tables with the prefix every key begins with the tenant.
 
 use crate::record::{Column, Kind, Table, scoped};
 
 scoped! {
-    /// What planners decompose.
+    /// Objectives that planners decompose.
     OBJECTIVES = "objectives",
     SCOPED_OBJECTIVES = "scoped_objectives",
     rank: 500,
@@ -25,7 +25,7 @@ scoped! {
 }
 
 scoped! {
-    /// Plans as they were made.
+    /// Plans as created.
     PLANS = "plans",
     SCOPED_PLANS = "scoped_plans",
     rank: 501,
@@ -44,7 +44,6 @@ scoped! {
 }
 
 scoped! {
-    /// Tasks of plans.
     TASKS = "tasks",
     SCOPED_TASKS = "scoped_tasks",
     rank: 502,
@@ -70,7 +69,7 @@ scoped! {
 }
 
 scoped! {
-    /// Calls of skills.
+    /// Skill invocations.
     SKILL_INVOCATIONS = "skill_invocations",
     SCOPED_SKILL_INVOCATIONS = "scoped_skill_invocations",
     rank: 503,
@@ -94,7 +93,7 @@ scoped! {
 }
 
 scoped! {
-    /// Trends as they were observed.
+    /// Observed trends.
     TRENDS = "trends",
     SCOPED_TRENDS = "scoped_trends",
     rank: 504,
@@ -114,7 +113,6 @@ scoped! {
     ],
 }
 
-/// Campaigns.
 pub static SWARM_CAMPAIGNS: Table = Table {
     name: "swarm_campaigns",
     columns: &[
@@ -133,7 +131,6 @@ pub static SWARM_CAMPAIGNS: Table = Table {
     rank: 505,
 };
 
-/// Goals of campaigns.
 pub static SWARM_GOALS: Table = Table {
     name: "swarm_goals",
     columns: &[
@@ -180,7 +177,7 @@ pub static SWARM_TASKS: Table = Table {
     rank: 507,
 };
 
-/// Which task waits for which.
+/// Dependencies between tasks.
 pub static SWARM_TASK_DEPENDENCIES: Table = Table {
     name: "swarm_task_dependencies",
     columns: &[
@@ -195,7 +192,6 @@ pub static SWARM_TASK_DEPENDENCIES: Table = Table {
     rank: 508,
 };
 
-/// Messages between agents.
 pub static SWARM_ENVELOPES: Table = Table {
     name: "swarm_envelopes",
     columns: &[
@@ -222,7 +218,6 @@ pub static SWARM_ENVELOPES: Table = Table {
     rank: 509,
 };
 
-/// Attempts at tasks.
 pub static SWARM_WORKER_RUNS: Table = Table {
     name: "swarm_worker_runs",
     columns: &[
@@ -243,7 +238,7 @@ pub static SWARM_WORKER_RUNS: Table = Table {
     rank: 510,
 };
 
-/// What an attempt gave.
+/// Results of attempts.
 pub static SWARM_WORKER_RESULTS: Table = Table {
     name: "swarm_worker_results",
     columns: &[
@@ -293,7 +288,7 @@ pub static SWARM_JUDGE_DECISIONS: Table = Table {
     rank: 512,
 };
 
-/// The decision that counts for each result.
+/// The effective decision for each result.
 pub static SWARM_DECISIONS_IN_FORCE: Table = Table {
     name: "swarm_decisions_in_force",
     columns: DECISION_COLUMNS,
@@ -303,7 +298,6 @@ pub static SWARM_DECISIONS_IN_FORCE: Table = Table {
     rank: 950,
 };
 
-/// Media.
 pub static SWARM_MEDIA_ASSETS: Table = Table {
     name: "swarm_media_assets",
     columns: &[
@@ -327,7 +321,6 @@ pub static SWARM_MEDIA_ASSETS: Table = Table {
     rank: 513,
 };
 
-/// Publications.
 pub static SWARM_PUBLISH_EVENTS: Table = Table {
     name: "swarm_publish_events",
     columns: &[
@@ -353,7 +346,6 @@ pub static SWARM_PUBLISH_EVENTS: Table = Table {
     rank: 514,
 };
 
-/// Wallets.
 pub static SWARM_WALLETS: Table = Table {
     name: "swarm_wallets",
     columns: &[
@@ -370,7 +362,6 @@ pub static SWARM_WALLETS: Table = Table {
     rank: 515,
 };
 
-/// Payments.
 pub static SWARM_TRANSACTIONS: Table = Table {
     name: "swarm_transactions",
     columns: &[
@@ -396,7 +387,7 @@ pub static SWARM_TRANSACTIONS: Table = Table {
     rank: 516,
 };
 
-/// What may be spent.
+/// Spending limits.
 pub static SWARM_BUDGETS: Table = Table {
     name: "swarm_budgets",
     columns: &[

@@ -1,21 +1,21 @@
-//! Other acts that a request names beside its own.
+//! HTTP method overrides in a request.
 //!
-//! Many servers take another method than that of the request from a header, or from a field of the query or of the body: a POST with
-//! `_method=DELETE` deletes. Such a call is what the worst of its names says.
+//! Many servers take the method from a header or from a query or body field: a POST with `_method=DELETE` deletes.
+//! Such a call is classified by the worst method that it names.
 
 use serde_json::Value;
 
-/// Names under which servers look for another method, in lower case and with `-` for `_`.
+/// Names of override fields, in lower case and with `-` for `_`.
 const NAMES: [&str; 4] = ["-method", "x-http-method-override", "x-http-method", "x-method-override"];
 
-/// Whether a header or a field of this name tells a server another method. Some servers don't tell `_` from `-`.
+/// Whether a header or field of this name overrides the method. Some servers treat `_` and `-` alike.
 #[must_use]
 pub fn overrides_method(name: &str) -> bool {
     let name = name.trim().to_ascii_lowercase().replace('_', "-");
     NAMES.contains(&name.trim_end_matches("[]"))
 }
 
-/// The methods that an input names beside its own, in upper case; an empty one is not known yet.
+/// The override methods in an input, in upper case. An empty one is not known yet.
 pub(super) fn methods_beside(input: &Value) -> Vec<String> {
     let mut found = Vec::new();
     for member in ["headers", "query", "json"] {
@@ -34,7 +34,7 @@ pub(super) fn methods_beside(input: &Value) -> Vec<String> {
     found
 }
 
-/// Finds fields in a document.
+/// Finds override fields in a document.
 fn walk(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
@@ -50,7 +50,7 @@ fn walk(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Finds fields in a text, whatever they are written in: a query, a form, several parts.
+/// Finds override fields in a text of any format: a query, a form, multipart.
 fn scan(text: &str, found: &mut Vec<String>) {
     let text = text.to_ascii_lowercase().replace('_', "-");
     let begins = |at: usize| !text[..at].ends_with(|sign: char| sign.is_ascii_alphanumeric() || "-./".contains(sign));
@@ -61,7 +61,7 @@ fn scan(text: &str, found: &mut Vec<String>) {
     }
 }
 
-/// A text without percent signs that hide others.
+/// Percent-decodes a text.
 fn decoded(text: &str) -> String {
     let mut parts = text.split('%');
     let mut decoded: Vec<u8> = parts.next().unwrap_or_default().bytes().collect();
@@ -80,7 +80,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
-/// The first word of a text, if one can be told.
+/// The first word of a text, or an empty string.
 fn word(text: &str) -> String {
     let text = text.trim_start_matches(|sign: char| !sign.is_ascii_alphanumeric() && sign != '$');
     text.chars().take_while(char::is_ascii_alphanumeric).collect::<String>().to_ascii_uppercase()
