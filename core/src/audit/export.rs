@@ -1,10 +1,9 @@
-//! The export format: JSON lines, each canonical, from a header to a trailer.
+//! The export format: canonical JSON lines, from a header to a trailer.
 //!
-//! A full export holds every entry and every checkpoint, a checkpoint right behind the entries it
-//! covers. An export of one tenant holds one checkpoint and then that tenant's entries, each with
-//! its own inclusion proof, so nobody else's entries are needed to check it.
-//! No byte is without meaning: a line is accepted only if writing it again gives the same bytes,
-//! and the trailer digests all lines before it.
+//! A full export holds every entry and every checkpoint, each checkpoint directly after the entries it covers. A
+//! tenant export holds one checkpoint and that tenant's entries, each with its inclusion proof, so it can be verified
+//! without other tenants' entries. Every byte is significant: a line is accepted only if serializing it again gives
+//! the same bytes, and the trailer digests all lines before it.
 
 use crate::json::{canonical, parse_nested};
 use crate::ledger::checkpoint::{Checkpoint, PublicKey, SignedCheckpoint, Signer};
@@ -21,41 +20,34 @@ const VERSION: i64 = 1;
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// When the export was made.
     pub created_at: Timestamp,
-    /// Whose entries it holds; none: everybody's.
+    /// The tenant, or none for a full export.
     pub tenant: Option<String>,
-    /// The keys that signed its checkpoints, by their own claim.
+    /// The keys that signed its checkpoints, as claimed by the export.
     pub keys: Vec<PublicKey>,
 }
 
 /// The last line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trailer {
-    /// How many entries came before.
     pub entries: u64,
-    /// How many checkpoints came before.
     pub checkpoints: u64,
-    /// SHA-256 over all lines before, with their line ends.
+    /// SHA-256 of all lines before, including line breaks.
     pub digest: Digest32,
-    /// Key id and signature over the trailer without it.
+    /// Key id, and signature over the trailer without this member.
     pub signature: Option<(String, [u8; 64])>,
 }
 
-/// One line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Line {
-    /// The first.
     Header(Header),
-    /// An entry, with its inclusion proof in an export of one tenant.
+    /// An entry, with an inclusion proof in a tenant export.
     Entry(Box<StoredEntry>, Option<Vec<Digest32>>),
-    /// A checkpoint.
     Checkpoint(SignedCheckpoint),
-    /// The last.
     Trailer(Trailer),
 }
 
-/// Makes the lines of one export and keeps count.
+/// Produces the lines of one export.
 #[derive(Clone, Debug)]
 pub struct Exporter {
     digest: Sha256,
@@ -64,7 +56,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Begins an export: the exporter and the first line.
+    /// Begins an export; returns the exporter and the first line.
     #[must_use]
     pub fn begin(header: Header) -> (Self, String) {
         let mut exporter = Self { digest: Sha256::new(), entries: 0, checkpoints: 0 };
@@ -86,7 +78,7 @@ impl Exporter {
         self.line(&Line::Checkpoint(checkpoint))
     }
 
-    /// The last line. Signed, it also protects what no checkpoint covers yet.
+    /// The last line. If signed, it also protects entries that no checkpoint covers yet.
     #[must_use]
     pub fn finish(self, signer: Option<&Signer>) -> String {
         let digest = Digest32(self.digest.finalize().into());
@@ -106,14 +98,14 @@ impl Exporter {
 }
 
 impl Trailer {
-    /// What the signature is over.
+    /// The signed text.
     pub(crate) fn signed_text(&self) -> String {
         Line::Trailer(Self { signature: None, ..self.clone() }).write()
     }
 }
 
 impl Line {
-    /// The canonical text, without a line end.
+    /// The canonical text, without a line break.
     #[must_use]
     pub fn write(&self) -> String {
         let value = match self {
@@ -147,7 +139,7 @@ impl Line {
         canonical(&value)
     }
 
-    /// Reads a line; none when it is not exactly what `write` would give.
+    /// Parses a line, or none if it is not exactly what `write` would produce.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let value = parse_nested(bytes, EXPORT_LINE_DEPTH_MAX).ok()?;

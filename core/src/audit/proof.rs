@@ -1,7 +1,7 @@
-//! Proofs about a lane's tree: that an entry is in it, that it only grew.
+//! Merkle proofs for a lane: inclusion of an entry, consistency of a growing tree.
 //!
-//! A proof is first a list of subtrees (pure arithmetic on the sizes), then their hashes. So the
-//! stored hashes a proof needs are known before anything is read.
+//! A proof is first computed as a list of subtrees from the sizes alone, then their hashes are looked up. The stored
+//! hashes that a proof needs are therefore known before anything is read.
 
 use crate::ledger::Digest32;
 use crate::ledger::merkle::{LEVEL_STRIDE, MissingNode, NodeId, Nodes, Span, node_hash};
@@ -49,7 +49,7 @@ pub fn verify_inclusion(leaf: Digest32, index: u64, size: u64, proof: &[Digest32
     last == 0 && hash == root
 }
 
-/// The stored hashes that the proof of growth from `old` to `new` leaves needs.
+/// The stored hashes that the consistency proof from `old` to `new` leaves needs.
 #[must_use]
 pub fn consistency_needs(old: u64, new: u64) -> Vec<Span> {
     needs(&consistency_path(old, new))

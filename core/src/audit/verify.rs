@@ -1,8 +1,8 @@
 //! Offline verification of an export.
 //!
-//! It reads line by line in bounded memory and stops at the first thing that is wrong. Without
-//! trusted keys it believes the keys that the export itself names: that finds damage, but not a
-//! forger who signs anew, so the report says which it was.
+//! It reads line by line in bounded memory and stops at the first fault. Without trusted keys it accepts the keys
+//! that the export itself names: that detects damage, but not a forger who signs anew. The report says which was the
+//! case.
 
 use crate::audit::export::{Header, Line, Trailer};
 use crate::audit::proof::verify_inclusion;
@@ -15,36 +15,34 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Read as _};
 
-/// What verification found.
+/// The result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Whose export it is; none: everybody's.
+    /// The tenant, or none for a full export.
     pub tenant: Option<String>,
-    /// Entries that are right.
+    /// Valid entries.
     pub entries: u64,
-    /// Lanes that they are in.
     pub lanes: usize,
-    /// Checkpoints that are right.
+    /// Valid checkpoints.
     pub checkpoints: u64,
-    /// Entries that a checkpoint covers: these can't have been cut or changed unnoticed.
+    /// Entries covered by a checkpoint: these cannot have been changed or removed unnoticed.
     pub covered: u64,
-    /// Whether signatures were checked with keys that the caller trusts.
+    /// Whether signatures were verified with keys that the caller trusts.
     pub trusted: bool,
-    /// Whether the end is signed, which covers the entries behind the last checkpoint too.
+    /// Whether the trailer is signed, which also covers entries after the last checkpoint.
     pub signed_end: bool,
-    /// The first thing that is wrong, if any.
+    /// The first fault, if any.
     pub first_broken: Option<Broken>,
 }
 
 impl Report {
-    /// Whether everything is right.
     #[must_use]
     pub const fn is_intact(&self) -> bool {
         self.first_broken.is_none()
     }
 }
 
-/// Verifies an export. An error is one of reading, never a finding.
+/// Verifies an export. An error is an I/O error, never a finding.
 pub fn verify(mut reader: impl BufRead, trusted_keys: &[PublicKey]) -> io::Result<Report> {
     let mut verifier = Verifier::new(trusted_keys);
     let mut line = Vec::new();
@@ -60,7 +58,7 @@ pub fn verify(mut reader: impl BufRead, trusted_keys: &[PublicKey]) -> io::Resul
     }
 }
 
-/// Verification fed by the caller, line by line.
+/// An incremental verifier, fed line by line.
 #[derive(Debug)]
 pub struct Verifier {
     trusted: bool,
@@ -76,9 +74,9 @@ pub struct Verifier {
 #[derive(Debug)]
 enum Phase {
     Start,
-    /// Everybody's entries.
+    /// A full export.
     All,
-    /// One tenant's entries.
+    /// A tenant export.
     Tenant(Box<TenantPart>),
     End(Option<String>, usize),
 }
@@ -92,7 +90,7 @@ struct TenantPart {
 }
 
 impl Verifier {
-    /// A verifier that trusts these keys, or without any the export's own.
+    /// Trusts these keys, or the export's own keys if there are none.
     #[must_use]
     pub fn new(trusted_keys: &[PublicKey]) -> Self {
         Self {
@@ -107,7 +105,7 @@ impl Verifier {
         }
     }
 
-    /// Takes the next line with its line end; says whether it makes sense to go on.
+    /// Verifies the next line, including its line break. Returns false after the first fault.
     pub fn line(&mut self, bytes: &[u8]) -> bool {
         if self.broken.is_some() {
             return false;
@@ -236,8 +234,8 @@ impl TenantPart {
     }
 }
 
-/// Checks that `entry` is what was digested and chained, and that `proof` leads from it to the root
-/// of its lane in `checkpoint`. Whose signature the checkpoint has is another question.
+/// Checks that `entry` matches its digest and chain hash, and that `proof` leads from it to the root of its lane in
+/// `checkpoint`. It does not check the signature of the checkpoint.
 pub fn verify_entry(entry: &StoredEntry, proof: &[Digest32], checkpoint: &Checkpoint) -> Result<(), Fault> {
     if !entry.sealed.is_intact() {
         return Err(Fault::Content);
@@ -252,8 +250,8 @@ pub fn verify_entry(entry: &StoredEntry, proof: &[Digest32], checkpoint: &Checkp
     if leads { Ok(()) } else { Err(Fault::Proof) }
 }
 
-/// Names the entry of a damaged line, as far as its text still does. Members are sorted, so the
-/// last ones of these names are the entry's own and not its data's.
+/// Extracts the identity of the entry on a damaged line, as far as possible. Members are sorted, so the last match of
+/// each name belongs to the entry and not to its data.
 fn named(bytes: &[u8], why: Fault) -> Broken {
     let text = String::from_utf8_lossy(bytes);
     if text.contains("\"kind\":\"checkpoint\"") {

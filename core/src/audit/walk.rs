@@ -1,7 +1,7 @@
-//! Following the ledger from its first entry: chains, trees and checkpoints, in bounded memory.
+//! Follows the ledger from its first entry: chains, trees and checkpoints, in bounded memory.
 //!
-//! Entries of a lane come in their order; a checkpoint comes when exactly the entries it covers
-//! have come. The verifier of an export and the verifier of a live store both walk like this.
+//! The entries of a lane are fed in order, and a checkpoint is fed when exactly the entries it covers have been fed.
+//! The export verifier and the verifier of a live store both work like this.
 
 use crate::ledger::checkpoint::{LaneState, PublicKey, SignedCheckpoint};
 use crate::ledger::merkle::{Frontier, Node, leaf_hash};
@@ -9,16 +9,14 @@ use crate::ledger::{Broken, Digest32, Fault, Head, StoredEntry};
 use crate::limits::LANES_MAX;
 use std::collections::BTreeMap;
 
-/// How far a walk has come.
+/// The state of a verification.
 #[derive(Debug, Default)]
 pub struct Walk {
     lanes: BTreeMap<i64, Lane>,
     last: Option<(i64, Digest32)>,
-    /// Entries so far.
     pub entries: u64,
-    /// Checkpoints so far.
     pub checkpoints: u64,
-    /// Entries under the last checkpoint.
+    /// Entries covered by the last checkpoint.
     pub covered: u64,
 }
 
@@ -26,24 +24,23 @@ pub struct Walk {
 struct Lane {
     head: Head,
     frontier: Frontier,
-    /// What the last checkpoint said, so that an idle lane is not hashed again.
+    /// The state at the last checkpoint, so that an idle lane is not hashed again.
     checked: Option<LaneState>,
 }
 
 impl Walk {
-    /// How many lanes have entries.
     #[must_use]
     pub fn lanes(&self) -> usize {
         self.lanes.len()
     }
 
-    /// Where a lane's chain ends so far.
+    /// The current head of a lane.
     #[must_use]
     pub fn head(&self, lane: i64) -> Head {
         self.lanes.get(&lane).map_or(Head::EMPTY, |lane| lane.head)
     }
 
-    /// Takes the next entry of its lane; gives the tree hashes that a store must hold because of it.
+    /// Verifies the next entry of its lane. Returns the tree hashes that a store must hold as a result.
     pub fn entry(&mut self, entry: &StoredEntry) -> Result<Vec<Node>, Broken> {
         let before = self.head(entry.lane);
         if entry.link.seq != before.seq + 1 || entry.link.prev_hash != before.hash {
@@ -70,7 +67,7 @@ impl Walk {
         Ok(stored)
     }
 
-    /// Takes the next checkpoint, when every entry that it covers has been taken and no other.
+    /// Verifies the next checkpoint. Exactly the entries that it covers must have been fed before.
     pub fn checkpoint(&mut self, signed: &SignedCheckpoint, keys: &[PublicKey]) -> Result<(), Broken> {
         let checkpoint = &signed.checkpoint;
         signed.verify(keys).map_err(|fault| Broken::checkpoint(checkpoint.seq, fault.into()))?;

@@ -5,12 +5,12 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// A SHA-256 digest. It has no default: what could not be digested is not known by zeros.
+/// A SHA-256 digest. It has no default, so a failure cannot become zeros.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest32(pub [u8; 32]);
 
 impl Digest32 {
-    /// Where every chain begins.
+    /// The previous hash of the first entry of a chain.
     pub const ZERO: Self = Self([0; 32]);
 
     /// The digest of a document's canonical form.
@@ -19,25 +19,21 @@ impl Digest32 {
         Self::of_bytes(canonical(value).as_bytes())
     }
 
-    /// The digest of bytes.
     #[must_use]
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest held by exactly 32 bytes.
     #[must_use]
     pub fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 
-    /// The digest spelled by 64 hex digits.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
         Self::from_slice(&hex::decode(text).ok()?)
     }
 
-    /// Its bytes, as a store keeps them.
     #[must_use]
     pub fn to_vec(self) -> Vec<u8> {
         self.0.to_vec()

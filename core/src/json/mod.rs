@@ -1,8 +1,8 @@
 //! JSON that is signed, approved, stored or compared: one document, one text, one digest.
 //!
-//! The canonical form is that of RFC 8785, and whole numbers beyond 2^53 are written by their digits:
-//! ids of 64 bits are common, and two values never share a text. Every value has a canonical form, so a
-//! digest can't fail; what is nested too deeply is refused where it enters.
+//! The canonical form is that of RFC 8785, except that integers beyond 2^53 keep their digits: 64-bit ids are common,
+//! and distinct values never share a text. Every value has a canonical form, so digesting cannot fail. Documents that
+//! are nested too deeply are rejected on entry.
 
 mod digest;
 pub mod schema;
@@ -18,44 +18,41 @@ use crate::limits::{JSON_DEPTH_MAX, JSON_VALUE_BYTES, JSON_VALUE_MEMORY_BYTES};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// A document and the digest of its canonical form, made where it enters.
+/// A document and the digest of its canonical form, computed on entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CanonicalJson {
     value: Arc<Value>,
     digest: Digest32,
 }
 
-/// A document that is nested too deeply to be kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nested more than {levels} levels deep at {pointer}")]
 pub struct TooDeep {
-    /// How deep it may be nested.
+    /// The allowed depth.
     pub levels: usize,
-    /// Where the first level too many begins, as a JSON Pointer.
+    /// JSON Pointer to the first value that is too deep.
     pub pointer: String,
 }
 
 impl CanonicalJson {
-    /// Takes a document in.
+    /// Checks the depth and computes the digest.
     pub fn new(value: Value) -> Result<Self, TooDeep> {
         within_depth(&value, JSON_DEPTH_MAX)?;
         Ok(Self { digest: Digest32::of(&value), value: Arc::new(value) })
     }
 
-    /// The document.
     #[must_use]
     pub const fn value(&self) -> &Arc<Value> {
         &self.value
     }
 
-    /// The digest of its canonical form.
     #[must_use]
     pub const fn digest(&self) -> Digest32 {
         self.digest
     }
 }
 
-/// Whether a document is nested at most so deep.
+/// Checks that a document is nested at most `levels` deep.
 pub fn within_depth(value: &Value, levels: usize) -> Result<(), TooDeep> {
     let mut path = Vec::new();
     if deeper_than(value, levels, &mut path) {
@@ -66,7 +63,7 @@ pub fn within_depth(value: &Value, levels: usize) -> Result<(), TooDeep> {
     Ok(())
 }
 
-/// Whether a value is nested deeper; if so, `path` says where, innermost first.
+/// Whether a value is nested deeper. If so, `path` is filled with its location, innermost first.
 fn deeper_than(value: &Value, levels: usize, path: &mut Vec<String>) -> bool {
     let found = match value {
         Value::Array(_) | Value::Object(_) if levels == 0 => return true,
@@ -83,13 +80,13 @@ fn deeper_than(value: &Value, levels: usize, path: &mut Vec<String>) -> bool {
     is_deeper
 }
 
-/// Whether a document is larger than so many bytes, roughly. No more of it is looked at than it takes to know.
+/// Whether a document is larger than about `bytes`. Stops as soon as that is known.
 #[must_use]
 pub fn is_larger_than(value: &Value, bytes: usize) -> bool {
     left_of(value, bytes).is_none()
 }
 
-/// How large a document is, roughly: its text, and a little for each value.
+/// Approximate size of a document: its text, plus a constant per value.
 #[must_use]
 pub fn size(value: &Value) -> usize {
     let inside = match value {
@@ -103,7 +100,7 @@ pub fn size(value: &Value) -> usize {
     inside.saturating_add(JSON_VALUE_BYTES)
 }
 
-/// How much memory a document takes, roughly.
+/// Approximate memory use of a document.
 #[must_use]
 pub fn weight(value: &Value) -> usize {
     let inside = match value {
@@ -117,8 +114,7 @@ pub fn weight(value: &Value) -> usize {
     inside.saturating_add(JSON_VALUE_MEMORY_BYTES)
 }
 
-/// Whether a document has more than so many values, lists and objects among them. No more of it is looked at than it
-/// takes to know.
+/// Whether a document has more than `values` values, including lists and objects. Stops as soon as that is known.
 #[must_use]
 pub fn has_more_values_than(value: &Value, values: usize) -> bool {
     fn left(value: &Value, values: usize) -> Option<usize> {
@@ -132,7 +128,7 @@ pub fn has_more_values_than(value: &Value, values: usize) -> bool {
     left(value, values).is_none()
 }
 
-/// Whether a text would have more than so many values if it is JSON, told without building any of them.
+/// Whether a text would have more than `values` values if it is JSON, without parsing it.
 #[must_use]
 pub fn spells_more_values_than(text: &[u8], values: usize) -> bool {
     let (mut count, mut opened, mut in_text, mut escaped) = (1_usize, false, false, false);
@@ -144,7 +140,7 @@ pub fn spells_more_values_than(text: &[u8], values: usize) -> bool {
         }
         match byte {
             b' ' | b'\t' | b'\n' | b'\r' => continue,
-            // The first value inside; those behind it each follow a comma.
+            // Counts the first value of a container; each further one follows a comma.
             b']' | b'}' => opened = false,
             byte => {
                 count += usize::from(std::mem::replace(&mut opened, matches!(byte, b'[' | b'{')));
@@ -171,7 +167,7 @@ fn left_of(value: &Value, bytes: usize) -> Option<usize> {
     }
 }
 
-/// Whether a text of a document, or the name of a member, holds U+0000, which no store can hold.
+/// Whether a string or member name contains U+0000, which no store can hold.
 #[must_use]
 pub fn has_nul(value: &Value) -> bool {
     match value {
@@ -182,7 +178,7 @@ pub fn has_nul(value: &Value) -> bool {
     }
 }
 
-/// Why no store can hold a document; nothing if one can.
+/// Why no store can hold a document, or none if one can.
 #[must_use]
 pub fn unstorable(value: &Value) -> Option<String> {
     match within_depth(value, JSON_DEPTH_MAX) {

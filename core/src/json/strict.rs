@@ -1,75 +1,59 @@
-//! A strict reader of JSON (RFC 8259, I-JSON).
+//! A strict JSON parser (RFC 8259, I-JSON).
 //!
-//! It refuses what lenient readers swallow: a member named twice, half a surrogate pair, a whole
-//! number beyond 64 bits, anything behind the document, nesting without end. Fractions are read to the nearest
-//! double, so that writing and reading never drift apart; of what somebody sends they must be that double.
+//! It rejects what lenient parsers accept: duplicate members, unpaired surrogates, integers beyond 64 bits, trailing
+//! content, unbounded nesting. Fractions are read as the nearest double, so that writing and reading never drift. In
+//! received documents a fraction must be exactly representable.
 
 use super::number_text;
 use crate::limits::{JSON_DEPTH_MAX, JSON_VALUES_MAX};
 use serde_json::{Map, Number, Value};
 use std::fmt;
 
-/// Why bytes are not an acceptable JSON document.
+/// Why a document is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// Not JSON.
-    #[error("not JSON at byte {at}")]
+    #[error("invalid JSON at byte {at}")]
     Syntax {
-        /// Where reading stopped.
         at: usize,
     },
-    /// A text that is not Unicode: invalid UTF-8 or half a surrogate pair.
-    #[error("text is not Unicode at byte {at}")]
+    /// Invalid UTF-8 or an unpaired surrogate.
+    #[error("invalid Unicode at byte {at}")]
     Unicode {
-        /// Where.
         at: usize,
     },
-    /// A member that the object has already.
-    #[error("member named twice before byte {at}")]
+    #[error("duplicate member before byte {at}")]
     DuplicateMember {
-        /// Where.
         at: usize,
     },
-    /// A whole number beyond 64 bits.
     #[error("integer beyond 64 bits at byte {at}")]
     IntegerTooLarge {
-        /// Where.
         at: usize,
     },
-    /// A number that no double can hold.
     #[error("number out of range at byte {at}")]
     NumberTooLarge {
-        /// Where.
         at: usize,
     },
-    /// A number with digits that the nearest double does not have.
+    /// A fraction that a double cannot represent exactly.
     #[error("number with more digits than a double holds at byte {at}")]
     NumberInexact {
-        /// Where.
         at: usize,
     },
-    /// More than a document may have.
+    /// A limit is exceeded.
     #[error("{what} at byte {at}")]
     TooMuch {
-        /// Where.
         at: usize,
-        /// Of what.
         what: Excess,
     },
-    /// Something behind the document.
-    #[error("content behind the document at byte {at}")]
+    #[error("trailing content at byte {at}")]
     Trailing {
-        /// Where.
         at: usize,
     },
 }
 
-/// What a document has too much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
-    /// It is nested too deeply.
     Depth,
-    /// More values than in what somebody sends.
+    /// More values than a received document may have.
     Values,
 }
 
@@ -82,24 +66,24 @@ impl fmt::Display for Excess {
     }
 }
 
-/// Reads exactly one document.
+/// Parses exactly one document.
 pub fn parse(text: impl AsRef<[u8]>) -> Result<Value, ParseError> {
     parse_nested(text.as_ref(), JSON_DEPTH_MAX)
 }
 
-/// Reads exactly one document that somebody sent. A fraction with digits that no double has is refused too: nobody
-/// is shown another number than was sent.
+/// Parses exactly one received document. Fractions that would be rounded are rejected: nobody is shown a different
+/// number than was sent.
 pub fn parse_exact(text: impl AsRef<[u8]>) -> Result<Value, ParseError> {
     read(text.as_ref(), JSON_DEPTH_MAX, (true, usize::MAX))
 }
 
-/// Reads exactly one document like [`parse_exact`], of at most [`JSON_VALUES_MAX`] values: what a document costs goes
-/// by their number more than by its bytes.
+/// Like [`parse_exact`], with at most [`JSON_VALUES_MAX`] values: the cost of a document depends on their number more
+/// than on its bytes.
 pub fn parse_bounded(text: impl AsRef<[u8]>) -> Result<Value, ParseError> {
     read(text.as_ref(), JSON_DEPTH_MAX, (true, JSON_VALUES_MAX))
 }
 
-/// Reads exactly one document that may be nested `depth` levels deep.
+/// Parses exactly one document that is at most `depth` levels deep.
 pub(crate) fn parse_nested(bytes: &[u8], depth: usize) -> Result<Value, ParseError> {
     read(bytes, depth, (false, usize::MAX))
 }
@@ -115,9 +99,9 @@ fn read(bytes: &[u8], depth: usize, (exact, values): (bool, usize)) -> Result<Va
 struct Reader<'a> {
     text: &'a str,
     at: usize,
-    /// Refuses a fraction that would be rounded.
+    /// Reject fractions that would be rounded.
     exact: bool,
-    /// How many more values it may have.
+    /// Remaining number of values.
     values: usize,
 }
 

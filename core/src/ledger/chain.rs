@@ -1,17 +1,16 @@
 //! The hash chain of a lane.
 //!
-//! `hash = SHA-256(lane ‖ seq ‖ previous hash ‖ content digest)`, with lane and seq as eight bytes,
-//! most significant first. A link commits to everything before it in its lane.
+//! `hash = SHA-256(lane ‖ seq ‖ previous hash ‖ content digest)`, with lane and seq as eight bytes, big-endian. A
+//! link commits to everything before it in its lane.
 
 use crate::json::Digest32;
 use sha2::{Digest, Sha256};
 
-/// The end of a chain: how many entries it has, and the hash of the last.
+/// The end of a chain: the number and hash of its last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Sequence number of the last entry; the first has 1.
+    /// Sequence number of the last entry, starting at 1.
     pub seq: i64,
-    /// Its hash.
     pub hash: Digest32,
 }
 
@@ -20,18 +19,15 @@ impl Head {
     pub const EMPTY: Self = Self { seq: 0, hash: Digest32::ZERO };
 }
 
-/// The place of one entry in its chain.
+/// The position of an entry in its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its number in the lane.
     pub seq: i64,
-    /// The hash of the entry before.
     pub prev_hash: Digest32,
-    /// Its own hash.
     pub hash: Digest32,
 }
 
-/// The link that follows `head` in `lane` for an entry with this content digest.
+/// The next link after `head` in `lane`, for an entry with this content digest.
 #[must_use]
 pub fn extend(lane: i64, head: Head, content: Digest32) -> Link {
     let seq = head.seq + 1;

@@ -1,8 +1,8 @@
-//! Signed checkpoints: what the whole ledger looked like at one moment.
+//! Signed checkpoints: the state of the whole ledger at one moment.
 //!
-//! A checkpoint names, for each lane, its size, its Merkle root and its chain head, and the
-//! checkpoint before. Whoever keeps one can later tell whether anything it covers was changed,
-//! reordered or cut off. The exact bytes that were signed are what is stored and compared.
+//! A checkpoint contains the size, Merkle root and chain head of each lane, and the digest of the previous
+//! checkpoint. Anyone who keeps one can later detect whether anything it covers was changed, reordered or truncated.
+//! The exact signed bytes are stored and compared.
 
 use super::tables::LEDGER_CHECKPOINTS;
 use super::{Digest32, Head};
@@ -18,65 +18,59 @@ use std::fmt;
 
 const VERSION: i64 = 1;
 
-/// One lane at a checkpoint.
+/// The state of a lane at a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneState {
-    /// The lane.
     pub lane: i64,
-    /// Its last entry; the number of which is also the size of its tree.
+    /// The last entry. Its number is also the size of the tree.
     pub head: Head,
     /// The Merkle root over the entries' hashes.
     pub root: Digest32,
 }
 
-/// What a checkpoint says.
+/// The content of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Which ledger.
+    /// Identifies the ledger.
     pub origin: String,
-    /// Its number; the first has 1.
+    /// Sequence number, starting at 1.
     pub seq: i64,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// Digest of the checkpoint before.
+    /// Digest of the previous checkpoint.
     pub previous: Option<Digest32>,
     /// Every lane that has entries, in ascending order.
     pub lanes: Vec<LaneState>,
 }
 
-/// A checkpoint with the exact bytes and their signature.
+/// A checkpoint with its exact signed bytes and signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedCheckpoint {
-    /// What it says.
     pub checkpoint: Checkpoint,
-    /// The bytes that were signed.
     pub body: String,
-    /// The Ed25519 signature over them.
     pub signature: [u8; 64],
-    /// Whose signature.
     pub key_id: String,
 }
 
-/// Why a checkpoint is not to be believed.
+/// Why a checkpoint is not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckpointFault {
     /// Its bytes are not the canonical form of a checkpoint.
     #[error("checkpoint is malformed")]
     Malformed,
-    /// Nobody trusted holds the key.
+    /// The signing key is not trusted.
     #[error("checkpoint is signed by an unknown key")]
     UnknownKey,
-    /// The signature is not of these bytes.
+    /// The signature does not match the bytes.
     #[error("checkpoint signature is wrong")]
     Signature,
 }
 
-/// A key that checkpoints are verified with.
+/// A key that verifies checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey(VerifyingKey);
 
 impl PublicKey {
-    /// The key held by 32 bytes, if they are one that can be relied on.
+    /// Parses a 32-byte key. Weak keys are rejected.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; 32]) -> Option<Self> {
         VerifyingKey::from_bytes(bytes).ok().filter(|key| !key.is_weak()).map(Self)
@@ -88,13 +82,12 @@ impl PublicKey {
         Self::from_bytes(&Digest32::from_hex(text)?.0)
     }
 
-    /// The key's bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 32] {
         self.0.to_bytes()
     }
 
-    /// Its name: the first eight bytes of its SHA-256, as hex.
+    /// The key id: the first eight bytes of its SHA-256, as hex.
     #[must_use]
     pub fn id(&self) -> String {
         hex::encode(&Sha256::digest(self.0.as_bytes())[..8])
@@ -113,7 +106,7 @@ impl fmt::Display for PublicKey {
     }
 }
 
-/// Holds the private key that signs checkpoints and exports.
+/// The private key that signs checkpoints and exports.
 pub struct Signer {
     key: SigningKey,
     key_id: String,
@@ -128,13 +121,11 @@ impl Signer {
         Self { key, key_id }
     }
 
-    /// The key that verifies what it signs.
     #[must_use]
     pub fn public_key(&self) -> PublicKey {
         PublicKey(self.key.verifying_key())
     }
 
-    /// The name of its key.
     #[must_use]
     pub fn key_id(&self) -> &str {
         &self.key_id
@@ -199,7 +190,6 @@ impl Checkpoint {
         })
     }
 
-    /// The checkpoint with `signer`'s signature.
     #[must_use]
     pub fn sign(self, signer: &Signer) -> SignedCheckpoint {
         let body = self.body();
@@ -207,7 +197,7 @@ impl Checkpoint {
         SignedCheckpoint { checkpoint: self, body, signature, key_id: signer.key_id.clone() }
     }
 
-    /// The state of a lane, empty when the checkpoint doesn't name it.
+    /// The state of a lane, or none if the checkpoint does not contain it.
     #[must_use]
     pub fn lane(&self, lane: i64) -> Option<&LaneState> {
         self.lanes.iter().find(|state| state.lane == lane)
@@ -223,7 +213,7 @@ fn lane_state(value: &Value) -> Option<LaneState> {
 }
 
 impl SignedCheckpoint {
-    /// Reads bytes and signature back; the bytes must be canonical.
+    /// Parses a signed checkpoint. The bytes must be canonical.
     pub fn read(body: String, signature: [u8; 64], key_id: String) -> Result<Self, CheckpointFault> {
         let value = json::parse(&body).map_err(|_| CheckpointFault::Malformed)?;
         let checkpoint = Checkpoint::from_value(&value).ok_or(CheckpointFault::Malformed)?;
@@ -233,7 +223,7 @@ impl SignedCheckpoint {
         Ok(Self { checkpoint, body, signature, key_id })
     }
 
-    /// The checkpoint that a row of `ledger_checkpoints` holds.
+    /// Decodes a row of `ledger_checkpoints`.
     pub fn from_row(row: &Row) -> Result<Self, CheckpointFault> {
         let body = row.get("body").as_json().ok_or(CheckpointFault::Malformed)?.as_str().to_owned();
         let signature = row.get("signature").as_bytes().and_then(|bytes| bytes.try_into().ok());
@@ -244,7 +234,6 @@ impl SignedCheckpoint {
         if agrees { Ok(signed) } else { Err(CheckpointFault::Malformed) }
     }
 
-    /// The row that a store adds.
     pub fn insert(&self) -> Result<Insert, InvalidTx> {
         Insert::into(
             &LEDGER_CHECKPOINTS,
@@ -259,20 +248,20 @@ impl SignedCheckpoint {
         )
     }
 
-    /// Its digest, which the next checkpoint names.
+    /// The digest that the next checkpoint refers to.
     #[must_use]
     pub fn digest(&self) -> Digest32 {
         Digest32(Sha256::digest(self.body.as_bytes()).into())
     }
 
-    /// Checks the signature with the one of `keys` that it names.
+    /// Verifies the signature with the key in `keys` that it names.
     pub fn verify(&self, keys: &[PublicKey]) -> Result<(), CheckpointFault> {
         let key = keys.iter().find(|key| key.id() == self.key_id).ok_or(CheckpointFault::UnknownKey)?;
         if key.verifies(self.body.as_bytes(), &self.signature) { Ok(()) } else { Err(CheckpointFault::Signature) }
     }
 
-    /// The checkpoint as a signed note for an outside witness: origin, number of entries, digest
-    /// of the body, one line for each lane, then `signer`'s signature over these lines.
+    /// The checkpoint as a signed note for an external witness: origin, number of entries, digest of the body, one line
+    /// per lane, then `signer`'s signature over these lines.
     #[must_use]
     pub fn to_note(&self, signer: &Signer) -> String {
         let checkpoint = &self.checkpoint;

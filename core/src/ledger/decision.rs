@@ -1,20 +1,20 @@
-//! The words of governance decisions, and how the documents' own words map to them.
+//! Governance decisions, and how the specifications' terms map to them.
 //!
-//! The documents speak of verdicts in four vocabularies; `audit_logs` takes one. The finer word
-//! is kept beside it, in the entry's event type and in the metadata.
+//! The specifications use four vocabularies for verdicts; `audit_logs` has one. The original term is kept in the
+//! entry's event type and in the metadata.
 
 use crate::words::words;
 
 words! {
     /// `audit_logs.event_type`
     EventType {
-        /// A verdict on who may do what.
+        /// An authorization decision.
         PolicyEvaluation = "policy_evaluation",
-        /// A person decides.
+        /// A decision by a person.
         ApprovalWorkflow = "approval_workflow",
-        /// Somebody reached for what is not theirs, or a part failed.
+        /// A boundary violation, or a component failure.
         BoundaryEnforcement = "boundary_enforcement",
-        /// A result was checked.
+        /// An output check.
         OutputValidation = "output_validation",
     }
 }
@@ -22,42 +22,31 @@ words! {
 words! {
     /// `audit_logs.decision_outcome`
     Outcome {
-        /// It may happen.
         Approved = "approved",
-        /// It may not.
         Rejected = "rejected",
-        /// Somebody else must decide.
+        /// The decision was escalated or is pending.
         Deferred = "deferred",
-        /// No decision could be made.
         Error = "error",
     }
 }
 
-/// Where a decision was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The verdict on an intent.
     Intent,
-    /// Scopes and roles.
     Access,
-    /// The policy engine.
     Policy,
-    /// An approval by a person.
     Approval,
-    /// The sandbox's walls.
+    /// Sandbox isolation.
     Sandbox,
-    /// Headers of a request.
     Header,
-    /// The border between tenants.
+    /// Tenant isolation.
     Tenant,
-    /// A fault of the system itself.
+    /// An internal error.
     System,
-    /// The check of an output.
     Output,
 }
 
 impl Source {
-    /// The event type of its decisions.
     #[must_use]
     pub const fn event_type(self) -> EventType {
         match self {
@@ -68,7 +57,7 @@ impl Source {
         }
     }
 
-    /// Its word in the metadata.
+    /// The name in the metadata.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -86,7 +75,7 @@ impl Source {
 }
 
 impl Outcome {
-    /// The outcome that a document's verdict stands for.
+    /// Maps the verdict of a specification to an outcome.
     #[must_use]
     pub fn of_verdict(word: &str) -> Option<Self> {
         Some(match word {

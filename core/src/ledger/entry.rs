@@ -1,8 +1,7 @@
-//! A ledger entry before and after its content is fixed.
+//! A ledger entry before and after sealing.
 //!
-//! Sealing writes the entry as canonical JSON and digests it behind a random salt, so that the
-//! digest of a short, guessable entry tells nobody its content. Chaining comes later, when the
-//! committer knows the entry's place.
+//! Sealing serializes the entry as canonical JSON and digests it with a random salt, so that the digest of a short,
+//! guessable entry does not reveal its content. The committer chains sealed entries once their position is known.
 
 use crate::json::{self, Digest32};
 use crate::record::escapes_nul;
@@ -16,19 +15,13 @@ use uuid::Uuid;
 words! {
     /// What an entry is about.
     SubjectType {
-        /// A task.
         Task = "task",
-        /// One attempt of a worker.
+        /// One attempt by a worker.
         WorkerRun = "worker_run",
-        /// What a worker produced.
         WorkerResult = "worker_result",
-        /// A judge's decision.
         JudgeDecision = "judge_decision",
-        /// A payment.
         Transaction = "transaction",
-        /// A publication.
         PublishEvent = "publish_event",
-        /// Anything else.
         Other = "other",
     }
 }
@@ -38,75 +31,59 @@ words! {
     ActorType {
         /// A component of Chimera.
         System = "system",
-        /// A person.
         Human = "human",
-        /// A service or workflow outside.
+        /// An external service or workflow.
         ExternalNode = "external_node",
     }
 }
 
-/// An entry as its author writes it.
+/// An entry before it is sealed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Opaque id.
     pub id: String,
-    /// Whose it is.
     pub tenant_id: String,
-    /// What it is about.
     pub subject_type: SubjectType,
-    /// Which one.
     pub subject_id: String,
-    /// What happened.
     pub event_type: String,
-    /// Who caused it.
     pub actor_type: ActorType,
-    /// Which one.
     pub actor_id: Option<String>,
-    /// When.
     pub timestamp: Timestamp,
-    /// Details: digests and references, never payloads or secrets.
+    /// Digests and references, never payloads or secrets.
     pub data: Value,
-    /// The run it belongs to.
     pub run_id: Option<Uuid>,
-    /// Its number within the run.
+    /// Sequence number within the run.
     pub run_seq: Option<i64>,
-    /// The trace it belongs to.
     pub trace_id: Option<String>,
 }
 
-/// An entry whose content can't change any more.
+/// An immutable entry with its content digest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SealedEntry {
-    /// What was sealed.
     pub entry: Entry,
-    /// Canonical JSON of the data, the exact bytes that were digested and are stored.
+    /// Canonical JSON of the data: the exact bytes that were digested and are stored.
     pub data_json: String,
-    /// What hides the content behind its digest.
+    /// Random salt of the content digest.
     pub salt: [u8; 16],
-    /// Digest of salt and content.
     pub content_digest: Digest32,
 }
 
 /// Why an entry can't be sealed.
 #[derive(Debug, thiserror::Error)]
 pub enum EntryError {
-    /// Its data is nested too deeply to be read again.
     #[error("entry data is {0}")]
     Data(#[from] json::TooDeep),
-    /// Its data, or all its other fields together, are too large.
+    /// The data, or all other fields together, are too large.
     #[error("a part of the entry may have at most {bytes_max} bytes")]
     TooLarge {
-        /// The limit.
         bytes_max: usize,
     },
-    /// A text holds U+0000.
     #[error("entry holds the character U+0000")]
     Nul,
 }
 
 impl Entry {
-    /// Fixes the content behind `salt`. Data that is more than an entry takes is shortened, and its size and digest
-    /// stand beside what is left: what happened is entered however many words somebody found for it.
+    /// Seals the entry with `salt`. Data that exceeds the limit is shortened, and its size and digest are recorded: an
+    /// entry is written however large the input was.
     pub fn seal(mut self, salt: [u8; 16]) -> Result<SealedEntry, EntryError> {
         let (data_json, content) = match self.texts() {
             Ok(texts) => texts,
@@ -119,7 +96,7 @@ impl Entry {
         Ok(SealedEntry { entry: self, data_json, salt, content_digest })
     }
 
-    /// The canonical bytes of the data and of the whole content.
+    /// The canonical text of the data and of the whole content.
     fn texts(&self) -> Result<(String, String), EntryError> {
         json::within_depth(&self.data, limits::JSON_DEPTH_MAX)?;
         let data_json = json::canonical(&self.data);
@@ -136,14 +113,14 @@ impl Entry {
         Ok((data_json, content))
     }
 
-    /// The canonical bytes that are digested: every field of the entry.
+    /// The canonical text that is digested: every field of the entry.
     #[must_use]
     pub fn content(&self) -> String {
         self.content_around(&json::canonical(&self.data))
     }
 
-    /// Writes the content around data that is canonical already: sealing is on the hot path, so
-    /// no document is built, and the members stand here in their canonical order.
+    /// Writes the content around canonical data. Sealing is on the hot path, so no document is built; the members below
+    /// are in canonical order.
     fn content_around(&self, data_json: &str) -> String {
         let mut out = String::with_capacity(data_json.len() + 512);
         let text = |out: &mut String, name: &str, value: Option<&str>| {
@@ -178,14 +155,14 @@ impl Entry {
 }
 
 impl SealedEntry {
-    /// Whether salt and stored bytes still give the digest.
+    /// Whether the stored bytes still match the digest.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         content_digest(self.salt, &self.entry.content_around(&self.data_json)) == self.content_digest
     }
 }
 
-/// The data as far as a quarter of its room reaches, and the size and the digest of all of it.
+/// Shortens the data to a quarter of the limit, and adds the size and digest of the original.
 fn shortened(data: Value) -> Value {
     let whole = json::canonical(&data);
     let shortened = json!({"bytes": whole.len(), "digest": Digest32::of_bytes(whole.as_bytes())});

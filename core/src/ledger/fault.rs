@@ -7,69 +7,60 @@ use std::fmt;
 /// What is wrong with a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// A line or row is not what this format writes.
+    /// A line or row that does not follow the format.
     #[error("malformed")]
     Malformed,
-    /// The content is not what was digested.
+    /// The content does not match its digest.
     #[error("content does not match its digest")]
     Content,
-    /// The hash does not continue the chain: changed, missing, repeated or out of order.
+    /// The hash does not continue the chain: an entry was changed, removed, repeated or reordered.
     #[error("does not continue its chain")]
     Link,
-    /// The inclusion proof does not lead to the checkpoint.
     #[error("inclusion proof does not lead to the checkpoint")]
     Proof,
-    /// A signature is wrong, or by a key that is not trusted.
     #[error("signature is wrong or by an unknown key")]
     Signature,
-    /// Entries differ from what a checkpoint covers, or checkpoints don't follow each other.
+    /// Entries differ from what a checkpoint covers, or checkpoints do not form a chain.
     #[error("differs from the signed checkpoint")]
     Checkpoint,
-    /// The end is missing, or does not match what came before.
     #[error("the end is missing or does not match what came before")]
     End,
-    /// What the store keeps about a lane differs from its entries.
+    /// A lane's head or tree in the store differs from its entries.
     #[error("the lane's head or tree differs from its entries")]
     Lane,
 }
 
-/// The first thing that is wrong, as far as it has a name.
+/// The first fault, with its location as far as known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// The line of an export, from 1.
+    /// Line of an export, starting at 1.
     pub line: Option<u64>,
-    /// The checkpoint's number.
     pub checkpoint: Option<i64>,
-    /// The lane.
     pub lane: Option<i64>,
-    /// The entry's number in the lane.
     pub seq: Option<i64>,
-    /// The entry's id.
     pub id: Option<String>,
-    /// What is wrong.
     pub why: Fault,
 }
 
 impl Broken {
-    /// Something wrong that is not about one entry.
+    /// A fault that does not concern one entry.
     #[must_use]
     pub const fn ledger(why: Fault) -> Self {
         Self { line: None, checkpoint: None, lane: None, seq: None, id: None, why }
     }
 
-    /// Something wrong with checkpoint number `seq` itself.
+    /// A fault of checkpoint `seq` itself.
     #[must_use]
     pub const fn checkpoint(seq: i64, why: Fault) -> Self {
         Self { line: None, checkpoint: Some(seq), lane: None, seq: None, id: None, why }
     }
 
-    /// Something wrong with a lane at entry `seq`.
+    /// A fault of a lane at entry `seq`.
     #[must_use]
     pub const fn lane(lane: i64, seq: i64, why: Fault) -> Self {
         Self { line: None, checkpoint: None, lane: Some(lane), seq: Some(seq), id: None, why }
     }
 
-    /// Something wrong with an entry.
     #[must_use]
     pub fn entry(entry: &StoredEntry, why: Fault) -> Self {
         Self { id: Some(entry.sealed.entry.id.clone()), ..Self::lane(entry.lane, entry.link.seq, why) }

@@ -1,14 +1,14 @@
-//! Idempotency: the same request under the same key happens once.
+//! Idempotency: the same request under the same key takes effect once.
 //!
-//! | record       | same request, in time | other request, in time | after its expiry |
+//! | record       | same request          | different request      | after its expiry |
 //! |--------------|-----------------------|------------------------|------------------|
 //! | none         | `Fresh`               | `Fresh`                | –                |
 //! | in flight    | `InFlight`            | `Mismatch`             | `TakeOver`       |
 //! | done         | `Done`                | `Mismatch`             | `TakeOver`       |
 //!
-//! A decision is data for the transaction it guards, never a write of its own: the record and the
-//! change commit together. When two begin at once, the loser's transaction conflicts; it reads
-//! and decides again. Nobody sees a record of another owner.
+//! A decision is data for the transaction that it guards, never a separate write: the record and the
+//! change commit together. When two requests begin concurrently, the loser's transaction conflicts; it
+//! reads and decides again. Records of different owners are isolated.
 
 use super::tables::IDEMPOTENCY_RECORDS;
 use super::{DamagedRow, Digest32};
@@ -18,27 +18,24 @@ use crate::time::Timestamp;
 use std::fmt;
 use uuid::Uuid;
 
-/// Within which a key is unique.
+/// The scope in which a key is unique.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Requests of one user of one tenant.
     User {
-        /// The tenant.
         tenant: String,
-        /// The user.
         user: String,
     },
     /// Skill invocations of one agent.
     Agent(Uuid),
-    /// Outside effects of one tenant.
+    /// External effects of one tenant.
     Effect {
-        /// The tenant.
         tenant: String,
     },
 }
 
 impl fmt::Display for Owner {
-    /// Different owners have different texts, whatever characters their names hold.
+    /// Unambiguous for any characters in the names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User { tenant, user } => write!(f, "user:{}:{tenant}:{user}", tenant.len()),
@@ -48,7 +45,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// What somebody asks for under a key.
+/// A request under an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     owner: String,
@@ -67,7 +64,7 @@ pub enum InvalidRequest {
 }
 
 impl Request {
-    /// A request with `body` under `key`, remembered for the usual time.
+    /// A request with `body` under `key`, with the default TTL.
     pub fn new(owner: &Owner, key: &str, body: &serde_json::Value) -> Result<Self, InvalidRequest> {
         let chars = key.chars().take(limits::IDEMPOTENCY_KEY_CHARS_MAX + 1).count();
         if !(1..=limits::IDEMPOTENCY_KEY_CHARS_MAX).contains(&chars) || key.contains('\0') {
@@ -82,14 +79,14 @@ impl Request {
         })
     }
 
-    /// Names what the request makes, so that a duplicate can point at it before it is done.
+    /// Sets the resource that the request creates, so that a duplicate can refer to it while the request is in flight.
     #[must_use]
     pub fn making(mut self, resource_id: impl Into<String>) -> Self {
         self.resource_id = Some(resource_id.into());
         self
     }
 
-    /// Remembers the request for `seconds`.
+    /// Sets the TTL.
     #[must_use]
     pub const fn remembered_for(mut self, seconds: i64) -> Self {
         self.seconds = seconds;
@@ -103,55 +100,46 @@ impl Request {
     }
 }
 
-/// How far the request has come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// Accepted, without an answer yet.
+    /// Accepted, without a response yet.
     InFlight,
-    /// Answered.
+    /// Completed.
     Done {
-        /// The stored answer.
+        /// The stored response.
         answer: serde_json::Value,
     },
 }
 
-/// What is remembered of a request.
+/// An idempotency record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// Whose it is.
     pub owner: String,
-    /// Its key.
     pub key: String,
-    /// What was asked for.
     pub fingerprint: Digest32,
-    /// How far it has come.
     pub state: State,
-    /// What it makes.
     pub resource_id: Option<String>,
-    /// When it began.
     pub created_at: Timestamp,
-    /// When it is forgotten.
     pub expires_at: Timestamp,
-    /// Grows with each change.
     pub state_version: i64,
 }
 
-/// What becomes of a request.
+/// The outcome for a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// Nobody asked before: the record to add, and what it will be.
+    /// First use of the key: the insert, and the resulting record.
     Fresh(Insert, Record),
-    /// The one who asked before is forgotten: the change of its record, and what it will be.
+    /// The previous record has expired: the update that replaces it, and the resulting record.
     TakeOver(Update, Record),
-    /// The same request is under way.
+    /// The same request is in flight.
     InFlight(Record),
-    /// The same request was answered.
+    /// The same request has completed.
     Done(Record),
-    /// The key was used for something else.
+    /// The key was used for a different request.
     Mismatch(Record),
 }
 
-/// What becomes of `request`, given the record under its key.
+/// Decides about `request`, given the existing record under its key.
 pub fn decide(existing: Option<Record>, request: &Request, now: Timestamp) -> Result<Decision, InvalidTx> {
     let claimed = |state_version| Record {
         owner: request.owner.clone(),
@@ -193,22 +181,19 @@ pub fn decide(existing: Option<Record>, request: &Request, now: Timestamp) -> Re
     })
 }
 
-/// Why a record can't take its answer.
+/// Why a response cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum FinishError {
-    /// It has one already.
-    #[error("the request is answered already")]
+    #[error("the request already has a response")]
     Done,
-    /// The answer can't be stored.
     #[error(transparent)]
     Answer(#[from] JsonError),
-    /// The change can't be stored.
     #[error(transparent)]
     Invalid(#[from] InvalidTx),
 }
 
 impl Record {
-    /// The record that a row of `idempotency_records` holds.
+    /// Decodes a row of `idempotency_records`.
     pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
         let time = |column| row.get(column).as_time().ok_or(DamagedRow { column });
         let state = match (row.text("state"), row.get("answer")) {
@@ -249,8 +234,8 @@ impl Record {
         vec![self.owner.as_str().into(), self.key.as_str().into()]
     }
 
-    /// The change that stores the answer, remembered from `now` for `seconds`. It holds only
-    /// while nobody took the record over.
+    /// The update that stores the response, with a TTL of `seconds` from `now`. It applies only while nobody took the
+    /// record over.
     pub fn finish(&self, answer: &serde_json::Value, now: Timestamp, seconds: i64) -> Result<Update, FinishError> {
         if self.state != State::InFlight {
             return Err(FinishError::Done);
@@ -263,7 +248,7 @@ impl Record {
         Ok(Update::versioned(&IDEMPOTENCY_RECORDS, self.row_key(), self.state_version, set)?)
     }
 
-    /// The step that forgets a request which came to nothing, so that it may be tried again.
+    /// The step that deletes the record of a request without effect, so that it can be retried.
     #[must_use]
     pub fn abandon(&self) -> Step {
         let is = |column, value| Condition { column, compare: Compare::Is, value };

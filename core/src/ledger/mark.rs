@@ -1,58 +1,53 @@
-//! The mark: how far a lane has come, kept outside its store.
+//! Marks: the progress of each lane, recorded outside its store.
 //!
-//! A store that was put back, or lost its end, is whole in itself: nothing in it says that there was
-//! more. The mark says so. It is written after a commit is durable, so it is never ahead of the store
-//! that it was written for; a store that is behind its mark is not that store any more.
+//! A store that was restored from a backup or lost its tail is internally consistent; nothing in it shows that there
+//! was more. The mark does. It is written after a commit is durable, so it is never ahead of its store. A store that
+//! is behind its mark has lost data.
 
 use super::{Digest32, Head};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// How many bytes a mark has on the disk.
+/// Size of a mark on disk.
 pub const MARK_BYTES: usize = 96;
 
-/// What a mark's bytes begin with.
+/// Magic bytes at the start of a mark.
 const MAGIC: &[u8; 8] = b"CHMARK1\n";
 
-/// How many bytes of its digest close a mark.
+/// Bytes of the digest that serve as checksum.
 const CHECKSUM_BYTES: usize = MARK_BYTES - 8 - 4 * 8 - 32;
 
-/// How far a lane has come.
+/// The progress of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The lane.
     pub lane: i64,
-    /// Grows with every resume of the store after a restore; zero if there never was one.
+    /// Incremented by every resume after a restore; zero if there never was one.
     pub generation: i64,
     /// The epoch in which the lane was held.
     pub epoch: i64,
-    /// The end of its chain.
     pub head: Head,
 }
 
-/// What a store says about the lane of a mark.
+/// What a store has for the lane of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneRow {
-    /// Its epoch.
     pub epoch: i64,
-    /// The end of its chain.
     pub head: Head,
-    /// The hash of the entry that the mark names, if it is there.
+    /// The hash of the entry that the mark names, if it exists.
     pub hash_at_mark: Option<Digest32>,
 }
 
-/// In what way a store is behind a mark.
+/// How a store is behind a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
-    /// The store was resumed less recently than the mark says.
+    /// The store has an older generation than the mark.
     Generation,
-    /// The store has no such lane.
     LaneMissing(Mark),
-    /// The lane was taken less often than the mark says.
+    /// The lane has a lower epoch than the mark.
     Epoch(Mark, LaneRow),
-    /// The lane has fewer entries than the mark says.
+    /// The lane has fewer entries than the mark.
     Entries(Mark, LaneRow),
-    /// The lane has another entry where the mark points.
+    /// The lane has a different entry at the position of the mark.
     Other(Mark),
 }
 
@@ -77,10 +72,10 @@ impl fmt::Display for Behind {
 }
 
 impl Mark {
-    /// Whether the store is behind this mark: its generation, and what it says about the lane.
+    /// Compares the store with this mark.
     #[must_use]
     pub fn behind(&self, generation: i64, row: Option<LaneRow>) -> Option<Behind> {
-        // Somebody has looked at that state and declared it the one to go on from.
+        // An operator has reviewed and resumed that state.
         if generation > self.generation {
             return None;
         }
@@ -97,13 +92,13 @@ impl Mark {
         (self.head.seq > 0 && row.hash_at_mark != Some(self.head.hash)).then_some(Behind::Other(*self))
     }
 
-    /// Whether this mark was written later than another of its lane.
+    /// Whether this mark is newer than another of its lane.
     #[must_use]
     pub fn is_later_than(&self, other: &Self) -> bool {
         (self.generation, self.epoch, self.head.seq) > (other.generation, other.epoch, other.head.seq)
     }
 
-    /// Its bytes, which tell a torn write from a whole one.
+    /// Encodes the mark with a checksum that detects torn writes.
     #[must_use]
     pub fn encode(&self) -> [u8; MARK_BYTES] {
         let mut bytes = [0; MARK_BYTES];
@@ -116,7 +111,7 @@ impl Mark {
         bytes
     }
 
-    /// The mark that these bytes are, if they are a whole one.
+    /// Decodes a mark, or none if the bytes are incomplete or corrupt.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (payload, checksum) = bytes.get(..MARK_BYTES)?.split_at(MARK_BYTES - CHECKSUM_BYTES);

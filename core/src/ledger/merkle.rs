@@ -1,16 +1,15 @@
-//! Merkle trees as in RFC 6962: one root for a lane, short proofs for one entry or one growth.
+//! Merkle trees as in RFC 6962: one root per lane, short proofs of inclusion and consistency.
 //!
-//! A leaf is an entry's chain hash. A lane's tree is never held whole: the root of every full
-//! block of 256 leaves is stored (level 8), of 256 such blocks (level 16), and so on, so that a
-//! frontier, a proof or a root in a lane of millions needs some hundred hashes. `Span` says
-//! which ones; the caller reads them.
+//! A leaf is an entry's chain hash. A lane's tree is never held in memory: the root of every full block of 256 leaves
+//! is stored (level 8), of 256 such blocks (level 16), and so on. A frontier, a proof or a root of a lane with
+//! millions of entries therefore needs a few hundred hashes. `Span` says which ones; the caller reads them.
 
 use super::Digest32;
 use sha2::{Digest, Sha256};
 
-/// How many levels lie between two that are stored.
+/// Levels between two stored levels.
 pub const LEVEL_STRIDE: u32 = 8;
-/// How many hashes of one stored level make one of the next.
+/// Hashes of one stored level per hash of the next.
 pub const FANOUT: u64 = 1 << LEVEL_STRIDE;
 
 /// The root of an empty tree.
@@ -25,7 +24,7 @@ pub fn leaf_hash(data: &[u8]) -> Digest32 {
     Digest32(Sha256::new().chain_update([0]).chain_update(data).finalize().into())
 }
 
-/// The hash of two subtrees side by side.
+/// The hash of two adjacent subtrees.
 #[must_use]
 pub fn node_hash(left: Digest32, right: Digest32) -> Digest32 {
     Digest32(Sha256::new().chain_update([1]).chain_update(left.0).chain_update(right.0).finalize().into())
@@ -44,36 +43,32 @@ pub fn root(leaves: &[Digest32]) -> Digest32 {
     }
 }
 
-/// The place of a stored hash: leaves have level 0.
+/// The position of a stored hash. Leaves have level 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeId {
     /// A multiple of `LEVEL_STRIDE`.
     pub level: u32,
-    /// Its number on that level, from the left.
+    /// Index on that level, from the left.
     pub idx: u64,
 }
 
 /// A stored hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its place.
     pub id: NodeId,
-    /// The hash.
     pub hash: Digest32,
 }
 
 /// Stored hashes `from..to` of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The level.
     pub level: u32,
-    /// The first.
     pub from: u64,
-    /// One behind the last.
+    /// Exclusive.
     pub to: u64,
 }
 
-/// Stored hashes by place: whatever the caller has read.
+/// Access to the stored hashes that the caller has read.
 pub trait Nodes {
     /// The hash at `id`, if it was read.
     fn node(&self, id: NodeId) -> Option<Digest32>;
@@ -85,21 +80,21 @@ impl<F: Fn(NodeId) -> Option<Digest32>> Nodes for F {
     }
 }
 
-/// A hash that a root or proof needs was not there, or the numbers make no sense.
+/// A required hash is missing, or the sizes are inconsistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a hash of the tree is missing")]
 pub struct MissingNode;
 
-/// The right edge of a growing tree: all it takes to append and to know the root.
+/// The right edge of a growing tree: all that is needed to append and to compute the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frontier {
     size: u64,
-    /// Hashes of each stored level that no stored hash above covers yet, at most 255 each.
+    /// Hashes of each stored level that are not yet covered by the level above, at most 255 each.
     layers: Vec<Vec<Digest32>>,
 }
 
 impl Frontier {
-    /// The stored hashes that the frontier of a tree of `size` leaves is made of.
+    /// The stored hashes that are needed to load the frontier of a tree of `size` leaves.
     #[must_use]
     pub fn needs(size: u64) -> Vec<Span> {
         let spans = (0..u64::BITS / LEVEL_STRIDE).map(|layer| {
@@ -109,7 +104,7 @@ impl Frontier {
         spans.filter(|span| span.from < span.to).collect()
     }
 
-    /// The frontier of a tree of `size` leaves.
+    /// Loads the frontier of a tree of `size` leaves.
     pub fn load(size: u64, nodes: &impl Nodes) -> Result<Self, MissingNode> {
         let mut frontier = Self { size, layers: Vec::new() };
         for Span { level, from, to } in Self::needs(size) {
@@ -128,7 +123,7 @@ impl Frontier {
         self.size
     }
 
-    /// Adds a leaf hash; hashes that must be stored because of it go to `stored`.
+    /// Appends a leaf hash. Hashes that must be stored as a result are added to `stored`.
     pub fn append(&mut self, leaf: Digest32, stored: &mut Vec<Node>) {
         self.size += 1;
         let mut carry = leaf;

@@ -1,8 +1,7 @@
-//! The ledger: append-only entries, chained per lane, under signed checkpoints.
+//! The ledger: append-only entries, hash-chained per lane, covered by signed checkpoints.
 //!
-//! Everything here is a pure function of its arguments: digests, links, trees,
-//! signatures, the export format and its verification, idempotency decisions. Reading and writing
-//! the rows is the engine's part.
+//! Everything here is a pure function: digests, links, trees, signatures, idempotency decisions. The engine reads and
+//! writes the rows.
 
 mod chain;
 pub mod checkpoint;

@@ -1,37 +1,30 @@
-//! A ledger entry with its place in a lane, as a row holds it.
+//! A ledger entry with its position in a lane, as stored in a row.
 //!
-//! The row is the truth: the content digest is checked against the stored bytes of the data, not
-//! against a document that was parsed and written again.
+//! The row is authoritative: the content digest is verified against the stored bytes, not against a document that was
+//! parsed and serialized again.
 
 use super::tables::AUDIT_LOG_ENTRIES;
 use super::{ActorType, Digest32, Entry, Head, Link, SealedEntry, SubjectType, extend};
 use crate::json;
 use crate::record::{Cell, Row, Value};
 
-/// An entry in its lane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredEntry {
-    /// The lane.
     pub lane: i64,
-    /// Its place there.
     pub link: Link,
-    /// Its content.
     pub sealed: SealedEntry,
 }
 
-/// The part of an entry that the chain is made of, for those who don't look at contents.
+/// The chain data of an entry, for readers that do not need the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredLink {
-    /// The lane.
     pub lane: i64,
-    /// Its place there.
     pub link: Link,
-    /// What it commits to.
     pub content_digest: Digest32,
 }
 
 impl StoredLink {
-    /// The link that a row of `audit_log_entries` holds.
+    /// Decodes the link of a row of `audit_log_entries`.
     pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
         let int = |column| row.get(column).as_int().ok_or(DamagedRow { column });
         let digest = |column| row.get(column).as_bytes().and_then(Digest32::from_slice).ok_or(DamagedRow { column });
@@ -39,23 +32,23 @@ impl StoredLink {
         Ok(Self { lane: int("lane")?, link, content_digest: digest("content_digest")? })
     }
 
-    /// Whether it continues the chain that ends in `head`.
+    /// Whether it is the next link after `head`.
     #[must_use]
     pub fn continues(&self, head: Head) -> bool {
         extend(self.lane, head, self.content_digest) == self.link
     }
 }
 
-/// A row that no writer of ours made.
+/// A row that our code did not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("ledger row is damaged in {column}")]
 pub struct DamagedRow {
-    /// The first column that can't be read.
+    /// The first column that cannot be decoded.
     pub column: &'static str,
 }
 
 impl StoredEntry {
-    /// The entry that a row of `audit_log_entries` holds.
+    /// Decodes a row of `audit_log_entries`.
     pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
         let text = |column| row.get(column).as_text().map(str::to_owned).ok_or(DamagedRow { column });
         let optional = |column| match row.get(column) {
@@ -84,19 +77,18 @@ impl StoredEntry {
         Ok(Self { lane, link, sealed: SealedEntry { entry, data_json, salt, content_digest } })
     }
 
-    /// The row that a store adds.
     #[must_use]
     pub fn row(&self) -> Row {
         self.sealed.row(self.lane, &self.link)
     }
 
-    /// The entry at the place that follows `head`.
+    /// Places the entry after `head`.
     #[must_use]
     pub fn after(lane: i64, head: Head, sealed: SealedEntry) -> Self {
         Self { lane, link: extend(lane, head, sealed.content_digest), sealed }
     }
 
-    /// Whether its hash follows from its own lane, number, previous hash and content digest.
+    /// Whether its hash matches its lane, number, previous hash and content digest.
     #[must_use]
     pub fn is_linked(&self) -> bool {
         let before = Head { seq: self.link.seq.saturating_sub(1), hash: self.link.prev_hash };
@@ -106,13 +98,13 @@ impl StoredEntry {
 }
 
 impl SealedEntry {
-    /// The row at `link` in `lane`, its cells in the order of the table's columns.
+    /// The row at `link` in `lane`, with cells in column order.
     #[must_use]
     pub fn row(&self, lane: i64, link: &Link) -> Row {
         Row { table: &AUDIT_LOG_ENTRIES, cells: self.cells(lane, link).map(Value::from).into() }
     }
 
-    /// The cells of that row, where they stand: a committer adds many rows and copies none.
+    /// The borrowed cells of that row: a committer adds many rows and copies none.
     #[must_use]
     pub fn cells<'a>(&'a self, lane: i64, link: &'a Link) -> [Cell<'a>; 18] {
         let entry = &self.entry;

@@ -1,9 +1,9 @@
-//! What a schema costs, known before it is compiled: how many of its parts may apply to one place of a value.
+//! The cost of a schema, computed before it is compiled: how many subschemas may apply to one location of a value.
 //!
-//! A schema of a few lines can make a validator work for hours: each definition refers twice to the one before, or
-//! a recursive one comes back in two ways. The size of the document says nothing, so the parts are counted after
-//! expansion, without expanding anything. Parts that apply to the same place (`allOf`, `$ref`, …) form a graph that
-//! must not have a cycle; what applies one level down is followed level by level, as deep as a value may be.
+//! A schema of a few lines can keep a validator busy for hours: each definition refers twice to the previous one, or
+//! a recursive one recurs in two ways. The document size says nothing, so subschemas are counted after expansion,
+//! without expanding anything. Subschemas that apply to the same location (`allOf`, `$ref`, …) form a graph that must
+//! be acyclic. What applies one level down is followed level by level, to the maximum depth of a value.
 
 use super::BadSchema;
 use crate::limits::{JSON_DEPTH_MAX, SCHEMA_APPLIED_MAX, SCHEMA_NODES_MAX, SCHEMA_PATTERNS_MAX, SCHEMA_STEPS_MAX};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// Keywords with one schema that applies to the same place.
+/// Keywords with one schema that applies to the same location.
 const HERE: [&str; 4] = ["not", "if", "then", "else"];
 /// Keywords with a list of such schemas.
 const HERE_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
@@ -21,48 +21,46 @@ const HERE_NAMED: [&str; 2] = ["dependentSchemas", "dependencies"];
 const MEMBERS: [&str; 2] = ["unevaluatedProperties", "propertyNames"];
 /// Keywords whose schema applies to every item of a list.
 const ITEMS: [&str; 4] = ["items", "additionalItems", "unevaluatedItems", "contains"];
-/// Keywords that look again at what was applied beside them.
+/// Keywords that re-evaluate what adjacent keywords applied.
 const UNEVALUATED: [&str; 2] = ["unevaluatedProperties", "unevaluatedItems"];
-/// Keywords that only hold schemas, for references.
+/// Keywords that only hold definitions.
 const HELD: [&str; 2] = ["$defs", "definitions"];
-/// Keywords of references.
+/// Reference keywords.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// Names and plain values that are looked at in the time that one part takes.
+/// Names and scalar values that are compared in the time of one subschema.
 const PLAIN_IN_ONE: usize = 16;
 
-/// What a schema costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cost {
-    /// How many of its parts may apply to one place of a value at the most.
+    /// Maximum number of subschemas that may apply to one location.
     pub(super) applied_max: u64,
-    /// How many patterns it has.
     pub(super) patterns: usize,
 }
 
-/// One part of a schema.
+/// A subschema.
 #[derive(Default)]
 struct Part {
-    /// How long it takes by itself.
+    /// Its own cost.
     weight: u64,
-    /// Parts that apply to the same place.
+    /// Subschemas that apply to the same location.
     here: Vec<usize>,
-    /// Parts that apply to each member of an object.
+    /// Subschemas for every member of an object.
     members: Vec<usize>,
-    /// The part that applies to each member without one of its own.
+    /// Subschema for members without one of their own.
     rest: Option<usize>,
-    /// Parts that apply to the member of this name.
+    /// Subschemas for the member of this name.
     named: Vec<(String, usize)>,
-    /// Parts that apply to each item of a list.
+    /// Subschemas for every item of a list.
     items: Vec<usize>,
-    /// Parts that apply to one item each.
+    /// Subschemas for one item each.
     tuple: Vec<usize>,
-    /// It looks again at what was applied beside it.
+    /// Re-evaluates what adjacent keywords applied.
     looks_again: bool,
 }
 
-/// What `document` costs. Refused: too many parts that apply to one place, references that lead nowhere or out of the
-/// document, and parts that refer to themselves at the same place.
+/// Computes the cost of `document`. Rejects schemas with too many subschemas per location, unresolvable or external
+/// references, and reference cycles at one location.
 pub(super) fn of(document: &Value) -> Result<Cost, BadSchema> {
     let mut parts = Parts { root: document, known: BTreeMap::new(), all: Vec::new(), patterns: 0 };
     parts.add(document)?;
@@ -71,9 +69,9 @@ pub(super) fn of(document: &Value) -> Result<Cost, BadSchema> {
     Ok(Cost { applied_max: follow(&parts.all, &closures, &left)?, patterns: parts.patterns })
 }
 
-/// Counting must not take long itself.
+/// Bounds the work of counting itself.
 fn count(left: &Cell<usize>, steps: usize) -> Result<(), BadSchema> {
-    let Some(rest) = left.get().checked_sub(steps) else { return refused("its references are too entangled") };
+    let Some(rest) = left.get().checked_sub(steps) else { return refused("its references are too complex") };
     left.set(rest);
     Ok(())
 }
@@ -83,19 +81,19 @@ fn refused<T>(reason: impl Into<String>) -> Result<T, BadSchema> {
 }
 
 fn too_much<T>() -> Result<T, BadSchema> {
-    refused(format!("more than {SCHEMA_APPLIED_MAX} of its parts may apply to one place of a value"))
+    refused(format!("more than {SCHEMA_APPLIED_MAX} of its subschemas may apply to one location of a value"))
 }
 
 struct Parts<'a> {
     root: &'a Value,
-    /// Where each part stands, by its address in the document.
+    /// Index of each subschema, by its address in the document.
     known: BTreeMap<usize, usize>,
     all: Vec<Part>,
     patterns: usize,
 }
 
 impl<'a> Parts<'a> {
-    /// The number of a part, which is looked through when it is met first.
+    /// Adds a subschema and everything reachable from it; returns its index.
     fn add(&mut self, schema: &'a Value) -> Result<usize, BadSchema> {
         let mut waiting = vec![schema];
         let first = self.number(schema)?.0;
@@ -115,7 +113,7 @@ impl<'a> Parts<'a> {
             return Ok((*at, false));
         }
         if self.all.len() >= SCHEMA_NODES_MAX {
-            return refused(format!("it has more than {SCHEMA_NODES_MAX} parts"));
+            return refused(format!("it has more than {SCHEMA_NODES_MAX} subschemas"));
         }
         let at = self.all.len();
         self.all.push(Part { weight: 1, ..Part::default() });
@@ -193,10 +191,10 @@ impl<'a> Parts<'a> {
         Ok(part)
     }
 
-    /// What a reference leads to.
+    /// Resolves a reference.
     fn target(&self, to: &str) -> Result<&'a Value, BadSchema> {
         let Some(place) = to.strip_prefix('#') else {
-            let reason = format!("{to:?} refers to another document; only references like \"#/$defs/x\" are taken");
+            let reason = format!("{to:?} refers to another document; only references such as \"#/$defs/x\" are supported");
             return refused(reason);
         };
         let found = match place {
@@ -204,11 +202,11 @@ impl<'a> Parts<'a> {
             pointer if pointer.starts_with('/') => self.root.pointer(&decoded(pointer)),
             anchor => anchored(self.root, anchor),
         };
-        found.map_or_else(|| refused(format!("{to:?} refers to nothing")), Ok)
+        found.map_or_else(|| refused(format!("{to:?} does not resolve")), Ok)
     }
 }
 
-/// How long a part takes by itself: names that it looks for and values that it compares with.
+/// The cost of a subschema itself: names that it looks up and values that it compares.
 fn weight(members: &Map<String, Value>) -> u64 {
     let names = ["properties", "patternProperties", "dependentSchemas", "dependentRequired", "dependencies"];
     let names = names.iter().filter_map(|word| members.get(*word)?.as_object()).map(Map::len).sum::<usize>();
@@ -221,7 +219,7 @@ fn weight(members: &Map<String, Value>) -> u64 {
     1 + whole + plain as u64
 }
 
-/// A pointer in a reference is percent-encoded.
+/// Decodes a pointer in a reference, which is percent-encoded.
 fn decoded(pointer: &str) -> String {
     let mut bytes = Vec::with_capacity(pointer.len());
     let mut rest = pointer.as_bytes();
@@ -241,7 +239,7 @@ fn decoded(pointer: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The part with this anchor.
+/// Finds the subschema with this anchor.
 fn anchored<'a>(schema: &'a Value, anchor: &str) -> Option<&'a Value> {
     match schema {
         Value::Object(members) => {
@@ -256,11 +254,11 @@ fn anchored<'a>(schema: &'a Value, anchor: &str) -> Option<&'a Value> {
     }
 }
 
-/// For each part, all parts that apply where it applies, itself among them, and how often.
+/// All subschemas that apply where a given one does, including itself, with their multiplicity.
 type Closure = BTreeMap<usize, u64>;
 
-/// The closures of all parts. None of them may be part of its own, and none may be longer than a value is deep:
-/// a validator goes down into each.
+/// The closures of all subschemas. No closure may contain itself or be deeper than a value: a validator recurses into
+/// each.
 fn closures(parts: &[Part], left: &Cell<usize>) -> Result<Vec<Closure>, BadSchema> {
     let mut done: Vec<Option<(Closure, usize)>> = (0..parts.len()).map(|_| None).collect();
     for start in 0..parts.len() {
@@ -272,10 +270,10 @@ fn closures(parts: &[Part], left: &Cell<usize>) -> Result<Vec<Closure>, BadSchem
             if let Some(&below) = parts[at].here.get(next) {
                 path.push((at, next + 1));
                 if path.iter().any(|(open, _)| *open == below) {
-                    return refused("a part of it refers to itself without going down into the value");
+                    return refused("a subschema refers to itself without descending into the value");
                 }
                 if path.len() > JSON_DEPTH_MAX {
-                    return refused(format!("more than {JSON_DEPTH_MAX} of its parts stand inside each other"));
+                    return refused(format!("more than {JSON_DEPTH_MAX} of its subschemas are nested"));
                 }
                 path.push((below, 0));
                 continue;
@@ -307,18 +305,18 @@ fn closure_of(
         closure.values_mut().for_each(|times| *times = times.saturating_mul(2));
     }
     if depth > JSON_DEPTH_MAX {
-        return refused(format!("more than {JSON_DEPTH_MAX} of its parts stand inside each other"));
+        return refused(format!("more than {JSON_DEPTH_MAX} of its subschemas are nested"));
     }
     if here(parts, &closure) > SCHEMA_APPLIED_MAX { too_much() } else { Ok((closure, depth)) }
 }
 
-/// How long the parts take that apply to one place.
+/// The total cost of the subschemas that apply to one location.
 fn here(parts: &[Part], closure: &Closure) -> u64 {
     let each = closure.iter().map(|(part, times)| times.saturating_mul(parts[*part].weight));
     each.fold(0, u64::saturating_add)
 }
 
-/// How many parts apply to one place, however deep it is.
+/// Maximum number of subschemas that apply to one location at any depth.
 fn follow(parts: &[Part], closures: &[Closure], left: &Cell<usize>) -> Result<u64, BadSchema> {
     let here: Vec<u64> = closures.iter().map(|closure| here(parts, closure)).collect();
     let (mut most, mut deeper) = (here.clone(), here);
@@ -343,7 +341,7 @@ fn follow(parts: &[Part], closures: &[Closure], left: &Cell<usize>) -> Result<u6
     Ok(most.first().copied().unwrap_or(1))
 }
 
-/// How many parts apply one level below where this closure applies, at the member or item where most do.
+/// Maximum number of subschemas that apply one level below this closure, over all members and items.
 fn one_level_down(parts: &[Part], closure: &Closure, deeper: &[u64], left: &Cell<usize>) -> Result<u64, BadSchema> {
     let (mut items, mut members, mut by_name) = (0u64, 0u64, BTreeMap::<&str, (u64, u64)>::new());
     for (part, times) in closure {
@@ -356,7 +354,7 @@ fn one_level_down(parts: &[Part], closure: &Closure, deeper: &[u64], left: &Cell
         let rest = part.rest.as_ref().map_or(0, cost);
         members = members.saturating_add(sum(&part.members)).saturating_add(rest);
         for (name, below) in &part.named {
-            // What applies to the other members does not apply to this one.
+            // `additionalProperties` does not apply to named members.
             let (own, instead_of) = by_name.entry(name).or_default();
             *own = own.saturating_add(cost(below));
             *instead_of = instead_of.saturating_add(rest);
@@ -388,14 +386,14 @@ mod tests {
     fn references_that_double_at_each_level_are_refused_however_short_the_document_is() {
         for word in ["allOf", "anyOf", "oneOf"] {
             let bomb = doubling(26, |below| json!({word: [below.clone(), below]}));
-            assert!(reason(&bomb).contains("may apply to one place"), "{word}");
+            assert!(reason(&bomb).contains("may apply to one location"), "{word}");
         }
         let below = doubling(26, |below| json!({"properties": {"a": below}, "additionalProperties": below}));
         assert_eq!(of(&below).unwrap().applied_max, 2, "a member has one of them");
         let below = doubling(20, |below| json!({"patternProperties": {"a": below, "b": below}}));
-        assert!(reason(&below).contains("may apply to one place"));
+        assert!(reason(&below).contains("may apply to one location"));
         let items = doubling(26, |below| json!({"items": below, "contains": below}));
-        assert!(reason(&items).contains("may apply to one place"));
+        assert!(reason(&items).contains("may apply to one location"));
     }
 
     #[test]
@@ -411,7 +409,7 @@ mod tests {
             ]}},
             "$ref": "#/$defs/t",
         });
-        assert!(reason(&twice).contains("may apply to one place"));
+        assert!(reason(&twice).contains("may apply to one location"));
         let anchored =
             json!({"$dynamicAnchor": "n", "items": {"$dynamicRef": "#n"}, "additionalProperties": {"$ref": "#"}});
         assert_eq!(of(&anchored).unwrap().applied_max, 2);
@@ -428,14 +426,14 @@ mod tests {
         ] {
             assert!(reason(&cycle).contains("refers to itself"), "{cycle}");
         }
-        assert!(reason(&doubling(100, |below| below)).contains("inside each other"));
+        assert!(reason(&doubling(100, |below| below)).contains("are nested"));
     }
 
     #[test]
     fn references_out_of_the_document_or_to_nothing_are_refused() {
         assert!(reason(&json!({"$ref": "other.json"})).contains("another document"));
-        assert!(reason(&json!({"$ref": "#/$defs/x"})).contains("refers to nothing"));
-        assert!(reason(&json!({"$ref": "#x"})).contains("refers to nothing"));
+        assert!(reason(&json!({"$ref": "#/$defs/x"})).contains("does not resolve"));
+        assert!(reason(&json!({"$ref": "#x"})).contains("does not resolve"));
         assert!(reason(&json!({"properties": {"a": {"$id": "x"}}})).contains("$id"));
         assert!(of(&json!({"properties": {"$id": {"type": "string"}}})).is_ok(), "a member of that name");
         assert!(of(&json!({"const": {"$ref": "other.json"}, "enum": [{"$ref": "#/no"}]})).is_ok(), "data");
@@ -456,7 +454,7 @@ mod tests {
     #[test]
     fn what_takes_long_by_itself_counts_as_many_parts() {
         let lists: Vec<Value> = (0..2_000).map(|n| json!([n])).collect();
-        assert!(reason(&json!({"items": {"enum": lists}})).contains("may apply to one place"));
+        assert!(reason(&json!({"items": {"enum": lists}})).contains("may apply to one location"));
         let words: Vec<String> = (0..2_000).map(|n| format!("word {n}")).collect();
         assert_eq!(
             of(&json!({"items": {"enum": words}})).unwrap().applied_max,
@@ -478,6 +476,6 @@ mod tests {
         }
         let many = (0..800).map(|n| (format!("m{n}"), json!({"$ref": "#/$defs/wide"})));
         let entangled = json!({"$defs": defs, "properties": Map::from_iter(many)});
-        assert!(reason(&entangled).contains("too entangled"));
+        assert!(reason(&entangled).contains("too complex"));
     }
 }

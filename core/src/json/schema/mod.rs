@@ -1,10 +1,9 @@
 //! JSON Schemas of tools, workflows and patches, compiled once.
 //!
-//! A schema is closed over itself: references to other documents are refused, so that checking a
-//! value never reads a file or the network. What is wrong is told with the pointer into the
-//! caller's own document, never with what stands there, because faults are stored and logged; at
-//! most a handful of them, because the first one is usually the cause. How much work a schema can make is
-//! known before it is compiled; see `cost`.
+//! A schema is self-contained: references to other documents are rejected, so that validation never reads a file or
+//! the network. Errors name the JSON Pointer into the caller's document, never the value, because they are stored and
+//! logged. Only the first few are reported, since the first one is usually the cause. The cost of a schema is bounded
+//! before it is compiled; see `cost`.
 
 mod cost;
 
@@ -16,7 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 
-/// Up to so many parts at one place need no look at the value: its size is bounded by itself.
+/// Up to this many applicable subschemas the value need not be inspected: its own size bounds the work.
 const APPLIED_USUALLY: u64 = 16;
 
 /// A compiled schema with the document it came from.
@@ -24,54 +23,51 @@ pub struct Schema {
     document: Value,
     validator: jsonschema::Validator,
     cost: Cost,
-    /// Bytes of text in a value times its patterns at the most.
+    /// Maximum of text bytes in a value times patterns.
     text_max: u64,
 }
 
-/// What a value breaks.
+/// A validation error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// JSON pointer into the value that was checked.
+    /// JSON Pointer into the validated value.
     pub pointer: String,
-    /// What is wrong there.
     pub message: String,
 }
 
 /// Why a schema can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the schema can't be used: {reason}")]
+#[error("invalid schema: {reason}")]
 pub struct BadSchema {
-    /// What is wrong with it.
     pub reason: String,
 }
 
 impl Schema {
-    /// Compiles a document of ours or of an operator (JSON Schema 2020-12 unless it says otherwise).
+    /// Compiles a trusted schema, ours or an operator's (JSON Schema 2020-12 unless it says otherwise).
     pub fn compile(document: Value) -> Result<Self, BadSchema> {
         Self::bounded(document, u64::MAX)
     }
 
-    /// Compiles a document of somebody who sends one: it does not choose how long its patterns look at a text.
+    /// Compiles an untrusted schema: the time that its patterns spend on text is bounded.
     pub fn of_caller(document: Value) -> Result<Self, BadSchema> {
         Self::bounded(document, SCHEMA_TEXT_MAX)
     }
 
     fn bounded(document: Value, text_max: u64) -> Result<Self, BadSchema> {
         let cost = cost::of(&document)?;
-        // Patterns that go back and try again could do so for ever.
+        // The engine is linear: a backtracking one could run forever.
         let patterns = jsonschema::PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
         let validator = jsonschema::options().with_pattern_options(patterns).build(&document);
         let validator = validator.map_err(|error| BadSchema { reason: error.to_string() })?;
         Ok(Self { document, validator, cost, text_max })
     }
 
-    /// The document it was compiled from.
     #[must_use]
     pub const fn document(&self) -> &Value {
         &self.document
     }
 
-    /// Whether checking a value may keep a processor busy.
+    /// Whether validation may be CPU-intensive.
     #[must_use]
     pub const fn may_take_long(&self) -> bool {
         self.cost.applied_max > APPLIED_USUALLY || self.cost.patterns > 0
@@ -82,18 +78,18 @@ impl Schema {
             || (self.cost.patterns as u64).saturating_mul(text_bytes(value)) > self.text_max
     }
 
-    /// Whether `value` is as the schema asks for, or what is wrong with it.
+    /// Validates `value`.
     pub fn check(&self, value: &Value) -> Result<(), Vec<Fault>> {
         if self.may_take_long() && self.is_too_much(value) {
-            let message = "the value is too large for a schema with so many parts or patterns".to_owned();
+            let message = "the value is too large for a schema with this many subschemas or patterns".to_owned();
             return Err(vec![Fault { pointer: String::new(), message }]);
         }
         if self.validator.is_valid(value) {
             return Ok(());
         }
-        // Every fault of every part is kept until the first few are told.
+        // The validator collects the errors of every subschema before the first few are reported.
         if self.cost.applied_max.saturating_mul(places(value)) > SCHEMA_FAULTS_WORK_MAX {
-            let message = "the value is not as the schema asks for, and too large to say where".to_owned();
+            let message = "the value does not match the schema, and is too large to list the errors".to_owned();
             return Err(vec![Fault { pointer: String::new(), message }]);
         }
         let fault = |error: jsonschema::ValidationError<'_>| Fault {
@@ -104,7 +100,7 @@ impl Schema {
     }
 }
 
-/// Names of members are the caller's, and as long as they like.
+/// Member names come from the caller and may be long.
 fn cut(text: String) -> String {
     match text.char_indices().nth(FAULT_CHARS_MAX) {
         None => text,
@@ -112,7 +108,7 @@ fn cut(text: String) -> String {
     }
 }
 
-/// How many bytes of text stand in a value, names included.
+/// Bytes of text in a value, including member names.
 fn text_bytes(value: &Value) -> u64 {
     match value {
         Value::String(text) => text.len() as u64,
@@ -122,7 +118,7 @@ fn text_bytes(value: &Value) -> u64 {
     }
 }
 
-/// How many values stand in a value, itself among them.
+/// Number of values in a value, including itself.
 fn places(value: &Value) -> u64 {
     match value {
         Value::Array(items) => items.iter().map(places).sum::<u64>() + 1,
@@ -189,6 +185,6 @@ mod tests {
         assert_eq!(faults(2)[0].pointer, "/x/0");
         let many = faults(5_000);
         assert_eq!((many.len(), many[0].pointer.as_str()), (1, ""), "{many:?}");
-        assert!(many[0].message.contains("too large to say where"));
+        assert!(many[0].message.contains("too large to list the errors"));
     }
 }
