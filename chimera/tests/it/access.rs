@@ -243,7 +243,7 @@ fn an_entry_keeps_what_is_not_said_and_nonsense_is_refused() {
     assert_eq!((&entry["autonomy_level"], &entry["quota_per_minute"]), (&"L2_ExecuteNotify".into(), &60.into()));
     assert_eq!(entry["notify"]["email"], "ops@acme.example");
     let everything = place.run(&["actor", "add", "user_eve", "--scopes", "*"]);
-    assert!(everything.status == 1 && everything.stderr.contains("the scope * is for admin alone"));
+    assert!(everything.status == 1 && everything.stderr.contains("the scope * is reserved for admin"));
     let shown = place.run(&["actor", "list"]).stdout;
     assert!(!shown.contains("user_eve"), "nothing was written: {shown}");
 }

@@ -195,9 +195,9 @@ fn no_server_starts_with_a_key_that_people_share() {
 fn a_role_that_can_not_be_is_told_before_anything_starts() {
     let clerk = "[[role]]\nname = \"clerk\"\nscopes = [\"notion.read\"]\n";
     for (actors, told) in [
-        ("[[role]]\nname = \"two words\"\nscopes = []\n", "can't be a role's name"),
-        ("[[role]]\nname = \"all\"\nscopes = [\"*\"]\n", "for admin alone"),
-        ("[[role]]\nname = \"x\"\nscopes = [\"a..b\"]\n", "a..b is not a scope"),
+        ("[[role]]\nname = \"two words\"\nscopes = []\n", "invalid role name"),
+        ("[[role]]\nname = \"all\"\nscopes = [\"*\"]\n", "reserved for admin"),
+        ("[[role]]\nname = \"x\"\nscopes = [\"a..b\"]\n", "a..b is not a valid scope"),
         ("[[role]]\nname = \"x\"\n", "missing field `scopes`"),
         ("[[role]]\nname = \"x\"\nscopes = []\nquota = 1\n", "unknown field"),
         (&*format!("{clerk}{clerk}"), "listed twice"),

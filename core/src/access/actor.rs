@@ -1,43 +1,39 @@
-//! Who did something, and what they were when they did it.
+//! An actor and what kind of actor it was at the time of an action.
 //!
-//! The registry says whether somebody is a person, and it may say something else tomorrow. So whatever is kept of
-//! an act keeps both: signals, entries of the ledger, pauses, patches.
+//! The registry says whether an actor is a person, and that may change later. Every record of an action therefore
+//! keeps both the name and the kind: signals, ledger entries, pauses, patches.
 
 use super::registry::Kind;
 use crate::ledger::ActorType;
 use serde::{Deserialize, Serialize};
 
-/// An actor and its kind at the time of an act.
+/// An actor and its kind at the time of an action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Actor {
-    /// The name.
     pub id: String,
-    /// What the registry said.
+    /// The kind according to the registry at that time.
     pub kind: ActorType,
 }
 
 impl Actor {
-    /// Somebody whom the registry was asked about.
     #[must_use]
     pub fn new(id: impl Into<String>, kind: ActorType) -> Self {
         Self { id: id.into(), kind }
     }
 
-    /// Chimera itself.
     #[must_use]
     pub fn system() -> Self {
         Self::new("system", ActorType::System)
     }
 
-    /// A person: whoever decided about an approval is one, since nobody else may.
+    /// A person. Only people can decide approvals, so every decider is one.
     #[must_use]
     pub fn person(id: impl Into<String>) -> Self {
         Self::new(id, ActorType::Human)
     }
 
-    /// Somebody as a row has them. Rows that were written before kinds were kept have none; what the
-    /// shipped registry says of the name counts for those.
+    /// Reads an actor from a row. Old rows have no kind; for those the default of the shipped registry applies.
     #[must_use]
     pub fn recorded(id: &str, kind: Option<&str>) -> Self {
         let kind = kind.and_then(ActorType::parse);
@@ -45,7 +41,7 @@ impl Actor {
     }
 }
 
-/// An actor in a document; a name alone was written before kinds were kept.
+/// The serialized form. Old documents have the name only.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {

@@ -1,13 +1,13 @@
-//! Network addresses as limits count them, and ranges of addresses.
+//! Network addresses as rate limits count them, and address ranges.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 
-/// Bits of an IPv6 address that tell one network from another; whoever has such a network chooses the rest freely.
+/// Prefix length of an IPv6 network. The owner of such a network can use any address in it.
 const IPV6_NETWORK_BITS: u8 = 64;
 
-/// What counts as one address for a limit: an IPv4 address, or the /64 of an IPv6 address.
+/// The unit that limits count: an IPv4 address, or the /64 of an IPv6 address.
 #[must_use]
 pub fn counted(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -16,7 +16,7 @@ pub fn counted(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The first `bits` of an address with `width` bits.
+/// A mask of the first `bits` of an address with `width` bits.
 const fn mask(width: u8, bits: u8) -> u128 {
     let all = u128::MAX >> (128 - width);
     match width - bits {
@@ -25,20 +25,18 @@ const fn mask(width: u8, bits: u8) -> u128 {
     }
 }
 
-/// A range of addresses in CIDR notation; a single address is a range of one.
+/// An address range in CIDR notation. A single address is a range of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
     bits: u8,
 }
 
-/// The text is no range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an IP address, or a range such as 10.0.0.0/8")]
 pub struct InvalidNetwork;
 
 impl Network {
-    /// Whether an address lies within the range.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {

@@ -1,18 +1,18 @@
-//! Who is a person when no entry of the registry says so.
+//! Who is a person when the registry has no entry that says so, and name patterns.
 //!
-//! Only people decide about approvals. The documents name actors by pattern: `user_*` and `admin`
-//! are people, everything else is a workflow or a service outside. That is the shipped registry's
-//! default and nothing more: whoever wants to know what somebody is asks the registry.
+//! Only people can decide approvals. The specification identifies actors by pattern: `user_*` and `admin` are people,
+//! everything else is an external workflow or service. This is only the default of the shipped registry: ask the
+//! registry for the kind of an actor.
 
 use crate::ledger::ActorType;
 
-/// The prefix of people's names.
+/// Name prefix of people.
 const PERSON: &str = "user_";
 
 /// The operator's name.
 pub const ADMIN: &str = "admin";
 
-/// What kind of actor a name stands for.
+/// The default kind of an actor name.
 #[must_use]
 pub(super) fn kind_of(actor: &str) -> ActorType {
     if actor == ADMIN || (actor.starts_with(PERSON) && actor.len() > PERSON.len()) {
@@ -22,7 +22,7 @@ pub(super) fn kind_of(actor: &str) -> ActorType {
     }
 }
 
-/// Whether `actor` fits a pattern in which `*` stands for any run of characters.
+/// Whether `actor` matches a pattern in which `*` stands for any characters.
 #[must_use]
 pub fn fits(pattern: &str, actor: &str) -> bool {
     let mut parts = pattern.split('*');
@@ -39,11 +39,11 @@ pub fn fits(pattern: &str, actor: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whether somebody could fit both patterns.
+/// Whether some name matches both patterns.
 #[must_use]
 pub fn overlap(one: &str, other: &str) -> bool {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    // Whether the rest of `one` from a place on and the rest of `other` have a name in common, from the end.
+    // `below[with]`: whether the suffixes of both patterns have a match in common, computed from the end.
     let mut below = vec![false; other.len() + 1];
     for at in (0..=one.len()).rev() {
         let mut row = vec![false; other.len() + 1];

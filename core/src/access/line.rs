@@ -1,62 +1,58 @@
-//! Who gets the next of a few places that all tenants share.
+//! A fair queue for slots that all tenants share.
 //!
-//! Of several tenants each takes only its share of the places ([`Pool`]). Whoever finds none waits. A freed place goes
-//! to the tenant with the fewest places, then to the one that was served longest ago, there to the actor by the same
-//! rule, then to whoever asked first: however much one asks for, another waits for one piece of work of each who asked
-//! before. A synchronous structure without a clock.
+//! Each of several tenants gets only its share of the slots ([`Pool`]). A freed slot goes to the tenant with the
+//! fewest slots, then to the one that was served least recently; within the tenant, to an actor by the same rule;
+//! then first come, first served. However much one actor asks for, another waits for at most one task of each
+//! competitor. A synchronous structure without a clock.
 
 use super::Pool;
 use crate::limits::{ACTOR_WORK_WAITING_MAX, TENANT_WORK_WAITING_MAX, WORK_WAITING_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Who a place is for.
+/// Who requests a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimant {
-    /// Whose share it comes out of.
+    /// The tenant whose share it counts against.
     pub tenant: Arc<str>,
-    /// Who asks.
     pub actor: Arc<str>,
 }
 
 impl Claimant {
-    /// An actor of a tenant.
     #[must_use]
     pub fn new(tenant: &str, actor: &str) -> Self {
         Self { tenant: tenant.into(), actor: actor.into() }
     }
 }
 
-/// Who has as many waiting as may wait.
+/// Whose waiting limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineFull {
-    /// The actor.
     Actor,
-    /// The tenant, though others may still wait.
     Tenant,
-    /// Everybody together.
+    /// All tenants together.
     Process,
 }
 
-/// The places that are taken and those who wait for one.
+/// The slots in use and the waiting requests.
 #[derive(Debug, Default)]
 pub struct Line {
     total: usize,
     shared: bool,
-    /// How many have asked or were served.
+    /// Sequence number of requests and grants.
     turn: u64,
-    /// Who asked for what, and whether they have it.
+    /// Requests by number, and whether each has a slot.
     asked: BTreeMap<u64, (Claimant, bool)>,
     taken: usize,
     tenants: BTreeMap<Arc<str>, Tenant>,
 }
 
-/// How much somebody has and wants.
+/// Slots held and requests waiting.
 #[derive(Debug, Default)]
 struct Stand {
     held: usize,
     waiting: usize,
-    /// The turn in which they were last served, or came.
+    /// Sequence number of the last grant, or of the first request.
     since: u64,
 }
 
@@ -73,18 +69,18 @@ struct Actor {
 }
 
 impl Line {
-    /// A line for so many places.
+    /// A queue for `total` slots.
     #[must_use]
     pub fn new(total: usize) -> Self {
         Self { total, ..Self::default() }
     }
 
-    /// Says whether there are several tenants, each of which has its share.
+    /// Sets whether there are several tenants, each with its share.
     pub fn share(&mut self, shared: bool) {
         self.shared = shared;
     }
 
-    /// Who has as many waiting as may wait, so that one more of a claimant is better refused than kept waiting.
+    /// Whose waiting limit would refuse one more request of this claimant, if any.
     #[must_use]
     pub fn full_for(&self, who: &Claimant) -> Option<LineFull> {
         let tenant = self.tenants.get(&who.tenant);
@@ -102,7 +98,7 @@ impl Line {
         }
     }
 
-    /// Stands in the line from now on; [`Line::serve_next`] says who comes next.
+    /// Enqueues a request; [`Line::serve_next`] grants it.
     pub fn ask(&mut self, who: &Claimant) -> u64 {
         self.turn += 1;
         let turn = self.turn;
@@ -120,7 +116,7 @@ impl Line {
         turn
     }
 
-    /// Gives a place to whoever comes next, if there is one for them.
+    /// Grants a slot to the next request, if one is available to it.
     #[must_use]
     pub fn serve_next(&mut self) -> Option<u64> {
         let (total, taken, shared) = (self.total, self.taken, self.shared);
@@ -143,7 +139,7 @@ impl Line {
         Some(ask)
     }
 
-    /// Gives a place back, or stops waiting for one.
+    /// Releases a slot, or withdraws a waiting request.
     pub fn leave(&mut self, ask: u64) {
         let Some((who, inside)) = self.asked.remove(&ask) else { return };
         let Some(tenant) = self.tenants.get_mut(&who.tenant) else { return };
@@ -164,7 +160,7 @@ impl Line {
         }
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.asked.len() - self.taken
@@ -181,7 +177,7 @@ mod tests {
         line
     }
 
-    /// Lets one after the other work, and gives whose turn it was.
+    /// Serves one request after the other, and returns whose turn it was.
     fn served(line: &mut Line, names: &BTreeMap<u64, &'static str>) -> Vec<&'static str> {
         let mut order = Vec::new();
         while let Some(ask) = line.serve_next() {

@@ -1,25 +1,25 @@
-//! Signatures of requests: HMAC-SHA256 over the raw bytes of a body, as lower-case hex.
+//! Request signatures: HMAC-SHA256 over the raw bytes of a body, as lower-case hex.
 
 use crate::secret::Secret;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// Bytes that SHA-256 takes in at a time.
+/// Block size of SHA-256.
 const BLOCK: usize = 64;
 
-/// The signature of a body.
+/// Signs a body.
 #[must_use]
 pub fn sign(key: &Secret, body: &[u8]) -> String {
     hex::encode(bytes(key, body))
 }
 
-/// The same as bytes.
+/// Signs a body; returns the raw bytes.
 #[must_use]
 pub fn bytes(key: &Secret, body: &[u8]) -> [u8; 32] {
     keyed(key).chain_update(body).finalize().into_bytes().into()
 }
 
-/// The function of a key. Filling the block is the function's own first step; done here it can't fail.
+/// The keyed HMAC. HMAC starts by padding the key to a block; done here, construction cannot fail.
 fn keyed(key: &Secret) -> Hmac<Sha256> {
     let mut block = [0_u8; BLOCK];
     let hashed;
@@ -33,8 +33,8 @@ fn keyed(key: &Secret) -> Hmac<Sha256> {
     Hmac::new(&block.into())
 }
 
-/// Whether one of the keys has made this signature. Every key is tried and compared in constant time,
-/// so the answer's delay tells nothing.
+/// Whether one of the keys made this signature. Every key is tried and compared in constant time, so timing reveals
+/// nothing.
 #[must_use]
 pub fn is_signed<'a>(keys: impl IntoIterator<Item = &'a Secret>, body: &[u8], signature: &str) -> bool {
     let mut presented = [0_u8; 32];
@@ -42,13 +42,13 @@ pub fn is_signed<'a>(keys: impl IntoIterator<Item = &'a Secret>, body: &[u8], si
     is_made_by(keys, body, &presented) & read
 }
 
-/// Whether a text could be a signature: 64 digits of lower-case hex.
+/// Whether a text has the form of a signature: 64 lower-case hex digits.
 #[must_use]
 pub fn is_shaped(signature: &str) -> bool {
     signature.len() == 64 && signature.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The same for a signature in bytes.
+/// Like [`is_signed`], for a raw signature.
 #[must_use]
 pub fn is_made_by<'a>(keys: impl IntoIterator<Item = &'a Secret>, body: &[u8], signature: &[u8]) -> bool {
     keys.into_iter().fold(false, |signed, key| signed | keyed(key).chain_update(body).verify_slice(signature).is_ok())

@@ -1,11 +1,11 @@
-//! When two mail addresses are one.
+//! When two mail addresses are the same.
 //!
-//! Two people with one address count as one person where several must decide, so no other spelling may make them two. What
-//! a mail server does with a local part is its own business: `ann+x@…` may reach somebody else than `ann@…`, and is another
-//! address here.
+//! People with the same address count as one person where several must decide, so spelling variants must not make
+//! them two. How a mail server treats a local part is unknown: `ann+x@…` may reach someone other than `ann@…`, and is
+//! a different address here.
 
-/// An address as it is compared: without a name before it, comments, quotes and spaces, in lower case, and without the dot that
-/// may end a domain.
+/// Normalizes an address for comparison: no display name, comments, quotes or spaces, in lower case, without a trailing
+/// dot.
 #[must_use]
 pub fn mail_key(written: &str) -> String {
     let address = match written.rsplit_once('<') {

@@ -1,4 +1,4 @@
-//! The access room.
+//! The access room: actors, scopes, roles, tokens, signatures, rate limits and tenants.
 
 mod actor;
 pub mod address;

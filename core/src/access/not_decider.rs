@@ -1,28 +1,26 @@
-//! Why somebody may not decide about an approval.
+//! Why an actor may not decide about an approval.
 
-/// Why somebody may not decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotDecider {
-    /// A workflow, a service, an agent.
+    /// The actor is a workflow, a service or an agent.
     NotAPerson,
-    /// The registry says that they do nothing any more.
+    /// The actor is disabled in the registry.
     Disabled,
-    /// They belong to another tenant.
     OtherTenant,
-    /// They decide about their own runs only.
+    /// The actor may only decide about their own runs.
     LacksScope,
-    /// They asked for it, and somebody else must decide.
+    /// The actor requested it, and a second person is required.
     Requester,
-    /// They have the mail address of somebody who asked for it, whose name this is, so they count as one person.
+    /// The actor has the mail address of a requester (named here), so both count as one person.
     SameAsRequester(String),
-    /// They act for the tenant as an operator, and somebody else than whoever asked must decide.
+    /// The actor is an operator acting for the tenant, and a second person is required.
     ActsForTenant,
-    /// It is for others, whose patterns these are.
+    /// The request names other approvers, by these patterns.
     NotNamed(Vec<String>),
 }
 
 impl NotDecider {
-    /// The word in the details of a refusal.
+    /// The reason in the details of a refusal.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -37,30 +35,30 @@ impl NotDecider {
         }
     }
 
-    /// What is said to them.
+    /// The message for the actor.
     #[must_use]
     pub fn words(&self) -> String {
         match self {
-            Self::NotAPerson => "only people decide about approvals".to_owned(),
-            Self::Disabled => "you are disabled, and decide about nothing".to_owned(),
+            Self::NotAPerson => "only people can decide about approvals".to_owned(),
+            Self::Disabled => "your actor is disabled".to_owned(),
             Self::OtherTenant => "you belong to another tenant".to_owned(),
             Self::LacksScope => "the actor lacks the scope approvals.decide".to_owned(),
             Self::Requester => {
-                "you asked for this, wrote its workflow or changed it last, and somebody else must decide: a \
-                                person with the scope approvals.decide whom neither requested_by nor changed_by names"
+                "you requested this, wrote its workflow or changed it last, so somebody else must decide: a person \
+                 with the scope approvals.decide who is in neither requested_by nor changed_by"
                     .to_owned()
             }
             Self::SameAsRequester(name) => format!(
-                "you have the mail address of {name}, who asked for this, wrote its workflow or changed it last, so you count \
-                 as one person, and somebody else must decide"
+                "you have the same mail address as {name}, who requested this, wrote its workflow or changed it last; you \
+                 count as one person, so somebody else must decide"
             ),
             Self::ActsForTenant => {
-                "an operator who acts for a tenant is no second pair of eyes there: a person of the tenant with the scope \
-                 approvals.decide must decide"
+                "an operator acting for a tenant does not count as its second approver: a person of the tenant with the \
+                 scope approvals.decide must decide"
                     .to_owned()
             }
             Self::NotNamed(approvers) => {
-                format!("you are not among those who decide about this: {}", approvers.join(", "))
+                format!("you are not an approver of this request; its approvers are: {}", approvers.join(", "))
             }
         }
     }

@@ -1,30 +1,30 @@
-//! How much of something that all tenants share one of them may hold.
+//! How much of a shared pool one tenant may hold.
 //!
-//! One rule for every such pool: a tenant holds at most [`TENANT_HELD_PER_FREE_MAX`] times what it leaves free. Alone it
-//! gets three quarters, two that want all they can get share six sevenths, and whoever holds nothing finds room however
-//! many others want more.
+//! One rule for every pool: a tenant holds at most [`TENANT_HELD_PER_FREE_MAX`] times what it leaves free. A single
+//! tenant gets three quarters, two greedy tenants share six sevenths, and a tenant that holds nothing always finds
+//! room.
 
 use crate::limits::TENANT_HELD_PER_FREE_MAX;
 
-/// A pool as one tenant finds it that wants one place more.
+/// A pool from the perspective of one tenant that wants one more slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// How many places there are.
+    /// Slots in the pool.
     pub total: usize,
-    /// How many are taken.
+    /// Slots in use.
     pub taken: usize,
-    /// How many of these the tenant has.
+    /// Slots in use by this tenant.
     pub held: usize,
 }
 
 impl Pool {
-    /// Whether there is a place, whoever wants it.
+    /// Whether a slot is free for anybody.
     #[must_use]
     pub const fn has_place(self) -> bool {
         self.taken < self.total
     }
 
-    /// Whether the tenant may take a place; `shared` if there are other tenants.
+    /// Whether the tenant may take a slot. `shared` says whether there are other tenants.
     #[must_use]
     pub const fn has_room(self, shared: bool) -> bool {
         self.has_place() && (!shared || self.held == 0 || self.leaves_enough())

@@ -1,9 +1,8 @@
-//! Who may do what, how often and how freely: the registry of actors.
+//! The registry of actors: who may do what, how often and how freely.
 //!
-//! An entry is for one name or for a pattern of names. The exact name goes before any pattern, a
-//! longer pattern before a shorter one, and whoever fits nothing may ask sixty times a minute and do
-//! nothing. Layers lie on each other: what is written over a layer replaces the entry of that name as
-//! a whole.
+//! An entry applies to one name or to a pattern. An exact name takes precedence over patterns, a longer pattern over
+//! a shorter one. An actor without an entry gets the default quota and no scopes. Layers override each other: an
+//! entry in a later layer replaces the whole entry of the same name.
 
 use super::kind::kind_of;
 use super::{ADMIN, Level, Roles, fits, mail_key, scope};
@@ -16,7 +15,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What the shipped registry lets each pattern do.
+/// Scopes of the shipped registry.
 pub const ACTOR_SCOPES: &[(&str, &[&str])] = &[
     (ADMIN, &["*"]),
     (
@@ -27,7 +26,7 @@ pub const ACTOR_SCOPES: &[(&str, &[&str])] = &[
     (ANONYMOUS, &[]),
 ];
 
-/// Requests a minute of the shipped registry.
+/// Requests per minute of the shipped registry.
 pub const ACTOR_RATE_LIMITS: &[(&str, u32)] = &[(ADMIN, 300), ("n8n_workflow_*", 60), ("user_*", 30), (ANONYMOUS, 10)];
 
 /// Autonomy levels of the shipped registry.
@@ -38,29 +37,26 @@ pub const DEFAULT_AUTONOMY_LEVELS: &[(&str, Level)] = &[
     (ANONYMOUS, Level::Ask),
 ];
 
-/// Whoever has no valid token.
+/// The actor of requests without a valid token.
 pub const ANONYMOUS: &str = "anonymous";
 
 words! {
-    /// A person or not.
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     Kind {
-        /// A person.
         Human = "human",
-        /// A workflow or a service.
         Service = "service",
     }
 }
 
 impl Kind {
-    /// The kind that a name stands for when nobody says otherwise.
+    /// The default kind of a name.
     #[must_use]
     pub(super) fn of(actor: &str) -> Self {
         if kind_of(actor) == ActorType::Human { Self::Human } else { Self::Service }
     }
 
-    /// Its word in the ledger.
+    /// The actor type in the ledger.
     #[must_use]
     pub const fn actor_type(self) -> ActorType {
         match self {
@@ -70,85 +66,72 @@ impl Kind {
     }
 }
 
-/// An actor, or a pattern of actors.
+/// The settings of an actor or of a pattern of actors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// The name, or a pattern with `*`.
     pub id: String,
-    /// Whose it is.
     pub tenant: String,
-    /// A person or not.
     pub kind: Kind,
-    /// What it may do.
     pub scopes: Vec<String>,
-    /// Roles of its tenant, whose scopes it has too.
+    /// Roles of its tenant, whose scopes it also has.
     #[serde(default)]
     pub roles: Vec<String>,
-    /// Requests a minute.
     pub quota_per_minute: u32,
-    /// How freely it may act; none: the risk decides.
+    /// Autonomy level. None: the risk score decides.
     pub level: Option<Level>,
-    /// Where it is told how its runs ended.
+    /// Where it is notified about the outcome of its runs.
     pub notify: Option<Value>,
-    /// It may do nothing for now.
     pub disabled: bool,
 }
 
-/// What is wrong with an entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadEntry {
-    /// Nobody can be named like this.
-    #[error("an actor's name has 1 to {ACTOR_CHARS_MAX} characters, none of them a space")]
+    #[error("an actor name must have 1 to {ACTOR_CHARS_MAX} characters and no spaces")]
     Name,
-    /// Nobody new is named like this: people must be able to tell names apart.
+    /// Not allowed for new actors: people must be able to tell names apart.
     #[error(
-        "{0} can't be a new actor's name: write ASCII letters, digits and . _ - : @ +, beginning with a letter, a digit or _"
+        "{0} is not a valid name for a new actor: use ASCII letters, digits and . _ - : @ +, starting with a letter, a digit or _"
     )]
     Spelling(String),
-    /// The scope for everything is the operator's.
-    #[error("the scope * is for admin alone")]
+    /// `*` is reserved for the operator.
+    #[error("the scope * is reserved for admin")]
     Everything,
-    /// No capability is called like this.
-    #[error("{0} is not a scope: write names like notion.pages.read, notion.* or logs:read")]
+    #[error("{0} is not a valid scope: use a name like notion.pages.read, notion.* or logs:read")]
     Scope(String),
-    /// More of something than an actor may have.
-    #[error("an actor has at most {most} {what}")]
+    /// A limit is exceeded.
+    #[error("an actor can have at most {most} {what}")]
     TooMany {
-        /// Of what.
         what: &'static str,
-        /// How many there may be.
         most: usize,
-        /// Where it stands.
+        /// JSON Pointer to the member.
         member: &'static str,
     },
-    /// The tenant has no role of this name.
     #[error("there is no role {0} in the actor's tenant")]
     Role(String),
-    /// No tenant can be called like this.
     #[error(
-        "a tenant's name has 1 to {ACTOR_CHARS_MAX} letters, digits, `_`, `-` or `.`, and begins with a letter or digit: `{0}`"
+        "invalid tenant name `{0}`: use 1 to {ACTOR_CHARS_MAX} letters, digits, `_`, `-` or `.`, starting with a letter or digit"
     )]
     Tenant(String),
-    /// Not granted to whoever this is.
+    /// This actor may not run silently.
     #[error("L3_ExecuteSilent is for trusted system actors, not for user_* or anonymous")]
     Silent,
 }
 
 impl Entry {
-    /// Whether it is for more than one name.
     #[must_use]
     pub fn is_pattern(&self) -> bool {
         self.id.contains('*')
     }
 
-    /// The mail address of a person, as addresses are compared.
+    /// The normalized mail address of a person.
     #[must_use]
     pub fn person_mail(&self) -> Option<String> {
         let mail = self.notify.as_ref()?.get("email")?.as_str()?;
         (self.kind == Kind::Human && !self.is_pattern()).then(|| mail_key(mail))
     }
 
-    /// Refuses what no registry may hold.
+    /// Validates the entry.
     pub fn check(&self) -> Result<(), BadEntry> {
         if !is_name(&self.id) {
             return Err(BadEntry::Name);
@@ -178,7 +161,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Whoever fits nothing.
+    /// The entry of an actor without one.
     #[must_use]
     pub fn unmatched(actor: &str, tenant: &str) -> Self {
         Self {
@@ -195,15 +178,14 @@ impl Entry {
     }
 }
 
-/// Whether somebody can be called so.
+/// Whether a text is a valid actor name or pattern.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     let strange = |c: char| c.is_control() || c.is_whitespace() || c == '/';
     (1..=ACTOR_CHARS_MAX).contains(&text.chars().count()) && !text.contains(strange)
 }
 
-/// Refuses a name that is written for the first time with what people can't see or could take for something else.
-/// Names from before keep working.
+/// Rejects a new name with invisible or confusable characters. Existing names keep working.
 pub fn check_spelling(text: &str) -> Result<(), BadEntry> {
     let first = |c: char| c.is_ascii_alphanumeric() || "_*".contains(c);
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-:@+*".contains(c);
@@ -213,7 +195,7 @@ pub fn check_spelling(text: &str) -> Result<(), BadEntry> {
     Err(BadEntry::Spelling(visible_line(text).chars().take(ACTOR_CHARS_MAX).collect()))
 }
 
-/// Whether a tenant can be called so: stricter than names of actors, since it stands in addresses and keys.
+/// Whether a text is a valid tenant name. Stricter than actor names, since it is part of URLs and keys.
 #[must_use]
 pub fn is_tenant(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
@@ -222,7 +204,7 @@ pub fn is_tenant(text: &str) -> bool {
         && text.chars().all(plain)
 }
 
-/// Whether a name is one that never acts silently.
+/// Whether an actor may never act silently.
 #[must_use]
 pub fn never_silent(actor: &str) -> bool {
     actor.starts_with("user_") || actor == ANONYMOUS
@@ -245,19 +227,19 @@ pub fn shipped(tenant: &str) -> Vec<Entry> {
         .collect()
 }
 
-/// All entries, ready to be looked up.
+/// All entries, indexed for lookup.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     tenant: String,
-    /// Tenants whose actors are disabled, all of them.
+    /// Suspended tenants: all their actors count as disabled.
     suspended: BTreeSet<String>,
     roles: Roles,
     exact: BTreeMap<String, Held>,
-    /// The longest first.
+    /// Longest first.
     patterns: Vec<Held>,
 }
 
-/// An entry as it was written, and as it counts: with the scopes of its roles.
+/// An entry as configured, and with the scopes of its roles applied.
 #[derive(Clone, Debug)]
 struct Held {
     written: Arc<Entry>,
@@ -280,7 +262,8 @@ impl Held {
 }
 
 impl Registry {
-    /// Layers of entries, each over the one before; `tenant` is that of whoever fits nothing.
+    /// Builds the registry from layers; later entries override earlier ones. `tenant` applies to actors without an
+    /// entry.
     #[must_use]
     pub fn new(tenant: &str, layers: impl IntoIterator<Item = Entry>) -> Self {
         let mut all: BTreeMap<String, Held> = BTreeMap::new();
@@ -294,7 +277,7 @@ impl Registry {
         Self { tenant: tenant.to_owned(), exact, patterns, ..Self::default() }
     }
 
-    /// The same entries with the scopes that these roles give them.
+    /// Applies roles: adds their scopes to the entries.
     #[must_use]
     pub fn with_roles(self, roles: Roles) -> Self {
         let exact = self.exact.into_iter().map(|(id, held)| (id, held.with_roles(&roles))).collect();
@@ -302,19 +285,18 @@ impl Registry {
         Self { roles, exact, patterns, ..self }
     }
 
-    /// Every role.
     #[must_use]
     pub const fn roles(&self) -> &Roles {
         &self.roles
     }
 
-    /// The same entries while nobody of these tenants may do anything.
+    /// Disables all actors of these tenants.
     #[must_use]
     pub fn suspending(self, suspended: BTreeSet<String>) -> Self {
         Self { suspended, ..self }
     }
 
-    /// The entry that counts for somebody, with the scopes of its roles. Whoever is of a suspended tenant is disabled.
+    /// The effective entry of an actor, with the scopes of its roles. Actors of a suspended tenant are disabled.
     #[must_use]
     pub fn resolve(&self, actor: &str) -> Arc<Entry> {
         let entry = self.found(actor).counting;
@@ -324,7 +306,7 @@ impl Registry {
         }
     }
 
-    /// The same as it is written: without the scopes of its roles, and whatever became of the tenant.
+    /// The entry of an actor as configured: without the scopes of its roles, regardless of a suspension.
     #[must_use]
     pub fn written(&self, actor: &str) -> Arc<Entry> {
         self.found(actor).written
@@ -336,26 +318,27 @@ impl Registry {
         found.cloned().unwrap_or_else(|| Held::new(Entry::unmatched(actor, &self.tenant)))
     }
 
-    /// The entry with just this name or pattern, as it is written.
+    /// The configured entry with exactly this name or pattern.
     #[must_use]
     pub fn entry(&self, id: &str) -> Option<&Arc<Entry>> {
         let pattern = || self.patterns.iter().find(|held| held.written.id == id);
         self.exact.get(id).or_else(pattern).map(|held| &held.written)
     }
 
-    /// Every entry with the scopes of its roles: names in their order, then patterns, the longest first.
+    /// All entries with the scopes of their roles: names in order, then patterns, longest first.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.exact.values().chain(&self.patterns).map(|held| &held.counting)
     }
 
-    /// Whether two names are one person's: the same name, or people with entries of their own and one mail address.
+    /// Whether two names belong to one person: the same name, or people with their own entries and the same mail
+    /// address.
     #[must_use]
     pub fn is_same_person(&self, one: &str, other: &str) -> bool {
         let mail = |name: &str| self.exact.get(name).and_then(|held| held.written.person_mail());
         one == other || mail(one).is_some_and(|mailed| mail(other) == Some(mailed))
     }
 
-    /// Another person of an entry's tenant who has its mail address.
+    /// Another person of the entry's tenant with the same mail address.
     #[must_use]
     pub fn namesake(&self, entry: &Entry) -> Option<&Arc<Entry>> {
         let mail = entry.person_mail()?;
@@ -363,20 +346,18 @@ impl Registry {
         others.into_iter().find(|other| other.tenant == entry.tenant && other.person_mail().as_ref() == Some(&mail))
     }
 
-    /// People of one tenant who have one mail address, by their names, each pair once.
+    /// Pairs of people of one tenant with the same mail address, each pair once.
     #[must_use]
     pub fn namesakes(&self) -> Vec<(&str, &str)> {
         let with_first = self.exact.iter().filter_map(|(id, held)| Some((self.namesake(&held.written)?, id.as_str())));
         with_first.map(|(first, id)| (first.id.as_str(), id)).filter(|(first, id)| first < id).collect()
     }
 
-    /// The scopes of somebody.
     #[must_use]
     pub fn get_actor_scopes(&self, actor: &str) -> Vec<String> {
         self.resolve(actor).scopes.clone()
     }
 
-    /// Whether somebody has a capability.
     #[must_use]
     pub fn check_scope(&self, actor: &str, required_capability: &str) -> bool {
         scope::check_scope(&self.resolve(actor).scopes, required_capability)

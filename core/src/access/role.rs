@@ -1,8 +1,7 @@
-//! Roles: names for sets of scopes, for whoever does the same work.
+//! Roles: named sets of scopes.
 //!
-//! A role belongs to one tenant, and means nothing in another. An actor may do what its own scopes and its roles
-//! give together. The names are looked up each time: a role that is gone gives nothing, and one that changes
-//! changes what everybody who has it may do.
+//! A role belongs to one tenant and means nothing in another. An actor holds its own scopes plus those of its roles.
+//! Roles are resolved on use: a removed role grants nothing, and a changed role affects everybody who has it.
 
 use super::registry::{BadEntry, Entry, is_tenant};
 use super::scope;
@@ -10,41 +9,32 @@ use crate::limits::{ACTOR_CHARS_MAX, ACTOR_SCOPES_MAX, ROLE_CHARS_MAX};
 use crate::text::visible_line;
 use std::collections::BTreeMap;
 
-/// A role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Role {
-    /// What it is called.
     pub name: String,
-    /// Whose it is.
     pub tenant: String,
-    /// What it gives.
     pub scopes: Vec<String>,
 }
 
-/// What is wrong with a role.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRole {
-    /// No role can be called like this.
     #[error(
-        "`{0}` can't be a role's name: write 1 to {ROLE_CHARS_MAX} letters, digits, `_`, `-` or `.`, beginning with a letter or digit"
+        "invalid role name `{0}`: use 1 to {ROLE_CHARS_MAX} letters, digits, `_`, `-` or `.`, starting with a letter or digit"
     )]
     Name(String),
-    /// No tenant can be called like this.
-    #[error("`{0}` can't be a tenant's name")]
+    #[error("invalid tenant name `{0}`")]
     Tenant(String),
-    /// It gives what only an operator has.
-    #[error("the scope * is for admin alone, no role gives it")]
+    /// It grants the operator scope.
+    #[error("a role cannot grant the scope *: it is reserved for admin")]
     Everything,
-    /// No capability is called like this.
-    #[error("{0} is not a scope: write names like notion.pages.read, notion.* or logs:read")]
+    #[error("{0} is not a valid scope: use a name like notion.pages.read, notion.* or logs:read")]
     Scope(String),
-    /// Too many scopes.
-    #[error("a role gives at most {ACTOR_SCOPES_MAX} scopes")]
+    #[error("a role can have at most {ACTOR_SCOPES_MAX} scopes")]
     Scopes,
 }
 
 impl Role {
-    /// Refuses what no registry may hold.
+    /// Validates the role.
     pub fn check(&self) -> Result<(), BadRole> {
         let quoted = |text: &str| visible_line(text).chars().take(ACTOR_CHARS_MAX).collect();
         if !is_tenant(&self.name) || self.name.len() > ROLE_CHARS_MAX {
@@ -66,7 +56,7 @@ impl Role {
     }
 }
 
-/// Every role, by its tenant and its name.
+/// All roles, by tenant and name.
 #[derive(Clone, Debug, Default)]
 pub struct Roles(BTreeMap<(String, String), Vec<String>>);
 
@@ -77,13 +67,13 @@ impl FromIterator<Role> for Roles {
 }
 
 impl Roles {
-    /// What a role of a tenant gives, if it is there.
+    /// The scopes of a role, if it exists.
     #[must_use]
     pub fn scopes_of(&self, tenant: &str, name: &str) -> Option<&[String]> {
         self.0.get(&(tenant.to_owned(), name.to_owned())).map(Vec::as_slice)
     }
 
-    /// The names of a tenant's roles, in their order.
+    /// A tenant's role names, sorted.
     pub fn names(&self, tenant: &str) -> impl Iterator<Item = &str> {
         let from = (tenant.to_owned(), String::new());
         self.0
@@ -93,7 +83,7 @@ impl Roles {
             .map(|(_, name)| &**name)
     }
 
-    /// What an entry gives: its own scopes, and those of its roles. An entry that has them already stays the same.
+    /// The scopes of an entry: its own and those of its roles. Idempotent.
     #[must_use]
     pub fn granted(&self, entry: &Entry) -> Vec<String> {
         let mut all = entry.scopes.clone();
@@ -105,8 +95,8 @@ impl Roles {
         all
     }
 
-    /// Refuses an entry with a role that its tenant lacks, unless the entry from before has it too: whoever has a
-    /// role that is gone can still be changed. Refuses what gives more scopes than an actor may have.
+    /// Rejects an entry with an unknown role, unless the previous entry already had it: an actor with a removed role
+    /// can still be edited. Rejects an entry with too many scopes in total.
     pub fn check(&self, entry: &Entry, before: Option<&Entry>) -> Result<(), BadEntry> {
         let had =
             |role: &String| before.is_some_and(|before| before.tenant == entry.tenant && before.roles.contains(role));

@@ -1,14 +1,14 @@
-//! Scopes: what an actor may do, and what a tool asks for.
+//! Scopes: what an actor may do, and what a tool requires.
 //!
-//! `check_scope` knows the document's rules and no others: the same name, a parent with `.*`, and `*`.
-//! Its own examples need more, which can be switched off (`scopes.strict`): a scope that is a tool's name
-//! grants that tool, and `{adapter}.{action}` covers `{adapter}.{resource}.{action}` and every capability of
-//! that adapter whose tool declares that class of act: `github.write` covers `github.issues.create`.
+//! `check_scope` implements exactly the rules of the specification: the same name, a parent with `.*`, and `*`. The
+//! specification's own examples need more, which can be disabled (`scopes.strict`): a scope that is a tool's name
+//! grants that tool, and `{adapter}.{action}` covers `{adapter}.{resource}.{action}` and every capability of that
+//! adapter whose tool declares that class: `github.write` covers `github.issues.create`.
 
 use crate::limits::SCOPE_CHARS_MAX;
 use crate::tool::{Class, Spec};
 
-/// Whether one of the scopes gives the capability, by the document's rules.
+/// Whether one of the scopes grants the capability, by the rules of the specification.
 #[must_use]
 pub fn check_scope<S: AsRef<str>>(scopes: &[S], required: &str) -> bool {
     scopes.iter().map(AsRef::as_ref).any(|scope| {
@@ -20,7 +20,7 @@ pub fn check_scope<S: AsRef<str>>(scopes: &[S], required: &str) -> bool {
     })
 }
 
-/// The scopes that both lists give: what is in one and covered by the other.
+/// The intersection of two lists of scopes: what is in one and covered by the other.
 #[must_use]
 pub fn narrowed(ceiling: &[String], wanted: &[String]) -> Vec<String> {
     let covered = |scopes: &[String], one: &String| {
@@ -35,7 +35,7 @@ pub fn narrowed(ceiling: &[String], wanted: &[String]) -> Vec<String> {
     both
 }
 
-/// Whether everything below `parent` is given.
+/// Whether the scopes cover everything below `parent`.
 fn covers_all(scopes: &[String], parent: &str) -> bool {
     scopes.iter().any(|scope| {
         let above = scope.strip_suffix(".*");
@@ -46,8 +46,8 @@ fn covers_all(scopes: &[String], parent: &str) -> bool {
     })
 }
 
-/// What an actor must have to call a tool: its three-part capabilities if it has any, else its two-part
-/// ones, else its own name. A word without a dot is a trait of the tool and no capability.
+/// The capabilities required to call a tool: its three-part capabilities if it has any, else its two-part ones, else
+/// its own name. A word without a dot is a trait of the tool, not a capability.
 #[must_use]
 pub fn required(tool: &Spec) -> Vec<&str> {
     let capabilities = || tool.metadata.capabilities.iter().map(String::as_str);
@@ -60,7 +60,7 @@ pub fn required(tool: &Spec) -> Vec<&str> {
     if short.is_empty() { vec![&tool.name] } else { short }
 }
 
-/// The first capability that the scopes don't give for calling a tool.
+/// The first capability of a tool that the scopes do not grant.
 #[must_use]
 pub fn missing<'a, S: AsRef<str>>(scopes: &[S], tool: &'a Spec, strict: bool) -> Option<&'a str> {
     if !strict && scopes.iter().any(|scope| scope.as_ref() == tool.name) {
@@ -70,20 +70,20 @@ pub fn missing<'a, S: AsRef<str>>(scopes: &[S], tool: &'a Spec, strict: bool) ->
     required(tool).into_iter().find(|name| !check_scope(scopes, name) && (strict || !covered(name)))
 }
 
-/// Whether `{adapter}.{class}` stands for a capability of that adapter.
+/// Whether a scope `{adapter}.{class}` covers a capability of that adapter.
 fn covered_by_class<S: AsRef<str>>(scopes: &[S], required: &str, class: Class) -> bool {
     let Some((adapter, _)) = required.split_once('.') else { return false };
     scopes.iter().any(|scope| scope.as_ref().split_once('.') == Some((adapter, class.as_str())))
 }
 
-/// Whether `{adapter}.{action}` stands for `{adapter}.{resource}.{action}`.
+/// Whether a scope `{adapter}.{action}` covers `{adapter}.{resource}.{action}`.
 fn covered_in_two<S: AsRef<str>>(scopes: &[S], required: &str) -> bool {
     let parts: Vec<&str> = required.split('.').collect();
     let [adapter, _, action] = parts[..] else { return false };
     scopes.iter().any(|scope| scope.as_ref().split_once('.') == Some((adapter, action)))
 }
 
-/// Whether a text can be a scope: names with dots, the last of which may be `*`; or names with colons.
+/// Whether a text is a valid scope: names separated by dots, the last of which may be `*`, or by colons.
 #[must_use]
 pub fn is_well_formed(scope: &str) -> bool {
     if scope == "*" {

@@ -1,6 +1,6 @@
-//! Small secrets at rest: sealed with XChaCha20-Poly1305 under a key that is not in the store.
+//! Encryption of small secrets at rest: XChaCha20-Poly1305 under a key that is not in the store.
 //!
-//! A box is bound to the row it lies in: moved to another row it does not open.
+//! A ciphertext is bound to its row: moved to another row, it does not decrypt.
 
 use crate::secret::Secret;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
@@ -10,7 +10,7 @@ use sha2::Sha256;
 
 const NONCE_BYTES: usize = 24;
 
-/// Seals a secret for the row that `place` names, with a nonce that is used once.
+/// Encrypts a secret for the row that `place` names. The nonce must be unique.
 #[must_use]
 pub fn seal(key: &[u8; 32], place: &str, nonce: [u8; NONCE_BYTES], secret: &Secret) -> Option<Vec<u8>> {
     let payload = Payload { msg: secret.expose(), aad: place.as_bytes() };
@@ -18,7 +18,7 @@ pub fn seal(key: &[u8; 32], place: &str, nonce: [u8; NONCE_BYTES], secret: &Secr
     Some([&nonce[..], &sealed].concat())
 }
 
-/// Opens what was sealed for this row with this key.
+/// Decrypts a secret of this row.
 #[must_use]
 pub fn open(key: &[u8; 32], place: &str, sealed: &[u8]) -> Option<Secret> {
     let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>()?;
@@ -26,11 +26,10 @@ pub fn open(key: &[u8; 32], place: &str, sealed: &[u8]) -> Option<Secret> {
     XChaCha20Poly1305::new(key.into()).decrypt(&XNonce::from(*nonce), payload).ok().map(Secret::new)
 }
 
-/// Rounds of the function that makes a key out of a passphrase.
+/// PBKDF2 iterations.
 const STRETCH_ROUNDS: u32 = 100_000;
 
-/// The key that a passphrase and a salt make: PBKDF2 with HMAC-SHA256 (RFC 8018), so that guessing
-/// passphrases is slow.
+/// Derives a key from a passphrase: PBKDF2 with HMAC-SHA256 (RFC 8018), to slow down guessing.
 #[must_use]
 pub fn stretch(passphrase: &Secret, salt: &[u8]) -> Option<[u8; 32]> {
     let mac = Hmac::<Sha256>::new_from_slice(passphrase.expose()).ok()?;
@@ -48,7 +47,7 @@ pub fn stretch(passphrase: &Secret, salt: &[u8]) -> Option<[u8; 32]> {
 mod tests {
     use super::*;
 
-    /// The test vectors of RFC 6070 are for SHA-1; these are what other implementations give.
+    /// The test vectors of RFC 6070 are for SHA-1; these come from other implementations.
     #[test]
     fn a_key_is_made_as_others_make_it() {
         let key = stretch(&Secret::new("password"), b"salt").unwrap();

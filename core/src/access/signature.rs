@@ -1,8 +1,8 @@
-//! HTTP Message Signatures (RFC 9421) with an actor's key: what of a request is signed, and by whom.
+//! HTTP Message Signatures (RFC 9421) with an actor's key.
 //!
-//! A signature covers at least the method, the path, the query and, when there is a body, its digest
-//! (`Content-Digest`, RFC 9530): a signed decision about one run says nothing about another. Callers
-//! may cover more, in any order and under any label.
+//! A signature covers at least the method, the path, the query and, if there is a body, its digest (`Content-Digest`,
+//! RFC 9530), so that a signed decision about one run cannot be used for another. Clients may cover more components,
+//! in any order and under any label.
 
 use super::mac;
 use crate::limits::{NONCE_CHARS_MAX, SIGNATURE_COMPONENTS_MAX, SIGNATURES_LOOKED_AT_MAX, SIGNATURES_TRIED_MAX};
@@ -14,71 +14,66 @@ use core::fmt::Write as _;
 use sfv::{BareItem, Dictionary, InnerList, Item, KeyRef, ListEntry, ListSerializer, Parser, StringRef};
 use sha2::{Digest as _, Sha256};
 
-/// The one algorithm.
+/// The only supported algorithm.
 pub const ALGORITHM: &str = "hmac-sha256";
 
-/// What every signature covers, whatever the request.
+/// Components that every signature must cover.
 pub const REQUIRED: [&str; 3] = ["@method", "@path", "@query"];
 
-/// What the signature of a request with a body covers as well.
+/// Component that the signature of a request with a body must cover as well.
 pub const CONTENT_DIGEST: &str = "content-digest";
 
 /// The parts of a request that a signature can cover.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
-    /// The method, as it was received.
+    /// As received.
     pub method: &'a str,
-    /// `http` or `https`, as callers see it.
+    /// `http` or `https`, as clients see it.
     pub scheme: &'a str,
-    /// The host that was asked, with its port.
+    /// Host and port of the request.
     pub authority: &'a str,
-    /// The path, as it was received, not decoded.
+    /// As received, not decoded.
     pub path: &'a str,
-    /// What stands before the path where callers see it, if a proxy takes that away.
+    /// Path prefix that clients see and a proxy removes.
     pub prefix: &'a str,
-    /// What stands behind the `?`.
+    /// Without the `?`.
     pub query: Option<&'a str>,
-    /// Header fields: names in lower case, values in the order in which they arrived.
+    /// Header fields: names in lower case, values in order of arrival.
     pub fields: &'a [(String, String)],
-    /// The body, as it was received.
+    /// As received.
     pub body: &'a [u8],
 }
 
-/// More signatures of one actor than are tried.
 const TOO_MANY: Unsigned =
-    Unsigned::Unreadable("signature-input", "it has more signatures of the actor than are tried");
+    Unsigned::Unreadable("signature-input", "it has too many signatures of the actor");
 
 /// Why a request counts as unsigned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsigned {
-    /// A header is missing.
-    #[error("the header {0} is missing")]
+    #[error("missing header {0}")]
     Missing(&'static str),
-    /// A header is no structured field, or of another shape.
-    #[error("the header {0} can't be read: {1}")]
+    /// A header is not a valid structured field.
+    #[error("header {0} is not valid: {1}")]
     Unreadable(&'static str, &'static str),
-    /// No signature names the caller's key.
-    #[error("no signature has the keyid {0:?}, the actor of the token")]
+    #[error("no signature has the keyid {0:?} (the actor of the token)")]
     OtherKey(String),
-    /// A parameter is missing or wrong.
-    #[error("the parameter {0} of the signature {1}")]
+    #[error("signature parameter {0} {1}")]
     Parameter(&'static str, &'static str),
-    /// Something that has to be covered isn't.
+    /// A required component is not covered.
     #[error("the signature does not cover {0:?}")]
     NotCovered(&'static str),
-    /// Something is covered that this server can't see.
-    #[error("the signature covers {0}, which is not known here")]
+    /// A covered component is not supported.
+    #[error("the signature covers the unsupported component {0}")]
     UnknownComponent(String),
-    /// The digest of the body is of another body.
-    #[error("the digest in the header content-digest is not the SHA-256 of the {0} bytes that arrived")]
+    /// The digest does not match the body.
+    #[error("header content-digest does not match the SHA-256 of the {0}-byte body")]
     OtherBody(usize),
-    /// The signature was made with another key, or over something else.
-    #[error("the signature does not fit the request")]
+    /// The signature was made with another key, or over different content.
+    #[error("the signature does not match the request")]
     Mismatch,
 }
 
 impl Unsigned {
-    /// A word for programs.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -94,31 +89,32 @@ impl Unsigned {
     }
 }
 
-/// A signature that a request carries, before it is known whether it fits.
+/// A parsed signature that is not verified yet.
 #[derive(Clone, Debug)]
 pub struct Claimed {
-    /// When it was made, in Unix seconds.
+    /// Unix seconds.
     pub created: i64,
-    /// When it ends, in Unix seconds.
+    /// Unix seconds.
     pub expires: Option<i64>,
-    /// What makes it usable once.
+    /// Makes the signature single-use.
     pub nonce: String,
-    /// What was signed, as this server sees it.
+    /// The signature base, as this server sees it.
     pub base: String,
-    /// The same, as callers see it before a proxy takes the front of the path away.
+    /// The signature base as clients see it, before a proxy removes the path prefix.
     outer: Option<String>,
     mac: Vec<u8>,
 }
 
 impl Claimed {
-    /// The signatures of `actor` that a request carries, with everything checked that needs no key. Proxies and libraries
-    /// add their own, so of several those count that can; if none does, the first says why. A request with more than
-    /// [`SIGNATURES_TRIED_MAX`] is refused: all that fit are used up with it, so none may stay unread.
+    /// Parses the signatures of `actor` on a request and checks everything that needs no key. Proxies and libraries may
+    /// add their own, so unusable ones are skipped; if none is usable, the error of the first is returned. A request
+    /// with more than [`SIGNATURES_TRIED_MAX`] is refused: all signatures that match are consumed, so none may be left
+    /// unread.
     pub fn read(parts: &Parts<'_>, actor: &str) -> Result<Vec<Self>, Unsigned> {
         let inputs = parts.dictionary("signature-input")?;
         let macs = parts.dictionary("signature")?;
         let labelled = inputs.iter().filter_map(|(label, entry)| Some((macs.get(label), list_of(entry, actor)?)));
-        // The body is the same for all.
+        // Computed once for all signatures.
         let digest = OnceCell::new();
         let (mut found, mut first) = (Vec::new(), None);
         for (at, (mac, list)) in labelled.enumerate() {
@@ -127,7 +123,7 @@ impl Claimed {
                 Err(why) => first = first.or(Some(why)),
             }
             if found.len() > SIGNATURES_TRIED_MAX || at >= SIGNATURES_LOOKED_AT_MAX {
-                // One that is not tried would not be used up, and could be sent again alone.
+                // A signature that is not tried would not be consumed, and could be replayed alone.
                 return Err(TOO_MANY);
             }
         }
@@ -138,8 +134,7 @@ impl Claimed {
         }
     }
 
-    /// Refuses a request whose head carries no signature of `actor` that can be read, as [`Claimed::read`] would, without
-    /// looking at the body.
+    /// Checks that the headers carry a readable signature of `actor`, like [`Claimed::read`], but without the body.
     pub fn check_head(parts: &Parts<'_>, actor: &str) -> Result<(), Unsigned> {
         let inputs = parts.dictionary("signature-input")?;
         parts.dictionary("signature")?;
@@ -155,8 +150,8 @@ impl Claimed {
         list: &InnerList,
         digest: &OnceCell<Result<(), Unsigned>>,
     ) -> Result<Self, Unsigned> {
-        let mac = mac.ok_or(Unsigned::Unreadable("signature", "it lacks the label of signature-input"))?;
-        let mac = bytes(mac).ok_or(Unsigned::Unreadable("signature", "a signature is a byte sequence"))?;
+        let mac = mac.ok_or(Unsigned::Unreadable("signature", "no signature for the label in signature-input"))?;
+        let mac = bytes(mac).ok_or(Unsigned::Unreadable("signature", "the signature is not a byte sequence"))?;
         if list.params.contains_key("alg") && text(list, "alg") != Some(ALGORITHM) {
             return Err(Unsigned::Parameter("alg", "is not hmac-sha256"));
         }
@@ -180,7 +175,7 @@ impl Claimed {
         Ok(Self { created, expires, nonce, base, outer, mac })
     }
 
-    /// Whether one of the keys has made it.
+    /// Whether one of the keys made it.
     pub fn verify<'k>(&self, keys: impl IntoIterator<Item = &'k Secret> + Clone) -> Result<(), Unsigned> {
         let fits = |base: &String| mac::is_made_by(keys.clone(), base.as_bytes(), &self.mac);
         let signed = fits(&self.base) || self.outer.as_ref().is_some_and(fits);
@@ -189,7 +184,7 @@ impl Claimed {
 }
 
 impl Parts<'_> {
-    /// A field as one value: its lines in order, without the space around them.
+    /// A field as one value: its trimmed lines, joined.
     fn field(&self, name: &str) -> Option<String> {
         let mut values = self.fields.iter().filter(|(field, _)| field == name).map(|(_, value)| value.trim());
         let mut joined = values.next()?.to_owned();
@@ -202,18 +197,18 @@ impl Parts<'_> {
 
     fn dictionary(&self, name: &'static str) -> Result<Dictionary, Unsigned> {
         let value = self.field(name).ok_or(Unsigned::Missing(name))?;
-        Parser::new(&value).parse().map_err(|_| Unsigned::Unreadable(name, "it is no structured dictionary"))
+        Parser::new(&value).parse().map_err(|_| Unsigned::Unreadable(name, "it is not a structured dictionary"))
     }
 
     fn check_digest(&self) -> Result<(), Unsigned> {
         let digests = self.dictionary(CONTENT_DIGEST)?;
         let digest = digests.get("sha-256").and_then(bytes);
-        let digest = digest.ok_or(Unsigned::Unreadable(CONTENT_DIGEST, "it has no sha-256"))?;
+        let digest = digest.ok_or(Unsigned::Unreadable(CONTENT_DIGEST, "it has no sha-256 digest"))?;
         let same = digest == Sha256::digest(self.body).as_slice();
         if same { Ok(()) } else { Err(Unsigned::OtherBody(self.body.len())) }
     }
 
-    /// What a component stands for.
+    /// The value of a component.
     fn component(&self, name: &str) -> Option<String> {
         let path = if self.path.is_empty() { "/" } else { self.path };
         let query = self.query.map(|query| format!("?{query}"));
@@ -230,25 +225,24 @@ impl Parts<'_> {
         })
     }
 
-    /// The host in lower case, without the port that its scheme has anyway.
+    /// The host in lower case, without the default port of its scheme.
     fn authority(&self) -> String {
         let usual = if self.scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" };
         self.authority.strip_suffix(usual).unwrap_or(self.authority).to_ascii_lowercase()
     }
 
-    /// The signature base: a line for every component, and one for the parameters.
+    /// The signature base: one line per component, and one for the parameters.
     fn base(&self, covered: &[&str], list: &InnerList) -> Result<String, Unsigned> {
         let mut base = String::new();
         for name in covered {
             let value = self.component(name).ok_or_else(|| Unsigned::UnknownComponent((*name).to_owned()))?;
-            // Writing to a text can't fail.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(base, "\"{name}\": {value}");
         }
         let _ = write!(base, "\"@signature-params\": {}", in_text(list));
         Ok(base)
     }
 
-    /// Signs the request.
     #[must_use]
     pub fn sign(&self, actor: &str, key: &Secret, created: i64, nonce: &str) -> Option<Signed> {
         let content_digest = (!self.body.is_empty()).then(|| content_digest(self.body));
@@ -283,12 +277,11 @@ pub struct Signed {
     pub input: String,
     /// `Signature`.
     pub signature: String,
-    /// What was signed.
+    /// The signature base.
     pub base: String,
 }
 
 impl Signed {
-    /// The headers by their names.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let digest = self.content_digest.as_deref().map(|digest| (CONTENT_DIGEST, digest));
         let signature = [("signature-input", self.input.as_str()), ("signature", self.signature.as_str())];
@@ -296,7 +289,7 @@ impl Signed {
     }
 }
 
-/// What a signature covers, if it names the key of `actor`.
+/// The covered components of a signature by `actor`.
 fn list_of<'a>(entry: &'a ListEntry, actor: &str) -> Option<&'a InnerList> {
     match entry {
         ListEntry::InnerList(list) if text(list, "keyid") == Some(actor) => Some(list),
@@ -304,7 +297,7 @@ fn list_of<'a>(entry: &'a ListEntry, actor: &str) -> Option<&'a InnerList> {
     }
 }
 
-/// Whether this can be kept as a nonce.
+/// Whether a text is a valid nonce.
 #[must_use]
 pub fn is_nonce(text: &str) -> bool {
     (1..=NONCE_CHARS_MAX).contains(&text.chars().count()) && !text.contains('\0')
@@ -316,8 +309,8 @@ pub fn content_digest(body: &[u8]) -> String {
     format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(body)))
 }
 
-/// The names that a signature covers, in its order. Each stands once, and without parameters: nothing
-/// that we cover has any, and one that changes a value unseen would be a hole.
+/// The covered components in order. Duplicates and component parameters are rejected: no supported component has
+/// parameters, and one that silently changes a value would be a vulnerability.
 fn covered(list: &InnerList) -> Result<Vec<&str>, Unsigned> {
     let unreadable = |why| Unsigned::Unreadable("signature-input", why);
     if list.items.len() > SIGNATURE_COMPONENTS_MAX {
@@ -325,12 +318,12 @@ fn covered(list: &InnerList) -> Result<Vec<&str>, Unsigned> {
     }
     let mut names: Vec<&str> = Vec::with_capacity(list.items.len());
     for item in &list.items {
-        let BareItem::String(name) = &item.bare_item else { return Err(unreadable("a component is no text")) };
+        let BareItem::String(name) = &item.bare_item else { return Err(unreadable("a component is not a string")) };
         if !item.params.is_empty() {
             return Err(Unsigned::UnknownComponent(format!("{name} with parameters")));
         }
         if names.contains(&name.as_str()) {
-            return Err(unreadable("a component stands twice"));
+            return Err(unreadable("duplicate component"));
         }
         names.push(name.as_str());
     }
@@ -348,7 +341,7 @@ fn seconds(list: &InnerList, name: &'static str) -> Result<Option<i64>, Unsigned
     match list.params.get(name) {
         None => Ok(None),
         Some(BareItem::Integer(seconds)) => Ok(Some(i64::from(*seconds))),
-        Some(_) => Err(Unsigned::Parameter(name, "is not in Unix seconds")),
+        Some(_) => Err(Unsigned::Parameter(name, "is not an integer in Unix seconds")),
     }
 }
 
@@ -359,7 +352,7 @@ fn bytes(entry: &ListEntry) -> Option<Vec<u8>> {
     }
 }
 
-/// A list with its parameters, as the standard writes it.
+/// Serializes a list with its parameters as a structured field.
 fn in_text(list: &InnerList) -> String {
     let mut text = ListSerializer::new();
     let mut inner = text.inner_list();
@@ -468,12 +461,12 @@ mod tests {
         let all = r#"("@method" "@path" "@query")"#;
         let cases = [
             ("", Unsigned::OtherKey("a".to_owned())),
-            ("(", Unsigned::Unreadable("signature-input", "it is no structured dictionary")),
+            ("(", Unsigned::Unreadable("signature-input", "it is not a structured dictionary")),
             (r#"s=("@method" "@path");keyid="a";created=1;nonce="n""#, Unsigned::NotCovered("@query")),
             (&format!(r#"s={all};keyid="a";nonce="n""#), Unsigned::Parameter("created", "is missing")),
             (
                 &format!(r#"s={all};keyid="a";created="x";nonce="n""#),
-                Unsigned::Parameter("created", "is not in Unix seconds"),
+                Unsigned::Parameter("created", "is not an integer in Unix seconds"),
             ),
             (&format!(r#"s={all};keyid="a";created=1"#), Unsigned::Parameter("nonce", "is missing")),
             (
@@ -482,7 +475,7 @@ mod tests {
             ),
             (
                 r#"s=("@method" "@path" "@query" "@method");keyid="a";created=1;nonce="n""#,
-                Unsigned::Unreadable("signature-input", "a component stands twice"),
+                Unsigned::Unreadable("signature-input", "duplicate component"),
             ),
             (
                 r#"s=("@method" "@path" "@query" "@status");keyid="a";created=1;nonce="n""#,
@@ -507,17 +500,17 @@ mod tests {
             ),
             (
                 &format!(r#"s={all};keyid="a";created=1.5;nonce="n""#),
-                Unsigned::Parameter("created", "is not in Unix seconds"),
+                Unsigned::Parameter("created", "is not an integer in Unix seconds"),
             ),
             (
                 &format!(r#"s={all};keyid="a";created=1;expires=9.0;nonce="n""#),
-                Unsigned::Parameter("expires", "is not in Unix seconds"),
+                Unsigned::Parameter("expires", "is not an integer in Unix seconds"),
             ),
-            // Of a label that stands twice the last one counts, as the standard says.
+            // If a label occurs twice, the last one counts, as the standard says.
             (&format!(r#"s={all};keyid="a";created=1;nonce="n", s=();keyid="b""#), Unsigned::OtherKey("a".to_owned())),
             (
                 &format!(r#"t={all};keyid="a";created=1;nonce="n""#),
-                Unsigned::Unreadable("signature", "it lacks the label of signature-input"),
+                Unsigned::Unreadable("signature", "no signature for the label in signature-input"),
             ),
             (
                 r#"s=("@method" "@path" "@query" "content-digest");keyid="a";created=1;nonce="n""#,
@@ -569,7 +562,7 @@ mod tests {
         let own = content_digest(BODY);
         assert_eq!(read(&own, BODY), Ok(()));
         assert_eq!(read(&format!("{own}, sha-512=:AAAA:"), BODY), Ok(()));
-        assert_eq!(read("sha-512=:AAAA:", BODY), Err(Unsigned::Unreadable(CONTENT_DIGEST, "it has no sha-256")));
+        assert_eq!(read("sha-512=:AAAA:", BODY), Err(Unsigned::Unreadable(CONTENT_DIGEST, "it has no sha-256 digest")));
         assert_eq!(read(&own, b"other"), Err(Unsigned::OtherBody(5)));
         assert_eq!(read(&format!("{own}, {}", content_digest(b"other")), BODY), Err(Unsigned::OtherBody(BODY.len())));
         assert_eq!(read(&own, b""), Err(Unsigned::OtherBody(0)));

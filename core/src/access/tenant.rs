@@ -1,9 +1,8 @@
-//! What counts for everybody of a tenant: its domains, where it is told what nobody else is told, and what of the
-//! process's own it may use.
+//! Tenant settings: domains, notification channel, and which of the process's resources the tenant may use.
 //!
-//! Whoever is reached at another domain is an outsider. A tenant that registered no domain has no insiders. The
-//! default tenant is the one that the process was set up for: every tool, bucket and secret of the configuration is
-//! its own. Any other tenant has what is shared with it by name, and secrets and objects of its own beside that.
+//! A destination at another domain is external; a tenant without registered domains has no internal destinations. The
+//! default tenant is the one that the process is configured for: every configured tool, bucket and secret belongs to
+//! it. Any other tenant (a guest) uses what is shared with it by name, plus secrets and objects of its own.
 
 use super::fits;
 use crate::limits::TENANT_SLUG_CHARS_MAX;
@@ -12,66 +11,58 @@ use crate::text::is_shapeless;
 use crate::tool::{Reach, Spec};
 use serde_json::Value;
 
-/// Where objects of tenants other than the default one lie in a bucket.
+/// Key prefix of guest objects in a bucket.
 const OBJECTS: &str = ".tenants";
 
-/// How the names of secrets begin that are one tenant's own.
+/// Name prefix of secrets that belong to one guest.
 const SECRETS: &str = "tenants.";
 
-/// What a tenant registered.
+/// The settings of a tenant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tenant {
-    /// Its domains, in lower case. What is below a domain belongs to it.
+    /// Domains in lower case. Subdomains are included.
     pub domains: Vec<String>,
-    /// The default channel of its actors.
+    /// Default notification channel of its actors.
     pub notify: Option<Value>,
-    /// What of the process's own it may use.
     pub shared: Shared,
 }
 
-/// Names and patterns of what is shared with a tenant.
+/// Names and patterns of the resources shared with a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shared {
-    /// Tools. Those that only compute are shared with everybody.
+    /// Tools. Pure tools are shared with everybody.
     pub tools: Vec<String>,
-    /// Buckets.
     pub buckets: Vec<String>,
-    /// Secrets of the default tenant.
     pub secrets: Vec<String>,
 }
 
-/// A tenant that is not the default one: who it is, and what is shared with it.
+/// A tenant other than the default one, and what is shared with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
-    /// Its id.
     pub id: String,
-    /// What people call it.
     pub slug: String,
-    /// What is shared with it.
     pub shared: Shared,
 }
 
 impl Guest {
-    /// Whether it may use a tool.
     #[must_use]
     pub fn uses_tool(&self, tool: &Spec) -> bool {
         tool.effect == Reach::Pure || any_fits(&self.shared.tools, &tool.name)
     }
 
-    /// Whether it may use a bucket.
     #[must_use]
     pub fn uses_bucket(&self, bucket: &str) -> bool {
         any_fits(&self.shared.buckets, bucket)
     }
 
-    /// Where an object of this tenant lies in a bucket.
+    /// The key of an object of this tenant in a bucket.
     #[must_use]
     pub fn object_key(&self, key: &str) -> String {
         format!("{OBJECTS}/{}/{key}", self.id)
     }
 
-    /// Where the value of a secret is looked for: under the tenant's own name first, then, if it is shared, under
-    /// the name itself. A slug with a dot has no secrets of its own, since another tenant's could be spelled alike.
+    /// Names under which a secret is looked up: first the tenant's own, then the name itself if it is shared. A slug
+    /// with a dot has no secrets of its own, since they could be confused with another tenant's.
     pub fn secret_names<'a>(&self, name: &'a SecretName) -> impl Iterator<Item = SecretName> + use<'a> {
         let own = format!("{SECRETS}{}.{}", self.slug, name.as_str());
         let own = (!self.slug.contains('.')).then(|| SecretName::new(&own).ok()).flatten();
@@ -84,20 +75,20 @@ fn any_fits(patterns: &[String], name: &str) -> bool {
     patterns.iter().any(|pattern| fits(pattern, name))
 }
 
-/// Whether a key leads to where objects of other tenants lie, in any spelling that a file system takes for it.
+/// Whether a key is in the guest area of a bucket, in any spelling that a file system accepts.
 #[must_use]
 pub fn is_tenants_object(key: &str) -> bool {
     key.split('/').next().is_some_and(|first| first.eq_ignore_ascii_case(OBJECTS))
 }
 
-/// Whether a secret is one tenant's own, which nobody names.
+/// Whether a secret belongs to one guest. Such names cannot be referenced.
 #[must_use]
 pub fn is_tenants_secret(name: &SecretName) -> bool {
     name.as_str().starts_with(SECRETS)
 }
 
 impl Tenant {
-    /// Whether a mail address, a URL or a host is outside the tenant's domains.
+    /// Whether a mail address, URL or host is outside the tenant's domains.
     #[must_use]
     pub fn is_outside(&self, destination: &str) -> bool {
         let Some(host) = host_of(destination) else { return true };
@@ -107,8 +98,8 @@ impl Tenant {
         })
     }
 
-    /// Whether a call with this input sends somebody outside the tenant's domains a message. What is not known
-    /// yet is taken for the worst.
+    /// Whether a call sends a message to a destination outside the tenant's domains. Unknown destinations count as
+    /// outside.
     #[must_use]
     pub fn is_written_outside(&self, tool: &Spec, input: &Value) -> bool {
         let named = tool.destinations(input);
@@ -116,7 +107,7 @@ impl Tenant {
     }
 }
 
-/// Whether a new tenant can be called so. It stands in addresses, in files and in the names of secrets.
+/// Whether a text is a valid slug for a new tenant. Slugs are part of URLs, files and secret names.
 #[must_use]
 pub fn is_slug(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -125,7 +116,7 @@ pub fn is_slug(text: &str) -> bool {
         && text.bytes().all(plain)
 }
 
-/// Whether a text can be a domain: names with dots between, in lower case.
+/// Whether a text is a lower-case domain name.
 #[must_use]
 pub fn is_domain(text: &str) -> bool {
     let label = |label: &str| {
@@ -135,15 +126,15 @@ pub fn is_domain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(label)
 }
 
-/// Schemes of URLs whose host every parser looks for at the same place.
+/// URL schemes for which all parsers agree on the host.
 const PLAIN_SCHEMES: [&str; 4] = ["http", "https", "ws", "wss"];
 
-/// Signs that a URL has behind its host beside letters and digits. `@` is not among them: some parsers take what
-/// stands before the last one of the whole URL for user info.
+/// Characters allowed after the host besides letters and digits. `@` is not among them: some parsers take everything
+/// before the last `@` of the URL as user info.
 const PATH_SIGNS: &str = "/?#%-._~!$&'()*+,;=:[]";
 
-/// The host of a mail address, a URL or a host with or without a port. Only the plain spelling of each has one:
-/// where two parsers could find different hosts, none can be told, so that nobody hides behind an odd spelling.
+/// The host of a mail address, a URL, or a host with or without a port. Only plain spellings are accepted: if two
+/// parsers could find different hosts, there is none, so that nobody can hide behind an odd spelling.
 fn host_of(destination: &str) -> Option<String> {
     let host = match (destination.split_once("://"), destination.rsplit_once('@')) {
         (Some((scheme, rest)), _) => url_host(scheme, rest)?,
@@ -161,8 +152,8 @@ fn url_host<'a>(scheme: &str, rest: &'a str) -> Option<&'a str> {
     without_port(authority).filter(|_| known && path.chars().all(plain))
 }
 
-/// The domain of `ann@acme.example` or `Ann <ann@acme.example>`, and of nothing that says more: a second address,
-/// a route, a quoted name or a comment may lead elsewhere.
+/// The domain of `ann@acme.example` or `Ann <ann@acme.example>`, and of nothing else: a second address, a route, a
+/// quoted name or a comment may lead elsewhere.
 fn mail_domain<'a>(before: &str, domain: &'a str) -> Option<&'a str> {
     let (local, domain) = match before.split_once('<') {
         Some((name, local)) => {
@@ -178,7 +169,7 @@ fn mail_domain<'a>(before: &str, domain: &'a str) -> Option<&'a str> {
     local.split('.').all(part).then_some(domain)
 }
 
-/// A host without its port and without the one dot that may end it.
+/// Removes the port and one trailing dot.
 fn without_port(authority: &str) -> Option<&str> {
     let host = match authority.split_once(':') {
         Some((host, port)) => {
@@ -216,7 +207,7 @@ mod tests {
             ["smtp"],
             "tenants.a.b.smtp could be the secret b.smtp of a"
         );
-        // Another tenant's own secret is nobody's to share.
+        // A secret of another guest cannot be shared.
         assert_eq!(names(&guest("acme", &["*"]), "tenants.b.smtp"), ["tenants.acme.tenants.b.smtp"]);
         assert!(is_tenants_secret(&SecretName::new("tenants.b.smtp").unwrap()));
     }

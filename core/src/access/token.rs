@@ -1,9 +1,8 @@
-//! Access tokens: JSON Web Tokens in the compact form, signed with Ed25519 or HMAC-SHA256.
+//! Access tokens: JSON Web Tokens in compact form, signed with Ed25519 or HMAC-SHA256.
 //!
-//! The key decides which algorithm counts, never the token: a header that names another one is
-//! refused before its signature is looked at. Time is an argument, so an expired token is expired by
-//! the clock that the whole process uses. Nothing else of the JOSE family is understood: a header with
-//! `crit` is refused.
+//! The key determines the algorithm, never the token: a header that names another one is rejected before the
+//! signature is checked. Time is an argument, so expiry uses the clock of the whole process. Other JOSE features are
+//! not supported: a header with `crit` is rejected.
 
 use super::{fits, registry, scope};
 use crate::limits::{ACTOR_SCOPES_MAX, TOKEN_BYTES_MAX};
@@ -16,42 +15,39 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
-    /// Who.
+    /// The actor.
     pub sub: String,
-    /// Until when, in Unix seconds.
+    /// Expiry in Unix seconds.
     pub exp: i64,
-    /// Since when.
+    /// Issue time in Unix seconds.
     pub iat: i64,
     /// Not before, in Unix seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbf: Option<i64>,
-    /// Its own id, by which it is revoked.
+    /// Token id, for revocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jti: Option<String>,
-    /// The sign-in that it descends from.
+    /// The token family: the sign-in that it descends from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fam: Option<String>,
-    /// For whom.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aud: Option<Audience>,
-    /// What it narrows the actor's scopes to.
+    /// Restricts the scopes of the actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<String>>,
-    /// The pattern whose shared key it was got with.
+    /// The pattern whose shared key the token was obtained with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_of: Option<String>,
 }
 
-/// For whom a token is: one name or several.
+/// The audience of a token: one name or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Audience {
-    /// One.
     One(String),
-    /// Several.
     Several(Vec<String>),
 }
 
@@ -64,48 +60,40 @@ impl Audience {
     }
 }
 
-/// Why a token is not valid, in the fixed words that callers are told.
+/// Why a token is not valid. Callers see these fixed messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
-    /// It is not three parts of base64url, or too long.
+    /// Not three base64url parts, or too long.
     #[error("malformed")]
     Malformed,
-    /// It names an algorithm that its key is not for.
+    /// The header names an algorithm that the key is not for.
     #[error("wrong algorithm")]
     Algorithm,
-    /// No key of ours has signed it.
     #[error("wrong signature")]
     Signature,
-    /// Its time is over.
     #[error("expired")]
     Expired,
-    /// Its time has not come.
     #[error("not yet valid")]
     Early,
-    /// What it says is not what a token says.
+    /// The claims are invalid.
     #[error("bad claims")]
     Claims,
-    /// It is for somebody else.
     #[error("wrong audience")]
     Audience,
-    /// It was taken back.
     #[error("revoked")]
     Revoked,
 }
 
-/// A key that tokens are signed with or checked by.
+/// A key that signs or verifies tokens.
 #[derive(Clone)]
 pub enum TokenKey {
-    /// Signs and checks, with Ed25519.
+    /// Signs and verifies with Ed25519.
     EdDsa(Box<SigningKey>),
-    /// Checks only: of before, or of another node.
+    /// Verifies only: a former key, or the key of another node.
     EdDsaPublic(VerifyingKey),
-    /// Signs and checks, with HMAC-SHA256. `only` names the one actor, or the pattern, that its
-    /// tokens count for.
+    /// Signs and verifies with HMAC-SHA256. `only` restricts its tokens to one actor or pattern.
     Hs256 {
-        /// The key.
         secret: crate::secret::Secret,
-        /// The one actor.
         only: Option<String>,
     },
 }
@@ -117,25 +105,23 @@ impl fmt::Debug for TokenKey {
 }
 
 impl TokenKey {
-    /// Whether it is the key of every name that fits a pattern.
+    /// Whether it is shared by all actors that match a pattern.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         matches!(self, Self::Hs256 { only: Some(only), .. } if only.contains('*'))
     }
 
-    /// The Ed25519 key of a seed.
     #[must_use]
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         Self::EdDsa(Box::new(SigningKey::from_bytes(seed)))
     }
 
-    /// The Ed25519 key that only checks.
+    /// An Ed25519 key that only verifies.
     #[must_use]
     pub fn from_public(bytes: &[u8; 32]) -> Option<Self> {
         VerifyingKey::from_bytes(bytes).ok().map(Self::EdDsaPublic)
     }
 
-    /// The algorithm's name.
     #[must_use]
     pub const fn algorithm(&self) -> &'static str {
         match self {
@@ -152,8 +138,8 @@ impl TokenKey {
         }
     }
 
-    /// Its name in headers and in the key set: the RFC 7638 thumbprint, shortened. A shared secret has
-    /// no name that could be told.
+    /// The key id in headers and in the key set: the shortened RFC 7638 thumbprint. A shared secret has no id that
+    /// could be published.
     #[must_use]
     pub fn id(&self) -> String {
         let Some(key) = self.public() else { return "shared".to_owned() };
@@ -162,14 +148,14 @@ impl TokenKey {
         URL_SAFE_NO_PAD.encode(&thumbprint[..12])
     }
 
-    /// Its public half as a JSON Web Key; none for a shared secret.
+    /// The public key as a JSON Web Key; none for a shared secret.
     #[must_use]
     pub fn jwk(&self) -> Option<Value> {
         let x = URL_SAFE_NO_PAD.encode(self.public()?.as_bytes());
         Some(json!({"kty": "OKP", "crv": "Ed25519", "x": x, "kid": self.id(), "alg": "EdDSA", "use": "sig"}))
     }
 
-    /// A token that says this; none if the key only checks.
+    /// Signs a token. None if the key only verifies.
     #[must_use]
     pub fn sign(&self, claims: &Claims) -> Option<String> {
         let mut header = json!({"alg": self.algorithm(), "typ": "JWT"});
@@ -213,8 +199,8 @@ struct Header {
     crit: Option<Value>,
 }
 
-/// Checks a token against the keys: form, algorithm, signature, claims, audience. Its time is checked
-/// by [`Claims::counts_at`], because it changes while all else stays.
+/// Verifies a token: format, algorithm, signature, claims, audience. [`Claims::counts_at`] checks its validity period,
+/// so that the rest can be cached.
 pub fn verify(token: &str, keys: &[TokenKey], audience: &str) -> Result<Claims, InvalidToken> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err(InvalidToken::Malformed);
@@ -253,8 +239,8 @@ impl Claims {
         Ok(())
     }
 
-    /// Whether the token counts at this second: before its end, and not from the future by more than
-    /// clocks differ.
+    /// Whether the token is valid at this time: not expired, and not issued in the future beyond the allowed clock
+    /// skew.
     pub fn counts_at(&self, now: i64) -> Result<(), InvalidToken> {
         let from_the_future = self.iat.max(self.nbf.unwrap_or(self.iat)) > now + crate::limits::CLOCK_SKEW_SECONDS;
         if self.exp <= now {
@@ -325,7 +311,7 @@ mod tests {
             let forged = raw(&json!({"alg": alg}), &payload, &shared(None));
             assert_eq!(verify(&forged, &[key.clone(), shared(None)], "c"), Err(InvalidToken::Algorithm), "{alg}");
         }
-        // A public key used as a shared secret signs nothing.
+        // A public key cannot be used as a shared secret.
         let public = key.public().unwrap();
         let confused = TokenKey::Hs256 { secret: Secret::new(public.as_bytes().to_vec()), only: None };
         let forged = raw(&json!({"alg": "HS256"}), &payload, &confused);

@@ -1,46 +1,44 @@
 //! The sliding window of rate limits: a counter over two fixed windows.
 //!
-//! The hits of the window before count in proportion to how much of it still lies within the
-//! last window length. All sums are whole milliseconds times whole hits, so that Rust, and a
-//! script in a shared store whose numbers are doubles, decide alike to the last hit: with the
-//! limits in `limits` every product stays far below 2^53.
+//! Hits of the previous window count in proportion to its overlap with the sliding window. All arithmetic uses
+//! integer milliseconds times integer hits, so that Rust and a script in a shared store, whose numbers are doubles,
+//! decide identically: within `limits` every product is far below 2^53.
 
 use crate::limits::{RATE_HITS_MAX, RATE_WINDOW_SECONDS_MAX};
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// How many hits are allowed in how long a time.
+/// A number of hits per window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     limit: u32,
     window_seconds: u32,
 }
 
-/// A quota beyond the named limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a rate window has 1 to {RATE_WINDOW_SECONDS_MAX} seconds and allows at most {RATE_HITS_MAX} hits")]
 pub struct InvalidQuota;
 
-/// The answer to one hit.
+/// The result of one hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
-    /// It counts and may proceed.
+    /// The hit was counted.
     Allowed {
-        /// Hits that would be allowed at this same moment.
+        /// Hits still allowed at this moment.
         remaining: u32,
         /// When the current fixed window ends.
         reset_at: Timestamp,
     },
-    /// It is over the limit and was not counted.
+    /// The hit is over the limit and was not counted.
     Refused {
-        /// After this long a hit is allowed again, if nobody else hits meanwhile.
+        /// When the next hit is allowed, if nobody else hits meanwhile.
         retry_after: Duration,
         /// When the current fixed window ends.
         reset_at: Timestamp,
     },
 }
 
-/// Where a moment lies among the fixed windows of a quota.
+/// The position of a moment within the fixed windows of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Unix seconds at which the current window began.
@@ -60,25 +58,21 @@ impl Quota {
         Ok(Self { limit, window_seconds })
     }
 
-    /// The hits that are allowed.
     #[must_use]
     pub const fn limit(self) -> u32 {
         self.limit
     }
 
-    /// The window's length.
     #[must_use]
     pub const fn window(self) -> Duration {
         Duration::from_secs(self.window_seconds as u64)
     }
 
-    /// The window's length in milliseconds.
     #[must_use]
     pub const fn window_ms(self) -> i64 {
         self.window_seconds as i64 * 1_000
     }
 
-    /// The place of `now`.
     #[must_use]
     pub const fn position(self, now: Timestamp) -> Position {
         let window_start = now.millis().div_euclid(self.window_ms()) * self.window_seconds as i64;
@@ -89,7 +83,7 @@ impl Quota {
         }
     }
 
-    /// Decides a hit at `now`, given the hits already counted in the window before and in this one.
+    /// Decides a hit at `now`, given the hits in the previous and the current window.
     #[must_use]
     pub fn decide(self, previous: u32, current: u32, now: Timestamp) -> Hit {
         let window = self.window_ms();
@@ -105,20 +99,20 @@ impl Quota {
         Hit::Refused { retry_after: Duration::from_millis(wait_ms.unsigned_abs()), reset_at }
     }
 
-    /// Milliseconds until the weight of what was counted has shrunk enough for one more hit.
+    /// Milliseconds until the weighted count leaves room for one more hit.
     fn wait_ms(self, previous: i64, current: i64, elapsed: i64) -> i64 {
         let (limit, window) = (i64::from(self.limit), self.window_ms());
         if limit == 0 {
             return window;
         }
-        // The least elapsed time at which `count` hits of the window before leave room for one
-        // more beside `beside` hits of the window itself.
+        // The smallest elapsed time at which `count` hits of the previous window leave room for one more besides
+        // `beside` hits of the current one.
         let opens = |count: i64, beside: i64| ((count - (limit - beside - 1)) * window + count - 1) / count.max(1);
         if current < limit { opens(previous, current) - elapsed } else { window - elapsed + opens(current, 0) }
     }
 }
 
-/// The keys that hold a quota's two counters for `key` at `now`: this window's, the one before's.
+/// The counter keys of `key` at `now`: the current and the previous window.
 #[must_use]
 pub fn keys(key: &str, quota: Quota, now: Timestamp) -> (String, String) {
     let at = quota.position(now);

@@ -1,13 +1,12 @@
-//! How freely a run may act, and who decides that.
+//! The autonomy level of a plan, and what determines it.
 //!
-//! The level is the smaller one of a choice and a cap. The choice: a level that the request asks
-//! for, by an actor that may override; else a tool that demands approval; else the actor's default;
-//! else the risk score. The caps hold on every branch: a high-risk tool, a deletion, a message to
-//! outsiders or too many steps, an actor that isn't trusted to act in silence, and, where it is switched on, something done for the first
-//! time.
+//! The level is the minimum of a choice and the caps. The choice is the requested level if the actor may override;
+//! else a tool that requires approval decides; else the actor's default; else the risk score. The caps always apply:
+//! a high-risk tool, a deletion, a message to outsiders, too many steps, an actor that may not act silently, and, if
+//! enabled, something done for the first time.
 //!
-//! Asking for more supervision is always fine; asking for less without the permission is refused,
-//! because a request that silently does something else than it says helps nobody.
+//! Requesting more supervision is always allowed. Requesting less without the permission is refused rather than
+//! silently ignored.
 
 use crate::access::Level;
 use crate::access::registry::never_silent;
@@ -16,44 +15,38 @@ use crate::flow::risk::Score;
 use crate::limits::PLAN_STEPS_FREE_MAX;
 use crate::tool::{Risk, Spec};
 
-/// What the level is decided by.
+/// The facts that determine the level.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// Who asks.
     pub actor: &'a str,
-    /// The actor's default level, where the registry has one.
+    /// The default level of the actor, if the registry has one.
     pub default: Option<Level>,
-    /// The actor holds the scope `autonomy.override`.
+    /// Whether the actor holds the scope `autonomy.override`.
     pub may_override: bool,
-    /// The level that the request asks for.
     pub requested: Option<Level>,
-    /// The plan's tools.
     pub tools: &'a [&'a Spec],
-    /// A call of the plan deletes something.
+    /// Whether a call of the plan deletes something.
     pub deletes: bool,
-    /// Somebody outside the tenant's domains gets a message.
+    /// Whether a message goes to a destination outside the tenant's domains.
     pub outsiders: bool,
-    /// How many steps the plan has.
     pub steps: usize,
-    /// The plan's risk score.
     pub score: &'a Score,
-    /// What is done for the first time is drafted. Off unless it is switched on.
+    /// Whether first-time plans are drafted. Off by default.
     pub cautious: bool,
-    /// The actor is new, or never used these tools together.
+    /// Whether the actor is new, or never used these tools together.
     pub first_time: bool,
 }
 
-/// Somebody asked for a level above their own without the permission.
+/// The requested level is above the granted one, and the actor may not override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} needs the scope autonomy.override; without it this plan gets {}", .asked.as_str(), .granted.as_str())]
 pub struct OverrideForbidden {
-    /// What was asked for.
     pub asked: Level,
-    /// What the plan gets when nothing is asked for.
+    /// The level without a request.
     pub granted: Level,
 }
 
-/// How freely a plan may act. The door answers `RBAC_FORBIDDEN` to a forbidden override.
+/// Determines the autonomy level of a plan. A forbidden override becomes `RBAC_FORBIDDEN`.
 pub fn determine_autonomy_level(facts: &Facts<'_>) -> Result<Decided, OverrideForbidden> {
     match facts.requested {
         Some(level) if facts.may_override => Ok(facts.capped(Decided { level, because: Because::Override })),
@@ -70,7 +63,7 @@ pub fn determine_autonomy_level(facts: &Facts<'_>) -> Result<Decided, OverrideFo
 }
 
 impl Facts<'_> {
-    /// The level before the caps, when the request doesn't decide it.
+    /// The level before the caps, if the request does not decide it.
     fn choice(&self) -> Decided {
         if self.tools.iter().any(|tool| tool.metadata.requires_approval) {
             let level = if self.default == Some(Level::Ask) { Level::Ask } else { Level::Draft };
@@ -89,7 +82,7 @@ impl Facts<'_> {
         }
     }
 
-    /// The smaller one of a choice and every cap that holds. What lowers it first is why.
+    /// The minimum of a choice and all caps that apply. The first cap that lowers it is the reason.
     fn capped(&self, choice: Decided) -> Decided {
         let high = self.tools.iter().any(|tool| tool.metadata.risk_level == Risk::High);
         let untrusted = never_silent(self.actor);

@@ -1,4 +1,4 @@
-//! The act room: from a request to a decision: how risky it is, how freely it may run, why a goal has no plan.
+//! The act room: from a request to a decision. Risk scoring, autonomy levels, and planning errors.
 
 pub mod autonomy;
 mod planner;

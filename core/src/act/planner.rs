@@ -1,64 +1,56 @@
-//! Why a goal has no plan.
+//! Why a goal cannot be planned.
 //!
-//! Each reason names what is missing, so that whoever asked can add it and ask again.
+//! Each error names what is missing, so that the caller can add it and retry.
 
 use crate::error::{Code, ErrorBody};
 use crate::limits::{ERROR_TEXT_CHARS_MAX, GOAL_CHARS_MAX, GOAL_QUOTE_CHARS_MAX, PLAN_STEPS_MAX};
 use serde::Serialize;
 
-/// Why a goal has no plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PlanError {
-    /// Nothing here does that.
+    /// No tool matches.
     #[error("there is no tool to {wanted}")]
     NoTool {
-        /// What was asked for, in the goal's words.
+        /// In the words of the goal.
         wanted: String,
     },
-    /// A tool was found, but the goal doesn't say all that it needs.
+    /// A tool matches, but the goal lacks an input that it needs.
     #[error("{tool} needs {input}, which neither the goal nor the inputs give: {hint}")]
     MissingInput {
-        /// The tool.
         tool: String,
-        /// The input's name.
         input: String,
-        /// How to say it.
+        /// How to provide it.
         hint: String,
     },
-    /// Several tools fit equally well.
+    /// Several tools match equally well.
     #[error("the goal fits several tools equally well: {}", tools.join(", "))]
     Ambiguous {
-        /// Their names.
         tools: Vec<String>,
     },
-    /// A part of the goal would be left out of the plan.
+    /// A part of the goal would be ignored.
     #[error(
         "{text:?} has no place in the plan: leave it out, put a text in quotes, or write a workflow (docs/guides/goals.md)"
     )]
     Unplaced {
-        /// The part.
         text: String,
     },
-    /// The caller gave something that no step takes, or that contradicts the goal.
+    /// An input is not used by any step, or contradicts the goal.
     #[error(
         "no step of the plan takes {}: leave it out of the inputs, or say in the goal what it is for",
         inputs.iter().map(|name| format!("inputs.{name}")).collect::<Vec<_>>().join(", ")
     )]
     UnusedInput {
-        /// The names of the inputs.
         inputs: Vec<String>,
     },
-    /// The goal or its plan is too long.
     #[error("a goal has at most {GOAL_CHARS_MAX} characters and its plan {PLAN_STEPS_MAX} steps")]
     TooLong,
-    /// The goal asks for nothing.
     #[error("the goal is empty")]
     Empty,
 }
 
 impl PlanError {
-    /// The words of the goal that it names.
+    /// The part of the goal that the error quotes.
     #[must_use]
     pub fn into_text(self) -> Option<String> {
         match self {
@@ -67,7 +59,6 @@ impl PlanError {
         }
     }
 
-    /// The error as every surface tells it.
     #[must_use]
     pub fn body(&self) -> ErrorBody {
         let message = self.to_string().chars().take(ERROR_TEXT_CHARS_MAX).collect::<String>();
@@ -92,7 +83,7 @@ impl PlanError {
     }
 }
 
-/// The beginning of a text that an error repeats.
+/// Truncates a text that an error quotes.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
     match text.char_indices().nth(GOAL_QUOTE_CHARS_MAX) {

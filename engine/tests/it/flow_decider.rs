@@ -35,8 +35,8 @@ async fn a_refusal_names_the_reason() {
     let both = json!({"approvers": ["user_boss", "user_ann"], "other_than_requester": true});
     let decides: &[&str] = &["approvals.decide"];
     let cases = [
-        (permit("service_bot", Kind::Service, decides), json!({}), "not_a_person", "only people decide"),
-        (permit("user_bot", Kind::Service, decides), json!({}), "not_a_person", "only people decide"),
+        (permit("service_bot", Kind::Service, decides), json!({}), "not_a_person", "only people can decide"),
+        (permit("user_bot", Kind::Service, decides), json!({}), "not_a_person", "only people can decide"),
         (permit("user_bob", Kind::Human, &[]), json!({}), "lacks_scope", "lacks the scope approvals.decide"),
         (
             permit("user_bob", Kind::Human, &["runs.manage"]),

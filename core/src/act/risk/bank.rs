@@ -1,17 +1,16 @@
-//! Numbers of payment cards and bank accounts, told by length and check digits.
+//! Payment card and bank account numbers, recognized by length and check digits.
 
 use super::personal::Number;
 use super::text::{Run, joined_behind};
 
-/// Countries with account numbers of this kind, and their lengths.
+/// IBAN countries and lengths.
 const COUNTRIES: &str = "AD24AE23AL28AT20AZ28BA20BE16BG22BH22BI27BR29BY28CH21CR22CY28CZ24DE22DJ27DK18DO28EE20EG29\
     ES24FI18FK18FO18FR27GB22GE22GI23GL18GR27GT28HN28HR21HU28IE22IL23IQ23IS26IT27JO30KW30KZ20LB28LC32LI21LT20LU20LV21\
     LY25MC27MD24ME22MK19MN20MR27MT31MU30NI28NL18NO15OM23PK24PL28PS29PT25QA29RO24RS22RU33SA24SC31SD18SE24SI19SK24SM27\
     SO23ST25SV28TL23TN24TR26UA29VA22VG24XK20YE30";
-/// Characters of the longest one.
 const IBAN_CHARS_MAX: usize = 34;
 
-/// Whether a number is a payment card's: a known issuer, its length, and the check digit.
+/// Whether a number is a payment card number: known issuer, length, and check digit.
 pub(super) fn is_card(number: &Number) -> bool {
     let digits = number.digits();
     let signs = b" -";
@@ -25,7 +24,7 @@ pub(super) fn is_card(number: &Number) -> bool {
     grouped && is_issued(digits) && is_luhn(digits)
 }
 
-/// Whether an issuer gives numbers with this beginning and length.
+/// Whether an issuer uses this prefix and length.
 fn is_issued(digits: &[u8]) -> bool {
     let first = digits[..4].iter().fold(0_u32, |sum, digit| sum * 10 + u32::from(*digit));
     match digits.len() {
@@ -40,7 +39,7 @@ fn is_issued(digits: &[u8]) -> bool {
     }
 }
 
-/// The check digit of payment cards.
+/// The Luhn check.
 fn is_luhn(digits: &[u8]) -> bool {
     let doubled = |(index, digit): (usize, &u8)| {
         let value = u32::from(*digit) << (index % 2);
@@ -50,7 +49,7 @@ fn is_luhn(digits: &[u8]) -> bool {
     sum.is_multiple_of(10) && digits.iter().any(|digit| *digit != digits[0])
 }
 
-/// The end of the account number that begins with this run, in one piece or in groups of four.
+/// The end of the IBAN that begins with this run, in one piece or in groups of four.
 pub(super) fn iban(bytes: &[u8], run: Run) -> Option<usize> {
     let head = bytes.get(run.start..run.start + 4)?;
     if !head[..2].iter().all(u8::is_ascii_alphabetic) || !head[2..].iter().all(u8::is_ascii_digit) {
@@ -72,14 +71,14 @@ pub(super) fn iban(bytes: &[u8], run: Run) -> Option<usize> {
     if joined_behind(bytes, at) || remainder(&chars[..length]) != 1 { None } else { Some(at) }
 }
 
-/// The length of a country's account numbers.
+/// The IBAN length of a country.
 fn length_of(head: &[u8]) -> Option<usize> {
     let country = [head[0].to_ascii_uppercase(), head[1].to_ascii_uppercase()];
     let row = COUNTRIES.as_bytes().chunks(4).find(|row| row.starts_with(&country))?;
     Some(usize::from(row[2] - b'0') * 10 + usize::from(row[3] - b'0'))
 }
 
-/// What is left of the whole, read as a number with its head at the end, when divided by 97.
+/// The IBAN checksum: the number with its head moved to the end, modulo 97.
 fn remainder(chars: &[u8]) -> u32 {
     chars[4..].iter().chain(&chars[..4]).fold(0, |rest, byte| match byte {
         b'0'..=b'9' => (rest * 10 + u32::from(byte - b'0')) % 97,

@@ -1,10 +1,10 @@
-//! Commands of shells and stores that destroy by themselves or with an option.
+//! Destructive shell and database commands.
 
 use super::destroy::{begins, gap, is};
 use super::text::Run;
 use crate::limits;
 
-/// Words that mean nothing else.
+/// Commands that are always destructive.
 const ALONE: [&str; 11] = [
     "flushall",
     "flushdb",
@@ -18,7 +18,7 @@ const ALONE: [&str; 11] = [
     "deleteone",
     "xp_cmdshell",
 ];
-/// Words that destroy when this follows.
+/// Commands that are destructive with this argument.
 const WITH: [(&str, &str); 14] = [
     ("del", "/s"),
     ("del", "/f"),
@@ -36,7 +36,7 @@ const WITH: [(&str, &str); 14] = [
     ("dd", "if="),
 ];
 
-/// Whether a command that destroys begins with this word.
+/// Whether a destructive command begins with this word.
 pub(super) fn destroys(bytes: &[u8], run: Run) -> bool {
     let word = &bytes[run.start..run.end];
     match word[0] | 0x20 {
@@ -60,7 +60,7 @@ pub(super) fn destroys(bytes: &[u8], run: Run) -> bool {
     }
 }
 
-/// Whether `rm` takes a folder, doesn't ask, or is given a path.
+/// Whether `rm` is recursive or forced, or is given a path.
 fn removes(bytes: &[u8], end: usize) -> bool {
     let mut at = gap(bytes, end);
     if at == end {

@@ -1,15 +1,14 @@
-//! What a text stands for when it is not meant as it is written.
+//! Decoders for text that is escaped or encoded.
 //!
-//! Each function gives the text that is meant, or nothing when there is none: bytes that are no
-//! text are nobody's statement. Both alphabets of base64 are read, with and without padding, broken
-//! into lines or not, and also what has two bytes per letter.
+//! Each function returns the decoded text, or none if there is none; bytes that are not text do not count. Both
+//! base64 alphabets are supported, with and without padding or line breaks, and also UTF-16.
 
-/// Bytes of a run that could be base64 or hex; `REVMRVRF` is the shortest that matters.
+/// Minimum bytes of a run that could be base64 or hex; `REVMRVRF` is the shortest relevant one.
 pub(super) const RUN_BYTES_MIN: usize = 8;
-/// A line of base64 has at least this many bytes before it is broken.
+/// Minimum bytes of a base64 line before a line break.
 const LINE_BYTES_MIN: usize = 60;
 
-/// The text with `%44` as `D`.
+/// Percent-decodes: `%44` becomes `D`.
 pub(super) fn percent(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -24,7 +23,7 @@ pub(super) fn percent(text: &str) -> Option<String> {
     if changed { Some(String::from_utf8_lossy(&out).into_owned()) } else { None }
 }
 
-/// The text without letters that nobody sees, and with full-width letters as plain ones.
+/// Removes invisible characters and converts full-width letters to ASCII.
 pub(super) fn disguised(text: &str) -> Option<String> {
     let plain = |letter: char| match letter {
         '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' => None,
@@ -35,7 +34,7 @@ pub(super) fn disguised(text: &str) -> Option<String> {
     (meant != text).then_some(meant)
 }
 
-/// The text with `\u0044` and `\x44` as `D`, and with line breaks and tabs in place.
+/// Decodes `\u0044` and `\x44` to `D`, and line break and tab escapes.
 pub(super) fn escapes(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -53,7 +52,7 @@ pub(super) fn escapes(text: &str) -> Option<String> {
     changed.then_some(out)
 }
 
-/// The letter that stands behind a backslash, and how many bytes it takes.
+/// The character of an escape, and how many bytes it takes after the backslash.
 fn meant_by(escape: &str) -> Option<(char, usize)> {
     let digits = match escape.as_bytes().first()? {
         b'n' | b'r' => return Some(('\n', 1)),
@@ -87,7 +86,7 @@ pub(super) fn runs(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The end of a run, past the line breaks of long base64.
+/// The end of a run, including the line breaks of long base64.
 fn run_end(bytes: &[u8], start: usize) -> usize {
     let (mut at, mut line) = (start, start);
     loop {
@@ -104,8 +103,7 @@ fn run_end(bytes: &[u8], start: usize) -> usize {
     }
 }
 
-/// The text that base64 stands for. Most runs are ordinary words and are seen to be none before
-/// anything is kept.
+/// Decodes base64 to text. Most runs are ordinary words and are rejected before anything is allocated.
 pub(super) fn base64(run: &str) -> Option<String> {
     let (mut empty, mut kept, mut following) = (0, 0, 0_u32);
     for byte in bytes_of(run) {
@@ -118,14 +116,14 @@ pub(super) fn base64(run: &str) -> Option<String> {
             }
         }
     }
-    // With two bytes per letter every other one is empty; alone, an empty byte is no text.
+    // In UTF-16 every other byte is zero; an isolated zero byte is not text.
     if kept == 0 || (empty > 0 && empty * 2 < kept) {
         return None;
     }
     String::from_utf8(bytes_of(run).filter(|byte| *byte != 0).collect()).ok()
 }
 
-/// The bytes that base64 stands for; a rest of less than one is dropped.
+/// The bytes of a base64 run; an incomplete last byte is dropped.
 fn bytes_of(run: &str) -> impl Iterator<Item = u8> {
     let mut sextets = run.bytes().filter_map(sextet);
     let (mut bits, mut held) = (0_u32, 0_u32);
@@ -140,7 +138,7 @@ fn bytes_of(run: &str) -> impl Iterator<Item = u8> {
     })
 }
 
-/// The text that hexadecimal digits stand for. Digits alone are a number.
+/// Decodes hex to text. Decimal digits alone are a number.
 pub(super) fn hex(run: &str) -> Option<String> {
     let digits = run.strip_prefix("0x").or_else(|| run.strip_prefix("0X")).unwrap_or(run).as_bytes();
     if digits.len() % 2 == 1 || digits.iter().all(u8::is_ascii_digit) {
@@ -163,7 +161,7 @@ const fn is_control(byte: u8) -> bool {
     byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r') || byte == 0x7f
 }
 
-/// The value of a letter of either alphabet.
+/// The value of a base64 digit in either alphabet.
 const fn sextet(byte: u8) -> Option<u8> {
     match byte {
         b'A'..=b'Z' => Some(byte - b'A'),

@@ -1,18 +1,18 @@
-//! Finds operations that destroy something, whatever their case and spacing.
+//! Finds destructive operations, regardless of case and spacing.
 //!
-//! A statement or request (`DELETE FROM`, `DrOp/**/TABLE`, the value `DELETE`, `rm -rf`) weighs
-//! more than a word in a sentence or in a name (`please delete it`, `delete_user`). Words that only
-//! contain one (`dropdown`, `deleted`, `soft-delete`) and names of columns and flags (`deleted_at`,
-//! `on_delete`) count nothing; neither does a bare `remove` or `update`, which is everyday work.
+//! A statement or request (`DELETE FROM`, `DrOp/**/TABLE`, the value `DELETE`, `rm -rf`) scores higher than a word in
+//! a sentence or name (`please delete it`, `delete_user`). Words that merely contain one (`dropdown`, `deleted`,
+//! `soft-delete`) and column or flag names (`deleted_at`, `on_delete`) do not count, nor does a bare `remove` or
+//! `update`, which is routine.
 
 use super::found::Found;
 use super::text::{Run, blank, is_word, past_version};
 use super::{Factor, command};
 use crate::limits;
 
-/// Verbs that destroy.
+/// Destructive verbs.
 const VERBS: [&str; 9] = ["delete", "drop", "destroy", "truncate", "wipe", "purge", "erase", "refund", "shred"];
-/// What `DROP` takes away.
+/// Objects of `DROP`.
 const OBJECTS: [&str; 33] = [
     "table",
     "tables",
@@ -48,11 +48,11 @@ const OBJECTS: [&str; 33] = [
     "topic",
     "bucket",
 ];
-/// What may stand between `DELETE` and `FROM`, and what makes it a statement.
+/// Words after `DELETE` that make it a statement.
 const AFTER_DELETE: [&str; 7] = ["from", "low_priority", "quick", "ignore", "top", "http", "https"];
-/// Options of a client behind which a method stands.
+/// Client options that are followed by a method.
 const OPTIONS: [&str; 2] = ["x", "request"];
-/// What makes the verb behind it an operation: `kubectl delete`, `DETACH DELETE`.
+/// Words that make the following verb an operation: `kubectl delete`, `DETACH DELETE`.
 const BEFORE: [&str; 14] = [
     "method",
     "detach",
@@ -69,22 +69,22 @@ const BEFORE: [&str; 14] = [
     "pulumi",
     "heroku",
 ];
-/// Second words of names that speak about a deletion.
+/// Second words of names that are about a deletion.
 const ABOUT: [&str; 10] = ["at", "by", "on", "after", "flag", "marker", "protection", "date", "time", "policy"];
 /// First words of such names.
 const IF: [&str; 13] =
     ["on", "is", "can", "may", "no", "soft", "allow", "before", "after", "pre", "post", "auto", "pending"];
-/// Bytes between a word and the one it belongs to.
+/// Maximum bytes between a word and the one it belongs to.
 const GAP_BYTES_MAX: usize = 8;
 
 /// The words of one text.
 pub(super) struct Words<'t> {
     bytes: &'t [u8],
-    /// The text without blanks and quotes around it.
+    /// The text without surrounding blanks and quotes.
     start: usize,
     end: usize,
     is_name: bool,
-    /// `ALTER TABLE` stands before.
+    /// Whether `ALTER TABLE` came before.
     alters: bool,
 }
 
@@ -96,7 +96,6 @@ impl<'t> Words<'t> {
         Self { bytes, start, end, is_name, alters: false }
     }
 
-    /// Looks at one word.
     pub(super) fn look(&mut self, run: Run, found: &mut Found) {
         let word = &self.bytes[run.start..run.end];
         let first = word[0] | 0x20;
@@ -117,7 +116,7 @@ impl<'t> Words<'t> {
         }
     }
 
-    /// Writing over a device: `> /dev/sda`.
+    /// Detects writing to a device: `> /dev/sda`.
     pub(super) fn device(&self, at: usize, found: &mut Found) {
         let rest = &self.bytes[gap(self.bytes, at + 1)..];
         if [&b"/dev/sd"[..], b"/dev/nvme", b"/dev/hd", b"/dev/disk", b"/dev/vd"].iter().any(|d| rest.starts_with(d)) {
@@ -143,7 +142,7 @@ impl<'t> Words<'t> {
         }
     }
 
-    /// Whether the verb is one of a statement, a command or a request.
+    /// Whether the verb is part of a statement, a command or a request.
     fn is_operation(&self, run: Run, verb: &str) -> bool {
         if run.start > 0 && self.bytes[run.start - 1] == b'-' {
             let dashes = self.bytes[..run.start].iter().rev().take_while(|byte| **byte == b'-').count();
@@ -170,7 +169,7 @@ impl<'t> Words<'t> {
             || self.follows_operator(run)
     }
 
-    /// Whether a comment that is too long to look past keeps the verb from what follows.
+    /// Whether a comment that is too long to skip follows the verb.
     fn is_hidden(&self, run: Run, verb: &str) -> bool {
         let behind = &self.bytes[gap(self.bytes, run.end)..];
         behind.starts_with(b"/*") && matches!(verb, "delete" | "drop" | "truncate")
@@ -210,7 +209,7 @@ impl<'t> Words<'t> {
         table.len() > 0 && is(self.next(table.end), "where")
     }
 
-    /// `TRUNCATE users` at the beginning of a statement, with nothing more but how.
+    /// `TRUNCATE users` at the start of a statement, with nothing after it but modifiers.
     fn is_statement(&self, run: Run) -> bool {
         let before = self.bytes[..run.start].trim_ascii_end();
         if before.last().is_some_and(|byte| *byte != b';') {
@@ -222,7 +221,7 @@ impl<'t> Words<'t> {
             && (behind.is_empty() || behind[0] == b';' || begins(behind, "cascade") || begins(behind, "restart"))
     }
 
-    /// Whether the verb is a word of its own; `drop-down` and `soft-delete` are others.
+    /// Whether the verb is a word of its own, unlike `drop-down` and `soft-delete`.
     fn is_alone(&self, run: Run, verb: &str) -> bool {
         let tied = |byte: Option<&u8>, far: Option<&u8>| byte == Some(&b'-') && far.is_some_and(|byte| is_word(*byte));
         let before = run.start.checked_sub(1).and_then(|at| self.bytes.get(at));
@@ -237,7 +236,7 @@ impl<'t> Words<'t> {
         !(verb == "drop" && is(self.next(run.end), "down"))
     }
 
-    /// The word behind, past blanks and comments.
+    /// The next word, after blanks and comments.
     fn next(&self, end: usize) -> &'t [u8] {
         let from = gap(self.bytes, end);
         let run = Run::at(self.bytes, from);
@@ -245,7 +244,7 @@ impl<'t> Words<'t> {
     }
 }
 
-/// Whether a name that begins with this verb goes on like an operation: `delete_user`, not `delete_at`.
+/// Whether a name that begins with this verb names an operation: `delete_user`, not `delete_at`.
 fn names_operation(verb: &str, rest: &[u8]) -> bool {
     let second = &rest[..rest.iter().position(|byte| *byte == b'_').unwrap_or(rest.len())];
     match verb {
@@ -255,7 +254,7 @@ fn names_operation(verb: &str, rest: &[u8]) -> bool {
     }
 }
 
-/// Whether a name ends in a verb as an operation does: `user_delete`, not `on_delete`.
+/// Whether a name that ends in a verb names an operation: `user_delete`, not `on_delete`.
 fn ends_in_verb(word: &[u8]) -> bool {
     let Some(at) = word.iter().rposition(|byte| *byte == b'_') else { return false };
     let first = &word[..word.iter().position(|byte| *byte == b'_').unwrap_or(at)];
@@ -263,7 +262,7 @@ fn ends_in_verb(word: &[u8]) -> bool {
     verb && !first.is_empty() && !IF.iter().any(|condition| is(first, condition))
 }
 
-/// Past blanks, comments, and what stands for a blank in forms and shells.
+/// The position after blanks, comments, and what stands for a blank in forms and shells.
 pub(super) fn gap(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
     while let Some(byte) = bytes.get(at) {
@@ -271,7 +270,7 @@ pub(super) fn gap(bytes: &[u8], from: usize) -> usize {
         let skipped = match byte {
             b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c | b'+' => 1,
             0x80.. if blank(rest) > 0 => blank(rest),
-            // What stands in such a comment is run.
+            // The content of such a comment is executed.
             b'/' if rest.starts_with(b"/*!") => past_version(rest, 0),
             b'/' if rest.starts_with(b"/*") => match find(rest, b"*/") {
                 Some(end) => end + 2,
@@ -291,17 +290,17 @@ pub(super) fn gap(bytes: &[u8], from: usize) -> usize {
     at
 }
 
-/// Where a comment ends, unless it is longer than anybody's.
+/// The end of a comment, unless it is too long.
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes[..bytes.len().min(limits::RISK_COMMENT_BYTES_MAX)].windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// Whether a word is this one, whatever its case.
+/// Whether a word equals this one, ignoring case.
 pub(super) const fn is(word: &[u8], wanted: &str) -> bool {
     word.eq_ignore_ascii_case(wanted.as_bytes())
 }
 
-/// Whether it begins like this, whatever its case.
+/// Whether a word starts with this, ignoring case.
 pub(super) fn begins(word: &[u8], wanted: &str) -> bool {
     word.len() >= wanted.len() && is(&word[..wanted.len()], wanted)
 }

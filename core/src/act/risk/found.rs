@@ -1,8 +1,7 @@
-//! Which factors were found, as a set.
+//! A set of risk factors.
 
 use crate::flow::risk::Factor;
 
-/// A set of factors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found(u32);
 
@@ -11,7 +10,7 @@ impl Found {
         self.0 |= 1 << factor as u32;
     }
 
-    /// Without operations that destroy.
+    /// Without destructive operations.
     pub(super) const fn harmless(self) -> Self {
         Self(self.0 & !(1 << Factor::DestructiveOperation as u32) & !(1 << Factor::DestructiveWord as u32))
     }

@@ -1,12 +1,11 @@
-//! How risky a plan is, as a number with its reasons.
+//! The risk score of a plan, with its reasons.
 //!
-//! Counted are calls to the outside, what the tools say of themselves, destructive operations and
-//! personal data anywhere in the inputs, their size, and the shape of the plan. A reason says what
-//! was found, where and how many points it adds, never the text itself: names of members that could
-//! be somebody's number or address are left out of the pointer too.
+//! It counts external calls, what the tools declare, destructive operations and personal data anywhere in the inputs,
+//! input sizes, and the shape of the plan. A reason has a factor, a location and points, never the text itself;
+//! member names that could be personal data are also left out of pointers.
 //!
-//! It is a sieve, not a proof. Text that is quoted, percent-, base64- or hex-encoded is looked into;
-//! what is put together at run time (`'DR' || 'OP'`) is not seen. What can't be looked through counts.
+//! It is a heuristic, not a proof. Quoted, percent-, base64- and hex-encoded text is decoded; what is assembled at
+//! run time (`'DR' || 'OP'`) is not detected. Whatever cannot be decoded counts as unreadable.
 
 mod bank;
 mod command;
@@ -26,16 +25,16 @@ use serde_json::Value;
 use std::ops::Deref;
 use walk::Walk;
 
-/// The word in a tool's capabilities by which it says that it calls an API.
+/// The capability that declares a call to an external API.
 const EXTERNAL_API: &str = "external_api";
 
-/// The score of a plan that calls these tools; one that is not among them is unknown.
+/// Scores a plan with these tools. A tool that is not among them is unknown.
 #[must_use]
 pub fn score_with(plan: &Plan, tools: &[&Spec]) -> Score {
     score(plan, &|name: &str| tools.iter().find(|tool| tool.name == name).copied())
 }
 
-/// The score of a whole plan. Pointers lead into the plan.
+/// Scores a plan. Pointers are relative to the plan.
 #[must_use]
 pub fn score<S: Deref<Target = Spec>>(plan: &Plan, tools: &dyn Fn(&str) -> Option<S>) -> Score {
     let mut tally = Tally::default();
@@ -59,13 +58,13 @@ pub fn score<S: Deref<Target = Spec>>(plan: &Plan, tools: &dyn Fn(&str) -> Optio
     tally.score
 }
 
-/// The name by which the steps beside it know a step: without its item, and the workflows around it.
+/// The node name of a step: without its map item and the enclosing workflows.
 fn own_name(id: &str) -> &str {
     let own = id.rsplit_once('/').map_or(id, |(_, own)| own);
     own.split_once('[').map_or(own, |(node, _)| node)
 }
 
-/// The score of one call. Pointers lead into `{"tool", "input"}`.
+/// Scores one call. Pointers are relative to `{"tool", "input"}`.
 #[must_use]
 pub fn score_call(tool: &Spec, input: &Value) -> Score {
     let mut tally = Tally::default();
@@ -74,7 +73,7 @@ pub fn score_call(tool: &Spec, input: &Value) -> Score {
     tally.score
 }
 
-/// A score while it is made.
+/// Accumulates a score.
 #[derive(Default)]
 struct Tally {
     score: Score,
@@ -82,12 +81,12 @@ struct Tally {
 }
 
 impl Tally {
-    /// Counts a factor, unless it counted often enough.
+    /// Counts a factor, up to its maximum.
     fn add(&mut self, factor: Factor, pointer: impl FnOnce() -> String) {
         self.add_times(factor, 1, pointer);
     }
 
-    /// Counts a factor several times at one place.
+    /// Counts a factor several times at one location.
     fn add_times(&mut self, factor: Factor, times: u32, pointer: impl FnOnce() -> String) {
         let count = &mut self.counts[factor as usize];
         let times = times.min(factor.times() - *count);
@@ -99,7 +98,7 @@ impl Tally {
         }
     }
 
-    /// What a tool's declaration adds.
+    /// Adds the factors that a tool declares.
     fn tool(&mut self, spec: Option<&Spec>, input: &Value, at: &str) {
         let pointer = || format!("{at}/tool");
         let Some(spec) = spec else { return self.add(Factor::UnknownTool, pointer) };
@@ -118,7 +117,7 @@ impl Tally {
         }
     }
 
-    /// What the number of steps adds.
+    /// Adds the factors of the number of steps.
     fn shape(&mut self, steps: usize) {
         let more = u32::try_from(steps.saturating_sub(1)).unwrap_or(u32::MAX);
         self.add_times(Factor::Steps, more, || "/steps".to_owned());

@@ -1,9 +1,9 @@
-//! Numbers that states give people, of the kinds that can be told from other numbers.
+//! National identification numbers that can be told from other numbers.
 //!
-//! With check digits: Spain's DNI and NIE, France's NIR, Germany's Steuer-ID, Italy's codice
-//! fiscale. By their strict form: the SSN of the United States (`123-45-6789` within the ranges
-//! that are given out) and Britain's National Insurance number. Numbers with a weak check and no
-//! form of their own, such as the Dutch BSN, are left out: every tenth order number would be one.
+//! With check digits: Spain's DNI and NIE, France's NIR, Germany's Steuer-ID, Italy's codice fiscale. By their strict
+//! format: the SSN of the United States (`123-45-6789` within the assigned ranges) and Britain's National Insurance
+//! number. Numbers with a weak check and no distinct format, such as the Dutch BSN, are not detected: every tenth
+//! order number would match.
 
 use super::personal::Number;
 use super::text::is_word;
@@ -11,7 +11,7 @@ use super::text::is_word;
 /// Spain's check letters, by the number's remainder.
 const LETTERS: &[u8; 23] = b"TRWAGMYFPDXBNJZSQVHLCKE";
 
-/// Whether a run of letters and digits is one.
+/// Whether a run of letters and digits is an identification number.
 pub(super) fn is_mixed(run: &[u8]) -> bool {
     match run.len() {
         9 => is_spanish(run) || is_british(run),
@@ -21,7 +21,7 @@ pub(super) fn is_mixed(run: &[u8]) -> bool {
     }
 }
 
-/// Whether a number is one.
+/// Whether a number is an identification number.
 pub(super) fn is_number(number: &Number) -> bool {
     let digits = number.digits();
     match digits.len() {
@@ -35,7 +35,7 @@ pub(super) fn is_number(number: &Number) -> bool {
     }
 }
 
-/// Whether a number of eight digits has Spain's letter behind a dash: `12345678-Z`.
+/// Whether a number of eight digits is followed by a dash and Spain's check letter: `12345678-Z`.
 pub(super) fn is_with_letter(bytes: &[u8], number: &Number, end: usize) -> bool {
     let alone = bytes.get(end + 2).is_none_or(|byte| !is_word(*byte));
     let letter = bytes.get(end + 1).filter(|_| bytes.get(end) == Some(&b'-') && alone);
@@ -48,7 +48,7 @@ fn value(digits: &[u8]) -> u64 {
     digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(*digit))
 }
 
-/// The value of text digits, if all are.
+/// Parses ASCII digits.
 fn read(text: &[u8]) -> Option<u64> {
     text.iter().try_fold(0_u64, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + u64::from(byte - b'0')))
 }
@@ -66,7 +66,7 @@ fn is_spanish(run: &[u8]) -> bool {
     lead.is_some_and(|number| is_letter_of(number, run[8]))
 }
 
-/// Two letters that are given out, six digits, and A to D.
+/// Two assigned letters, six digits, and A to D.
 fn is_british(run: &[u8]) -> bool {
     let (first, second) = (run[0].to_ascii_uppercase(), run[1].to_ascii_uppercase());
     let given = first.is_ascii_uppercase()
@@ -77,7 +77,7 @@ fn is_british(run: &[u8]) -> bool {
     given && read(&run[2..8]).is_some() && matches!(run[8].to_ascii_uppercase(), b'A'..=b'D')
 }
 
-/// Whether the value of a member that is called a social security number is one.
+/// Whether the value of a member with a matching name is a social security number.
 pub(super) fn is_american_by_name(text: &[u8]) -> bool {
     let mut digits = [0_u8; 9];
     text.len() == digits.len() && text.iter().all(u8::is_ascii_digit) && {
@@ -86,14 +86,14 @@ pub(super) fn is_american_by_name(text: &[u8]) -> bool {
     }
 }
 
-/// Ranges that are given out, without the two numbers that advertisements made known.
+/// The assigned ranges, without two numbers that were published in advertisements.
 fn is_american(digits: &[u8]) -> bool {
     let (area, group, serial) = (value(&digits[..3]), value(&digits[3..5]), value(&digits[5..]));
     let known = matches!((area, group, serial), (78, 5, 1120) | (219, 9, 9999));
     !matches!(area, 0 | 666 | 900..) && group != 0 && serial != 0 && !known
 }
 
-/// Sex, year, month, place, and a key by 97.
+/// Sex, year, month, place, and a modulo-97 key.
 fn is_french(digits: &[u8]) -> bool {
     let month = value(&digits[3..5]);
     let plausible = matches!(digits[0], 1..=4 | 7 | 8) && matches!(month, 1..=12 | 20..=42 | 50..=99);
@@ -117,7 +117,7 @@ fn is_corsican(run: &[u8]) -> bool {
     is_french(&digits)
 }
 
-/// Eleven digits: of the first ten exactly one stands twice or three times; a check digit.
+/// Eleven digits: of the first ten exactly one occurs two or three times; the last is a check digit.
 fn is_german(digits: &[u8]) -> bool {
     let mut counts = [0_u8; 10];
     digits[..10].iter().for_each(|digit| counts[usize::from(*digit)] += 1);

@@ -1,44 +1,42 @@
-//! Finds e-mail addresses, telephone numbers and numbers that were given to people.
+//! Finds e-mail addresses, phone numbers and personal identification numbers.
 //!
-//! A telephone number has a plus and ten to fifteen digits, or the North American form with an area
-//! code, or stands in a member that is called one. Numbers must be whole: a piece of a UUID, a date
-//! or a version is none.
+//! A phone number has a plus and ten to fifteen digits, or the North American form with an area code, or is the value
+//! of a member with a matching name. Numbers must stand alone: a part of a UUID, a date or a version does not count.
 
 use super::found::Found;
 use super::text::{Run, is_word, joined_before, joined_behind};
 use super::{Factor, bank, national};
 
-/// Digits of an international number.
+/// Digits of an international phone number.
 const PHONE_DIGITS: std::ops::RangeInclusive<usize> = 10..=15;
-/// Digits of a number in a member that is called one.
+/// Digits of a phone number in a member with a matching name.
 const NAMED_PHONE_DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
-/// Bytes of the part before the `@` and of the domain at the most.
+/// Maximum bytes of the local part and of the domain of an e-mail address.
 const LOCAL_BYTES_MAX: usize = 64;
 const DOMAIN_BYTES_MAX: usize = 253;
-/// Bytes before an address in which the beginning of a URL is looked for.
+/// Bytes before an address that are searched for the start of a URL.
 const URL_BYTES_MAX: usize = 128;
-/// Digits and groups of the longest number that is looked at.
+/// Maximum digits and groups of a number.
 const DIGITS_MAX: usize = 20;
 const GROUPS_MAX: usize = 8;
 
-/// Digits in groups, between which one and the same sign stands.
+/// Digits in groups with one common separator.
 #[derive(Default)]
 pub(super) struct Number {
     digits: [u8; DIGITS_MAX],
     length: usize,
     groups: [usize; GROUPS_MAX],
     count: usize,
-    /// The sign between groups; none for one group.
+    /// The separator; none for a single group.
     sign: u8,
 }
 
 impl Number {
-    /// The digits' values.
     pub(super) fn digits(&self) -> &[u8] {
         &self.digits[..self.length]
     }
 
-    /// Whether the digits are grouped like this, or not at all.
+    /// Whether the digits are grouped like this, or not grouped.
     pub(super) fn is_grouped(&self, groups: &[usize], signs: &[u8]) -> bool {
         self.count == 1 || self.is_split(groups, signs)
     }
@@ -48,7 +46,7 @@ impl Number {
         self.groups[..self.count] == *groups && signs.contains(&self.sign)
     }
 
-    /// Takes a group; false when there is no more room.
+    /// Adds a group. Returns false when there is no room.
     fn push(&mut self, group: &[u8]) -> bool {
         if self.length + group.len() > DIGITS_MAX || self.count == GROUPS_MAX {
             return false;
@@ -63,7 +61,7 @@ impl Number {
     }
 }
 
-/// Looks at the number that begins with this run of digits; past it.
+/// Checks the number that begins with this run of digits; returns the position after it.
 pub(super) fn number(bytes: &[u8], first: Run, found: &mut Found) -> usize {
     let mut number = Number::default();
     let mut fits = number.push(&bytes[first.start..first.end]);
@@ -110,7 +108,7 @@ fn is_north_american(number: &Number) -> bool {
     national[0] >= 2 && national[3] >= 2
 }
 
-/// An international number behind a plus; past it.
+/// Checks an international number after a plus; returns the position after it.
 pub(super) fn plus(bytes: &[u8], at: usize, found: &mut Found) -> usize {
     let tied = at > 0 && (is_word(bytes[at - 1]) || matches!(bytes[at - 1], b'.' | b')'));
     if tied || !matches!(bytes.get(at + 1), Some(b'1'..=b'9')) {
@@ -135,7 +133,7 @@ pub(super) fn plus(bytes: &[u8], at: usize, found: &mut Found) -> usize {
     last
 }
 
-/// `(555) 234-5678`; past the bracket.
+/// `(555) 234-5678`; returns the position after the parenthesis.
 pub(super) fn bracket(bytes: &[u8], at: usize, found: &mut Found) -> usize {
     let group = |from: usize, length: usize| {
         let run = Run::at(bytes, from);
@@ -149,14 +147,14 @@ pub(super) fn bracket(bytes: &[u8], at: usize, found: &mut Found) -> usize {
     at + 1
 }
 
-/// Whether the value of a member that is called a telephone number is one.
+/// Whether the value of a member with a matching name is a phone number.
 pub(super) fn is_phone_by_name(bytes: &[u8]) -> bool {
     let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();
     let signs = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b' ' | b'-' | b'.' | b'(' | b')' | b'/' | b'+');
     NAMED_PHONE_DIGITS.contains(&digits) && bytes.iter().all(signs)
 }
 
-/// The address around an `@`; past what was looked at.
+/// Checks the e-mail address around an `@`; returns the position after it.
 pub(super) fn email(bytes: &[u8], at: usize, found: &mut Found) -> usize {
     let in_local = |byte: &&u8| is_word(**byte) || b".%+-'!#$&*=?^`{|}~".contains(*byte);
     let local = bytes[..at].iter().rev().take(LOCAL_BYTES_MAX + 1).take_while(in_local).count();
@@ -164,7 +162,7 @@ pub(super) fn email(bytes: &[u8], at: usize, found: &mut Found) -> usize {
     let domain = bytes[at + 1..].iter().take(DOMAIN_BYTES_MAX + 1).take_while(in_domain).count();
     let end = at + 1 + domain;
     let before = &bytes[..at - local];
-    // `https://user:word@host` and `git@host:path` name places.
+    // `https://user:word@host` and `git@host:path` are locations, not addresses.
     let near = &before[before.len().saturating_sub(URL_BYTES_MAX)..];
     let in_url = near.ends_with(b"://") || (near.ends_with(b":") && near.windows(3).any(|part| part == b"://"));
     let is_place = bytes.get(end) == Some(&b':') && bytes.get(end + 1).is_some_and(|byte| is_word(*byte));
@@ -176,7 +174,7 @@ pub(super) fn email(bytes: &[u8], at: usize, found: &mut Found) -> usize {
     at + 1
 }
 
-/// Whether it is the name of a host with a top-level domain; `2x.png` is the size of an image.
+/// Whether it is a host name with a top-level domain; `2x.png` is an image size.
 fn is_domain(domain: &[u8]) -> bool {
     let domain = domain.trim_ascii_end();
     let domain = domain.strip_suffix(b".").unwrap_or(domain);

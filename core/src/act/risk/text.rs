@@ -1,26 +1,25 @@
-//! One look at each byte of a text: which words, numbers and signs stand in it.
+//! A single-pass scanner for words, numbers and symbols in a text.
 //!
-//! Every kind of finding hangs on one byte or on a run of letters and digits, so that a text in
-//! which there is nothing costs one pass and no allocation. Bytes beyond ASCII count as letters.
+//! Every kind of finding is triggered by one byte or by a run of letters and digits, so that a text without findings
+//! costs one pass and no allocation. Non-ASCII bytes count as letters.
 
 use super::found::Found;
 use super::{Factor, bank, destroy, national, personal};
 
-/// What the name of a member says about its value.
+/// What a member name says about its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
-    /// Nothing.
     None,
-    /// It is a telephone number.
+    /// A phone number.
     Phone,
-    /// It is a social security number, which may then stand without its dashes.
+    /// A social security number, which may then omit its dashes.
     SocialSecurity,
-    /// The text is itself a member's name.
+    /// The text itself is a member name.
     Name,
 }
 
 impl Hint {
-    /// What a member's name says.
+    /// Derives the hint from a member name.
     pub(super) fn of(name: &str) -> Self {
         const PHONES: [&str; 8] = ["phone", "mobile", "tel", "fax", "cell", "msisdn", "telefono", "telephone"];
         const SOCIAL_SECURITY: [&str; 3] = ["ssn", "social_security_number", "socialsecuritynumber"];
@@ -36,14 +35,14 @@ impl Hint {
     }
 }
 
-/// Signs that a text stands for another one.
+/// Signs that a text is encoded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks {
     /// `%44`.
     pub(super) percent: bool,
     /// `\u0044`, `\x44` or `\n`.
     pub(super) escape: bool,
-    /// A run of letters and digits that is long enough to be base64 or hex.
+    /// A run of letters and digits long enough to be base64 or hex.
     pub(super) opaque: bool,
 }
 
@@ -52,12 +51,11 @@ pub(super) struct Marks {
 pub(super) struct Run {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// How many of its bytes are digits.
+    /// Number of digits in it.
     pub(super) digits: usize,
 }
 
 impl Run {
-    /// The run that begins here.
     pub(super) fn at(bytes: &[u8], start: usize) -> Self {
         let (mut end, mut digits) = (start, 0);
         while let Some(byte) = bytes.get(end).filter(|byte| is_word(**byte)) {
@@ -80,7 +78,7 @@ pub(super) const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// Bytes of the blank beyond ASCII that a text begins with.
+/// Length of the non-ASCII blank at the start of a text, or zero.
 pub(super) fn blank(bytes: &[u8]) -> usize {
     match bytes {
         [0xc2, 0xa0 | 0x85, ..] => 2,
@@ -90,12 +88,12 @@ pub(super) fn blank(bytes: &[u8]) -> usize {
     }
 }
 
-/// Past `/*!50000`, the beginning of a comment that is run from this version on.
+/// The position after `/*!50000`, the start of a MySQL comment that is executed from this version on.
 pub(super) fn past_version(bytes: &[u8], at: usize) -> usize {
     at + 3 + bytes[at + 3..].iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
-/// Looks at each byte once.
+/// Scans the text once.
 pub(super) fn scan(text: &str, hint: Hint, found: &mut Found) -> Marks {
     let bytes = text.as_bytes();
     let mut marks = Marks::default();
@@ -127,7 +125,7 @@ pub(super) fn scan(text: &str, hint: Hint, found: &mut Found) -> Marks {
                 marks.escape |= matches!(bytes.get(at + 1), Some(b'u' | b'x' | b'n' | b'r' | b't'));
                 at += 1;
             }
-            // What stands in such a comment is run; the number is a version.
+            // The content of such a comment is executed; the number is a version.
             b'/' if bytes[at..].starts_with(b"/*!") => at = past_version(bytes, at),
             b'>' => {
                 words.device(at, found);
@@ -147,7 +145,7 @@ pub(super) fn scan(text: &str, hint: Hint, found: &mut Found) -> Marks {
     marks
 }
 
-/// Past a run that begins with a digit.
+/// Handles a run that begins with a digit; returns the position after it.
 fn digits_first(bytes: &[u8], at: usize, found: &mut Found) -> usize {
     let run = Run::at(bytes, at);
     if run.digits < run.len() {
@@ -159,7 +157,7 @@ fn digits_first(bytes: &[u8], at: usize, found: &mut Found) -> usize {
     personal::number(bytes, run, found)
 }
 
-/// Past a run that begins with a letter and has digits in it.
+/// Handles a run that begins with a letter and contains digits; returns the position after it.
 fn letters_first(bytes: &[u8], run: Run, found: &mut Found) -> usize {
     if is_joined(bytes, run) {
         return run.end;
@@ -174,17 +172,17 @@ fn letters_first(bytes: &[u8], run: Run, found: &mut Found) -> usize {
     run.end
 }
 
-/// Whether a run is a piece of something longer: of a UUID, a version, a file's name.
+/// Whether a run is part of something longer: a UUID, a version, a file name.
 pub(super) fn is_joined(bytes: &[u8], run: Run) -> bool {
     joined_before(bytes, run.start) || joined_behind(bytes, run.end)
 }
 
-/// Whether what ends before `start` belongs to the run that begins there.
+/// Whether the text before `start` is connected to the run that begins there.
 pub(super) fn joined_before(bytes: &[u8], start: usize) -> bool {
     start >= 2 && matches!(bytes[start - 1], b'-' | b'.' | b'_') && is_word(bytes[start - 2])
 }
 
-/// Whether what begins at `end` belongs to the run that ends there.
+/// Whether the text at `end` is connected to the run that ends there.
 pub(super) fn joined_behind(bytes: &[u8], end: usize) -> bool {
     let next = bytes.get(end).copied();
     next.is_some_and(is_word)

@@ -1,8 +1,8 @@
-//! Walks over the inputs and looks into every text, also into texts inside texts.
+//! Walks the inputs of a plan and scans every text, including nested encodings.
 //!
-//! What is found inside a wrapped text is told at the text that wraps it. Bounded three ways: depth
-//! of a document, layers of wrapping, bytes decoded per plan. Whatever lies beyond counts as
-//! unreadable, so that wrapping once more never lowers a score.
+//! A finding inside an encoded text is reported at the text that contains it. Bounded three ways: document depth,
+//! nested encodings, decoded bytes per plan. Anything beyond counts as unreadable, so that one more encoding never
+//! lowers a score.
 
 use super::found::Found;
 use super::text::{self, Hint};
@@ -15,31 +15,31 @@ use serde_json::{Number, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Bytes that a value which is no text counts for.
+/// Size of a value that is not a string.
 const PLAIN_BYTES: usize = 8;
-/// A name with so many digits could be somebody's number.
+/// A name with more digits could be personal.
 const NAME_DIGITS_MAX: usize = 5;
-/// Whole numbers below this are too short to be anybody's.
+/// Smaller integers are too short to be personal.
 const NUMBER_FROM: u64 = 1_000_000;
 
-/// One part of a pointer.
+/// A segment of a JSON Pointer.
 #[derive(Clone, Copy)]
 enum Part<'v> {
     Name(&'v str),
     Index(usize),
 }
 
-/// The way through the inputs of one plan.
+/// The state of walking the inputs of one plan.
 pub(super) struct Walk<'p> {
-    /// The steps by their ids.
+    /// Step index by id.
     ids: BTreeMap<&'p str, usize>,
-    /// The step that is walked over.
+    /// Index of the current step.
     step: usize,
-    /// The earlier steps that it takes values from.
+    /// Earlier steps whose outputs the current one uses.
     sources: BTreeSet<usize>,
-    /// Bytes that may still be decoded.
+    /// Remaining decode budget in bytes.
     left: usize,
-    /// Bytes of the input so far.
+    /// Size of the input so far.
     bytes: usize,
 }
 
@@ -49,12 +49,12 @@ impl<'p> Walk<'p> {
         Self { ids, step: 0, sources: BTreeSet::new(), left: RISK_DECODED_BYTES_MAX, bytes: 0 }
     }
 
-    /// From how many earlier steps the last input takes values.
+    /// Number of earlier steps that the last input uses.
     pub(super) fn sources(&self) -> usize {
         self.sources.len()
     }
 
-    /// Looks through the input of one step.
+    /// Scans the input of one step.
     pub(super) fn input(&mut self, step: usize, input: &Value, at: &str, tally: &mut Tally) {
         self.step = step;
         self.sources.clear();
@@ -102,14 +102,14 @@ impl<'p> Walk<'p> {
         tell(found, path, at, tally);
     }
 
-    /// What a member's name says: it may itself be the operation or somebody's address. A member
-    /// that is off is no operation.
+    /// Scans a member name: it may itself be an operation or an address. A member that is null or false is not an
+    /// operation.
     fn name(&mut self, name: &str, member: &Value, layer: usize) -> Found {
         let found = self.text(name, Hint::Name, layer);
         if matches!(member, Value::Null | Value::Bool(false)) { found.harmless() } else { found }
     }
 
-    /// What stands in a text, or in a text inside it.
+    /// Scans a text and whatever is encoded in it.
     fn text(&mut self, text: &str, hint: Hint, layer: usize) -> Found {
         let mut found = Found::default();
         let marks = text::scan(text, hint, &mut found);
@@ -134,7 +134,7 @@ impl<'p> Walk<'p> {
         found
     }
 
-    /// Looks into what a text stands for.
+    /// Scans a decoded text.
     fn inside(&mut self, text: &str, decode: fn(&str) -> Option<String>, hint: Hint, layer: usize, found: &mut Found) {
         let Some(meant) = decode(text) else { return };
         if layer >= RISK_LAYERS_MAX || meant.len() > self.left {
@@ -144,7 +144,7 @@ impl<'p> Walk<'p> {
         found.merge(self.text(&meant, hint, layer + 1));
     }
 
-    /// Looks into a document that is written as a text.
+    /// Scans a JSON document inside a text.
     fn document(&mut self, text: &str, hint: Hint, layer: usize, found: &mut Found) {
         if text.len() > self.left {
             return found.add(Factor::Unread);
@@ -175,7 +175,7 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// Notes the earlier steps whose outputs a text names.
+    /// Records references to the outputs of earlier steps.
     fn sources_of(&mut self, text: &str, found: &mut Found) {
         if self.step == 0 || !text.contains("${") {
             return;
@@ -192,7 +192,7 @@ impl<'p> Walk<'p> {
     }
 }
 
-/// A whole number as its digits.
+/// Scans an integer as its digits.
 fn number_of(number: &Number, hint: Hint) -> Found {
     let mut found = Found::default();
     if number.as_u64().is_some_and(|number| number >= NUMBER_FROM) {
@@ -201,7 +201,7 @@ fn number_of(number: &Number, hint: Hint) -> Found {
     found
 }
 
-/// A list of texts read as one command: `["rm", "-rf", "/"]`.
+/// Scans a list of strings as one command: `["rm", "-rf", "/"]`.
 fn command_of(items: &[Value]) -> Found {
     let mut found = Found::default();
     if !(2..=RISK_COMMAND_ITEMS_MAX).contains(&items.len()) || !items.iter().all(Value::is_string) {
@@ -216,7 +216,7 @@ fn command_of(items: &[Value]) -> Found {
     found
 }
 
-/// One reason for each factor. The word is a part of the operation.
+/// Adds one reason per factor. A destructive word is part of the operation it belongs to.
 fn tell(found: Found, path: &[Part<'_>], at: &str, tally: &mut Tally) {
     let is_part = |factor: &Factor| *factor == Factor::DestructiveWord && found.has(Factor::DestructiveOperation);
     for factor in found.factors().filter(|factor| !is_part(factor)) {
@@ -224,13 +224,13 @@ fn tell(found: Found, path: &[Part<'_>], at: &str, tally: &mut Tally) {
     }
 }
 
-/// The pointer to a place, or to the last one before a name that could itself be personal.
+/// The pointer to a location, ending before the first name that could be personal.
 fn pointer(path: &[Part<'_>], at: &str) -> String {
     let mut pointer = at.to_owned();
     for part in path {
         match part {
             Part::Index(index) => {
-                // Writing to a text can't fail.
+                // Writing to a `String` cannot fail.
                 let _ = write!(pointer, "/{index}");
             }
             Part::Name(name) if is_plain(name) => {
@@ -243,7 +243,7 @@ fn pointer(path: &[Part<'_>], at: &str) -> String {
     pointer
 }
 
-/// Whether a member's name is fit to be shown. None that is needs escaping in a pointer.
+/// Whether a member name may be shown. Such names need no escaping in a pointer.
 fn is_plain(name: &str) -> bool {
     let digits = name.bytes().filter(u8::is_ascii_digit).count();
     let spelled = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'$'));
