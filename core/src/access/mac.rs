@@ -80,8 +80,8 @@ mod tests {
             assert!(!is_signed([&key], b"x", wrong), "{wrong}");
         }
         assert!(!is_signed([], b"x", &right));
-        // Time can't be measured here without a doubt; so the source must leave the comparison to the library,
-        // whose function is made for it, and must not stop at the first key that fits.
+        // Timing cannot be measured reliably here, so this checks the source: it must use the constant-time comparison
+        // of the library and must not stop at the first key that matches.
         let (code, _) = include_str!("mac.rs").split_once("#[cfg(test)]").unwrap();
         let compared = code.split_once("pub fn is_made_by").unwrap().1;
         assert!(compared.contains(".verify_slice(signature)") && compared.contains("signed |"), "{compared}");

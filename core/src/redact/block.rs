@@ -1,41 +1,42 @@
-//! Words that may be bytes in base64, base32 or hex.
+//! Words that may be base64, base32 or hex.
 //!
-//! Nobody knows where in a word the encoded part begins, so each is decoded from each of its first characters on. What
-//! comes out is looked through as it is, and read again where it is text, in UTF-8 or UTF-16.
+//! The start of the encoded part within a word is unknown, so each word is decoded from each of its first characters
+//! on. The decoded bytes are searched as they are, and decoded further where they are text, in UTF-8 or UTF-16.
 
 use super::decode::Budget;
 use super::view::{Maker, View};
 use std::ops::Range;
 
-/// Words of a language are shorter.
+/// Ordinary words are shorter.
 const WORD_CHARS_MAX: usize = 24;
 
-/// How two bytes are a unit of UTF-16.
+/// Combines two bytes into a UTF-16 unit.
 type Unit = fn([u8; 2]) -> u16;
-/// In a word that is longer than this something stands that letters of one case are not, whatever is encoded.
+/// A longer encoded word has more than letters of one case.
 const ONE_CASE_CHARS_MAX: usize = 64;
-/// Bytes in a row that are text, so that it is worth to read them again.
+/// Minimum length of decoded text that is worth decoding further.
 const TEXT_BYTES_MIN: usize = 8;
-/// Of UTF-16 of what people write every second byte is zero; invisible characters between them leave every fourth.
+/// In UTF-16 text every second byte is usually zero; with invisible characters in between, every fourth. The ratio
+/// allows one in five.
 const ZEROS_IN_UTF16: usize = 5;
-/// `=` behind a word.
+/// Maximum `=` padding after a word.
 const PADDING_MAX: usize = 6;
 
-/// A word that was decoded.
+/// A decoded word.
 pub(super) struct Block<'a> {
     pub(super) bytes: &'a [u8],
-    /// Where it begins and ends in the view.
+    /// Its range in the view.
     from: usize,
     end: usize,
-    /// What stands behind it and belongs to it.
+    /// Length of its padding.
     padding: usize,
     bits: usize,
 }
 
-/// A way to write bytes.
+/// A binary-to-text encoding.
 struct Encoding {
     bits: usize,
-    /// After how many characters a byte begins again where a character does.
+    /// Number of characters after which byte and character boundaries align again.
     period: usize,
     chars_min: usize,
     digits: [u8; 256],
@@ -66,7 +67,7 @@ static BASE64: Encoding = encoding(
         b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_",
     ],
 );
-/// What may be a part of a word in base64. The other ones are among them, but in capitals or in small letters alone.
+/// Encodings whose words may be part of a base64 word, since their alphabets are subsets of it.
 static WITHIN: [Encoding; 3] = [
     encoding(5, 8, 10, &[b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"]),
     encoding(5, 8, 10, &[b"abcdefghijklmnopqrstuvwxyz234567"]),
@@ -74,7 +75,7 @@ static WITHIN: [Encoding; 3] = [
 ];
 
 impl Encoding {
-    /// The words of it.
+    /// Finds the words of this encoding.
     fn words(&self, bytes: &[u8], mut word: impl FnMut(Range<usize>)) {
         let mut start = 0;
         for at in 0..=bytes.len() {
@@ -111,21 +112,21 @@ impl Encoding {
     }
 }
 
-/// Whether this is a word of a language: small letters, or a capital and small letters. What is encoded has digits or
-/// capitals in the midst of it, but for one in thousands, and that only if it is as short as a word.
+/// Whether this is an ordinary word: lower case, optionally capitalized. Encoded data almost always has digits or inner
+/// capitals, except when it is very short.
 fn is_word(word: &[u8]) -> bool {
     let small = word.strip_prefix(&[word[0].to_ascii_uppercase()]).unwrap_or(word);
     word.len() < WORD_CHARS_MAX && small.iter().all(|b| b.is_ascii_lowercase() || *b == b'-')
 }
 
-/// What decoding needs.
+/// Decoding state.
 struct Reader<'a, Look> {
     decoded: Vec<u8>,
     budget: &'a Budget,
     look: Look,
 }
 
-/// Decodes every word of a view that may be an encoding, as long as the budget lasts.
+/// Decodes every word of a view that may be encoded, within the budget.
 pub(super) fn each(view: &View, budget: &Budget, look: impl FnMut(Block<'_>)) {
     let mut reader = Reader { decoded: Vec::new(), budget, look };
     BASE64.words(&view.bytes, |word| {
@@ -133,7 +134,7 @@ pub(super) fn each(view: &View, budget: &Budget, look: impl FnMut(Block<'_>)) {
         if is_word(bytes) {
             return;
         }
-        // A digest, or an id with marks in it: bytes in another encoding have other letters too.
+        // A digest or a UUID: other encodings use further letters.
         let is_hex = bytes.iter().all(|b| b.is_ascii_hexdigit() || *b == b'-');
         let letters = bytes.iter().filter(|b| b.is_ascii_alphabetic() || **b == b'-').count();
         let capitals = bytes.iter().filter(|b| b.is_ascii_uppercase()).count();
@@ -154,14 +155,14 @@ pub(super) fn each(view: &View, budget: &Budget, look: impl FnMut(Block<'_>)) {
 }
 
 impl Block<'_> {
-    /// The bytes of the view that spell some of the decoded ones, also if they spell a part of others.
+    /// The bytes of the view that encode a range of the decoded ones, including partially.
     pub(super) fn spelled(&self, range: &Range<usize>) -> Range<usize> {
         let start = self.from + range.start * 8 / self.bits;
         let end = self.from + (range.end * 8).div_ceil(self.bits);
         start..if end == self.end { end + self.padding } else { end }
     }
 
-    /// The parts of it that are text.
+    /// Emits the parts of it that are text.
     pub(super) fn texts(&self, view: &View, mut each: impl FnMut(View)) {
         texts_in(self.bytes, |part| {
             let mut made = Maker::with_capacity(part.len());
@@ -173,7 +174,7 @@ impl Block<'_> {
         if self.bytes.len() < TEXT_BYTES_MIN {
             return;
         }
-        // The zeros of UTF-16 are all first or all second of two.
+        // In UTF-16 the zeros are all in even or all in odd positions.
         let units: [(usize, Unit); 2] = [(0, u16::from_be_bytes), (1, u16::from_le_bytes)];
         for (first, unit) in units {
             let zeros = self.bytes[first..].iter().step_by(2).filter(|b| **b == 0).count();
@@ -199,9 +200,9 @@ impl Block<'_> {
     }
 }
 
-/// Where bytes are text for so long that it is worth to read it: printable ASCII, and what UTF-8 has of other letters.
+/// Finds ranges of text that are long enough to be worth decoding: printable ASCII and multi-byte UTF-8.
 fn texts_in(bytes: &[u8], mut each: impl FnMut(Range<usize>)) {
-    // Where the text begins, and how many bytes the letter has still to have.
+    // Start of the text, and remaining bytes of the current character.
     let (mut start, mut more) = (0, 0);
     for at in 0..=bytes.len() {
         let byte = bytes.get(at).copied().unwrap_or_default();

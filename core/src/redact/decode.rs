@@ -1,9 +1,9 @@
-//! Looks for values behind encodings of encodings.
+//! Searches for known values behind nested encodings.
 //!
-//! Whoever repeats a value may have put it into another form, and that into yet another: base64 of hex, letters with tags
-//! between them, a URL within quoted-printable mail. So a text is read in every way that a set of decoders knows, what
-//! comes out is read again, and in each reading the values are looked for as they are. Depth and bytes are bounded, and
-//! what has nothing in it that a decoder could read costs little: a look at each byte, and the long words.
+//! A value may have been encoded, and the result encoded again: base64 of hex, letters separated by tags, a URL in
+//! quoted-printable mail. A text is therefore decoded by every decoder, the results are decoded again, and each
+//! result is searched for the values. Depth and bytes are bounded. A text without anything to decode costs one look
+//! per byte, plus its long words.
 
 use super::index::Index;
 use super::pattern::Span;
@@ -21,19 +21,19 @@ use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
-/// Between the pieces of a list stand so many blanks at the most.
+/// Maximum blanks between the fragments of a list.
 const BLANKS_MAX: usize = 64;
-/// A tag is no longer than this.
+/// Maximum length of a tag.
 const TAG_BYTES_MAX: usize = 256;
-/// A name of a character is no longer than this.
+/// Maximum length of an HTML entity name.
 const ENTITY_BYTES_MAX: usize = 10;
-/// Parts of this length are lines of something longer.
+/// Minimum length of a part to count as a line of something longer.
 const LINE_BYTES_MIN: usize = 16;
-/// What is put together of several parts has so many bytes and, unless they are lines, parts at the least.
+/// Minimum bytes and, unless they are lines, minimum parts of a joined text.
 const JOINED_BYTES_MIN: usize = 8;
 const JOINED_PARTS_MIN: usize = 3;
 
-/// Names of characters that are no letters.
+/// HTML entities that are not letters.
 const ENTITIES: [(&str, char); 40] = [
     ("amp", '&'),
     ("lt", '<'),
@@ -77,14 +77,13 @@ const ENTITIES: [(&str, char); 40] = [
     ("rcub", '}'),
 ];
 
-/// What a decoder reads at the begin of a rest: how many bytes stand for what.
+/// Decodes at the start of a slice: bytes consumed, and the result.
 type Decoder = fn(&[u8]) -> Option<(usize, Meant)>;
 
-/// The decoders of what stands for something else. Each reads one way to spell, since what another would read may be the
-/// value's own.
+/// The decoders. Each handles one encoding, since what another would decode may belong to the value itself.
 const DECODERS: [Decoder; 8] = [stripped, percent, backslash, entity, quoted_printable, soft_break, full_width, listed];
 
-/// For each byte the decoders that may read something at it, one bit each, in their order.
+/// Bit set of the decoders that may match at a byte, in their order.
 static READ_BY: [u8; 256] = {
     let mut read_by = [0; 256];
     let mut byte = 0;
@@ -105,10 +104,10 @@ static READ_BY: [u8; 256] = {
     read_by
 };
 
-/// Bytes that may still be decoded.
+/// Remaining bytes that may be decoded.
 pub(super) struct Budget(Cell<usize>);
 
-/// What one document may take.
+/// The budget of one document.
 impl Default for Budget {
     fn default() -> Self {
         Self(Cell::new(REDACT_DECODED_BYTES_MAX))
@@ -116,7 +115,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// What a text may take of it.
+    /// The share of one text.
     fn of_text(&self, text: &str) -> Self {
         let fair = text.len().saturating_mul(REDACT_DECODED_RATIO_MAX).max(REDACT_DECODED_BYTES_MIN);
         Self(Cell::new(fair.min(self.left())))
@@ -126,7 +125,7 @@ impl Budget {
         self.0.get()
     }
 
-    /// Whether so many bytes are left; then they are taken.
+    /// Takes `bytes` from the budget. Returns false if there are not enough.
     pub(super) fn take(&self, bytes: usize) -> bool {
         let left = self.left().checked_sub(bytes);
         left.is_some_and(|left| {
@@ -136,27 +135,27 @@ impl Budget {
     }
 }
 
-/// What is looked for, and how much may be decoded for it.
+/// The state of a search.
 pub(super) struct Search<'a> {
     text: &'a str,
     plain: &'a Index,
-    /// The values without what breaks a text.
+    /// Values without line breaks and separators.
     bare: &'a Index,
     spans: &'a mut Vec<Span>,
     budget: &'a Budget,
     waiting: VecDeque<View>,
-    /// Digests of what was looked into: the same comes out of decoders in another order.
+    /// Digests of searched views: decoders in another order produce the same bytes.
     seen: BTreeSet<u64>,
 }
 
-/// Appends where the values stand in a text, whatever they are encoded with.
+/// Appends the spans of all values in a text, however they are encoded.
 pub(super) fn find(text: &str, (plain, bare): (&Index, &Index), budget: &Budget, spans: &mut Vec<Span>) {
     let own = budget.of_text(text);
     let given = own.left();
     let (waiting, seen) = (VecDeque::new(), BTreeSet::new());
     let mut search = Search { text, plain, bare, spans, budget: &own, waiting, seen };
     let whole = View::of(text);
-    // What is only words and marks is the same backwards, and the values are looked for in both ways.
+    // Plain words and punctuation need no reversal, since the values are indexed in both directions.
     if search.look_into(&whole) && text.len() <= REDACT_REVERSED_BYTES_MAX {
         search.wait_for(View::reversed(text));
     }
@@ -167,7 +166,7 @@ pub(super) fn find(text: &str, (plain, bare): (&Index, &Index), budget: &Budget,
 }
 
 impl Search<'_> {
-    /// Looks into a view, and later into all that its decoders make of it; false: there is nothing for them to read.
+    /// Searches a view and queues everything that can be decoded from it. Returns false if there is nothing to decode.
     fn look_into(&mut self, view: &View) -> bool {
         let index = if view.joined { self.bare } else { self.plain };
         index.each_in(&view.bytes, |range, _| self.spans.push(view.span(&range, self.text)));
@@ -214,7 +213,7 @@ impl Search<'_> {
         }
     }
 
-    /// Looks into a view later, as long as there is not too much of it.
+    /// Queues a view, within the budget.
     fn wait_for(&mut self, view: View) {
         let mut digest = DefaultHasher::new();
         (view.joined, &view.bytes).hash(&mut digest);
@@ -225,7 +224,7 @@ impl Search<'_> {
     }
 }
 
-/// What can't be seen, blanks that are no ASCII, and tags stand for nothing.
+/// Removes invisible characters, non-ASCII blanks and tags.
 fn stripped(rest: &[u8]) -> Option<(usize, Meant)> {
     match *rest.first()? {
         b'<' => {
@@ -242,13 +241,13 @@ fn stripped(rest: &[u8]) -> Option<(usize, Meant)> {
     }
 }
 
-/// Letters as wide as those of Chinese.
+/// Full-width letters.
 fn full_width(rest: &[u8]) -> Option<(usize, Meant)> {
     let c = char_at(rest).filter(|c| ('\u{ff01}'..='\u{ff5e}').contains(c))?;
     Some((c.len_utf8(), char::from_u32(u32::from(c) - 0xfee0)?.into()))
 }
 
-/// What stands between the pieces of a list: `", "`.
+/// Removes the separator between list fragments: `", "`.
 fn listed(rest: &[u8]) -> Option<(usize, Meant)> {
     let quote = *rest.first().filter(|b| matches!(b, b'"' | b'\''))?;
     let blanks = |at: usize| rest[at..].iter().take(BLANKS_MAX).take_while(|b| b.is_ascii_whitespace()).count();
@@ -278,7 +277,7 @@ fn quoted_printable(rest: &[u8]) -> Option<(usize, Meant)> {
     Some((3, hex_byte(&[*high, *low])?.into()))
 }
 
-/// The end of a line of quoted-printable that is none.
+/// A soft line break of quoted-printable.
 fn soft_break(rest: &[u8]) -> Option<(usize, Meant)> {
     match rest {
         [b'=', b'\n', ..] => Some((2, Meant::default())),
@@ -323,7 +322,7 @@ fn braced(more: &[u8]) -> Option<(usize, Meant)> {
     Some((digits + 4, char::from_u32(code)?.into()))
 }
 
-/// Characters of HTML by their number, decimal or hexadecimal, or by their name.
+/// HTML entities: decimal, hexadecimal or named.
 fn entity(rest: &[u8]) -> Option<(usize, Meant)> {
     let body = rest.strip_prefix(b"&")?;
     let body = &body[..body.len().min(ENTITY_BYTES_MAX + 1)];
@@ -334,7 +333,7 @@ fn entity(rest: &[u8]) -> Option<(usize, Meant)> {
         };
         let digits = number.iter().take_while(|b| char::from(**b).is_digit(radix)).count();
         let code = u32::from_str_radix(std::str::from_utf8(&number[..digits]).ok()?, radix).ok()?;
-        // Browsers read it without its end too.
+        // Browsers accept it without the semicolon too.
         let end = usize::from(number.get(digits) == Some(&b';'));
         return Some((prefix + digits + end, char::from_u32(code)?.into()));
     }
@@ -343,9 +342,9 @@ fn entity(rest: &[u8]) -> Option<(usize, Meant)> {
     Some((end + 2, (*c).into()))
 }
 
-/// Parts between which something stands that was put there to break a text: lines of something longer, and letters,
-/// pairs or groups of one length. Words of a sentence are seldom of one length, so they stay apart. The parts around
-/// them may hold the first and the last of them beside something else.
+/// Finds sequences of parts that something longer was broken into: lines, or letters, pairs or groups of equal length.
+/// Words of a sentence rarely have equal lengths, so they stay apart. The parts around a sequence may contain its first
+/// and last fragment next to other text.
 fn joined(view: &View, mut each: impl FnMut(&[Range<usize>])) {
     let bytes = &view.bytes;
     let is_break = |b: &u8| b.is_ascii_whitespace() || *b == b':';
@@ -387,7 +386,7 @@ fn joined(view: &View, mut each: impl FnMut(&[Range<usize>])) {
     }
 }
 
-/// Whether parts are one after the other because something was broken.
+/// Whether parts look like fragments of something longer.
 fn is_broken(parts: &[Range<usize>]) -> bool {
     let lines = parts.len() > 1 && parts[0].len() >= LINE_BYTES_MIN;
     (lines || parts.len() >= JOINED_PARTS_MIN) && parts.iter().map(Range::len).sum::<usize>() >= JOINED_BYTES_MIN

@@ -1,7 +1,7 @@
-//! Values within a document: in its texts, in its numbers, and in what its parts spell together.
+//! Known values in a document: in its strings, in its numbers, and in what its parts spell together.
 //!
-//! A program that repeats a text may write it as a list of its bytes, of its letters or of pieces, or as a number. So the
-//! parts of a document are also read one after the other: the pieces without anything between them, the numbers as bytes.
+//! A program may write a text as a list of bytes, of letters or of fragments, or as a number. The parts of a document
+//! are therefore also concatenated: the fragments without separators, the numbers as bytes.
 
 use super::decode::Budget;
 use super::view::View;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// A text that is longer is no piece.
+/// A longer text is not a fragment.
 const PIECE_BYTES_MAX: usize = 256;
-/// A text that is longer is no number: `"0x73"`.
+/// A longer text is not a number: `"0x73"`.
 const NUMBER_BYTES_MAX: usize = 8;
-/// Stands where something else than a piece does. No value has it.
+/// Stands for a part that is not a fragment. No value contains it.
 const NO_PIECE: char = '\0';
-/// Two pieces that are a short value together may be anybody's words.
+/// Two fragments that form a short value may be ordinary words.
 const PIECES_MIN: usize = 3;
 const PIECES_BYTES_MIN: usize = 12;
 
@@ -40,7 +40,7 @@ pub(super) fn mask(redactor: &Redactor, value: &mut Value) {
     });
 }
 
-/// Masks each text, name and number alone.
+/// Masks each string, name and number on its own.
 fn mask_each(redactor: &Redactor, value: &mut Value, budget: &Budget) {
     match value {
         Value::String(text) => {
@@ -67,12 +67,12 @@ fn mask_each(redactor: &Redactor, value: &mut Value, budget: &Budget) {
     }
 }
 
-/// Visits every part that has no parts, in order. One of which the visitor says so is dropped if it stands in a list.
+/// Visits every scalar in order. If the visitor returns true, the scalar is removed from its list.
 fn walk(value: &mut Value, visit: &mut impl FnMut(&mut Value) -> bool) -> bool {
     match value {
         Value::Array(items) => items.retain_mut(|item| !walk(item, visit)),
         Value::Object(members) => {
-            // A list of bytes becomes an object in some languages, with the places as names.
+            // Some languages serialize a byte list as an object with indexes as names.
             let mut members: Vec<(&String, &mut Value)> = members.iter_mut().collect();
             if members.iter().all(|(name, _)| name.parse::<u32>().is_ok()) {
                 members.sort_by_key(|(name, _)| name.parse::<u32>().unwrap_or_default());
@@ -86,7 +86,7 @@ fn walk(value: &mut Value, visit: &mut impl FnMut(&mut Value) -> bool) -> bool {
     false
 }
 
-/// The parts of a document one after the other, and where each begins.
+/// The concatenated scalars of a document, and where each begins.
 #[derive(Default)]
 struct Spelled {
     text: String,
@@ -103,7 +103,7 @@ impl Spelled {
         self.text.push_str(behind);
     }
 
-    /// The parts that spell a range, if they are several.
+    /// The parts that cover a range, if there are several.
     fn parts(&self, range: &Range<usize>) -> Option<Range<usize>> {
         let of = |at: usize| self.begins.partition_point(|begin| *begin <= at).checked_sub(1);
         let (first, last) = (of(range.start)?, of(range.end.checked_sub(1)?)?);
@@ -112,7 +112,7 @@ impl Spelled {
 }
 
 impl Redactor {
-    /// Which parts of a document spell values together.
+    /// Finds the parts of a document that spell a known value together.
     fn spelled(&self, value: &mut Value) -> Vec<Range<usize>> {
         let (mut pieces, mut listed) = (Spelled::default(), Spelled::default());
         walk(value, &mut |part| {

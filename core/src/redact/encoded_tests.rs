@@ -1,4 +1,4 @@
-//! Whatever a known value was encoded with, twice, it is masked.
+//! Known values are masked behind any two nested encodings.
 
 use super::*;
 use crate::limits::REDACT_DECODED_BYTES_MAX;
@@ -38,7 +38,7 @@ fn utf16(text: &str, bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
     text.encode_utf16().flat_map(bytes).collect()
 }
 
-/// A line of a mail ends in the midst of it.
+/// A mail line ends in the middle of it.
 fn soft_break(text: &str, with: &str) -> String {
     let middle = text.chars().count() / 2;
     let (first, second): (Vec<_>, Vec<_>) = text.chars().enumerate().partition(|(at, _)| *at < middle);
@@ -67,7 +67,7 @@ fn dump(text: &str, colon: &str, group: usize, bar: &str) -> String {
     lines.collect()
 }
 
-/// Ways to write the bytes of a value one by one, and other letters for them.
+/// Ways to write the bytes of a value one by one, and character substitutions.
 const SPELLERS: [Encoder; 16] = [
     ("115 107", |text| bytes_with(text, " ", |byte| byte.to_string())),
     ("115,107", |text| bytes_with(text, ",", |byte| byte.to_string())),
@@ -135,12 +135,12 @@ const ENCODERS: [Encoder; 32] = [
 
 const AROUND: [(&str, &str); 3] = [("before ", " behind"), ("{\"out\": \"", "\"}"), ("before\n", "\nbehind")];
 
-/// What is wrong with a text in which an encoded value was masked.
+/// What is wrong with a text in which an encoded value should be masked, if anything.
 fn wrong(value: &str, spelled: &str, (before, behind): (&str, &str)) -> Option<String> {
     let redactor = Redactor::new([&Secret::new(value)]);
     let masked = redactor.values(&format!("{before}{spelled}{behind}")).into_owned();
     let around = masked.starts_with(before) && masked.ends_with(behind);
-    // Encoders write something before and behind the value: tags, quotes, a break.
+    // Encoders add something before and after the value: tags, quotes, a line break.
     let left = masked.len().saturating_sub(before.len() + REDACTED.len() + behind.len());
     (!masked.contains(REDACTED) || !around || left > spelled.len() / 2).then_some(masked)
 }
@@ -191,7 +191,7 @@ fn numbers_and_words_that_are_no_value_stay() {
     }
 }
 
-/// Bytes that are decoded of a text.
+/// Number of bytes decoded from a text.
 fn decoded(redactor: &Redactor, text: &str, budget: &Budget) -> usize {
     let before = budget.left();
     let _ = redactor.values_within(text, budget);
@@ -220,12 +220,12 @@ fn all_texts_of_a_document_share_what_may_be_decoded() {
     assert!(redactor.values_within("Sup3r-S3cret-Vend0r-Passw0rd-91x", &budget).contains(REDACTED), "as it is, always");
 }
 
-/// In a long text the decoders read together.
+/// In a long text all decoders run together.
 #[test]
 fn a_known_value_is_masked_in_a_long_text_too() {
     let words = "Nobody could explain why the measurements differ (by about 2 % = 20 ‰), \\o/ & so on.\n".repeat(60);
     let (value, mut shown) = ("Sup3r-S3cret-Vend0r-Passw0rd-91x", Vec::new());
-    // Each behind another one; all pairs would take long.
+    // Each after one other; all pairs would take too long.
     for ((inner, encode), (outer, again)) in ENCODERS.iter().zip(ENCODERS.iter().cycle().skip(7)) {
         for spelled in [encode(value), again(&encode(value))] {
             shown.extend(wrong(value, &spelled, (&words, " behind")).map(|_| format!("{inner}, {outer} of {inner}")));
@@ -250,7 +250,7 @@ proptest! {
         prop_assert_eq!(wrong(&value, &again(&encode(&value)), AROUND[around]), None, "{} of {}", outer, inner);
     }
 
-    /// Whatever a text is, it is read to its end.
+    /// Any text is processed to its end.
     #[test]
     fn any_text_is_decoded_without_panic(
         parts in prop::collection::vec(prop::sample::select(vec![

@@ -1,7 +1,7 @@
-//! Many values that are looked for at once.
+//! An index of many search values.
 //!
-//! A text is gone through a single time, however many values there are: two bytes in a row tell whether one may begin there,
-//! and in most texts that is seldom so.
+//! A text is scanned once, however many values there are: two consecutive bytes tell whether a value may begin there,
+//! which is rare in most texts.
 
 use super::source::looked;
 use super::spelling::Encoded;
@@ -11,24 +11,24 @@ use zeroize::Zeroizing;
 
 const WORDS: usize = (1 << 16) / 64;
 
-/// Values to be found, by the two bytes with which they begin.
+/// Search values, by their first two bytes.
 #[derive(Clone, Default)]
 pub(super) struct Index {
     values: Vec<Encoded>,
-    /// Which two bytes begin a value, one bit for each pair.
+    /// One bit per pair of bytes that begins a value.
     begins: Option<Box<[u64; WORDS]>>,
     by_begin: BTreeMap<u16, Vec<usize>>,
-    /// Capitals count as small letters.
+    /// Matching ignores ASCII case.
     folded: bool,
 }
 
 impl Index {
-    /// Values that are found in capitals and in small letters too.
+    /// An index that ignores ASCII case.
     pub(super) fn folded() -> Self {
         Self { folded: true, ..Self::default() }
     }
 
-    /// Looks for this value too, from its begin to its end and from its end to its begin.
+    /// Adds a value, forwards and backwards.
     pub(super) fn learn(&mut self, value: &[u8]) {
         let backwards = match std::str::from_utf8(value) {
             Ok(text) => text.chars().rev().collect::<String>().into_bytes(),
@@ -39,7 +39,7 @@ impl Index {
         }
     }
 
-    /// Looks for this spelling too.
+    /// Adds one encoded form of a value.
     pub(super) fn learn_as(&mut self, value: Encoded) {
         let [first, second, ..] = value.text[..] else { return };
         if self.values.iter().any(|known| known.text == value.text) {
@@ -61,12 +61,12 @@ impl Index {
         self.values.push(value);
     }
 
-    /// The bytes of the shortest value.
+    /// Length of the shortest value.
     pub(super) fn shortest(&self) -> Option<usize> {
         self.values.iter().map(|value| value.text.len()).min()
     }
 
-    /// Where values stand in bytes.
+    /// Calls `found` for each occurrence of a value.
     pub(super) fn each_in(&self, bytes: &[u8], mut found: impl FnMut(Range<usize>, &Encoded)) {
         let Some(begins) = &self.begins else { return };
         looked(bytes.len());

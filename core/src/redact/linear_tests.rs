@@ -1,27 +1,27 @@
-//! Redaction takes time in proportion to the text, whatever somebody repeats in it.
+//! Redaction takes linear time, whatever is repeated in the text.
 //!
-//! What is counted is the bytes that are looked at, so no machine is too fast or too slow. Texts are made of what the
-//! tables of patterns hold, so a new pattern is tried without a word here.
+//! The tests count byte accesses, so they do not depend on the machine. The texts are built from the pattern tables,
+//! so a new pattern is covered without a change here.
 
 use super::source::looked_at_by;
 use super::*;
 use proptest::prelude::*;
 
-/// How often each byte of a text may be looked at.
+/// Maximum accesses per byte of a text.
 const LOOKS_MAX: usize = 96;
-/// How often it may be where known values are looked for, behind what was decoded too.
+/// The same where known values are searched, including in decoded text.
 const VALUE_LOOKS_MAX: usize = 512;
 /// Bytes of the shorter text; the longer one has four times as many.
 const SHORT_BYTES: usize = 1024;
 
-/// Marks, one letter and digit, and what else has a meaning to whoever reads escapes.
+/// Punctuation, one letter and digit, and everything that has a meaning in escapes.
 const COMMON: [&str; 12] = ["a", "A", "1", "é", "%25", "%2525", "\\u", "\\ud83d", "\\n", "0x", "Some(", "(\""];
 
 fn marks() -> impl Iterator<Item = String> {
     (0..128_u8).filter(|b| !b.is_ascii_alphanumeric()).map(|b| char::from(b).to_string())
 }
 
-/// Everything that a pattern or a known token begins with or is made of.
+/// Every prefix and fixed part of patterns and known tokens.
 fn parts() -> Vec<String> {
     let names = name::SECRETS.iter().copied();
     let tables = pattern::parts().into_iter().chain(token::parts()).chain(names);
@@ -31,7 +31,7 @@ fn parts() -> Vec<String> {
     parts
 }
 
-/// Those that differ in more than their letters: what begins a pattern, a token of each alphabet, and marks.
+/// Those that differ in more than their letters: pattern prefixes, a token of each alphabet, and punctuation.
 fn begins() -> Vec<String> {
     let fields = ["token=", "token: ", "token:x( ", "cookie:", "Some(", "a", "1", "%25"];
     let marks = "\"\\ \n:@./-_([])".chars().map(String::from);
@@ -42,18 +42,18 @@ fn begins() -> Vec<String> {
     begins
 }
 
-/// Parts again and again, until there are so many bytes.
+/// Repeats the parts until the text has this many bytes.
 fn repeated(parts: &[&str], bytes: usize) -> String {
     let unit = parts.concat();
     unit.repeat(bytes.div_ceil(unit.len()))
 }
 
-/// Each part again and again, one behind the other.
+/// Repeats each part, one after the other.
 fn in_a_row(parts: &[&str], bytes: usize) -> String {
     parts.iter().map(|part| repeated(&[part], bytes / parts.len())).collect()
 }
 
-/// What is wrong with how often the bytes of a text are looked at.
+/// What is wrong with the number of accesses for a text, if anything.
 fn fault(redactor: &Redactor, parts: &[&str], made: impl Fn(usize) -> String, looks_max: usize) -> Option<String> {
     [SHORT_BYTES, 4 * SHORT_BYTES].into_iter().find_map(|bytes| {
         let text = made(bytes);
@@ -88,7 +88,7 @@ fn no_two_parts_of_patterns_are_costly_to_repeat() {
     assert_linear(&faults);
 }
 
-/// Many fields whose value, behind their brackets, is one and the same.
+/// Many fields that share one value behind their brackets.
 #[test]
 fn a_value_that_many_fields_share_is_looked_at_once() {
     let redactor = Redactor::default();
@@ -102,7 +102,7 @@ fn a_value_that_many_fields_share_is_looked_at_once() {
     assert_linear(&faults.collect::<Vec<_>>());
 }
 
-/// Values that go on like the text for long.
+/// Values with a long common prefix with the text.
 #[test]
 fn no_part_is_costly_to_repeat_where_known_values_are_looked_for() {
     let values =

@@ -1,11 +1,11 @@
-//! Masks what must not be read: in log lines, error details, stored copies of requests.
+//! Masks secrets in log lines, error details and stored copies of requests.
 //!
-//! Two nets. Values of secrets that were resolved are masked wherever they stand, in capitals or small letters, escaped for
-//! JSON or a URL, in base64 and in hex, whole or broken into lines, byte by byte as numbers, in pieces of a list, and behind
-//! several encodings of those that [`decode`] knows. What merely looks like a credential (bearer tokens, JWTs,
-//! `password=…`, fields named like secrets, user info of URLs, private keys) is masked by pattern. Masking too
-//! much is a nuisance, too little a leak; still, ordinary words near these patterns stay. A
-//! reference such as `secret://smtp` is a name and stays readable.
+//! Two mechanisms. Known secret values are masked wherever they occur: in any letter case, escaped for JSON or a URL,
+//! in base64 and hex, whole or broken into lines, byte by byte as numbers, split over a list, and behind several
+//! nested encodings (see [`decode`]). What looks like a credential (bearer tokens, JWTs, `password=…`, fields named
+//! like secrets, user info of URLs, private keys) is masked by pattern. Masking too much is a nuisance, too little a
+//! leak; still, ordinary words near these patterns stay. A reference such as `secret://smtp` is a name and stays
+//! readable.
 
 mod block;
 mod decode;
@@ -30,23 +30,23 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use zeroize::Zeroizing;
 
-/// What stands in place of what was masked.
+/// The replacement for masked text.
 pub const REDACTED: &str = "[redacted]";
 
-/// Knows the values and patterns to mask.
+/// Masks known values and credential patterns.
 #[derive(Clone)]
 pub struct Redactor {
     needles: Vec<Needle>,
     plain: Index,
-    /// Values without what breaks a text.
+    /// Values without line breaks and separators.
     bare: Index,
-    /// Values in base64 and in hex.
+    /// Values in base64 and hex.
     encoded: Index,
-    /// Values that are numbers.
+    /// Numeric values.
     numbers: Zeroizing<Vec<f64>>,
 }
 
-/// Masks by pattern alone.
+/// Masks by pattern only.
 impl Default for Redactor {
     fn default() -> Self {
         let (needles, numbers) = (Vec::new(), Zeroizing::default());
@@ -55,7 +55,7 @@ impl Default for Redactor {
 }
 
 impl Redactor {
-    /// Masks by pattern, and these values wherever they stand.
+    /// Masks by pattern, and these values.
     #[must_use]
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
         let mut redactor = Self::default();
@@ -63,7 +63,7 @@ impl Redactor {
         redactor
     }
 
-    /// Masks this value too from now on, and if it is a URL also what it carries.
+    /// Adds a known value. If it is a URL, the secrets in it are added too.
     pub fn learn(&mut self, secret: &Secret) {
         match secret.expose_text().map(str::trim) {
             Some(text) => {
@@ -74,7 +74,7 @@ impl Redactor {
         }
     }
 
-    /// Masks from now on what this URL carries: its password, and parameters named like secrets.
+    /// Adds the secrets of a URL: its password, and parameters named like secrets.
     pub fn learn_url(&mut self, url: &str) {
         for spelled in pattern::secrets_of_url(url) {
             self.learn_text(spelled);
@@ -84,7 +84,7 @@ impl Redactor {
         }
     }
 
-    /// Values that are very short are left to the patterns.
+    /// Very short values are left to the patterns.
     fn learn_text(&mut self, plain: &str) {
         if pattern::is_harmless(plain) {
             return;
@@ -93,7 +93,7 @@ impl Redactor {
         if plain.len() < SECRET_MASK_BYTES_MIN {
             return;
         }
-        // Letters of other alphabets have capitals too.
+        // Non-ASCII letters have an upper and lower case too.
         for other in [plain.to_uppercase(), plain.to_lowercase()].map(Zeroizing::new) {
             if !other.eq_ignore_ascii_case(plain) {
                 self.plain.learn(other.as_bytes());
@@ -114,7 +114,7 @@ impl Redactor {
         }
     }
 
-    /// `text` without the values that were learned, whatever else it holds; borrowed when there are none.
+    /// `text` with known values masked, without patterns. Borrowed if there are none.
     #[must_use]
     pub fn values<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.values_within(text, &Budget::default())
@@ -125,23 +125,23 @@ impl Redactor {
         if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(masked(text, spans)) }
     }
 
-    /// Masks the values that were learned in a document, in place, whatever else it holds: in its texts, names and numbers,
-    /// and where its parts spell them together.
+    /// Masks known values in a document in place, without patterns: in its strings, names and numbers, and where
+    /// several parts spell one together.
     pub fn values_of(&self, document: &mut Value) {
         if !self.needles.is_empty() {
             document::mask(self, document);
         }
     }
 
-    /// Whether a value is this number.
+    /// Whether a known value is this number.
     fn is_number(&self, number: f64) -> bool {
         self.numbers.iter().any(|known| known.to_bits() == number.to_bits())
     }
 
-    /// Where the values that were learned stand.
+    /// Finds the known values.
     fn found(&self, text: &str, budget: &Budget) -> Vec<Span> {
         let mut spans = Vec::new();
-        // Nothing spells a value with fewer bytes.
+        // No encoding is shorter than the value.
         let shortest = self.plain.shortest().into_iter().chain(self.bare.shortest()).min();
         if shortest.is_none_or(|shortest| text.len() < shortest) {
             return spans;
@@ -162,13 +162,13 @@ impl Redactor {
         spans
     }
 
-    /// Whether a field of this name is to be masked whole, whatever it holds.
+    /// Whether a field of this name is masked as a whole.
     #[must_use]
     pub fn hides(name: &str) -> bool {
         name::is_secret(name)
     }
 
-    /// `text` without its secrets; borrowed when there are none.
+    /// `text` with secrets masked. Borrowed if there are none.
     #[must_use]
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut spans = self.found(text, &Budget::default());
@@ -176,8 +176,8 @@ impl Redactor {
         if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(masked(text, spans)) }
     }
 
-    /// Masks a document in place: whole values of fields that are named like secrets, and secrets
-    /// within every other string and field name.
+    /// Masks a document in place: whole values of fields that are named like secrets, and secrets in every other string
+    /// and field name.
     pub fn json(&self, value: &mut Value) {
         self.json_at(value, 0);
         self.values_of(value);
@@ -190,7 +190,7 @@ impl Redactor {
                     *text = masked;
                 }
             }
-            // Deeper than anything the system accepts: rather unreadable than unread.
+            // Deeper than any accepted document: mask it rather than skip it.
             Value::Array(_) | Value::Object(_) if depth >= JSON_DEPTH_MAX => *value = REDACTED.into(),
             Value::Array(items) => items.iter_mut().for_each(|item| self.json_at(item, depth + 1)),
             Value::Object(fields) => {
@@ -217,7 +217,7 @@ impl std::fmt::Debug for Redactor {
     }
 }
 
-/// Whether a field that is named like a secret holds anything worth hiding.
+/// Whether a field that is named like a secret has a value worth masking.
 fn is_worth_hiding(field: &Value) -> bool {
     match field {
         Value::Null | Value::Bool(_) => false,
@@ -229,7 +229,7 @@ fn is_worth_hiding(field: &Value) -> bool {
 }
 
 fn masked(text: &str, mut spans: Vec<Span>) -> String {
-    // Of two that begin together the longer one decides how the mask is quoted.
+    // Of two spans that begin together, the longer one determines the quoting of the mask.
     spans.sort_by_key(|span| (span.range.start, Reverse(span.range.end)));
     let mut out = String::with_capacity(text.len());
     let mut done = 0;
@@ -244,7 +244,7 @@ fn masked(text: &str, mut spans: Vec<Span>) -> String {
     out
 }
 
-/// The text that is meant, unless that is not text.
+/// Percent-decodes a text, or none if the result is not text.
 fn percent_decoded(text: &str) -> Option<Zeroizing<String>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,11 +1,10 @@
-//! Tells from a field's name whether its value is a secret.
+//! Whether a field name says that its value is a secret.
 //!
-//! A name says so wherever the word stands in it: `DB_PASSWORD`, `xApiKey2`, `token_value`. It
-//! stays readable when its last word makes it speak about the secret: `token_limit`,
-//! `passwordPolicy`, `secret_name`. Plurals are secrets too, except those of what is counted:
-//! `max_tokens` is a number.
+//! The word may be anywhere in the name: `DB_PASSWORD`, `xApiKey2`, `token_value`. The value stays readable if the
+//! last word says that it is about the secret: `token_limit`, `passwordPolicy`, `secret_name`. Plurals count too,
+//! except of things that are counted: `max_tokens` is a number.
 
-/// Words for secrets, without separators and case.
+/// Words for secrets, in lower case without separators.
 pub(super) const SECRETS: [&str; 18] = [
     "authorization",
     "cookie",
@@ -26,7 +25,7 @@ pub(super) const SECRETS: [&str; 18] = [
     "signingkey",
     "encryptionkey",
 ];
-/// The letters with which these begin, one bit each from `a` on: most places of most names need no closer look.
+/// Their first letters, one bit each from `a` on, as a fast filter.
 const FIRST: u32 = {
     let (mut letters, mut at) = (0, 0);
     while at < SECRETS.len() {
@@ -35,9 +34,9 @@ const FIRST: u32 = {
     }
     letters
 };
-/// Those whose plural is a quantity or a public list.
+/// Words whose plural is a quantity or a public list.
 const COUNTED: [&str; 3] = ["token", "signature", "authorization"];
-/// Last words, in the singular, of names that speak about a secret; also endings of file names.
+/// Last words, in the singular, of names that are about a secret; also file extensions.
 const ABOUT: &str = " age algorithm at audience budget byte consent count dir enabled endpoint error expire expiry file \
     folder format id in index issuer js json kind left length limit max md min missing mode ms name path policy \
     present provider py rate ref required rs scheme scope second size source state status toml total ttl type uri url \
@@ -55,13 +54,13 @@ pub(super) fn is_secret(name: &str) -> bool {
     (0..name.len()).filter(begins).any(|at| SECRETS.iter().any(|secret| names(name, at, secret)))
 }
 
-/// Whether the name ends like this, whatever its separators and case.
+/// Whether the name ends with `suffix`, ignoring separators and case.
 pub(super) fn ends_with(name: &str, suffix: &str) -> bool {
     let mut letters = name.bytes().rev().filter(|b| !is_separator(*b)).map(|b| b.to_ascii_lowercase());
     suffix.bytes().rev().all(|wanted| letters.next() == Some(wanted))
 }
 
-/// Whether `secret` stands at `at`, as a word of its own to the right, and the rest leaves it one.
+/// Whether `secret` is at `at` as a complete word, and the rest of the name does not make it harmless.
 fn names(name: &[u8], at: usize, secret: &str) -> bool {
     let mut end = at;
     for wanted in secret.bytes() {
@@ -83,7 +82,7 @@ const fn is_separator(byte: u8) -> bool {
     matches!(byte, b'-' | b'_' | b'.')
 }
 
-/// Whether a new word begins here, behind another.
+/// Whether a new word begins here.
 fn begins_word(name: &[u8], at: usize) -> bool {
     !name[at].is_ascii_alphabetic() || (name[at].is_ascii_uppercase() && name[at - 1].is_ascii_lowercase())
 }

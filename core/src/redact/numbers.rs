@@ -1,20 +1,20 @@
-//! Bytes that are written one by one, as numbers: `115, 107`, `0x73 0x6b`, `73-6b`, and the lines of a hex dump.
+//! Bytes written as numbers: `115, 107`, `0x73 0x6b`, `73-6b`, and hex dumps.
 
 use super::view::{Maker, View};
 use crate::limits::SECRET_MASK_BYTES_MIN;
 use std::ops::Range;
 
-/// Between two numbers stand so many bytes at the most, and so many of them are no white space.
+/// Maximum bytes between two numbers, and how many of them may be other than white space.
 const BETWEEN_BYTES_MAX: usize = 64;
 const BETWEEN_MARKS_MAX: usize = 4;
-/// A number has no more characters: `0x73`.
+/// Maximum characters of a number: `0x73`.
 const NUMBER_CHARS_MAX: usize = 4;
-/// Digits of the place that a line of a dump begins with.
+/// Digits of the offset at the start of a dump line.
 const OFFSET_DIGITS: std::ops::RangeInclusive<usize> = 4..=16;
-/// Digits of a group of a dump.
+/// Maximum digits of a group in a dump.
 const GROUP_DIGITS_MAX: usize = 8;
 
-/// Numbers one after the other, all in one way to write them.
+/// Consecutive numbers in one notation.
 #[derive(Default)]
 struct Run {
     bytes: Vec<u8>,
@@ -40,9 +40,9 @@ impl Run {
     }
 }
 
-/// The bytes that numbers of a view stand for, decimal and hexadecimal, and those of its dumps.
+/// Emits the bytes that numbers in a view stand for, decimal, hexadecimal and from hex dumps.
 pub(super) fn each(view: &View, mut each: impl FnMut(View)) {
-    // First, since they mask more than what the same numbers alone do.
+    // Dumps come first, since they mask more than the numbers alone.
     dumps(view, &mut each);
     let bytes = &view.bytes;
     let (mut decimal, mut hex) = (Run::default(), Run::default());
@@ -69,7 +69,7 @@ pub(super) fn each(view: &View, mut each: impl FnMut(View)) {
     hex.end(view, &mut each);
 }
 
-/// A byte as a decimal and as a hexadecimal number.
+/// Parses a byte as a decimal and as a hexadecimal number.
 fn read(word: &[u8]) -> (Option<u8>, Option<u8>) {
     if word.len() > NUMBER_CHARS_MAX {
         return (None, None);
@@ -88,7 +88,7 @@ fn is_between(gap: &[u8]) -> bool {
         && gap.iter().filter(is_mark).count() <= BETWEEN_MARKS_MAX
 }
 
-/// What the lines of dumps show. Behind the bytes of a line stands what they are as text, so that goes with each of them.
+/// Reads hex dumps. The text column after the bytes of a line is masked with each of them.
 fn dumps(view: &View, each: &mut impl FnMut(View)) {
     let (mut run, mut start) = (Run::default(), 0);
     for line in view.bytes.split(|b| *b == b'\n') {
@@ -102,7 +102,7 @@ fn dumps(view: &View, each: &mut impl FnMut(View)) {
     run.end(view, each);
 }
 
-/// The bytes of a line of a dump, each with where it stands. Something else may stand before it.
+/// The bytes of a dump line with their positions. Other text may precede the offset.
 fn dump_line(line: &[u8], mut byte: impl FnMut(u8, usize)) {
     let mut at = 0;
     while let Some(more) = line[at..].iter().position(u8::is_ascii_alphanumeric) {
@@ -115,11 +115,11 @@ fn dump_line(line: &[u8], mut byte: impl FnMut(u8, usize)) {
     }
 }
 
-/// Reads the bytes that stand behind the place of a line; false: there are none.
+/// Reads the groups of bytes after the offset. Returns false if there are none.
 fn groups(line: &[u8], mut at: usize, byte: &mut impl FnMut(u8, usize)) -> bool {
     let hex_from = |at: usize| line[at..].iter().take_while(|b| b.is_ascii_hexdigit()).count();
     let blanks_from = |at: usize| line[at..].iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
-    // Only there the text is told from the bytes by the blanks alone.
+    // With a colon only blanks separate the text column from the bytes.
     let colon = line.get(at) == Some(&b':');
     at += usize::from(colon);
     let (mut blanks, mut any) = (blanks_from(at), false);

@@ -1,8 +1,8 @@
 //! Finds what looks like a credential, in one pass over the bytes.
 //!
-//! Every pattern hangs on how it begins ([`PATTERNS`], and the tokens of [`token`]), so that a line without credentials
-//! costs one look at each byte and no allocation. All patterns begin and end at ASCII bytes or at
-//! the ends of the text, so that a span always lies on character boundaries.
+//! Every pattern is triggered by a fixed prefix ([`PATTERNS`], and the tokens of [`token`]), so that a line without
+//! credentials costs one look per byte and no allocation. All patterns begin and end at ASCII bytes or at the ends of
+//! the text, so a span always lies on character boundaries.
 
 use super::source::Source;
 use super::{REDACTED, name, token};
@@ -11,31 +11,30 @@ use std::ops::Range;
 
 /// Names of secrets that are also ordinary words before a colon: `unexpected token: found '}'`.
 const WORDS: [&str; 6] = ["token", "secret", "secrets", "signature", "credential", "credentials"];
-/// Names whose value is the whole rest of a header line.
+/// Header names whose value is the rest of the line.
 const HEADERS: [&str; 2] = ["authorization", "cookie"];
-/// What may follow `Bearer` in a sentence; shorter words always may.
+/// Words that may follow `Bearer` in a sentence; shorter words always may.
 const AFTER_BEARER: [&str; 6] = ["authentication", "authorization", "tokens", "scheme", "header", "credentials"];
-/// Schemes whose parameter is a secret.
+/// Authentication schemes whose parameter is a secret.
 const SCHEMES: [&str; 2] = ["bearer ", "basic "];
 const KEY_BEGINS: &str = "-----BEGIN ";
 const KEY_ENDS: &str = "-----END ";
 const KEY_LABEL: &str = "PRIVATE KEY";
 const DASHES: &str = "-----";
-/// The reference of a secret, which may be read.
+/// A reference to a secret, which stays readable.
 const REFERENCE: &str = "secret://";
 const LINK: &str = "approvals";
 const AFTER_BEARER_BYTES_MIN: usize = 6;
 const ACRONYM_BYTES_MAX: usize = 5;
 const NAME_BYTES_MAX: usize = 64;
-/// No word of a language is this long.
+/// Minimum length that no ordinary word has.
 const OPAQUE_BYTES_MIN: usize = 32;
 
-/// A part of a text that must not be read.
+/// A part of a text to mask.
 pub(super) struct Span {
-    /// Where it is.
     pub(super) range: Range<usize>,
-    /// The quote to put around the mask, as the text spells it, where a bare value of a JSON
-    /// document is masked; else the document could not be read any more.
+    /// The quote to put around the mask, as spelled in the text, where an unquoted JSON value is masked; otherwise the
+    /// document would become invalid.
     pub(super) quote: Range<usize>,
 }
 
@@ -45,45 +44,45 @@ impl From<Range<usize>> for Span {
     }
 }
 
-/// A pattern: how it begins, in capitals or not, and what looks there.
+/// A pattern: its prefixes, ignoring case, and its matcher.
 struct Pattern {
     begins: &'static [&'static str],
     find: fn(Source<'_>, usize, &mut Seen) -> Option<Span>,
 }
 
-/// Where two begin, the first one counts.
+/// If two match, the first one wins.
 const PATTERNS: [Pattern; 6] = [
     Pattern { begins: &["://"], find: user_info },
     Pattern { begins: &["=", ":"], find: field },
     Pattern { begins: &["eyJ"], find: jwt },
     Pattern { begins: &SCHEMES, find: after_scheme },
     Pattern { begins: &[KEY_BEGINS], find: private_key },
-    // Each letter of the path may be spelled with an escape.
+    // Each letter of the path may be percent-encoded.
     Pattern { begins: &["a", "%"], find: link_token },
 ];
 
-/// What was seen of a text that is gone through from its begin to its end. Whatever a pattern looks at beyond what it masks
-/// is remembered here, so that it is not looked at again from the next place on where the pattern begins.
+/// Scan state. Whatever a pattern reads beyond what it masks is remembered here, so that it is not read again from the
+/// next position where the pattern begins. This keeps scanning linear.
 #[derive(Default)]
 struct Seen {
     tokens: token::Seen,
     /// No JWT begins before this place.
     no_jwt_before: usize,
-    /// Names with a bracket behind each, and the name without one behind them.
+    /// Nested constructors (`Some(String(`), and the bare name after them.
     brackets: Range<usize>,
     bare_name: Range<usize>,
-    /// Backslashes behind those names.
+    /// Backslashes after those names.
     backslashes: Range<usize>,
-    /// A quoted value.
+    /// The last quoted value.
     quoted: Range<usize>,
-    /// A word with `://` in it, and its last `@`.
+    /// A word that contains `://`, and its last `@`.
     word: Range<usize>,
     last_at: Option<usize>,
-    /// Where the ends of private keys stand, by their labels.
+    /// Positions of private key footers, by label.
     key_ends: Option<BTreeMap<Vec<u8>, Vec<usize>>>,
 }
 
-/// Where a run ends that `from` is in: the one that is remembered, or the one that is found now.
+/// The end of the run that contains `from`: the remembered one, or a new one.
 fn run_end(run: &mut Range<usize>, from: usize, find: impl FnOnce() -> usize) -> usize {
     if run.contains(&from) {
         return run.end;
@@ -95,7 +94,7 @@ fn run_end(run: &mut Range<usize>, from: usize, find: impl FnOnce() -> usize) ->
     end
 }
 
-/// For each byte whether a pattern begins with it.
+/// Whether a pattern begins with a byte.
 static FIRST: [bool; 256] = {
     let (mut first, mut pattern) = ([false; 256], 0);
     while pattern < PATTERNS.len() {
@@ -129,7 +128,7 @@ pub(super) fn find(text: &str, spans: &mut Vec<Span>) {
     }
 }
 
-/// Whether a secret's place holds only nothing, a reference, or what was masked before.
+/// Whether a value is empty, a reference, or already masked.
 pub(super) fn is_harmless(value: &(impl AsRef<[u8]> + ?Sized)) -> bool {
     let value = value.as_ref();
     let is = |harmless: &&str| harmless.as_bytes() == value;
@@ -151,7 +150,7 @@ fn field(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
     let from = unwrapped(source, value_at, seen);
     let quoting = run_end(&mut seen.backslashes, from, || source.run(from, is_backslash)) - from;
     let quoted_from = from + quoting + usize::from(source.byte(from + quoting).is_some_and(is_quote));
-    // Harmless wherever it ends.
+    // Harmless, wherever it ends.
     if source.has(quoted_from, REFERENCE.as_bytes()) {
         return None;
     }
@@ -191,12 +190,12 @@ const fn is_backslash(byte: u8) -> bool {
     byte == b'\\'
 }
 
-/// Past `Some(`, `String(` and the like, where what they hold is quoted or masked; else a bracket
-/// is taken as a part of the value.
+/// Skips `Some(`, `String(` and the like if their content is quoted or masked; otherwise a bracket is part of the
+/// value.
 fn unwrapped(source: Source<'_>, from: usize, seen: &mut Seen) -> usize {
     let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':');
     let mut at = from;
-    // Whoever begins within one of the names comes to the same end.
+    // A start inside one of the names leads to the same end.
     if seen.brackets.contains(&from) && source.byte(from).is_some_and(is_name) {
         at = seen.brackets.end;
     }
@@ -215,7 +214,7 @@ fn unwrapped(source: Source<'_>, from: usize, seen: &mut Seen) -> usize {
     if shows { at } else { from }
 }
 
-/// The quote, with the backslashes before it, that ends the name before `at`.
+/// The closing quote, with its backslashes, of the name before `at`.
 fn quote_before(source: Source<'_>, at: usize) -> Range<usize> {
     let end = source.run_before(at, is_blank);
     if end == 0 || !matches!(source.byte(end - 1), Some(b'"' | b'\'')) {
@@ -224,7 +223,7 @@ fn quote_before(source: Source<'_>, at: usize) -> Range<usize> {
     source.run_before(end - 1, is_backslash)..end
 }
 
-/// The field name that ends right before `at`, without its closing quote.
+/// The field name that ends before `at`, without its closing quote.
 fn name_before(source: Source<'_>, at: usize) -> Option<&str> {
     let end = quote_before(source, at).start;
     let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
@@ -232,7 +231,7 @@ fn name_before(source: Source<'_>, at: usize) -> Option<&str> {
     std::str::from_utf8(source.bytes(start..end)).ok().filter(|name| !name.is_empty())
 }
 
-/// Where the text quoted behind `depth` backslashes ends: at a quote that is not escaped deeper.
+/// The end of a string that is quoted with `depth` backslashes: the next quote that is not escaped deeper.
 fn closing_quote(source: Source<'_>, start: usize, quote: u8, depth: usize) -> usize {
     let (mut escapes, mut at) = (0, start);
     while let Some(byte) = source.byte(at) {
@@ -251,7 +250,7 @@ fn closing_quote(source: Source<'_>, start: usize, quote: u8, depth: usize) -> u
     source.len()
 }
 
-/// Just past the bracket that closes the one at `start`; brackets within strings don't count.
+/// The position after the bracket that closes the one at `start`. Brackets in strings are ignored.
 fn closing_bracket(source: Source<'_>, start: usize) -> usize {
     let (mut depth, mut at) = (0_usize, start);
     while let Some(byte) = source.byte(at) {
@@ -271,8 +270,8 @@ fn end_of(source: Source<'_>, from: usize, ends: &[u8]) -> usize {
     source.run(from, |b| !ends.contains(&b))
 }
 
-/// The end of an unquoted value; an authentication scheme takes its parameter along, and a bracket
-/// that the value opened is closed by it.
+/// The end of an unquoted value. An authentication scheme includes its parameter, and a bracket that the value opened
+/// includes its closing one.
 fn end_of_word(source: Source<'_>, from: usize) -> usize {
     const ENDS: &[u8] = b" \t\r\n&;,\"'`\\)}]>";
     let mut end = end_of(source, from, ENDS);
@@ -288,14 +287,14 @@ fn end_of_word(source: Source<'_>, from: usize) -> usize {
     end
 }
 
-/// Whether a word looks drawn at random rather than written: digits, or long with both cases.
+/// Whether a word looks random: with digits, or long with mixed case.
 fn is_opaque(word: &[u8]) -> bool {
     let digit = word.iter().any(u8::is_ascii_digit);
     let both_cases = word.iter().any(u8::is_ascii_lowercase) && word.iter().any(u8::is_ascii_uppercase);
     (word.len() >= 8 && digit) || (word.len() >= 16 && both_cases) || word.len() >= OPAQUE_BYTES_MIN
 }
 
-/// What follows `/approvals/`: whoever has it may decide. The path may be spelled with escapes.
+/// The token after `/approvals/`, which lets its holder decide. The path may be percent-encoded.
 fn link_token(source: Source<'_>, at: usize, _: &mut Seen) -> Option<Span> {
     let mut end = at;
     for wanted in LINK.bytes() {
@@ -313,11 +312,11 @@ fn link_token(source: Source<'_>, at: usize, _: &mut Seen) -> Option<Span> {
         return None;
     }
     let value = end..end_of(source, end, b" \t\r\n?#&\"'`<>,;)}]\\");
-    // The route is written with a placeholder.
+    // The route template has a placeholder here.
     is_opaque(source.bytes(value.clone())).then(|| value.into())
 }
 
-/// The byte that is meant at a place of a URL, and how many bytes spell it.
+/// The decoded byte at a position of a URL, and its encoded length.
 fn unescaped(source: Source<'_>, at: usize) -> Option<(u8, usize)> {
     let byte = source.byte(at)?;
     if byte != b'%' {
@@ -345,7 +344,7 @@ fn after_scheme(source: Source<'_>, at: usize, _: &mut Seen) -> Option<Span> {
     (unpadded > 0 && source.begins_word(at) && !challenge && !is_prose(value, capital)).then(|| (start..end).into())
 }
 
-/// Whether what follows a scheme is written language: words, joined or not, and acronyms.
+/// Whether the text after a scheme is prose: words, hyphenated or not, and acronyms.
 fn is_prose(value: &[u8], after_bearer: bool) -> bool {
     let lower = |word: &[u8]| word.iter().all(u8::is_ascii_lowercase);
     let plain = value.split(|b| b"-./".contains(b)).all(|word| match word {
@@ -362,7 +361,7 @@ fn is_prose(value: &[u8], after_bearer: bool) -> bool {
     plain && value.len() < OPAQUE_BYTES_MIN && (!after_bearer || expected())
 }
 
-/// Three dotted parts of base64url of which the first is the beginning of a JSON object.
+/// Three base64url parts separated by dots, of which the first begins like a JSON object.
 fn jwt(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
     const PART_BYTES_MIN: usize = 10;
     if at < seen.no_jwt_before || !source.has(at, b"eyJ") || !source.begins_word(at) {
@@ -373,7 +372,7 @@ fn jwt(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
     let claims = part(header + 1);
     let dotted = source.byte(header) == Some(b'.') && source.byte(claims) == Some(b'.');
     let long = header - at >= PART_BYTES_MIN && claims.saturating_sub(header + 1) >= PART_BYTES_MIN;
-    // Further in the same header everything is the same, and the header shorter.
+    // Another start within the same header would have the same parts and a shorter header.
     seen.no_jwt_before = header;
     (dotted && long).then(|| (at..part(claims + 1)).into())
 }
@@ -384,7 +383,7 @@ fn user_info(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
     let authority = end_of(source, start, b"/?# \t\r\n\"'<>`");
     let last_at = |end: usize| source.bytes(start..end).iter().rposition(|b| *b == b'@').map(|offset| start + offset);
     let end = last_at(authority).or_else(|| {
-        // A slash within the password: what follows the colon is no port number.
+        // A slash in the password: the part after the colon is not a port number.
         let host = source.bytes(start..authority);
         let port = &host[host.iter().position(|b| *b == b':')? + 1..];
         let broken = !port.iter().all(u8::is_ascii_digit) && host.first() != Some(&b'[');
@@ -401,9 +400,8 @@ fn user_info(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
     (end > start && !is_masked).then(|| (start..end).into())
 }
 
-/// What a URL carries that is secret, as it is spelled there: its password, and the values of
-/// parameters that are named like secrets. A password may hold every mark that elsewhere ends one,
-/// so its longest reading counts too.
+/// The secrets of a URL as spelled there: its password, and the values of parameters that are named like secrets. A
+/// password may contain any delimiter, so its longest reading counts too.
 pub(super) fn secrets_of_url(url: &str) -> impl Iterator<Item = &str> {
     let info = url.find("://").and_then(|at| user_info(Source::of(url), at, &mut Seen::default()));
     let password = info.and_then(|info| url[info.range].split_once(':')).map(|(_, password)| password);
@@ -414,7 +412,7 @@ pub(super) fn secrets_of_url(url: &str) -> impl Iterator<Item = &str> {
     passwords.chain(pairs.filter(|(name, _)| name::is_secret(name)).map(|(_, value)| value))
 }
 
-/// A private key in PEM armour, to its end or, cut off, to the end of the text or string.
+/// A PEM private key, up to its footer or, if truncated, to the end of the text or string.
 fn private_key(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
     if !source.has(at, KEY_BEGINS.as_bytes()) {
         return None;
@@ -428,7 +426,7 @@ fn private_key(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
     Some((at..end).into())
 }
 
-/// What a private key is called, from `start` on to the dashes behind it or the end of the text.
+/// The label of a private key header, from `start` to the dashes or the end of the text.
 fn key_label(source: Source<'_>, start: usize) -> Option<&[u8]> {
     let end = (start + NAME_BYTES_MAX + DASHES.len()).min(source.len());
     let rest = source.bytes(start..end);
@@ -437,7 +435,7 @@ fn key_label(source: Source<'_>, start: usize) -> Option<&[u8]> {
     (label.ends_with(KEY_LABEL.as_bytes()) && label.len() <= NAME_BYTES_MAX).then_some(label)
 }
 
-/// Just past each mark that ends a private key, by the label in it.
+/// Positions after each private key footer, by label.
 fn key_ends(source: Source<'_>) -> BTreeMap<Vec<u8>, Vec<usize>> {
     let (mut ends, mut from): (BTreeMap<Vec<u8>, Vec<usize>>, _) = (BTreeMap::new(), 0);
     while let Some(mark) = source.find(from, KEY_ENDS.as_bytes()) {
@@ -451,7 +449,7 @@ fn key_ends(source: Source<'_>) -> BTreeMap<Vec<u8>, Vec<usize>> {
     ends
 }
 
-/// What patterns begin with, and their other fixed parts, for tests that repeat them.
+/// Prefixes and fixed parts of patterns, for tests that repeat them.
 #[cfg(test)]
 pub(super) fn begins() -> Vec<&'static str> {
     let key = "-----BEGIN PRIVATE KEY-----";
@@ -459,7 +457,7 @@ pub(super) fn begins() -> Vec<&'static str> {
     begins.chain([key, KEY_ENDS, KEY_LABEL, DASHES, LINK, REFERENCE, REDACTED]).collect()
 }
 
-/// The same, and their words.
+/// Like `begins`, with their words.
 #[cfg(test)]
 pub(super) fn parts() -> Vec<&'static str> {
     begins().into_iter().chain(WORDS).chain(HEADERS).chain(AFTER_BEARER).collect()

@@ -1,11 +1,11 @@
-//! The text that patterns look at.
+//! The text that patterns read.
 //!
-//! A pattern looks at bytes through this type alone, so that a test can count how many it looks at: redaction must take
-//! time in proportion to the text, whatever somebody repeats in it. Outside tests the counting costs nothing.
+//! Patterns access bytes only through this type, so that a test can count the accesses: redaction must take linear
+//! time, whatever is repeated in the text. Outside tests counting costs nothing.
 
 use std::ops::Range;
 
-/// A text whose bytes are counted when they are looked at.
+/// A text that counts byte accesses.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a>(&'a [u8]);
 
@@ -18,20 +18,19 @@ impl<'a> Source<'a> {
         self.0.len()
     }
 
-    /// The byte at a place.
     pub(super) fn byte(self, at: usize) -> Option<u8> {
         looked(1);
         self.0.get(at).copied()
     }
 
-    /// Whether these bytes stand at a place.
+    /// Whether the text has these bytes at `at`.
     pub(super) fn has(self, at: usize, wanted: &[u8]) -> bool {
         let there = self.0.get(at..).unwrap_or_default();
         looked(1 + if cfg!(test) { there.iter().zip(wanted).take_while(|(a, b)| a == b).count() } else { 0 });
         there.starts_with(wanted)
     }
 
-    /// Whether these letters stand at a place, as capitals or not.
+    /// Like `has`, ignoring ASCII case.
     pub(super) fn has_letters(self, at: usize, wanted: &[u8]) -> bool {
         let there = self.0.get(at..at + wanted.len());
         let same = |(a, b): &(&u8, &u8)| a.eq_ignore_ascii_case(b);
@@ -39,19 +38,18 @@ impl<'a> Source<'a> {
         there.is_some_and(|there| there.eq_ignore_ascii_case(wanted))
     }
 
-    /// All bytes of a part.
     pub(super) fn bytes(self, range: Range<usize>) -> &'a [u8] {
         looked(range.len());
         &self.0[range]
     }
 
-    /// All bytes of a part, if the text is that long.
+    /// The bytes of a range, or none if the text is shorter.
     pub(super) fn sure_bytes(self, range: Range<usize>) -> Option<&'a [u8]> {
         looked(range.len());
         self.0.get(range)
     }
 
-    /// Where the bytes from `from` on end that are all like this.
+    /// The end of the run of matching bytes that begins at `from`.
     pub(super) fn run(self, from: usize, is: impl Fn(u8) -> bool) -> usize {
         let rest = self.0.get(from..).unwrap_or_default();
         let len = rest.iter().take_while(|b| is(**b)).count();
@@ -59,7 +57,7 @@ impl<'a> Source<'a> {
         from + len
     }
 
-    /// Where this stands next from `from` on.
+    /// The next occurrence at or after `from`.
     pub(super) fn find(self, from: usize, wanted: &[u8]) -> Option<usize> {
         let rest = self.0.get(from..)?;
         let found = rest.windows(wanted.len()).position(|there| there == wanted);
@@ -67,12 +65,12 @@ impl<'a> Source<'a> {
         found.map(|offset| from + offset)
     }
 
-    /// Where the bytes before `end` begin that are all like this.
+    /// The start of the run of matching bytes that ends at `end`.
     pub(super) fn run_before(self, end: usize, is: impl Fn(u8) -> bool) -> usize {
         self.run_before_within(end, end, is)
     }
 
-    /// The same, and they are no more than `bytes_max`.
+    /// Like `run_before`, with at most `bytes_max` bytes.
     pub(super) fn run_before_within(self, end: usize, bytes_max: usize, is: impl Fn(u8) -> bool) -> usize {
         let len = self.0[..end].iter().rev().take(bytes_max).take_while(|b| is(**b)).count();
         looked(len + 1);
@@ -85,23 +83,21 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Counts bytes that were looked at.
 #[cfg(not(test))]
 pub(super) const fn looked(_: usize) {}
 
 #[cfg(test)]
 thread_local! {
-    /// Bytes that were looked at on this thread.
+    /// Bytes accessed on this thread.
     static LOOKED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Counts bytes that were looked at.
 #[cfg(test)]
 pub(super) fn looked(bytes: usize) {
     LOOKED.set(LOOKED.get() + bytes);
 }
 
-/// How many bytes something looks at.
+/// How many bytes `work` accesses.
 #[cfg(test)]
 pub(super) fn looked_at_by(work: impl FnOnce()) -> usize {
     let before = LOOKED.get();

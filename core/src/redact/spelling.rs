@@ -1,10 +1,10 @@
-//! How a value is spelled by those who repeat it: as it is, escaped for JSON or a URL, in base64, in hex.
+//! The spellings of a known value: as is, escaped for JSON or a URL, in base64, in hex.
 //!
-//! Escapes are a choice that every writer makes for every character (`%41`, `\u0041`, `\/`), so they
-//! are read while comparing. Base64 has three spellings of the same bytes, by how many bytes stand
-//! before them; what depends on the neighbours is left out of the comparison and masked with the rest.
-//! Both are often broken into lines, and hex into pairs (`de:ad`), so they are also looked for without breaks. So is the
-//! value itself, unless it is so short that ordinary words could make it up.
+//! Every writer may escape every character differently (`%41`, `\u0041`, `\/`), so escapes are decoded while
+//! comparing. Base64 has three spellings of the same bytes, depending on their offset; characters that depend on
+//! neighbouring bytes are not compared, but masked with the rest. Both are often broken into lines, and hex into
+//! pairs (`de:ad`), so they are also searched without breaks. So is the value itself, unless it is so short that
+//! ordinary words could form it.
 
 use super::pattern::Span;
 use super::source::Source;
@@ -13,22 +13,22 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// Bytes that a value has at the least to be looked for across breaks.
+/// Minimum length of a value that is searched across breaks.
 const BROKEN_BYTES_MIN: usize = 12;
 
-/// A value to be found.
+/// A known value.
 #[derive(Clone)]
 pub(super) struct Needle {
     plain: Zeroizing<Vec<u8>>,
-    /// The value without what breaks a text, if that is long enough.
+    /// The value without breaks, if it is long enough.
     bare: Option<Zeroizing<String>>,
 }
 
-/// One spelling whose characters stand for themselves.
+/// An encoded form of a value that is compared literally.
 #[derive(Clone)]
 pub(super) struct Encoded {
     pub(super) text: Zeroizing<Vec<u8>>,
-    /// Whether the characters before and behind hold a part of the value too.
+    /// Whether the adjacent characters before and after encode part of the value too.
     pub(super) shares: (bool, bool),
 }
 
@@ -39,7 +39,7 @@ impl Needle {
         Self { plain: Zeroizing::new(plain.to_vec()), bare }
     }
 
-    /// The value in hex and in base64.
+    /// The value in hex and base64.
     pub(super) fn encoded(&self) -> Vec<Encoded> {
         let hex = Zeroizing::new(hex::encode(&*self.plain));
         let whole = |text: &str| Encoded { text: Zeroizing::new(text.as_bytes().to_vec()), shares: (false, false) };
@@ -49,7 +49,7 @@ impl Needle {
             bytes.extend_from_slice(&self.plain);
             for engine in [STANDARD, URL_SAFE] {
                 let text = Zeroizing::new(engine.encode(&*bytes));
-                // Characters of six bits: the first that is all the value's, and the last.
+                // The first and last six-bit characters that belong entirely to the value.
                 let (from, to) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
                 let shares = (before > 0, !(bytes.len() * 8).is_multiple_of(6));
                 encoded.push(Encoded { text: Zeroizing::new(text.as_bytes()[from..to].to_vec()), shares });
@@ -58,7 +58,6 @@ impl Needle {
         encoded
     }
 
-    /// The value without what breaks a text.
     pub(super) fn bare(&self) -> Option<&[u8]> {
         self.bare.as_ref().map(|bare| bare.as_bytes())
     }
@@ -67,7 +66,7 @@ impl Needle {
         *self.plain == plain
     }
 
-    /// Appends where the value stands in a text with escapes.
+    /// Appends the spans of the value in a text with escapes.
     pub(super) fn find_escaped(&self, text: &str, backslashes: &Backslashes, spans: &mut Vec<Span>) {
         let source = Source::of(text);
         let mut at = 0;
@@ -82,7 +81,7 @@ impl Needle {
         }
     }
 
-    /// Where the value ends, if it begins here, however each of its characters is spelled.
+    /// The end of the value if it begins at `start`, however each of its characters is escaped.
     fn escaped_at(&self, source: Source<'_>, backslashes: &Backslashes, start: usize) -> Option<usize> {
         let (mut at, mut rest) = (start, &self.plain[..]);
         while !rest.is_empty() {
@@ -94,8 +93,7 @@ impl Needle {
     }
 }
 
-/// Where backslashes stand in a text, one after the other. A value may begin at each of them, so each needs to know
-/// where they end.
+/// Runs of backslashes in a text. A value may begin at each backslash, so each needs to know where its run ends.
 pub(super) struct Backslashes(Vec<Range<usize>>);
 
 impl Backslashes {
@@ -110,14 +108,14 @@ impl Backslashes {
         Self(runs)
     }
 
-    /// Where those end that stand from a place on, if any do.
+    /// The end of the run that contains `from`, or `from` itself.
     fn end(&self, from: usize) -> usize {
         let run = self.0.get(self.0.partition_point(|run| run.end <= from));
         run.filter(|run| run.start <= from).map_or(from, |run| run.end)
     }
 }
 
-/// Whether there may be escapes in a text.
+/// Whether a text may contain escapes.
 pub(super) fn has_escapes(text: &str) -> bool {
     text.bytes().any(|b| matches!(b, b'%' | b'\\' | b'+'))
 }
@@ -126,15 +124,15 @@ const fn is_break(c: char) -> bool {
     c.is_ascii_whitespace() || c == ':'
 }
 
-/// A text without what breaks an encoding: white space, also as `\n` of JSON, and the colons between pairs.
+/// A text without breaks: white space, `\n` escapes of JSON, and the colons between hex pairs.
 pub(super) struct Joined {
     pub(super) text: String,
-    /// Where each byte stood.
+    /// Original position of each byte.
     places: Vec<usize>,
 }
 
 impl Joined {
-    /// None if there is no break.
+    /// None if the text has no breaks.
     pub(super) fn of(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         let breaks = |b: &u8| b.is_ascii_whitespace() || matches!(b, b':' | b'\\');
@@ -163,7 +161,8 @@ impl Joined {
     }
 }
 
-/// Where what stands for bytes of the value ends, and for how many of them, if the text goes on like the value.
+/// If the text continues with the value: the end of the (escaped) character, and how many bytes of the value it stands
+/// for.
 fn unescaped(source: Source<'_>, backslashes: &Backslashes, at: usize, value: &[u8]) -> Option<(usize, usize)> {
     let (first, wanted) = (source.byte(at)?, *value.first()?);
     if first == b'%' {
@@ -189,7 +188,7 @@ fn unescaped(source: Source<'_>, backslashes: &Backslashes, at: usize, value: &[
     None
 }
 
-/// `\u0041`, `\n`, `\/` and the like, behind any number of backslashes.
+/// `\u0041`, `\n`, `\/` and the like, after any number of backslashes.
 fn after_backslashes(source: Source<'_>, backslashes: &Backslashes, at: usize, value: &[u8]) -> Option<(usize, usize)> {
     let kind_at = backslashes.end(at);
     let kind = source.byte(kind_at);
@@ -202,7 +201,7 @@ fn after_backslashes(source: Source<'_>, backslashes: &Backslashes, at: usize, v
             return Some((end, meant.len()));
         }
     }
-    // Backslashes of the value, each spelled as one or several.
+    // Backslashes of the value itself, each written as one or more.
     let own = value.iter().take_while(|b| **b == b'\\').count();
     if own > 0 {
         return (kind_at - at >= own).then_some((kind_at, own));
@@ -218,7 +217,7 @@ fn after_backslashes(source: Source<'_>, backslashes: &Backslashes, at: usize, v
     (value[0] == meant && !meant.is_ascii_alphanumeric()).then_some((kind_at + 1, 1))
 }
 
-/// The character of `uXXXX`, or of two of them with backslashes between, and where it ends.
+/// The character of `uXXXX`, or of a surrogate pair with backslashes in between, and where it ends.
 pub(super) fn code_point(
     source: Source<'_>,
     at: usize,
@@ -240,7 +239,7 @@ fn unit(source: Source<'_>, at: usize) -> Option<u16> {
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// The range with the characters that hold a part of the value beside others, and the padding.
+/// Extends a range by the characters that partly encode the value, and by padding.
 pub(super) fn widened(text: &[u8], range: Range<usize>, (before, behind): (bool, bool)) -> Range<usize> {
     let digit = |at: usize| text.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || b"+/-_".contains(b));
     let start = range.start - usize::from(before && range.start > 0 && digit(range.start - 1));

@@ -283,7 +283,7 @@ fn a_bottomless_document_is_cut_off() {
     assert!(document.to_string().contains(REDACTED));
 }
 
-/// What `/approvals/` leads to, however the path is spelled.
+/// The token after `/approvals/`, however the path is encoded.
 #[test]
 fn the_token_of_an_approval_link_is_masked() {
     const TOKEN: &str = "kB3xYq0ZsT9uVw1aCd4eFg5hIj6kLm7nOp8qRs2tUv3";
@@ -424,12 +424,12 @@ proptest! {
     ) {
         let text = parts.concat();
         let once = patterns(&text);
-        // Text that comes with the mask's own brackets may settle a step later; it only shrinks.
+        // Text that contains the mask's own brackets may settle one pass later; it only shrinks.
         prop_assert!(once.len() <= text.len() + REDACTED.len() * (1 + text.len() / 2));
         let _ = patterns(&once);
     }
 
-    // White space around a secret is trimmed, as files end with it; what is left must be long enough.
+    // Secrets are trimmed, since files end with white space; the rest must be long enough.
     #[test]
     fn a_known_value_never_survives(before in "\\PC{0,40}", value in "[a-z][a-zA-Z0-9\"\\\\/ é]{6,18}[A-Z]", after in "\\PC{0,40}") {
         let redactor = Redactor::new(&[Secret::new(value.clone())]);
@@ -442,7 +442,7 @@ proptest! {
     }
 }
 
-/// Whatever the field is called, and whatever stands around it.
+/// For any field name, and any text around it.
 #[test]
 fn tokens_that_everybody_recognises_are_masked() {
     let tokens = [

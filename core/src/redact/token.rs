@@ -1,17 +1,17 @@
-//! Tokens that their makers let everybody recognise: each begins with letters of its own.
+//! Vendor tokens with a recognizable prefix.
 //!
-//! Under whatever name one stands, it is masked. The rest must be as long as the maker's, so that ordinary words that begin
-//! alike stay.
+//! They are masked in any context. The rest must be as long as in real tokens, so that ordinary words with the same
+//! prefix stay.
 
 use super::source::Source;
 use std::ops::Range;
 
-/// How a kind of token is written.
+/// The format of a vendor's tokens.
 struct Shape {
     begins: &'static [u8],
-    /// Characters behind that, at the least.
+    /// Minimum number of characters after the prefix.
     more: usize,
-    /// Which characters, besides letters and digits.
+    /// Allowed characters besides letters and digits.
     marks: &'static [u8],
     /// Only capitals and digits.
     capitals: bool,
@@ -56,7 +56,7 @@ const SHAPES: [Shape; 27] = [
     shape("dop_v1_", 32, ""),
 ];
 
-/// For each byte whether a token begins with it.
+/// Whether a token begins with a byte.
 static FIRST: [bool; 256] = {
     let (mut first, mut shape) = ([false; 256], 0);
     while shape < SHAPES.len() {
@@ -66,13 +66,13 @@ static FIRST: [bool; 256] = {
     first
 };
 
-/// What was seen of a text: for each shape, before which place no token of it begins.
+/// Scan state: per format, the position before which no token begins.
 #[derive(Default)]
 pub(super) struct Seen {
     none_before: [usize; SHAPES.len()],
 }
 
-/// The token that begins at a byte, if one does.
+/// The token that begins at `at`, if any.
 pub(super) fn known(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Range<usize>> {
     if !FIRST[usize::from(source.byte(at)?)] || !source.begins_word(at) {
         return None;
@@ -85,21 +85,21 @@ pub(super) fn known(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Ra
     let start = at + shape.begins.len();
     let letter = |b: u8| if shape.capitals { b.is_ascii_uppercase() } else { b.is_ascii_alphabetic() };
     let end = source.run(start, |b| letter(b) || b.is_ascii_digit() || shape.marks.contains(&b));
-    // What begins within this is a part of it: shorter, and with no digit that this has not.
+    // A candidate inside this one is shorter and has no other digits.
     *none_before = end;
     let more = source.bytes(start..end);
-    // A whole word of a language has no digits.
+    // Ordinary words have no digits.
     let drawn = more.iter().any(u8::is_ascii_digit);
     (more.len() >= shape.more && drawn).then_some(at..end)
 }
 
-/// What tokens begin with, for tests that repeat it.
+/// Token prefixes, for tests that repeat them.
 #[cfg(test)]
 pub(super) fn parts() -> Vec<&'static str> {
     SHAPES.iter().filter_map(|shape| std::str::from_utf8(shape.begins).ok()).collect()
 }
 
-/// What one token of each alphabet begins with.
+/// One token prefix per alphabet.
 #[cfg(test)]
 pub(super) fn alphabets() -> Vec<&'static str> {
     let by_alphabet: std::collections::BTreeMap<_, _> =

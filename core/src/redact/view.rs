@@ -1,12 +1,12 @@
-//! Bytes that were read out of a text, and where each of them stands in it.
+//! Decoded bytes, and where each of them came from in the original text.
 //!
-//! A decoder makes one view out of another. What is found in a view is masked in the text itself, so every byte of a view
-//! knows the part of the text that it was spelled by, through however many encodings.
+//! A decoder turns one view into another. A match in a view is masked in the original text, so every byte of a view
+//! knows the part of the text that encodes it, through any number of encodings.
 
 use super::pattern::Span;
 use std::ops::Range;
 
-/// A part of the text. There are as many as bytes, so they are small; a text of more bytes than they count is never held.
+/// A range of the original text. There is one per byte, so it is compact; no text exceeds what it can address.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     start: u32,
@@ -19,30 +19,30 @@ impl Place {
         Self { start: small(range.start), end: small(range.end) }
     }
 
-    /// The smallest part that has both in it.
+    /// The smallest range that contains both.
     fn and(self, other: Self) -> Self {
         Self { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 }
 
-/// Bytes, and where they stand.
+/// Decoded bytes with their origins.
 pub(super) struct View {
     pub(super) bytes: Vec<u8>,
-    /// None: each stands at its own index.
+    /// None if each byte is at its own index.
     places: Option<Vec<Place>>,
-    /// How many decoders made it.
+    /// Number of decoding steps.
     pub(super) depth: usize,
-    /// What stood between its bytes may have stood between words.
+    /// Whether it was joined across separators that may also separate words.
     pub(super) joined: bool,
 }
 
 impl View {
-    /// The text itself.
+    /// The original text.
     pub(super) fn of(text: &str) -> Self {
         Self { bytes: text.as_bytes().to_vec(), places: None, depth: 0, joined: false }
     }
 
-    /// The text from its end to its begin.
+    /// The text backwards.
     pub(super) fn reversed(text: &str) -> Self {
         let mut made = Maker::with_capacity(text.len());
         for (at, c) in text.char_indices().rev() {
@@ -51,7 +51,7 @@ impl View {
         made.view(1)
     }
 
-    /// Where some of its bytes stand.
+    /// The origin of a range of bytes.
     pub(super) fn place(&self, range: &Range<usize>) -> Place {
         let one = |at: usize| match &self.places {
             Some(places) => places[at],
@@ -60,7 +60,7 @@ impl View {
         one(range.start).and(one(range.end.max(range.start + 1) - 1))
     }
 
-    /// The part of the text that is masked if some of the bytes are a secret.
+    /// The range of the text to mask if these bytes are a secret.
     pub(super) fn span(&self, range: &Range<usize>, text: &str) -> Span {
         let Place { start, end } = self.place(range);
         let (mut start, mut end) = (start as usize, (end as usize).min(text.len()));
@@ -73,8 +73,8 @@ impl View {
         Span::from(start..end)
     }
 
-    /// What this is when some parts of it stand for others: `meant` says how many bytes stand for what at the begin of a
-    /// rest, and `may_begin` where it is worth to ask. None: nothing stands for anything else.
+    /// Replaces encoded parts: `meant` decodes at the start of a slice and returns the number of bytes consumed and the
+    /// result; `may_begin` says at which bytes to try. None if nothing was replaced.
     pub(super) fn rewritten(
         &self,
         may_begin: impl Fn(u8) -> bool,
@@ -99,7 +99,7 @@ impl View {
         Some(made.view(self.depth + 1))
     }
 
-    /// Some parts of it without what stands between them.
+    /// Concatenates parts of the view.
     pub(super) fn joined(&self, parts: &[Range<usize>]) -> Self {
         let mut made = Maker::with_capacity(parts.iter().map(Range::len).sum());
         parts.iter().for_each(|part| made.copy(self, part.clone()));
@@ -107,7 +107,7 @@ impl View {
     }
 }
 
-/// A view that is being made.
+/// Builds a view.
 pub(super) struct Maker {
     bytes: Vec<u8>,
     places: Vec<Place>,
@@ -118,7 +118,7 @@ impl Maker {
         Self { bytes: Vec::with_capacity(bytes), places: Vec::with_capacity(bytes) }
     }
 
-    /// Bytes of another view.
+    /// Copies bytes of another view.
     fn copy(&mut self, view: &View, range: Range<usize>) {
         self.bytes.extend_from_slice(&view.bytes[range.clone()]);
         match &view.places {
@@ -127,7 +127,7 @@ impl Maker {
         }
     }
 
-    /// Bytes that one part of the text spells.
+    /// Adds bytes that one range of the text encodes.
     pub(super) fn push(&mut self, bytes: &[u8], place: Place) {
         self.bytes.extend_from_slice(bytes);
         self.places.extend(bytes.iter().map(|_| place));
@@ -138,7 +138,7 @@ impl Maker {
     }
 }
 
-/// What a spelling stands for: a byte, a character or nothing.
+/// The result of decoding: a byte, a character or nothing.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Meant {
     bytes: [u8; 4],

@@ -1,4 +1,4 @@
-//! Checkpoints: exact bytes, one signature, a chain of their own.
+//! Checkpoints: exact bytes, one signature, chained to each other.
 
 use crate::lanes::{ledger, signer};
 use base64::Engine as _;

@@ -1,4 +1,4 @@
-//! Entries in their rows.
+//! Ledger entries as rows.
 
 use crate::json::document;
 use crate::lanes::ledger;
@@ -44,7 +44,7 @@ fn a_link_continues_its_own_chain_only() {
 }
 
 proptest! {
-    /// Any data, fractions and foreign scripts included, comes back as the bytes that were digested.
+    /// Any data, including fractions and non-Latin scripts, is read back as the bytes that were digested.
     #[test]
     fn an_entry_comes_back_from_its_row_intact(data in document()) {
         let mut entry = ledger().lanes[&1][0].sealed.entry.clone();

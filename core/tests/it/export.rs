@@ -1,4 +1,4 @@
-//! Exports: what is whole verifies, and nothing can be changed unnoticed.
+//! Exports: an intact one verifies, and no change goes unnoticed.
 
 use crate::lanes::{Ledger, ledger, signer};
 use chimera_core::audit::{Report, verify};
@@ -37,7 +37,7 @@ fn an_empty_ledger_has_an_export_too() {
     assert_eq!(report.entries, 0);
 }
 
-/// Every byte of the file is changed in one bit, a different one each time.
+/// Flips one bit in every byte of the file, a different one each time.
 #[test]
 fn a_wrong_bit_in_any_byte_of_an_export_is_found() {
     for text in [ledger().export_all(false), ledger().export_tenant("acme", true)] {
@@ -95,7 +95,7 @@ fn the_first_broken_entry_is_named_even_when_its_line_is_no_json_any_more() {
     assert_eq!((broken.id.as_deref(), broken.why), (Some("entry-1"), Fault::Content));
 }
 
-/// Whoever can write the file can also chain it anew and digest it anew, but not sign it.
+/// A forger can rebuild the chain and the digest, but cannot sign.
 #[test]
 fn a_chain_that_was_rebuilt_after_a_change_contradicts_the_checkpoint() {
     let mut forged = ledger();
@@ -111,7 +111,7 @@ fn a_chain_that_was_rebuilt_after_a_change_contradicts_the_checkpoint() {
     assert_eq!((broken.lane, broken.why), (Some(1), Fault::Checkpoint));
 }
 
-/// The ledger with another last checkpoint, which the holder of the key has signed.
+/// The ledger with a different last checkpoint, signed by the key owner.
 fn resigned(change: impl FnOnce(&mut Checkpoint)) -> Ledger {
     let mut forged = ledger();
     let mut last = forged.checkpoints.pop().unwrap().checkpoint;

@@ -1,10 +1,10 @@
-//! What the tests of several rooms are given.
+//! Fixtures for the tests of several rooms.
 
 use chimera_core::tool::{Declared, Metadata, Reach, Rollback, Spec};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A tool that says little of itself.
+/// A tool with minimal metadata.
 pub(crate) fn tool(name: &'static str, effect: Reach, input: Value, output: Value) -> Arc<Spec> {
     let declared = Declared {
         name,

@@ -1,4 +1,4 @@
-//! What becomes of a request under an idempotency key.
+//! Outcomes of requests under an idempotency key.
 
 use chimera_core::ledger::idempotency::{Decision, FinishError, InvalidRequest, Owner, Record, Request, State, decide};
 use chimera_core::ledger::tables::IDEMPOTENCY_RECORDS;

@@ -68,7 +68,7 @@ fn members_are_sorted_by_utf16_code_units() {
     assert!(places.is_sorted(), "{text}");
 }
 
-/// Ids of 64 bits keep their digits; what no reader could keep is refused.
+/// 64-bit ids keep their digits; larger integers are rejected.
 #[test]
 fn whole_numbers_are_exact_or_refused() {
     let exact = ["9007199254740992", "9007199254740993", "-9007199254740993", "0", "-1", "18446744073709551615"];
@@ -83,7 +83,7 @@ fn whole_numbers_are_exact_or_refused() {
     assert_eq!(parse("1e400"), Err(ParseError::NumberTooLarge { at: 0 }));
 }
 
-/// A double that is a whole number is the same value as that number, and no other one.
+/// An integral double equals that integer and no other.
 #[test]
 fn a_double_shares_its_text_with_the_whole_number_that_it_is() {
     assert_eq!(canonical(&json!(1e17)), canonical(&json!(100_000_000_000_000_000_u64)));
@@ -156,7 +156,7 @@ pub(crate) fn document() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The same document in another spelling: members backwards, spaces, every character escaped.
+/// The same document in another spelling: reversed members, spaces, every character escaped.
 fn respelled(value: &Value) -> String {
     let escaped = |text: &str| text.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect::<String>();
     match value {
@@ -201,7 +201,7 @@ proptest! {
         prop_assert_eq!(canonical(&parse(respelled(&value)).unwrap()), canonical(&value));
     }
 
-    /// What was approved is what runs: another number has another digest.
+    /// What was approved is what runs: a different number has a different digest.
     #[test]
     fn different_whole_numbers_have_different_digests(one in any::<u64>(), other in any::<u64>(), near in 1_u64..4) {
         for other in [other, one.wrapping_add(near)] {
@@ -209,7 +209,7 @@ proptest! {
         }
     }
 
-    /// Two numbers have one text only if they are one value.
+    /// Two numbers share a text only if they are equal.
     #[test]
     fn a_text_belongs_to_one_number(whole in any::<u64>(), fraction in -1.9e19..1.9e19) {
         #[allow(clippy::cast_precision_loss)]
@@ -235,7 +235,7 @@ proptest! {
     }
 }
 
-/// However a document is spelled, its values are counted without building them.
+/// Values are counted in the text without parsing it, however it is spelled.
 #[test]
 fn values_are_counted_in_a_text_as_in_its_document() {
     for text in [

@@ -1,4 +1,4 @@
-//! A small ledger in memory: lanes, entries and checkpoints as a store would hold them.
+//! A small in-memory ledger: lanes, entries and checkpoints as a store would hold them.
 
 use chimera_core::audit::export::{Exporter, Header};
 use chimera_core::audit::proof;
@@ -110,7 +110,7 @@ impl Ledger {
     }
 }
 
-/// Two lanes, two tenants, two checkpoints and an entry behind the last of them.
+/// Two lanes, two tenants, two checkpoints, and an entry after the last one.
 pub(crate) fn ledger() -> Ledger {
     let mut ledger = Ledger::default();
     ledger.write(1, "acme");

@@ -31,7 +31,7 @@ fn vector_leaves() -> Vec<Digest32> {
     LEAVES.iter().map(|leaf| leaf_hash(&hex::decode(leaf).unwrap())).collect()
 }
 
-/// Leaves and stored nodes of a tree, and which of them were asked for.
+/// Leaves and stored nodes of a tree, and which of them were requested.
 struct Tree {
     leaves: Vec<Digest32>,
     nodes: BTreeMap<NodeId, Digest32>,
@@ -137,7 +137,7 @@ fn a_proof_in_a_lane_of_millions_reads_some_hundred_hashes() {
     assert!(frontier <= 4 * FANOUT);
 }
 
-/// Sizes around the borders of stored blocks, and now and then one with two stored levels.
+/// Sizes around block boundaries, and occasionally one with two stored levels.
 fn sizes() -> impl Strategy<Value = u64> {
     prop_oneof![8 => 1_u64..2_000, 3 => 250_u64..260, 1 => 65_500_u64..66_200]
 }

@@ -1,4 +1,4 @@
-//! Who gets which level for what.
+//! Autonomy levels for actors, plans and requests.
 
 use super::given::{cases, note, plan, scored, tool};
 use chimera_core::access::Level;
@@ -18,7 +18,7 @@ const ACTORS: [(&str, Option<Level>); 5] = [
     ("service_x", None),
 ];
 
-/// Decides about a plan; `change` says what differs from an ordinary request.
+/// Decides about a plan; `change` modifies an ordinary request.
 fn decide(
     (actor, default): (&str, Option<Level>),
     plan: &Plan,
@@ -47,7 +47,7 @@ fn decide(
     determine_autonomy_level(&facts)
 }
 
-/// The level that an ordinary request gets.
+/// The level of an ordinary request.
 fn level(actor: (&str, Option<Level>), plan: &Plan) -> Level {
     decide(actor, plan, |_| {}).unwrap().level
 }

@@ -1,4 +1,4 @@
-//! Each factor alone moves the score, by its points.
+//! Each factor alone changes the score by its points.
 
 use super::given::{note, plan, scored};
 use chimera_core::flow::plan::Plan;
@@ -8,7 +8,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A plan without the factor, and one with it that differs in nothing else that counts.
+/// A plan without the factor, and one with it that is otherwise equivalent.
 fn pair(factor: Factor) -> (Plan, Plan) {
     let tools = |tool: &str| (plan([("local.note", json!({}))]), plan([(tool, json!({}))]));
     let texts = |without: &str, with: &str| (note(json!({"text": without})), note(json!({"text": with})));

@@ -1,4 +1,4 @@
-//! What the tests of this room are given: tools of every reach and risk, and plans in a few words.
+//! Fixtures of this room: tools of every reach and risk, and short plans.
 
 use chimera_core::act::risk::score;
 use chimera_core::flow::plan::{Plan, PlanStep};
@@ -70,7 +70,6 @@ pub(super) fn scored(plan: &Plan) -> Score {
     score(plan, &|name: &str| tool(name).map(Box::new))
 }
 
-/// A fixture.
 pub(super) fn cases(file: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(file)).unwrap();
     serde_json::from_str(&text).unwrap()

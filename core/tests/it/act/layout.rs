@@ -1,5 +1,5 @@
-//! What a run would call is laid out before it runs, and what is not known then is taken for the worst, however
-//! deep it lies and whatever an expression makes of it.
+//! The calls of a run are laid out before it runs. What is unknown then counts as the worst case, however deeply
+//! nested and whatever an expression makes of it.
 
 use chimera_core::access::Tenant;
 use chimera_core::flow::Children;
@@ -47,7 +47,7 @@ fn graph(id: &str, nodes: Value, edges: Value) -> Arc<Graph> {
     Arc::new(compile(document, &Tools).map_err(|problems| format!("{problems:?}")).unwrap())
 }
 
-/// What is to be found out: a word that must not run freely, one that may, and the call that it is for.
+/// What must be detected: a value that must not run freely, one that may, and the call that uses it.
 #[derive(Clone, Copy, Debug)]
 struct Act {
     tool: &'static str,
@@ -62,7 +62,7 @@ const ACTS: [Act; 2] = [
 ];
 
 impl Act {
-    /// Whether a call of the plan is one that must not run freely.
+    /// Whether the plan has a call that must not run freely.
     fn is_found(self, plan: &Plan) -> bool {
         let tenant = Tenant { domains: vec!["acme.example".to_owned()], ..Tenant::default() };
         let spec = Tools.tool(self.tool).unwrap();
@@ -74,7 +74,7 @@ impl Act {
     }
 }
 
-/// Texts that stand for the bad word exactly if `X` does.
+/// Expressions that yield the bad value exactly if `X` does.
 const FORMS: [&str; 8] = [
     "${X}",
     "${X == 'BAD' ? 'BAD' : 'GOOD'}",
@@ -86,21 +86,21 @@ const FORMS: [&str; 8] = [
     "${X + ''}",
 ];
 
-/// How a run hands the word to the one inside, and how that names it.
+/// How a workflow passes the value to its child, and how the child refers to it.
 #[derive(Clone, Copy, Debug)]
 enum Hand {
     Plain,
     Nested,
     InList,
-    /// Once for each item of a list.
+    /// Once per item of a list.
     EachItem,
-    /// As a list that the run inside goes over.
+    /// As a list that the child iterates over.
     List,
 }
 
 const HANDS: [Hand; 5] = [Hand::Plain, Hand::Nested, Hand::InList, Hand::EachItem, Hand::List];
 
-/// A floor of the tower: what it makes of the word, and how it hands it on.
+/// A level of nesting: the expression for the value, and how it is passed on.
 type Floor = (usize, Hand);
 
 impl Act {
@@ -108,7 +108,7 @@ impl Act {
         FORMS[form].replace('X', read).replace("BAD", self.bad).replace("GOOD", self.good)
     }
 
-    /// The node of a floor whose word is read as `read`, and how the floor below reads it.
+    /// The node of a level that reads the value as `read`, and how the level below reads it.
     fn node(self, (form, hand): Floor, read: &str, below: &str) -> (Value, &'static str) {
         let text = self.text(form, read);
         let child = |inputs: Value| json!({"id": "c", "type": "workflow", "workflow_id": below, "inputs": inputs});
@@ -124,7 +124,7 @@ impl Act {
         }
     }
 
-    /// The last floor: the call itself.
+    /// The innermost level: the call itself.
     fn call(self, form: usize, read: &str) -> Value {
         let inputs = json!({ self.member: self.text(form, read) });
         if read == "item" {
@@ -134,12 +134,12 @@ impl Act {
         json!({"id": "c", "type": "function", "fn": self.tool, "inputs": inputs})
     }
 
-    /// A tower of workflows whose word is read as `read` on top.
+    /// Nested workflows that read the value as `read` at the top level.
     fn plan(self, floors: &[Floor], last: usize, read: &str, inputs: &Value) -> Plan {
         let mut children = Children::new();
         let (mut graphs, mut read) = (Vec::new(), read);
         for (at, floor) in floors.iter().enumerate() {
-            // A list is gone over where the word is used, and handed on item by item before.
+            // A list is iterated where the value is used, and passed on item by item before.
             let over = read == "item";
             let (mut node, next) = self.node(*floor, read, &format!("w{}", at + 1));
             if over {
@@ -178,7 +178,7 @@ proptest! {
     }
 }
 
-/// What a child knows of its inputs stays known beside what it does not know.
+/// Known inputs of a child stay known next to unknown ones.
 #[test]
 fn only_what_depends_on_the_unknown_is_unknown() {
     let child = |inputs: Value| json!([{"id": "c", "type": "function", "fn": "http.request", "inputs": inputs}]);

@@ -1,4 +1,4 @@
-//! The act room: plans of goals, the risk of plans, and how freely they may act.
+//! Tests of the act room: risk scores, autonomy levels, and what a plan would call.
 
 mod autonomy;
 mod factor;

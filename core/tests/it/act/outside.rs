@@ -1,5 +1,5 @@
-//! Nobody outside a tenant's domains passes for one of its own: if any of the ways in which programs look for the host
-//! of a destination finds one elsewhere, the destination is an outsider's.
+//! Destinations outside a tenant's domains are never taken for internal ones: if any common parser finds a foreign
+//! host, the destination is external.
 
 use chimera_core::access::Tenant;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use url::Url;
 
 const OURS: &str = "corp.example";
 
-/// What destinations are put together of.
+/// Fragments that destinations are built from.
 const PIECES: &[&str] = &[
     "https://",
     "HTTP://",
@@ -85,25 +85,25 @@ fn is_ours(host: &str) -> bool {
     host == OURS || host.strip_suffix(OURS).is_some_and(|above| above.ends_with('.'))
 }
 
-/// What stands before the first of these signs.
+/// The text before the first of these characters.
 fn before<'a>(text: &'a str, signs: &[char]) -> &'a str {
     text.split(signs).next().unwrap_or_default()
 }
 
-/// What stands behind the last of a sign.
+/// The text after the last occurrence of a character.
 fn behind(text: &str, sign: char) -> &str {
     text.rsplit(sign).next().unwrap_or_default()
 }
 
-/// The hosts that programs find in a text, each in its own way.
+/// The hosts that different parsers find in a text.
 fn readings(text: &str) -> Vec<String> {
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     let without_port = |authority: &str| before(authority, &[':', '>']).to_owned();
     let mut found = vec![
-        // As RFC 3986 has it, and with a backslash for a slash.
+        // As in RFC 3986, and with a backslash as a slash.
         without_port(behind(before(rest, &['/', '?', '#']), '@')),
         without_port(behind(before(rest, &['/', '?', '#', '\\']), '@')),
-        // The last `@` first, wherever it stands.
+        // By the last `@`, wherever it is.
         without_port(before(behind(rest, '@'), &['/', '?', '#', '\\'])),
         without_port(before(behind(rest, '@'), &['/', '?', '#'])),
     ];

@@ -1,4 +1,4 @@
-//! The labelled plans, and what holds for every plan.
+//! Risk scores of the labelled plans, and properties of every score.
 
 use super::given::{cases, note, plan, scored, tool};
 use chimera_core::act::risk::score_call;
@@ -9,7 +9,7 @@ use chimera_core::tool::Risk;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// What was found, without the points.
+/// The factors and pointers, without points.
 fn labels(score: &Score) -> Vec<Value> {
     let mut labels: Vec<_> =
         score.reasons.iter().map(|reason| json!({"factor": reason.factor, "pointer": reason.pointer})).collect();
@@ -59,8 +59,8 @@ fn one_call_scores_like_a_plan_of_one_step() {
     assert!(call.reasons.iter().zip(&whole.reasons).all(|(one, other)| under(&one.pointer) == other.pointer));
 }
 
-/// A call whose input names earlier steps must not look riskier than the same call with the values
-/// in place, or what these bring would go unseen.
+/// A call whose input refers to earlier steps must not score higher than the same call with the values in place, or
+/// findings in those values would go unnoticed.
 #[test]
 fn a_reference_adds_nothing_to_one_call() {
     let input = json!({"text": "${nodes.s1.outputs.body} ${nodes.s2.outputs.body}"});
@@ -110,7 +110,7 @@ fn a_name_that_could_be_somebody_is_left_out_of_the_pointer() {
     }
 }
 
-/// Every string of a document, with the names of its members apart.
+/// Every string of a document, excluding member names.
 fn strings<'v>(value: &'v Value, values: &mut Vec<&'v str>) {
     match value {
         Value::String(text) => values.push(text),
@@ -120,7 +120,7 @@ fn strings<'v>(value: &'v Value, values: &mut Vec<&'v str>) {
     }
 }
 
-/// What holds for the score of every plan.
+/// Properties of every score.
 fn holds_for(plan: &Plan, score: &Score) -> Result<(), TestCaseError> {
     let document = serde_json::to_value(plan).unwrap();
     prop_assert_eq!(score.score, score.reasons.iter().map(|reason| reason.points).sum::<u32>());
@@ -129,7 +129,7 @@ fn holds_for(plan: &Plan, score: &Score) -> Result<(), TestCaseError> {
     plan.steps.iter().for_each(|step| strings(&step.input, &mut values));
     for reason in &score.reasons {
         prop_assert!(document.pointer(&reason.pointer).is_some(), "{} leads nowhere", reason.pointer);
-        // The name of a member may also be a value somewhere, so only what names can't be is looked for.
+        // A member name may also occur as a value, so only strings that cannot be names are checked.
         let personal = |text: &&&str| text.len() > 3 && text.chars().any(|c| " @%/".contains(c) || c.is_ascii_digit());
         for text in values.iter().filter(personal) {
             prop_assert!(!reason.pointer.contains(*text), "{} shows a value", reason.pointer);
@@ -139,7 +139,7 @@ fn holds_for(plan: &Plan, score: &Score) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Texts that are found, nearly found, or anything.
+/// Texts that match, almost match, or are arbitrary.
 fn texts() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "ana@example.com",
@@ -249,7 +249,7 @@ fn base64(bytes: &[u8], last: &[u8; 2]) -> String {
     out
 }
 
-/// Each of these would take minutes if any part of it were looked at again for every other part.
+/// Each of these would take minutes with quadratic scanning.
 #[test]
 fn texts_made_to_be_slow_are_read_in_one_pass() {
     let slow = [
