@@ -1,4 +1,4 @@
-//! Documents: what is read, what is refused and where, and what a graph is.
+//! AIR documents: what is accepted, what is rejected and where, and the compiled graph.
 
 use super::given::{compiled, document, echo, problem, problems, tools};
 use chimera_core::flow::air::{Body, Document, Join, Known, SCHEMA, compile, parse};
@@ -13,7 +13,7 @@ fn chain(count: usize) -> Value {
     document(json!(nodes), json!(edges))
 }
 
-/// Everything that the format has.
+/// A document that uses every feature of the format.
 fn whole() -> Value {
     json!({
         "air_version": "1.0", "workflow_id": "whole", "description": "Everything", "timeout_seconds": 600,
@@ -251,7 +251,7 @@ fn ten_thousand_nodes_compile() {
     assert_eq!((graph.nodes.len(), graph.edges.len()), (10_000, 9_999));
 }
 
-/// As many nodes and edges as are allowed, and references that no direct edge answers.
+/// The maximum number of nodes and edges, with references that have no direct edge.
 #[test]
 fn a_dense_graph_with_far_references_compiles() {
     let count = 10_000;
@@ -265,7 +265,7 @@ fn a_dense_graph_with_far_references_compiles() {
     assert!(graph.edges.len() > 49_000);
 }
 
-/// The published schema takes what the reader takes, and refuses what it refuses.
+/// The published schema accepts and rejects the same documents as the parser.
 #[test]
 fn the_published_schema_agrees_with_the_reader() {
     let schema = Schema::compile(serde_json::from_str(SCHEMA).unwrap()).unwrap();

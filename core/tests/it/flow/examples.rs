@@ -1,4 +1,4 @@
-//! The examples that are shipped are good ones.
+//! The shipped examples are valid.
 
 use super::given::tools;
 use chimera_core::flow::air::{Catalog, Graph, Known, ProblemCode, SCHEMA, compile, parse};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The tools, and the other examples as children.
+/// The tools, with the other examples as child workflows.
 struct Shelf {
     tools: super::given::Tools,
     graphs: BTreeMap<String, Graph>,
@@ -31,7 +31,7 @@ fn texts() -> Vec<(String, String)> {
         .map(|path| (path.file_stem().unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(&path).unwrap()))
         .collect();
     texts.sort();
-    // Whoever starts a child comes after it.
+    // Children come before their parents.
     texts.sort_by_key(|(_, text)| text.contains("\"type\": \"workflow\""));
     texts
 }

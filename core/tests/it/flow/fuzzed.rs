@@ -1,5 +1,5 @@
-//! A short slice of the fuzz targets: the same properties on seeds that were mutated by a fixed
-//! sequence of numbers, so that a failure repeats.
+//! A short run of the fuzz targets: the same properties on seeds with deterministic mutations, so that a failure is
+//! reproducible.
 
 use super::properties;
 use std::path::Path;
@@ -15,7 +15,7 @@ impl Dice {
     }
 }
 
-/// Pieces that mean something to one of the readers.
+/// Fragments that are meaningful to one of the parsers.
 const PIECES: &[&str] = &[
     "${",
     "}",
@@ -76,7 +76,7 @@ const PIECES: &[&str] = &[
     "\u{10ffff}",
 ];
 
-/// One change: a byte, a piece put in, a stretch taken out or repeated.
+/// One mutation: a changed byte, an inserted fragment, or a removed or repeated range.
 fn mutate(bytes: &mut Vec<u8>, other: &[u8], dice: &mut Dice) {
     let at = dice.roll(bytes.len() + 1);
     let end = (at + dice.roll(24)).min(bytes.len());

@@ -1,5 +1,4 @@
-//! What the tests of this room are given: tools with schemas like the real ones, documents in a
-//! few words, and a run's values.
+//! Fixtures of this room: tools with realistic schemas, short documents, and a run's values.
 
 use crate::given::{closed, tool};
 use chimera_core::flow::air::{Catalog, Document, Graph, Known, Problem, compile};
@@ -41,7 +40,7 @@ impl Tools {
     }
 }
 
-/// Tools with schemas like those that are shipped.
+/// Tools with schemas like the shipped ones.
 pub(super) fn tools() -> Tools {
     let text = json!({"type": "string"});
     let words = json!({"type": "array", "items": text});
@@ -75,17 +74,17 @@ pub(super) fn tools() -> Tools {
         )
 }
 
-/// A workflow of these nodes and edges.
+/// A workflow with these nodes and edges.
 pub(super) fn document(nodes: Value, edges: Value) -> Value {
     json!({"air_version": "1.0", "workflow_id": "w", "nodes": nodes, "edges": edges})
 }
 
-/// Reads and compiles.
+/// Parses and compiles.
 pub(super) fn compiled(document: Value) -> Result<Graph, Vec<Problem>> {
     compile(Document::from_value(document)?, &tools())
 }
 
-/// Code, place and reason of every problem.
+/// Code, path and reason of every problem.
 pub(super) fn problems(document: Value) -> Vec<(&'static str, String, String)> {
     let told = compiled(document).map(drop).unwrap_err();
     told.into_iter().map(|problem| (problem.code.word(), problem.path, problem.reason)).collect()

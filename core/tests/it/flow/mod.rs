@@ -1,4 +1,4 @@
-//! The flow room: workflows, and patches of running graphs.
+//! Tests of the flow room: workflows, and patches of running graphs.
 
 mod air;
 mod examples;

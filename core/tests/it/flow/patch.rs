@@ -7,7 +7,7 @@ use chimera_core::flow::patch::{Inverse, Patch, apply, diff, digest, inverse, re
 use chimera_core::json::Digest32;
 use serde_json::{Value, json};
 
-/// The example of the intents document, word by word.
+/// The example of the intents specification, verbatim.
 fn example() -> Value {
     json!({
         "patch_version": "0.1",
@@ -34,7 +34,7 @@ fn patch(value: Value) -> Patch {
     Patch::from_value(value).unwrap()
 }
 
-/// Applies while `review` is current and `parse` finished; gives the first problem.
+/// Applies a patch while `review` is current and `parse` has completed; returns the first problem.
 fn refused(value: Value) -> (&'static str, String) {
     let problems = match Patch::from_value(value) {
         Ok(patch) => apply(&running(), &patch, &["review"], &["parse"], &tools()).map(drop).unwrap_err(),

@@ -1,6 +1,6 @@
-//! What must hold for any bytes: nothing panics, nothing runs long, and what is accepted is sound.
+//! Properties that hold for any bytes: nothing panics, nothing runs long, and what is accepted is sound.
 //!
-//! The fuzz targets feed these functions; the tests of `core` feed them mutated seeds.
+//! The fuzz targets call these functions; the tests of `core` call them with mutated seeds.
 
 use chimera_core::flow::air::{Catalog, Document, Graph, Known, Problem, SCHEMA, compile, parse};
 use chimera_core::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter};

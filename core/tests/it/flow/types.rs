@@ -3,7 +3,7 @@
 use super::given::{compiled, document, echo, problem};
 use serde_json::{Value, json};
 
-/// A workflow whose second node holds the expression; the first one summarises.
+/// A workflow whose second node has the expression; the first one summarizes.
 fn with(expression: &str) -> Value {
     let first = json!({"id": "sum", "type": "function", "fn": "local.summarize", "inputs": {"text": "x"}});
     let nodes = json!([first, echo("say", json!(format!("${{{expression}}}")))]);
