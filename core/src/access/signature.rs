@@ -44,8 +44,7 @@ pub struct Parts<'a> {
     pub body: &'a [u8],
 }
 
-const TOO_MANY: Unsigned =
-    Unsigned::Unreadable("signature-input", "it has too many signatures of the actor");
+const TOO_MANY: Unsigned = Unsigned::Unreadable("signature-input", "it has too many signatures of the actor");
 
 /// Why a request counts as unsigned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

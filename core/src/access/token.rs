@@ -92,10 +92,7 @@ pub enum TokenKey {
     /// Verifies only: a former key, or the key of another node.
     EdDsaPublic(VerifyingKey),
     /// Signs and verifies with HMAC-SHA256. `only` restricts its tokens to one actor or pattern.
-    Hs256 {
-        secret: crate::secret::Secret,
-        only: Option<String>,
-    },
+    Hs256 { secret: crate::secret::Secret, only: Option<String> },
 }
 
 impl fmt::Debug for TokenKey {

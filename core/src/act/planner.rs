@@ -25,24 +25,18 @@ pub enum PlanError {
     },
     /// Several tools match equally well.
     #[error("the goal fits several tools equally well: {}", tools.join(", "))]
-    Ambiguous {
-        tools: Vec<String>,
-    },
+    Ambiguous { tools: Vec<String> },
     /// A part of the goal would be ignored.
     #[error(
         "{text:?} has no place in the plan: leave it out, put a text in quotes, or write a workflow (docs/guides/goals.md)"
     )]
-    Unplaced {
-        text: String,
-    },
+    Unplaced { text: String },
     /// An input is not used by any step, or contradicts the goal.
     #[error(
         "no step of the plan takes {}: leave it out of the inputs, or say in the goal what it is for",
         inputs.iter().map(|name| format!("inputs.{name}")).collect::<Vec<_>>().join(", ")
     )]
-    UnusedInput {
-        inputs: Vec<String>,
-    },
+    UnusedInput { inputs: Vec<String> },
     #[error("a goal has at most {GOAL_CHARS_MAX} characters and its plan {PLAN_STEPS_MAX} steps")]
     TooLong,
     #[error("the goal is empty")]

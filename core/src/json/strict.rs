@@ -13,41 +13,24 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     #[error("invalid JSON at byte {at}")]
-    Syntax {
-        at: usize,
-    },
+    Syntax { at: usize },
     /// Invalid UTF-8 or an unpaired surrogate.
     #[error("invalid Unicode at byte {at}")]
-    Unicode {
-        at: usize,
-    },
+    Unicode { at: usize },
     #[error("duplicate member before byte {at}")]
-    DuplicateMember {
-        at: usize,
-    },
+    DuplicateMember { at: usize },
     #[error("integer beyond 64 bits at byte {at}")]
-    IntegerTooLarge {
-        at: usize,
-    },
+    IntegerTooLarge { at: usize },
     #[error("number out of range at byte {at}")]
-    NumberTooLarge {
-        at: usize,
-    },
+    NumberTooLarge { at: usize },
     /// A fraction that a double cannot represent exactly.
     #[error("number with more digits than a double holds at byte {at}")]
-    NumberInexact {
-        at: usize,
-    },
+    NumberInexact { at: usize },
     /// A limit is exceeded.
     #[error("{what} at byte {at}")]
-    TooMuch {
-        at: usize,
-        what: Excess,
-    },
+    TooMuch { at: usize, what: Excess },
     #[error("trailing content at byte {at}")]
-    Trailing {
-        at: usize,
-    },
+    Trailing { at: usize },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -74,9 +74,7 @@ pub enum EntryError {
     Data(#[from] json::TooDeep),
     /// The data, or all other fields together, are too large.
     #[error("a part of the entry may have at most {bytes_max} bytes")]
-    TooLarge {
-        bytes_max: usize,
-    },
+    TooLarge { bytes_max: usize },
     #[error("entry holds the character U+0000")]
     Nul,
 }

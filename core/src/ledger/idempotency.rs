@@ -22,16 +22,11 @@ use uuid::Uuid;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Requests of one user of one tenant.
-    User {
-        tenant: String,
-        user: String,
-    },
+    User { tenant: String, user: String },
     /// Skill invocations of one agent.
     Agent(Uuid),
     /// External effects of one tenant.
-    Effect {
-        tenant: String,
-    },
+    Effect { tenant: String },
 }
 
 impl fmt::Display for Owner {

@@ -106,55 +106,29 @@ pub enum Conflict {
     Missing(RowKey),
     /// An ordered step affected an unexpected number of rows.
     #[error("step {step} on {table} touched {touched} rows")]
-    Rows {
-        step: usize,
-        table: &'static str,
-        touched: u64,
-    },
+    Rows { step: usize, table: &'static str, touched: u64 },
 }
 
 /// Why a transaction is rejected before it reaches a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTx {
     #[error("{table} has no column {column}")]
-    UnknownColumn {
-        table: &'static str,
-        column: String,
-    },
+    UnknownColumn { table: &'static str, column: String },
     #[error("{table}.{column} must have a value")]
-    MissingValue {
-        table: &'static str,
-        column: &'static str,
-    },
+    MissingValue { table: &'static str, column: &'static str },
     #[error("{table}.{column} takes another type")]
-    WrongType {
-        table: &'static str,
-        column: &'static str,
-    },
+    WrongType { table: &'static str, column: &'static str },
     #[error("{table}.{column} takes at most {chars_max} characters")]
-    TooLong {
-        table: &'static str,
-        column: &'static str,
-        chars_max: u16,
-    },
+    TooLong { table: &'static str, column: &'static str, chars_max: u16 },
     #[error("{table}.{column} can't hold the character U+0000")]
-    Nul {
-        table: &'static str,
-        column: &'static str,
-    },
+    Nul { table: &'static str, column: &'static str },
     #[error("two changes of one row in {table}")]
-    Twice {
-        table: &'static str,
-    },
+    Twice { table: &'static str },
     /// Only the committer writes this table: a row that it did not chain would break the ledger.
     #[error("{table} is written by the committer alone")]
-    Reserved {
-        table: &'static str,
-    },
+    Reserved { table: &'static str },
     #[error("a transaction may hold at most {rows_max} rows")]
-    TooLarge {
-        rows_max: usize,
-    },
+    TooLarge { rows_max: usize },
 }
 
 /// A row key as a number, to decide which transactions may share a batch.

@@ -194,7 +194,8 @@ impl<'a> Parts<'a> {
     /// Resolves a reference.
     fn target(&self, to: &str) -> Result<&'a Value, BadSchema> {
         let Some(place) = to.strip_prefix('#') else {
-            let reason = format!("{to:?} refers to another document; only references such as \"#/$defs/x\" are supported");
+            let reason =
+                format!("{to:?} refers to another document; only references such as \"#/$defs/x\" are supported");
             return refused(reason);
         };
         let found = match place {
