@@ -292,7 +292,7 @@ impl Reader<'_> {
 /// The most digits that a double has when it is written so that no other is meant.
 const DOUBLE_DIGITS_MAX: usize = 17;
 
-/// Whether a double has the digits of the text that it was read from: nobody sees another number than was sent.
+/// Whether a double has exactly the digits of its source text.
 fn is_kept(text: &str, value: f64) -> bool {
     let Some(given) = significant(text) else { return false };
     let is = |written: String| significant(&written).as_ref() == Some(&given);
@@ -315,8 +315,7 @@ fn significant(text: &str) -> Option<(String, i64)> {
     Some((significant, exponent.parse::<i64>().ok()?.checked_add(first)?))
 }
 
-/// Where the value that begins at a byte stands in a document, as a JSON Pointer. Everything before it must have
-/// been read.
+/// JSON Pointer to the value that begins at a byte. Everything before it must be valid JSON.
 #[must_use]
 pub fn pointer_at(text: &[u8], at: usize) -> String {
     let read = text.get(..at).unwrap_or(text);

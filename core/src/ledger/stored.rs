@@ -39,7 +39,7 @@ impl StoredLink {
     }
 }
 
-/// A row that our code did not write.
+/// A row that Chimera did not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("ledger row is damaged in {column}")]
 pub struct DamagedRow {

@@ -45,8 +45,8 @@ pub const DECLARED_TOOLS_MAX: usize = 100;
 pub const DECLARED_PAGES_MAX: usize = 50;
 /// Time before its expiry from which on a vendor's access token is not used. A new token is fetched.
 pub const DECLARED_TOKEN_SPARE_SECONDS: i64 = 60;
-/// Clock skew between us and a vendor when searching for a call that may have happened. A call with a timestamp further
-/// off is not found.
+/// Clock skew allowed when searching a vendor for a call that may have happened. A call with a timestamp further off is
+/// not found.
 pub const DECLARED_CLOCK_SKEW_SECONDS: i64 = 300;
 
 // Mail and Slack

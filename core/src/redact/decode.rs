@@ -314,7 +314,7 @@ fn backslash(rest: &[u8]) -> Option<(usize, Meant)> {
     }
 }
 
-/// `{1f4a9}`, behind two characters.
+/// `{1f4a9}`, after two characters.
 fn braced(more: &[u8]) -> Option<(usize, Meant)> {
     let inside = more.strip_prefix(b"{")?;
     let digits = inside.iter().take(8).position(|b| *b == b'}')?;

@@ -239,7 +239,7 @@ proptest! {
 
     #[test]
     fn a_known_value_is_masked_behind_any_two_encodings(
-        // A sign at an end may join what stands around it: `=` before a line end is a soft line break.
+        // A character at an end may combine with its neighbours: `=` before a line break is a soft line break.
         value in "[a-zA-Z0-9][!-9;-~]{11,39}[a-zA-Z0-9]",
         inner in 0..ENCODERS.len(),
         outer in 0..ENCODERS.len(),

@@ -246,7 +246,7 @@ fn every_use_case_gets_its_level() {
     assert!(seen.iter().all(|count| *count >= 4), "{seen:?}");
 }
 
-/// CORE-036: what the document lists as high-risk operations asks a person, whoever wants it and however.
+/// CORE-036: the high-risk operations of the specification need approval, for every actor and level.
 #[test]
 fn deletions_and_messages_to_outsiders_ask_a_person_and_no_override_lifts_that() {
     for (actor, default) in ACTORS {
