@@ -289,7 +289,7 @@ impl Reader<'_> {
     }
 }
 
-/// The most digits that a double has when it is written so that no other is meant.
+/// Maximum number of digits of the shortest unambiguous form of a double.
 const DOUBLE_DIGITS_MAX: usize = 17;
 
 /// Whether a double has exactly the digits of its source text.
@@ -300,7 +300,7 @@ fn is_kept(text: &str, value: f64) -> bool {
     is(number_text(value)) || ((1..=DOUBLE_DIGITS_MAX).contains(&count) && is(format!("{:.*e}", count - 1, value)))
 }
 
-/// The digits of a number without zeros around them, and the power of ten of the first.
+/// The significant digits of a number, and the decimal exponent of the first.
 fn significant(text: &str) -> Option<(String, i64)> {
     let text = text.trim_start_matches('-').to_ascii_lowercase();
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
