@@ -106,8 +106,8 @@ codes! {
     SignatureInvalid "SIGNATURE_INVALID" PolicyViolationError final 401 "The signature is not valid";
     /// An envelope or a link has expired.
     ExpiredTtl "EXPIRED_TTL" ValidationError final 401 "The request or link has expired";
-    /// The actor lacks a capability or role.
-    RbacForbidden "RBAC_FORBIDDEN" PolicyViolationError final 403 "The actor lacks a required scope";
+    /// The actor lacks a scope or role, is disabled, or is not allowed for another reason.
+    RbacForbidden "RBAC_FORBIDDEN" PolicyViolationError final 403 "The actor is not permitted to do this";
     /// A policy rule denies the action.
     PolicyDenied "POLICY_DENIED" PolicyViolationError final 403 "A policy refuses this";
     /// A swarm policy denies the action.
@@ -116,7 +116,7 @@ codes! {
     NotFound "NOT_FOUND" ValidationError final 404 "Not found";
     /// The path exists, but not with this method.
     MethodNotAllowed "METHOD_NOT_ALLOWED" ValidationError final 405 "Method not allowed";
-    /// The idempotency key was already used for a different request.
+    /// The idempotency key was already used, by a retry or by a different request.
     ConflictIdempotency "CONFLICT_IDEMPOTENCY" ValidationError final 409 "The idempotency key is already used";
     /// A concurrent change won.
     OccConflict "OCC_CONFLICT" ResourceError retry 409 "The record was changed concurrently";
