@@ -28,8 +28,8 @@ pub const COUNT_ROWS_MAX: usize = 100_000;
 
 // Health of the store
 
-/// Time that a database may take to answer a new session, or a probe outside a transaction. After it the database
-/// counts as unavailable.
+/// Time that a database may take to answer a new session, or a liveness probe while a command runs. After it the
+/// database counts as unavailable.
 pub const DATABASE_SILENCE_SECONDS_MAX: u64 = 15;
 /// First pause before a damaged store is examined again. The pause doubles with each check.
 pub const DAMAGE_LOOK_PAUSE_FIRST: Duration = Duration::from_secs(10);
