@@ -1,4 +1,4 @@
-//! The functions of expressions: a fixed table, all pure and bounded by the size of what they get.
+//! The built-in functions: a fixed table. All are pure, and their work is bounded by the size of their arguments.
 
 use crate::canonical::canonical;
 use crate::eval::Budget;
@@ -9,7 +9,6 @@ use crate::types::Type;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// A function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Size,
@@ -30,7 +29,7 @@ pub(crate) enum Call {
     Dyn,
 }
 
-/// How it may be called: as `f(x)`, as `x.f()`.
+/// How a function may be called: `global` as `f(x)`, `method` as `x.f()`.
 struct Row {
     name: &'static str,
     call: Call,
@@ -48,7 +47,7 @@ const fn global(name: &'static str, call: Call) -> Row {
     Row { name, call, global: true, method: false, least: 1, most: 1 }
 }
 
-/// Every function; counts include the value that a method is called on.
+/// Argument counts include the receiver of a method.
 const TABLE: &[Row] = &[
     Row { name: "size", call: Call::Size, global: true, method: true, least: 1, most: 1 },
     method("contains", Call::Contains, 2, 2),
@@ -69,14 +68,14 @@ const TABLE: &[Row] = &[
 ];
 
 impl Call {
-    /// The function of a name, if it may be called so.
+    /// Looks up a function that may be called in this form.
     pub(crate) fn named(name: &str, as_method: bool) -> Result<Self, String> {
         let row = TABLE.iter().find(|row| row.name == name);
         match row {
             Some(row) if if as_method { row.method } else { row.global } => Ok(row.call),
             Some(row) if as_method => Err(format!("{name} is called as {name}(x), not on a value", name = row.name)),
             Some(row) => Err(format!("{name} is called on a value: x.{name}(…)", name = row.name)),
-            None => Err(format!("there is no function {name}{}", did_you_mean(name, TABLE.iter().map(|row| row.name)))),
+            None => Err(format!("unknown function {name}{}", did_you_mean(name, TABLE.iter().map(|row| row.name)))),
         }
     }
 
@@ -85,14 +84,14 @@ impl Call {
         TABLE.iter().find(|row| row.call == self).unwrap_or(&TABLE[0])
     }
 
-    /// Whether it takes so many arguments, the value it is called on included.
+    /// Checks the number of arguments, including the receiver.
     pub(crate) fn takes(self, count: usize) -> Result<(), String> {
         let row = self.row();
         let good = (row.least..=row.most).contains(&count);
         good.then_some(()).ok_or_else(|| format!("{} can't take {count} arguments", row.name))
     }
 
-    /// The type it gives, or why it can't take these.
+    /// The result type, or why the argument types don't fit.
     pub(crate) fn infer(self, types: &[Type]) -> Result<Type, String> {
         let text = |at: usize| match types.get(at) {
             None | Some(Type::Text | Type::Any) => Ok(()),
@@ -137,7 +136,6 @@ impl Call {
         }
     }
 
-    /// Calls it.
     pub(crate) fn apply(self, arguments: &[&Value], budget: &Budget<'_>) -> Result<Value, String> {
         let text = |at: usize| match arguments.get(at) {
             Some(Value::String(text)) => {
@@ -204,7 +202,7 @@ fn join(list: &Value, by: &str, budget: &Budget<'_>) -> Result<Value, String> {
     let mut out = String::new();
     for (at, item) in items.iter().enumerate() {
         let Value::String(text) = item else {
-            return Err(format!("join takes a list of strings, and there is {} in it", type_word(item)));
+            return Err(format!("join takes a list of strings, but the list contains {}", type_word(item)));
         };
         budget.spend_bytes(text.len() + by.len())?;
         if at > 0 {
@@ -216,7 +214,7 @@ fn join(list: &Value, by: &str, budget: &Budget<'_>) -> Result<Value, String> {
 }
 
 fn replace(text: &str, from: &str, to: &str, budget: &Budget<'_>) -> Result<Value, String> {
-    // Each match, at most one per letter, may become the whole new text.
+    // The result may be far longer than the text: every match becomes `to`.
     let matches = text.matches(from).count();
     budget.spend_bytes(matches.saturating_mul(to.len()))?;
     Ok(Value::String(text.replace(from, to)))
@@ -225,7 +223,7 @@ fn replace(text: &str, from: &str, to: &str, budget: &Budget<'_>) -> Result<Valu
 fn substring(text: &str, from: Option<&Value>, to: Option<&Value>) -> Result<Value, String> {
     let place = |value: &Value| {
         let place = value.as_i64().and_then(|place| usize::try_from(place).ok());
-        place.ok_or_else(|| "substring takes places that are not negative".to_owned())
+        place.ok_or_else(|| "substring takes non-negative positions".to_owned())
     };
     let count = text.chars().count();
     let from = from.map(place).transpose()?.unwrap_or(0);
@@ -244,7 +242,7 @@ fn to_text(value: &Value) -> Result<Value, String> {
     }
 }
 
-/// A value as it stands in a text: strings as they are, all else as canonical JSON.
+/// A value inside text: strings as they are, everything else as canonical JSON.
 pub(crate) fn plain(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
@@ -255,7 +253,7 @@ pub(crate) fn plain(value: &Value) -> Result<String, String> {
 fn to_int(value: &Value) -> Result<Value, String> {
     match value {
         Value::Number(number) => match (integer(number), number.as_f64()) {
-            // What is beyond the range of whole numbers becomes its end, which no result may be.
+            // The cast saturates at the ends of i128, which `whole` refuses.
             #[allow(clippy::cast_possible_truncation)]
             (None, Some(number)) => whole(Some(number.trunc() as i128)),
             (number, _) => whole(number),

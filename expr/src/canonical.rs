@@ -1,10 +1,10 @@
-//! Canonical JSON (RFC 8785): one document, one text.
+//! Canonical JSON (RFC 8785): equal documents have equal text.
 //!
-//! Members are sorted by UTF-16 code units, numbers are written as ECMAScript writes them, and
-//! nothing is escaped that need not be. Reading is strict and lives in `strict`.
+//! Members are sorted by UTF-16 code units, numbers are written as in ECMAScript, and only what must
+//! be escaped is. Parsing is strict and lives in `chimera_core::json::strict`.
 //!
-//! It differs from the RFC in one point: a whole number that fits 64 bits is written by its digits, where
-//! ECMAScript would round it to a double. Different values never share a text so.
+//! One difference from the RFC: an integer that fits 64 bits is written exactly, where ECMAScript
+//! would round it to a double. So different values never share a text.
 
 use serde_json::{Map, Number, Value};
 use std::cmp::Ordering;
@@ -46,7 +46,7 @@ fn write_members(out: &mut String, members: &Map<String, Value>) {
         out.push(':');
         write_value(out, value);
     };
-    // A map keeps its names in the order of their bytes, which is that of UTF-16 unless one of them goes beyond ASCII.
+    // The map is sorted by bytes, which is also UTF-16 order for ASCII names.
     let is_sorted = members.keys().all(|name| name.is_ascii())
         || members.keys().is_sorted_by(|a, b| utf16_order(a, b) != Ordering::Greater);
     if is_sorted {
@@ -59,18 +59,18 @@ fn write_members(out: &mut String, members: &Map<String, Value>) {
     out.push_str(if members.is_empty() { "{}" } else { "}" });
 }
 
-/// Bytes of UTF-8 and units of UTF-16 sort alike, except that U+E000 to U+FFFF come after the
-/// surrogates that spell everything above them.
+/// UTF-8 bytes and UTF-16 units sort alike, except that U+E000 to U+FFFF sort after the surrogates
+/// of all higher code points.
 fn utf16_order(a: &str, b: &str) -> Ordering {
     let differs = |text: &str| text.bytes().any(|byte| byte >= 0xee);
     if differs(a) && differs(b) { a.encode_utf16().cmp(b.encode_utf16()) } else { a.cmp(b) }
 }
 
-/// Appends a text in quotes.
+/// Appends a quoted, escaped string.
 pub fn write_text(out: &mut String, text: &str) {
     out.reserve(text.len() + 2);
     out.push('"');
-    // Most texts hold nothing to escape. Looking at all bytes without a branch is quicker than stopping at the first.
+    // Most strings need no escapes. Checking all bytes without a branch is faster than stopping at the first.
     let escapes = text.bytes().fold(false, |found, byte| found | is_escaped(byte));
     if escapes {
         write_escaped(out, text);
@@ -111,9 +111,8 @@ fn write_escaped(out: &mut String, text: &str) {
     out.push_str(&text[plain..]);
 }
 
-/// Appends a whole number.
 pub fn write_integer(out: &mut String, number: impl Display) {
-    // Writing into a text can't fail.
+    // Writing to a `String` can't fail.
     let _ = write!(out, "{number}");
 }
 
@@ -125,13 +124,12 @@ fn write_number(out: &mut String, number: &Number) {
             Some(whole) => write_integer(out, whole),
             None => out.push_str(&number_text(value)),
         },
-        // A number is one of the three.
+        // Unreachable: a number is one of the three.
         (.., None) => out.push_str("null"),
     }
 }
 
-/// The whole number that a double beyond 2^53 is, if it fits 64 bits: it is the same value as that integer,
-/// so it has the same text.
+/// The integer that a double above 2^53 is equal to, if it fits 64 bits. Equal values need equal text.
 fn whole(value: f64) -> Option<i128> {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     #[allow(clippy::cast_possible_truncation)]
@@ -139,7 +137,7 @@ fn whole(value: f64) -> Option<i128> {
     (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&whole).then_some(whole)
 }
 
-/// With fewer digits no two shortest spellings of a double are equally close.
+/// With fewer digits, no two shortest representations of a double are equally close.
 const TIE_DIGITS_MIN: usize = 15;
 
 /// Digits and decimal exponent of a text like `1.25e-7`.
@@ -150,9 +148,9 @@ fn scientific(text: &str) -> (String, i32) {
 
 /// A finite double as ECMAScript's `Number::toString` writes it.
 ///
-/// The shortest digits that read back as the same double come from the standard library; their
-/// layout is ours, and so is the choice between two equally short and equally close ones: the
-/// even one, as ECMAScript advises and RFC 8785 demands.
+/// The shortest digits that parse back to the same double come from the standard library. The
+/// layout is done here, and so is the choice between two equally short and equally close
+/// candidates: the even one, as ECMAScript recommends and RFC 8785 requires.
 #[must_use]
 pub fn number_text(value: f64) -> String {
     if value == 0.0 {
@@ -170,7 +168,7 @@ pub fn number_text(value: f64) -> String {
         out.push('-');
     }
     let zeros = |n: usize| "0".repeat(n);
-    // How many digits stand before the decimal point.
+    // The number of digits before the decimal point.
     match usize::try_from(exponent + 1) {
         Ok(before @ 1..=21) if before >= digits.len() => {
             out.push_str(&digits);

@@ -1,8 +1,8 @@
-//! Evaluates terms straight on the run's JSON.
+//! Evaluates terms directly on the run's JSON.
 //!
-//! A value is borrowed until something new must be made of it. Every term and every copied piece
-//! is charged to a budget, so no expression can run long or grow large, whatever it is fed.
-//! "Not known yet" travels like an error but is none: `false && unknown` is false.
+//! Values are borrowed until a new one must be built. Every term and every copied piece is charged
+//! to a budget, so no expression can run long or grow large, whatever its data.
+//! "Not known yet" propagates like an error but is not one: `false && unknown` is false.
 
 use crate::limits::EXPRESSION_LIST_MAX;
 use crate::meter::WorkMeter;
@@ -17,16 +17,15 @@ use std::cell::Cell;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("${{{expression}}}: {reason}")]
 pub struct RenderError {
-    /// The expression, as it was written.
+    /// The source text of the expression.
     pub expression: String,
-    /// What went wrong.
     pub reason: String,
 }
 
 /// Why an evaluation ended without a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Halt {
-    /// It depends on outputs, or on a map's list, that are not known yet.
+    /// It depends on outputs or on a map's list that are not known yet.
     Unknown,
     Fault(String),
 }
@@ -37,7 +36,7 @@ impl From<String> for Halt {
     }
 }
 
-/// What one rendering may still spend. What it has spent is charged to the meter when it ends.
+/// The work that one rendering may still do. On drop, the work done is charged to the meter.
 pub(crate) struct Budget<'a> {
     allowed: u64,
     left: Cell<u64>,
@@ -57,7 +56,6 @@ impl<'a> Budget<'a> {
         Self { allowed, left: Cell::new(allowed), meter }
     }
 
-    /// Whether nothing is left.
     pub(crate) fn is_spent(&self) -> bool {
         self.left.get() == 0
     }
@@ -93,7 +91,6 @@ impl<'a> Budget<'a> {
     }
 }
 
-/// One evaluation.
 pub(crate) struct Evaluation<'a> {
     pub(crate) scope: &'a dyn Scope,
     pub(crate) budget: &'a Budget<'a>,
@@ -109,7 +106,7 @@ fn fault<T>(reason: impl Into<String>) -> Result<T, Halt> {
 }
 
 impl Evaluation<'_> {
-    /// The value of a term; `variable` is the item of the macro around.
+    /// The value of a term. `variable` is the current item of the enclosing macro.
     pub(crate) fn value<'t>(&'t self, term: &'t Term, variable: Option<&'t Value>) -> Outcome<'t> {
         self.budget.spend(1)?;
         match term {
@@ -132,7 +129,7 @@ impl Evaluation<'_> {
                     (Some(number), _) => Ok(Cow::Owned(whole(number.checked_neg())?)),
                     (None, number) => Ok(Cow::Owned(crate::operate::fraction(-number.unwrap_or(f64::NAN))?)),
                 },
-                other => fault(format!("-{} has no meaning", type_word(other))),
+                other => fault(format!("cannot apply - to {}", type_word(other))),
             },
             Term::And(one, other) => self.decided(one, other, false, variable),
             Term::Or(one, other) => self.decided(one, other, true, variable),
@@ -143,7 +140,7 @@ impl Evaluation<'_> {
             Term::Binary(operator, sides) => {
                 let one = self.value(&sides[0], variable)?;
                 let other = self.value(&sides[1], variable)?;
-                // Scalars cost nothing more; a list or text is read, and perhaps copied.
+                // Scalars cost nothing extra. Strings and containers are read and perhaps copied.
                 if !is_scalar(&one) || !is_scalar(&other) {
                     self.budget.spend_value(&one)?;
                     self.budget.spend_value(&other)?;
@@ -159,7 +156,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// The value as its own, charged for if it had to be copied.
+    /// The value of a term, owned. A copy is charged.
     pub(crate) fn taken(&self, term: &Term, variable: Option<&Value>) -> Result<Value, Halt> {
         match self.value(term, variable)? {
             Cow::Owned(value) => Ok(value),
@@ -173,11 +170,11 @@ impl Evaluation<'_> {
     fn flag(&self, term: &Term, variable: Option<&Value>) -> Result<bool, Halt> {
         match self.value(term, variable)?.as_ref() {
             Value::Bool(flag) => Ok(*flag),
-            other => fault(format!("a boolean is needed, not {}", type_word(other))),
+            other => fault(format!("expected boolean, found {}", type_word(other))),
         }
     }
 
-    /// `&&` and `||`: one side that decides is enough, whatever the other is.
+    /// `&&` and `||`. A side equal to `by` decides, even if the other side fails or is unknown.
     fn decided<'t>(&'t self, one: &'t Term, other: &'t Term, by: bool, variable: Option<&'t Value>) -> Outcome<'t> {
         let first = self.flag(one, variable);
         if first == Ok(by) {
@@ -228,7 +225,7 @@ impl Evaluation<'_> {
         walk(value, steps).map(Cow::Borrowed)
     }
 
-    /// What stands at a place of the inputs; a part of it may be deferred.
+    /// The value at a path of the inputs. A part of it may be deferred.
     pub(crate) fn input(&self, steps: &[Step]) -> Result<&Value, Halt> {
         let mut value = self.scope.inputs();
         for step in steps {
@@ -240,7 +237,7 @@ impl Evaluation<'_> {
         Ok(value)
     }
 
-    /// Whether a part of an input is deferred. Looking for it costs as much as copying it.
+    /// Whether a part of an input is deferred. The search is charged like a copy.
     pub(crate) fn is_open(&self, input: &Value) -> Result<bool, String> {
         if !self.scope.has_deferred_inputs() {
             return Ok(false);
@@ -257,7 +254,7 @@ impl Evaluation<'_> {
             return Ok(Cow::Owned(Value::Bool(false)));
         }
         let value = match of {
-            // Whether a member is there does not depend on those beside it.
+            // Presence of a member does not depend on its siblings, which may be deferred.
             Term::Path(Root::Inputs, steps) => Cow::Borrowed(self.input(steps)?),
             of => self.value(of, variable)?,
         };
@@ -286,11 +283,11 @@ impl Evaluation<'_> {
         let mut members = Map::new();
         for (name, value) in entries {
             let Value::String(name) = self.taken(name, variable)? else {
-                return fault("the name of a member is a string");
+                return fault("a member name must be a string");
             };
             let value = self.taken(value, variable)?;
             if members.insert(name, value).is_some() {
-                return fault("a member is named twice");
+                return fault("duplicate member name");
             }
         }
         Ok(Cow::Owned(Value::Object(members)))
@@ -308,13 +305,13 @@ impl Evaluation<'_> {
         let keys: Vec<Value>;
         let items = match over.as_ref() {
             Value::Array(items) => items,
-            // As in CEL, a macro over an object walks over its names.
+            // As in CEL, a macro over an object iterates over its keys.
             Value::Object(members) if members.len() <= EXPRESSION_LIST_MAX => {
                 self.budget.spend_value(&over)?;
                 keys = members.keys().cloned().map(Value::String).collect();
                 &keys
             }
-            other => return fault(format!("a macro walks over a list, not over {}", type_word(other))),
+            other => return fault(format!("a macro iterates over a list, not over {}", type_word(other))),
         };
         if items.len() > EXPRESSION_LIST_MAX {
             return fault(format!("the list has {} items, at most {EXPRESSION_LIST_MAX}", items.len()));
@@ -352,7 +349,7 @@ impl Evaluation<'_> {
         Ok(Cow::Owned(value))
     }
 
-    /// Whether any item gives `wanted`; an item that fails matters only if none does.
+    /// Whether any item gives `wanted`. A failing item matters only if no item does.
     fn any(&self, items: &[Value], body: &Term, wanted: bool) -> Result<Option<bool>, Halt> {
         let mut halted = None;
         for item in items {
@@ -367,15 +364,13 @@ impl Evaluation<'_> {
     }
 }
 
-/// The member that stands for a value that is not known yet.
+/// The member that marks a value that is not known yet.
 pub(crate) const DEFERRED: &str = "$deferred";
 
-/// Whether a value stands for one that is not known yet.
 fn is_deferred(value: &Value) -> bool {
     value.as_object().is_some_and(|members| members.contains_key(DEFERRED))
 }
 
-/// Whether a part of a value is not known yet.
 fn has_deferred(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(has_deferred),
@@ -388,7 +383,7 @@ const fn is_scalar(value: &Value) -> bool {
     matches!(value, Value::Null | Value::Bool(_) | Value::Number(_))
 }
 
-/// `success` and `error` of outputs that don't have their own.
+/// The default `success` and `error` of outputs that omit them.
 fn implied(outputs: &Value, name: &str) -> Option<&'static Value> {
     let implied = match name {
         "success" => &TRUE,
@@ -427,7 +422,7 @@ fn item(value: &Value, at: usize) -> Result<&Value, Halt> {
     match value {
         Value::Array(items) => match items.get(at) {
             Some(item) => Ok(item),
-            None => fault(format!("there is no item {at} in a list of {}", items.len())),
+            None => fault(format!("index {at} is out of range for a list of {}", items.len())),
         },
         other => fault(format!("{} has no items", type_word(other))),
     }
@@ -435,16 +430,16 @@ fn item(value: &Value, at: usize) -> Result<&Value, Halt> {
 
 fn indexed<'t>(value: &'t Value, at: &Value) -> Result<&'t Value, Halt> {
     match at {
-        // The name was computed: it may be anything that somebody sent, and a fault goes into the ledger.
+        // The error must not quote a computed name: it may be user data, and errors go into the ledger.
         Value::String(name) if value.is_object() => match value.get(name) {
             Some(value) => Ok(value),
-            None => fault("there is no member of the name that was computed"),
+            None => fault("no member has the computed name"),
         },
         Value::String(_) => fault(format!("{} has no members", type_word(value))),
         Value::Number(number) => match number.as_i64().and_then(|at| usize::try_from(at).ok()) {
             Some(at) => item(value, at),
-            None => fault("a list is indexed by whole numbers from 0"),
+            None => fault("a list index must be a non-negative integer"),
         },
-        other => fault(format!("nothing is indexed by {}", type_word(other))),
+        other => fault(format!("cannot index by {}", type_word(other))),
     }
 }

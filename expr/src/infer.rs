@@ -1,4 +1,4 @@
-//! Finds type errors and unknown references before a run: our walk over the expression tree.
+//! The type checker: finds type errors and unknown references before a run.
 
 use crate::nearest::did_you_mean;
 use crate::operate::type_word;
@@ -6,17 +6,15 @@ use crate::term::{Macro, Operator, Root, Step, Term};
 use crate::types::Type;
 use std::sync::Arc;
 
-/// What the walk knows of the variables.
+/// The types of an expression's variables.
 pub trait Types {
-    /// The type of the run's inputs.
     fn inputs(&self) -> Type;
-    /// The type of a node's outputs; whether there is such a node is not asked here.
+    /// The type of a node's outputs. The caller checks that the node exists.
     fn outputs(&self, node: &str) -> Type;
-    /// The type of `item`, inside a map.
+    /// The type of `item`. `None` outside a map.
     fn item(&self) -> Option<Type>;
 }
 
-/// What the walk found wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
     UnknownReference(String),
@@ -33,14 +31,14 @@ fn unknown<T>(reason: impl Into<String>) -> Result<T, Mismatch> {
     Err(Mismatch::UnknownReference(reason.into()))
 }
 
-/// The type of a term; `variable` is that of the macro around.
+/// The type of a term. `variable` is the type of the enclosing macro's variable.
 pub(crate) fn infer(term: &Term, types: &dyn Types, variable: Option<&Type>) -> Inferred {
     let of = |term: &Term| infer(term, types, variable);
     match term {
         Term::Constant(value) => Ok(Type::of_value(value)),
         Term::Path(root, steps) => path(root, steps, types, variable),
         Term::Has(of, name) => {
-            // Whether a member of something open is there is just what is asked.
+            // `has` on an open object is legitimate; only a member that cannot exist is an error.
             match infer(of, types, variable)? {
                 Type::Null => {}
                 found => drop(member(
@@ -62,7 +60,7 @@ pub(crate) fn infer(term: &Term, types: &dyn Types, variable: Option<&Type>) -> 
         Term::Not(inner) => needs(&of(inner)?, &Type::Bool, "!").map(|()| Type::Bool),
         Term::Negate(inner) => match of(inner)? {
             known @ (Type::Int | Type::Number | Type::Any) => Ok(known),
-            other => wrong(format!("-{other} has no meaning")),
+            other => wrong(format!("cannot apply - to {other}")),
         },
         Term::And(one, other) => {
             needs(&of(one)?, &Type::Bool, "&&")?;
@@ -116,7 +114,7 @@ fn path(root: &Root, steps: &[Step], types: &dyn Types, variable: Option<&Type>)
     Ok(known)
 }
 
-/// The type of a member; a node's outputs always have `success` and `error`.
+/// The type of a member. A node's outputs always have `success` and `error`.
 fn member(of: &Type, name: &str, outputs: bool) -> Inferred {
     match of {
         Type::Any => Ok(match name {
@@ -155,7 +153,7 @@ fn object(entries: &[(Term, Term)], of: &dyn Fn(&Term) -> Inferred) -> Inferred 
                 shape.named.insert(name.clone(), known);
             }
             Term::Constant(other) => {
-                return wrong(format!("the name of a member is a string, not {}", type_word(other)));
+                return wrong(format!("a member name must be a string, not {}", type_word(other)));
             }
             dynamic => {
                 needs(&of(dynamic)?, &Type::Text, "the name of a member")?;
@@ -167,13 +165,13 @@ fn object(entries: &[(Term, Term)], of: &dyn Fn(&Term) -> Inferred) -> Inferred 
 }
 
 fn binary(operator: Operator, one: &Type, other: &Type) -> Inferred {
-    let refused = || wrong(format!("{one} {} {other} has no meaning", operator.sign()));
+    let refused = || wrong(format!("cannot apply {} to {one} and {other}", operator.sign()));
     match operator {
         Operator::Equal | Operator::NotEqual => {
             if one.meets(other) {
                 Ok(Type::Bool)
             } else {
-                wrong(format!("{one} {} {other} is always the same: they are never equal", operator.sign()))
+                wrong(format!("{one} {} {other}: the two types are never equal", operator.sign()))
             }
         }
         Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
@@ -216,7 +214,7 @@ fn each(kind: Macro, over: &Type, filter: Option<&Term>, body: &Term, types: &dy
         Type::Any => Type::Any,
         Type::List(item) => (**item).clone(),
         Type::Object(_) => Type::Text,
-        other => return wrong(format!("a macro walks over a list, not over {other}")),
+        other => return wrong(format!("a macro iterates over a list, not over {other}")),
     };
     if let Some(filter) = filter {
         needs(&infer(filter, types, Some(&item))?, &Type::Bool, "the filter")?;

@@ -1,9 +1,8 @@
-//! The words of an expression: CEL's tokens.
+//! The lexer: splits an expression into CEL tokens.
 
 use crate::{literal, operate};
 use serde_json::{Number, Value};
 
-/// A word of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token<'a> {
     Name(&'a str),
@@ -12,13 +11,13 @@ pub(crate) enum Token<'a> {
     Sign(&'static str),
 }
 
-/// Longer signs first, so that `<=` is not read as `<`.
+/// Longer operators come first, so that `<=` is not read as `<`.
 const SIGNS: &[&str] = &[
     "&&", "||", "==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "!", "?", ":", ".", ",", "(", ")", "[", "]",
     "{", "}",
 ];
 
-/// The words of a text, each with the byte where it begins.
+/// The tokens of an expression, each with its byte offset.
 pub(crate) fn lex(text: &str) -> Result<Vec<(usize, Token<'_>)>, String> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -39,7 +38,7 @@ pub(crate) fn lex(text: &str) -> Result<Vec<(usize, Token<'_>)>, String> {
         } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
             (Token::Sign(sign), sign.len())
         } else {
-            return Err(format!("{first:?} has no meaning"));
+            return Err(format!("unexpected character {first:?}"));
         };
         tokens.push((at, token));
         at += length;
@@ -86,10 +85,10 @@ fn number(text: &str) -> Result<(Token<'_>, usize), String> {
         (value, length)
     };
     match (text[length..].chars().next(), value) {
-        (Some('u' | 'U'), _) => Err("numbers have no u here: JSON knows one kind".to_owned()),
-        (Some(next), _) if next.is_ascii_alphanumeric() || next == '_' => Err("a number ends in letters".to_owned()),
+        (Some('u' | 'U'), _) => Err("unsigned numbers (`1u`) are not supported: JSON has one number type".to_owned()),
+        (Some(next), _) if next.is_ascii_alphanumeric() || next == '_' => Err("a number is followed by letters".to_owned()),
         (_, Some(value)) => Ok((Token::Literal(value), length)),
-        (_, None) => Err("a number is out of range".to_owned()),
+        (_, None) => Err("number out of range".to_owned()),
     }
 }
 

@@ -1,12 +1,11 @@
-//! `${…}`: the expressions in workflows, which are CEL over a run's inputs and outputs.
+//! The expression language of workflows: `${…}`, CEL over a run's inputs and outputs.
 //!
-//! An expression is read once and lowered to small terms, which are type-checked before a run and
-//! evaluated straight on the run's JSON during it. Nothing is converted ahead: an expression
-//! touches only the paths it names. Reading, checking and evaluating all have limits, know no
-//! clock and no randomness, and can tell "not known yet" from an error.
+//! An expression is parsed once and lowered to small terms. Terms are type-checked before a run and
+//! evaluated directly on the run's JSON during it. Nothing is converted up front: an expression
+//! touches only the paths it names. Parsing, checking and evaluation are bounded and deterministic,
+//! and distinguish "not known yet" from an error.
 //!
-//! One thing differs from CEL: JSON has one kind of number, so whole numbers and fractions mix in
-//! arithmetic.
+//! One difference from CEL: JSON has one number type, so integers and fractions mix in arithmetic.
 
 mod call;
 mod canonical;
@@ -36,7 +35,7 @@ pub use template::{Part, deferred_texts};
 pub use template::{Preview, Template, TemplateError};
 pub use types::{Shape, Type};
 
-/// A member's name as a token of a JSON pointer.
+/// Escapes a member name for use in a JSON pointer.
 pub fn pointer_token(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

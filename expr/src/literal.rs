@@ -1,6 +1,6 @@
-//! Texts in an expression, with CEL's quotes, prefixes and escapes.
+//! String literals, with CEL's quotes, prefixes and escapes.
 
-/// The text that begins here and the bytes it takes, or nothing if none does.
+/// The string literal at the start of `source` and its length in bytes, or `None` if there is none.
 pub(crate) fn text(source: &str) -> Result<Option<(String, usize)>, String> {
     let prefix = source.bytes().take_while(|byte| b"rRbB".contains(byte)).take(2).count();
     let Some(quote) = source[prefix..].chars().next().filter(|first| matches!(first, '"' | '\'')) else {
@@ -8,7 +8,7 @@ pub(crate) fn text(source: &str) -> Result<Option<(String, usize)>, String> {
     };
     let letters = source[..prefix].to_ascii_lowercase();
     if letters.contains('b') {
-        return Err("bytes have no use here: JSON knows texts".to_owned());
+        return Err("bytes literals are not supported: JSON has strings only".to_owned());
     }
     if letters == "rr" {
         return Ok(None);
@@ -25,8 +25,10 @@ pub(crate) fn text(source: &str) -> Result<Option<(String, usize)>, String> {
             return Ok(Some((out, prefix + at + close.len())));
         }
         match rest.chars().next() {
-            None => return Err("a quote is never closed".to_owned()),
-            Some('\n' | '\r') if close.len() == 1 => return Err("a text in single quotes ends on its line".to_owned()),
+            None => return Err("unterminated string".to_owned()),
+            Some('\n' | '\r') if close.len() == 1 => {
+                return Err("a string must end on its line (use triple quotes for several lines)".to_owned());
+            }
             Some('\\') if !raw => {
                 let (letter, length) = escape(&rest[1..])?;
                 out.push(letter);
@@ -40,9 +42,9 @@ pub(crate) fn text(source: &str) -> Result<Option<(String, usize)>, String> {
     }
 }
 
-/// The letter that an escape means and the bytes it takes after the backslash.
+/// The character of an escape sequence and its length in bytes after the backslash.
 fn escape(rest: &str) -> Result<(char, usize), String> {
-    let unknown = || "an escape in a text is unknown".to_owned();
+    let unknown = || "unknown escape sequence in a string".to_owned();
     let coded = |from: usize, count: usize, radix: u32| {
         let digits = rest.get(from..from + count).filter(|digits| digits.chars().all(|digit| digit.is_digit(radix)));
         let code = digits.and_then(|digits| u32::from_str_radix(digits, radix).ok()).ok_or_else(unknown)?;

@@ -1,7 +1,7 @@
-//! From a tree as it was written to terms: names become paths, calls become functions and macros.
+//! Lowers the syntax tree to terms: names become paths, calls become functions and macros.
 //!
-//! A chain of names and constant indexes becomes one path, which is what makes most expressions
-//! cheap. Macros may walk over a list, but not stand inside each other.
+//! A chain of names and constant indexes becomes one path, which makes most expressions cheap.
+//! Macros iterate over a list and cannot be nested.
 
 use crate::call::Call;
 use crate::limits::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 const VARIABLES: &[&str] = &["inputs", "nodes", "run_id", "item", "index"];
 
-/// Whether an expression is unreadable, or readable but names what is not there.
+/// Why an expression can't be compiled: it is invalid, or it names something that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unusable {
     Invalid(String),
@@ -25,7 +25,6 @@ fn invalid<T>(reason: impl Into<String>) -> Lowered<T> {
     Err(Unusable::Invalid(reason.into()))
 }
 
-/// Compiles one expression.
 pub(crate) fn lower(source: &str) -> Lowered {
     if source.len() > EXPRESSION_BYTES_MAX {
         return invalid(format!("the expression has {} bytes, at most {EXPRESSION_BYTES_MAX}", source.len()));
@@ -39,7 +38,7 @@ pub(crate) fn lower(source: &str) -> Lowered {
 
 #[derive(Default)]
 struct Lowering {
-    /// The macro's variable while its body is lowered.
+    /// The variable of the enclosing macro while its body is lowered.
     variable: Option<String>,
 }
 
@@ -70,8 +69,8 @@ impl Lowering {
         })
     }
 
-    /// Selections and constant indexes down to a variable become one path; on anything else they
-    /// stay terms.
+    /// Member accesses and constant indexes on a variable become one path. On anything else they stay
+    /// terms.
     fn path(&mut self, tree: &Syntax<'_>, depth: usize) -> Lowered {
         let mut steps = Vec::new();
         let mut at = tree;
@@ -118,14 +117,14 @@ impl Lowering {
             "nodes" => match (steps.next(), steps.next()) {
                 (Some(Step::Member(id)), Some(Step::Member(outputs))) if outputs == "outputs" => Root::Outputs(id),
                 _ => {
-                    let reason = "nodes are read as nodes.NAME.outputs, with a name that stands in the document";
+                    let reason = "nodes are read as nodes.NAME.outputs, and NAME cannot be computed";
                     return Err(Unusable::UnknownReference(reason.to_owned()));
                 }
             },
             unknown => {
                 let known = VARIABLES.iter().copied().chain(self.variable.as_deref());
                 let guess = did_you_mean(unknown, known);
-                let reason = format!("there is no variable {unknown}{guess}; there are {}", VARIABLES.join(", "));
+                let reason = format!("unknown variable {unknown}{guess}; available: {}", VARIABLES.join(", "));
                 return Err(Unusable::UnknownReference(reason));
             }
         };
@@ -156,11 +155,11 @@ impl Lowering {
             _ => return invalid("a macro takes a variable and an expression, as in list.map(x, x.name)"),
         };
         if VARIABLES.contains(&variable) {
-            return invalid(format!("the variable {variable} would hide the run's own"));
+            return invalid(format!("the macro variable {variable} shadows the run's own; choose another name"));
         }
         let over = Box::new(self.term(over, depth)?);
         if self.variable.is_some() {
-            return invalid("a macro can't stand inside another: its work would grow with the square of the list");
+            return invalid("macros cannot be nested: the work would grow with the square of the list");
         }
         self.variable = Some(variable.to_owned());
         let filter = filter.map(|filter| self.term(filter, depth).map(Box::new)).transpose();

@@ -1,45 +1,45 @@
-//! How much work expressions do together, for one plan or in one turn of a run.
+//! A work budget that several renderings share, for one plan or one turn of a run.
 //!
-//! One rendering is bounded by itself. A map renders its inputs for every item, so what counts is the sum: a turn
-//! ends when its share is used up and the run goes on in the next one, and a plan is not laid out any further.
+//! Each rendering has its own limit, but a map renders its inputs once per item, so the sum counts too. When the
+//! share is used up, a turn ends and the run continues in the next one; a plan is not expanded any further.
 
 use crate::limits::EXPRESSION_WORK_MAX;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Work that may still be done.
+/// The work that is left.
 #[derive(Debug)]
 pub struct WorkMeter {
     share: u64,
     left: AtomicU64,
-    /// What one rendering may do when nothing is left.
+    /// The allowance of one rendering when nothing is left.
     floor: u64,
 }
 
 impl WorkMeter {
-    /// A share of work. Whatever has begun comes to its end, however little is left.
+    /// A share that never interrupts a rendering: one that starts may finish, however little is left.
     #[must_use]
     pub const fn lenient(share: u64) -> Self {
         Self { share, left: AtomicU64::new(share), floor: EXPRESSION_WORK_MAX }
     }
 
-    /// A share of work beyond which nothing is computed.
+    /// A hard limit: nothing is computed beyond it.
     #[must_use]
     pub const fn strict(share: u64) -> Self {
         Self { share, left: AtomicU64::new(share), floor: 0 }
     }
 
-    /// Whether nothing is left.
+    /// Whether the share is used up. A lenient meter still allows renderings then.
     #[must_use]
     pub fn is_used_up(&self) -> bool {
         self.left() == 0
     }
 
-    /// Whether nothing more may be computed at all.
+    /// Whether no further rendering is allowed.
     pub fn is_over(&self) -> bool {
         self.allowance() == 0
     }
 
-    /// Begins anew; gives what was done.
+    /// Resets the meter and returns the work that was done.
     pub fn begin_anew(&self) -> u64 {
         self.share.saturating_sub(self.left.swap(self.share, Ordering::Relaxed))
     }
@@ -48,7 +48,7 @@ impl WorkMeter {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// What the next rendering may do.
+    /// The work that the next rendering may do.
     pub(crate) fn allowance(&self) -> u64 {
         self.left().max(self.floor).min(EXPRESSION_WORK_MAX)
     }

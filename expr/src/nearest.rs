@@ -1,8 +1,8 @@
-//! The known name that is closest to a mistyped one.
+//! Suggests the known name closest to a mistyped one.
 
 use crate::limits;
 
-/// ` (did you mean X?)`, or nothing if no name is close.
+/// ` (did you mean X?)`, or an empty string if no name is close.
 #[must_use]
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let wanted: Vec<char> = name.chars().take(limits::SUGGESTION_CHARS_MAX + 1).collect();
@@ -20,7 +20,7 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     best.map_or_else(String::new, |(_, known)| format!(" (did you mean {known}?)"))
 }
 
-/// Letters to insert, delete, replace or swap with a neighbour to turn one name into the other.
+/// Edit distance: insertions, deletions, replacements and swaps of neighbours.
 fn distance(one: &[char], other: &str) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=one.len()).collect();

@@ -1,11 +1,11 @@
-//! What the operators do with two JSON values.
+//! Binary operators on JSON values.
 
 use crate::limits::EXPRESSION_LIST_MAX;
 use crate::term::Operator;
 use serde_json::{Number, Value};
 use std::cmp::Ordering;
 
-/// The word for a value's type, as schemas write it.
+/// The JSON Schema name of a value's type.
 pub(crate) fn type_word(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -18,25 +18,24 @@ pub(crate) fn type_word(value: &Value) -> &'static str {
     }
 }
 
-/// A whole number of 64 bits, with a sign or without.
+/// A signed or unsigned 64-bit integer, or an error if the number fits neither.
 pub(crate) fn whole(number: Option<i128>) -> Result<Value, String> {
     let value = number.and_then(|number| {
         i64::try_from(number).map(Value::from).or_else(|_| u64::try_from(number).map(Value::from)).ok()
     });
-    value.ok_or_else(|| "the result is beyond 64 bits".to_owned())
+    value.ok_or_else(|| "integer overflow: the result does not fit 64 bits".to_owned())
 }
 
-/// The whole number that a number is written as, if it is.
+/// The number, if it is stored as an integer.
 pub(crate) fn integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-/// A fraction, if it is one.
+/// A finite double, or an error.
 pub(crate) fn fraction(number: f64) -> Result<Value, String> {
     Number::from_f64(number).map(Value::Number).ok_or_else(|| "the result is not a number".to_owned())
 }
 
-/// Applies an operator.
 pub(crate) fn operate(operator: Operator, one: &Value, other: &Value) -> Result<Value, String> {
     match operator {
         Operator::Equal => Ok(Value::Bool(equal(one, other))),
@@ -63,7 +62,7 @@ pub(crate) fn operate(operator: Operator, one: &Value, other: &Value) -> Result<
 }
 
 fn unfit(operator: Operator, one: &Value, other: &Value) -> String {
-    format!("{} {} {} has no meaning", type_word(one), operator.sign(), type_word(other))
+    format!("cannot apply {} to {} and {}", operator.sign(), type_word(one), type_word(other))
 }
 
 fn arithmetic(operator: Operator, one: &Value, other: &Value) -> Result<Value, String> {
@@ -111,15 +110,15 @@ fn order(one: &Number, other: &Number) -> Option<Ordering> {
     }
 }
 
-/// A whole number beside a finite fraction, none of its digits lost.
+/// Compares an integer with a finite double without losing digits.
 fn beside(whole: i128, fraction: f64) -> Ordering {
-    // What is beyond the range of whole numbers becomes its end.
+    // The cast saturates.
     #[allow(clippy::cast_possible_truncation)]
     let cut = fraction.trunc() as i128;
     whole.cmp(&cut).then_with(|| 0.0.partial_cmp(&fraction.fract()).unwrap_or(Ordering::Equal))
 }
 
-/// Equal as CEL sees it: `1` is `1.0`, and values of different types are different.
+/// CEL equality: `1` equals `1.0`, and values of different types are never equal.
 pub(crate) fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => order(one, other) == Some(Ordering::Equal),

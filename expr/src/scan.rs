@@ -1,17 +1,15 @@
 //! Finds the `${…}` in a text.
 //!
-//! An expression ends at the brace that closes it: braces inside quotes and those of maps are
-//! skipped. `$${` is a literal `${`. Comments are refused, because a brace in one could end the
-//! expression where the author doesn't see it.
+//! An expression ends at its closing brace: braces inside quotes and those of maps are skipped.
+//! `$${` is a literal `${`. Comments are refused, because a brace in one could end the expression
+//! where the author does not expect it.
 
-/// A piece of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
     Text(String),
     Expression(&'a str),
 }
 
-/// The pieces of a text, or what is wrong with it.
 pub(crate) fn scan(text: &str) -> Result<Vec<Piece<'_>>, String> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -40,7 +38,7 @@ pub(crate) fn scan(text: &str) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
-/// Where the brace stands that closes the expression.
+/// The offset of the closing brace of the expression.
 fn closing(text: &str) -> Result<usize, String> {
     let bytes = text.as_bytes();
     let (mut at, mut depth) = (0, 0_usize);
@@ -50,15 +48,15 @@ fn closing(text: &str) -> Result<usize, String> {
             b'{' => depth += 1,
             b'}' if depth == 0 => return Ok(at),
             b'}' => depth -= 1,
-            b'/' if bytes.get(at + 1) == Some(&b'/') => return Err("an expression has no comments".to_owned()),
+            b'/' if bytes.get(at + 1) == Some(&b'/') => return Err("comments are not allowed in expressions".to_owned()),
             _ => {}
         }
         at += 1;
     }
-    Err("${ is never closed (write $${ for a literal ${)".to_owned())
+    Err("unclosed ${ (write $${ for a literal ${)".to_owned())
 }
 
-/// The last byte of the literal whose opening quote stands at `open`.
+/// The offset of the last byte of the literal whose opening quote is at `open`.
 fn quoted(text: &str, open: usize) -> Result<usize, String> {
     let bytes = text.as_bytes();
     let word = text[..open].rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
@@ -79,7 +77,7 @@ fn quoted(text: &str, open: usize) -> Result<usize, String> {
         }
         at += 1;
     }
-    Err("a quote in an expression is never closed".to_owned())
+    Err("unterminated string in an expression".to_owned())
 }
 
 #[cfg(test)]

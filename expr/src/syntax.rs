@@ -1,22 +1,21 @@
-//! The grammar: from words to a tree, by precedence.
+//! The parser: tokens to a syntax tree, by precedence climbing.
 //!
-//! Written here rather than taken from a library because it must never run out of stack on what a
-//! stranger sends: nesting and size are counted while it reads. The tests hold it to a library's
-//! reading of the same language.
+//! It is written here instead of taken from a library because it must never overflow the stack on
+//! untrusted input: it counts nesting and size while parsing. The tests compare it with a CEL library.
 
 use crate::lex::{Token, lex};
 use crate::limits::{EXPRESSION_DEPTH_MAX, EXPRESSION_TERMS_MAX};
 use crate::term::Operator;
 use serde_json::Value;
 
-/// A tree as it was written.
+/// A syntax tree, before names are resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Syntax<'a> {
     Literal(Value),
     Name(&'a str),
     Member(Box<Syntax<'a>>, &'a str),
     Index(Box<Syntax<'a>>, Box<Syntax<'a>>),
-    /// A call, on a value or on none.
+    /// A call, with its receiver if it is a method call.
     Call(Option<Box<Syntax<'a>>>, &'a str, Vec<Syntax<'a>>),
     List(Vec<Syntax<'a>>),
     Object(Vec<(Syntax<'a>, Syntax<'a>)>),
@@ -28,7 +27,7 @@ pub(crate) enum Syntax<'a> {
     Binary(Operator, Box<[Syntax<'a>; 2]>),
 }
 
-/// Words that CEL keeps for itself; they can name a member, but no variable.
+/// CEL's reserved words. They can name a member but not a variable.
 const RESERVED: &[&str] = &[
     "as",
     "break",
@@ -51,7 +50,7 @@ const RESERVED: &[&str] = &[
 
 type Read<'a, T = Syntax<'a>> = Result<T, String>;
 
-/// Reads one expression.
+/// Parses one expression.
 pub(crate) fn read(source: &str) -> Read<'_> {
     let tokens = lex(source)?;
     let mut reader = Reader { source, tokens, at: 0, terms: 0 };
@@ -66,7 +65,7 @@ struct Reader<'a> {
     terms: usize,
 }
 
-/// How tightly an operator binds.
+/// The precedence of an operator. `&&` and `||` have no `Operator`: they short-circuit.
 fn binding(sign: &str) -> Option<(u8, Option<Operator>)> {
     Some(match sign {
         "||" => (1, None),
@@ -92,9 +91,9 @@ impl<'a> Reader<'a> {
         Err(match self.tokens.get(self.at) {
             Some((at, _)) => {
                 let found: String = self.source[*at..].chars().take(12).collect();
-                format!("not an expression: {found:?} was not expected")
+                format!("not an expression: unexpected {found:?}")
             }
-            None => "not an expression: it ends too early".to_owned(),
+            None => "not an expression: unexpected end".to_owned(),
         })
     }
 
@@ -138,7 +137,7 @@ impl<'a> Reader<'a> {
         Ok(Syntax::If(Box::new([condition, yes, self.expression(depth)?])))
     }
 
-    /// Operators that bind at least as tightly as `least`, from left to right.
+    /// Operators with a precedence of at least `least`, left-associative.
     fn binary(&mut self, least: u8, depth: usize) -> Read<'a> {
         let mut left = self.unary(depth)?;
         while let Some(sign) = self.sign() {
@@ -179,7 +178,7 @@ impl<'a> Reader<'a> {
         Ok(tree)
     }
 
-    /// A value and what is selected, called or indexed on it.
+    /// A value followed by member accesses, calls and indexes.
     fn member(&mut self, depth: usize) -> Read<'a> {
         let mut tree = self.primary(depth)?;
         for steps in 0.. {
@@ -222,7 +221,7 @@ impl<'a> Reader<'a> {
                         self.at += 1;
                         Ok(Syntax::Call(None, name, self.until(")", depth)?))
                     }
-                    Some("{") => Err("messages have no use here".to_owned()),
+                    Some("{") => Err("message literals are not supported".to_owned()),
                     _ => Ok(Syntax::Name(name)),
                 }
             }
@@ -240,15 +239,15 @@ impl<'a> Reader<'a> {
                 self.at += 1;
                 self.entries(depth)
             }
-            Some((_, Token::Sign("."))) => Err("names don't begin with a dot here".to_owned()),
+            Some((_, Token::Sign("."))) => Err("a name cannot begin with a dot".to_owned()),
             _ => self.unexpected(),
         }
     }
 
-    /// Expressions with commas between them; a list may have one behind the last.
+    /// Comma-separated expressions. A list may have a trailing comma.
     fn until(&mut self, close: &str, depth: usize) -> Read<'a, Vec<Syntax<'a>>> {
         let mut items = Vec::new();
-        // CEL lets a list have a comma behind its last item even where there is none.
+        // CEL allows the trailing comma even in an empty list.
         let bare = close == "]" && self.take(",");
         if self.take(close) {
             return Ok(items);
@@ -342,19 +341,19 @@ mod tests {
         "()",
     ];
 
-    /// Whether the library takes it.
+    /// Whether the library accepts it.
     fn library(source: &str) -> bool {
         cel::Env::default().with_optional_support(false).parser().parse(source).is_ok()
     }
 
-    /// The library's parser needs much stack for each level.
+    /// The library's parser uses much stack per nesting level.
     fn shallow(source: &str) -> bool {
         source.bytes().filter(|byte| b"([{?!-".contains(byte)).count() < 10
     }
 
-    /// Messages and names that begin with a dot are CEL, but have no use here.
+    /// Message literals and names that begin with a dot are CEL, but not supported here.
     fn ours_to_refuse(reason: &str, source: &str) -> bool {
-        let message = reason.contains("messages") || (reason.contains("reserved") && source.contains('{'));
+        let message = reason.contains("message literals") || (reason.contains("reserved") && source.contains('{'));
         message || reason.contains("begin with a dot")
     }
 
@@ -366,7 +365,7 @@ mod tests {
             let source = words.join(" ");
             if shallow(&source) {
                 match read(&source) {
-                    Ok(_) => prop_assert!(library(&source), "only we take {source}"),
+                    Ok(_) => prop_assert!(library(&source), "only we accept {source}"),
                     Err(reason) => {
                         prop_assert!(ours_to_refuse(&reason, &source) || !library(&source), "only we refuse {source}: {reason}");
                     }

@@ -1,8 +1,7 @@
 //! A JSON value with expressions in its strings, compiled once and rendered for every run.
 //!
-//! A string that is one `${…}` keeps the type of what it stands for; text around it makes it a
-//! string. Member names are never expressions. What needs nothing of a run is worked out when the
-//! template is compiled.
+//! A string that is a single `${…}` keeps the type of its value; with text around it, it becomes a
+//! string. Member names are never expressions. Constant expressions are evaluated at compile time.
 
 use crate::call::plain;
 use crate::eval::{Budget, DEFERRED, Evaluation, Halt, RenderError};
@@ -32,56 +31,51 @@ struct Inner {
     loops: bool,
 }
 
-/// Why a value is no template.
+/// Why a value is not a valid template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// An expression can't be read.
+    /// An expression can't be parsed.
     #[error("{reason}")]
     Invalid {
-        /// Where, as a JSON pointer into the value.
+        /// A JSON pointer into the value.
         path: String,
-        /// What is wrong.
         reason: String,
     },
-    /// An expression names what doesn't exist.
+    /// An expression names something that does not exist.
     #[error("{reason}")]
     UnknownReference {
-        /// Where, as a JSON pointer into the value.
+        /// A JSON pointer into the value.
         path: String,
-        /// What is wrong.
         reason: String,
     },
-    /// More expressions than allowed.
     #[error("more than {TEMPLATE_EXPRESSIONS_MAX} expressions")]
     TooMany,
 }
 
-/// What a template would render to, as far as it is known.
+/// What a template would render to, as far as known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Preview {
-    /// Exactly this.
     Exact(Value),
-    /// Something that depends on outputs that are not known yet.
+    /// Depends on outputs that are not known yet.
     Deferred {
         /// The value, with `{"$deferred": {"expression", "from"}}` where it is not known.
         shown: Value,
-        /// The nodes it waits for; none if it waits only for the list of the map around.
+        /// The nodes it waits for. Empty if it waits only for the list of the enclosing map.
         from: BTreeSet<String>,
     },
 }
 
-/// An expression as it was written and as it is evaluated.
+/// The source text of an expression and its compiled form.
 #[derive(Debug)]
 pub struct Expression {
     source: String,
     term: Term,
 }
 
-/// A part of a template.
 #[derive(Debug)]
 pub enum Part {
     Constant(Value),
-    /// A string that is one expression.
+    /// A string that is a single expression.
     Lone(Expression),
     /// A string that mixes text and expressions.
     Mixed {
@@ -99,7 +93,6 @@ pub enum MixedPiece {
 }
 
 impl Template {
-    /// Compiles any JSON value.
     pub fn compile(value: &Value) -> Result<Self, TemplateError> {
         let mut left = TEMPLATE_EXPRESSIONS_MAX;
         let root = compile(value, &mut String::new(), &mut left)?;
@@ -111,13 +104,12 @@ impl Template {
         Ok(Self { inner: Arc::new(Inner { root, references, loops }) })
     }
 
-    /// Whether its work depends on how long the lists are that it is fed.
+    /// Whether its work depends on the length of lists in the data.
     #[must_use]
     pub fn loops(&self) -> bool {
         self.inner.loops
     }
 
-    /// Renders it.
     pub fn render(&self, scope: &dyn Scope) -> Result<Value, RenderError> {
         let budget = Budget::of(scope);
         let evaluation = Evaluation { scope, budget: &budget };
@@ -126,13 +118,13 @@ impl Template {
         Ok(value)
     }
 
-    /// What the scope refuses is an error of the expression.
+    /// Reports a value that the scope refuses as an error of the expression.
     fn check(&self, scope: &dyn Scope, value: &Value) -> Result<(), RenderError> {
         let refused = |reason| RenderError { expression: self.inner.root.first_source().to_owned(), reason };
         scope.refusal(value).map_or(Ok(()), |reason| Err(refused(reason)))
     }
 
-    /// The nodes whose outputs it names.
+    /// The nodes whose outputs it reads.
     #[must_use]
     pub fn references(&self) -> &BTreeSet<String> {
         &self.inner.references
@@ -144,7 +136,7 @@ impl Template {
         matches!(self.inner.root, Part::Constant(_))
     }
 
-    /// Renders what is known; what depends on unknown outputs is deferred.
+    /// Renders what is known and defers what depends on unknown outputs.
     pub fn preview(&self, scope: &dyn Scope) -> Result<Preview, RenderError> {
         let budget = Budget::of(scope);
         let evaluation = Evaluation { scope, budget: &budget };
@@ -154,17 +146,17 @@ impl Template {
         Ok(if waits.deferred { Preview::Deferred { shown, from: waits.from } } else { Preview::Exact(shown) })
     }
 
-    /// Whether it is one expression and nothing else.
+    /// Whether it is a single expression and nothing else.
     pub fn is_lone(&self) -> bool {
         matches!(self.inner.root, Part::Lone(_))
     }
 
-    /// Whether it is `true` or `false` for every run.
+    /// Whether it is a constant `true` or `false`.
     pub fn is_flag(&self) -> bool {
         matches!(self.inner.root, Part::Constant(Value::Bool(_)))
     }
 
-    /// The names of its members, if it is an object.
+    /// The member names, empty unless it is an object.
     pub fn members(&self) -> Vec<&str> {
         match &self.inner.root {
             Part::Object(members) => members.iter().map(|(name, _)| name.as_str()).collect(),
@@ -177,7 +169,7 @@ impl Template {
         &self.inner.root
     }
 
-    /// Where a node is named first, as a JSON pointer into the value.
+    /// A JSON pointer to the first expression that reads the outputs of `node`.
     pub fn place_of(&self, node: &str) -> String {
         let mut place = None;
         self.inner.root.expressions(&mut String::new(), &mut |path, expression| {
@@ -188,7 +180,7 @@ impl Template {
         place.unwrap_or_default()
     }
 
-    /// Whether it names `item` or `index`.
+    /// Whether it reads `item` or `index`.
     #[must_use]
     pub fn needs_item(&self) -> bool {
         let mut needs = false;
@@ -198,7 +190,7 @@ impl Template {
 }
 
 impl Part {
-    /// Calls `see` with every expression and its place.
+    /// Calls `see` with every expression and its JSON pointer.
     fn expressions(&self, path: &mut String, see: &mut dyn FnMut(&str, &Expression)) {
         match self {
             Self::Constant(_) => {}
@@ -229,7 +221,7 @@ impl Part {
         }
     }
 
-    /// The type of the rendered part; the first thing that is wrong ends the walk.
+    /// The type of the rendered part, or the first mismatch.
     pub fn infer(&self, types: &dyn Types) -> Result<Type, Mismatch> {
         match self {
             Self::Constant(value) => Ok(Type::of_value(value)),
@@ -242,7 +234,7 @@ impl Part {
                 }
                 Ok(Type::Text)
             }
-            // Lists and objects are walked by the caller, who knows what is wanted of each member.
+            // The caller walks lists and objects: it knows the expected type of each member.
             Self::List(_) => Ok(Type::List(Arc::new(Type::Any))),
             Self::Object(_) => Ok(Type::Any),
         }
@@ -276,7 +268,7 @@ fn compile(value: &Value, path: &mut String, left: &mut usize) -> Result<Part, T
             let mut parts = Vec::with_capacity(members.len());
             for (name, value) in members {
                 if name.contains("${") || name == DEFERRED {
-                    let reason = "a member's name is neither an expression nor $deferred".to_owned();
+                    let reason = "a member name cannot contain an expression or be $deferred".to_owned();
                     return within(path, name, |path| Err(TemplateError::Invalid { path: path.clone(), reason }));
                 }
                 parts.push((name.clone(), within(path, name, |path| compile(value, path, left))?));
@@ -336,13 +328,13 @@ fn compile_text(text: &str, path: &str, left: &mut usize) -> Result<Part, Templa
     let budget = Budget::of(&nothing);
     match render(&part, &Evaluation { scope: &nothing, budget: &budget }) {
         Ok(value) => Ok(Part::Constant(value)),
-        // What takes long is left to the runs that need it.
+        // Too expensive to fold at compile time: every run evaluates it.
         Err(_) if budget.is_spent() => Ok(part),
         Err(error) => Err(invalid(error.to_string())),
     }
 }
 
-/// A value, or nothing if it is not known yet.
+/// The value, or `None` if it is not known yet.
 fn evaluate(expression: &Expression, evaluation: &Evaluation<'_>) -> Result<Option<Value>, RenderError> {
     match evaluation.taken(&expression.term, None) {
         Ok(value) => Ok(Some(value)),
@@ -406,7 +398,7 @@ fn preview(part: &Part, evaluation: &Evaluation<'_>, waits: &mut Waits) -> Resul
     match part {
         Part::Constant(value) => Ok(value.clone()),
         Part::Lone(expression) => match handed_on(expression, evaluation)? {
-            // Waiting for the same, under its name in the run around.
+            // Keeps the parent run's `$deferred` marker.
             Some(value) => {
                 waits.deferred = true;
                 Ok(value)
@@ -435,7 +427,7 @@ fn preview(part: &Part, evaluation: &Evaluation<'_>, waits: &mut Waits) -> Resul
     }
 }
 
-/// An input that is handed on as it is, if a part of it is not known yet: what is known of it stays known.
+/// An input that is passed on unchanged and partly deferred: its known parts stay known.
 fn handed_on(expression: &Expression, evaluation: &Evaluation<'_>) -> Result<Option<Value>, RenderError> {
     let Term::Path(Root::Inputs, steps) = &expression.term else { return Ok(None) };
     let Ok(value) = evaluation.input(steps) else { return Ok(None) };
@@ -443,7 +435,7 @@ fn handed_on(expression: &Expression, evaluation: &Evaluation<'_>) -> Result<Opt
     Ok(evaluation.is_open(value).map_err(fault)?.then(|| value.clone()))
 }
 
-/// A document with expressions in it that could not be previewed: each text with one is not known.
+/// Defers every string with an expression, for a document that could not be previewed.
 pub fn deferred_texts(written: &Value) -> Value {
     match written {
         Value::String(text) if text.contains("${") => json!({ DEFERRED: {"expression": text, "from": []} }),

@@ -13,18 +13,17 @@ pub(crate) enum Root {
     RunId,
     Item,
     Index,
-    /// The variable of the macro around.
+    /// The variable of the enclosing macro.
     Variable,
 }
 
-/// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Member(String),
     At(usize),
 }
 
-/// Operators with two sides that both are always evaluated.
+/// Binary operators that always evaluate both operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operator {
     Add,
@@ -42,7 +41,6 @@ pub(crate) enum Operator {
 }
 
 impl Operator {
-    /// As it is written.
     pub(crate) const fn sign(self) -> &'static str {
         match self {
             Self::Add => "+",
@@ -61,7 +59,7 @@ impl Operator {
     }
 }
 
-/// What a macro makes of a list.
+/// A CEL macro over a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Macro {
     All,
@@ -71,7 +69,6 @@ pub(crate) enum Macro {
     Filter,
 }
 
-/// A lowered expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Term {
     Constant(Value),
@@ -89,7 +86,7 @@ pub(crate) enum Term {
     If(Box<[Term; 3]>),
     Binary(Operator, Box<[Term; 2]>),
     Call(Call, Vec<Term>),
-    /// A macro over a list; the filter belongs to `map` with three arguments.
+    /// A macro over a list. Only the three-argument `map` has a filter.
     Each {
         kind: Macro,
         over: Box<Term>,
@@ -128,7 +125,7 @@ impl Term {
         }
     }
 
-    /// The nodes whose outputs it names.
+    /// The nodes whose outputs it reads.
     pub(crate) fn references(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         self.roots(&mut |root| {
@@ -139,7 +136,7 @@ impl Term {
         found
     }
 
-    /// Whether it goes over a list, so that its work depends on what it is fed.
+    /// Whether it iterates over a list, so that its work depends on the data.
     pub(crate) fn loops(&self) -> bool {
         match self {
             Self::Each { .. } => true,
@@ -153,14 +150,14 @@ impl Term {
         }
     }
 
-    /// Whether it needs nothing of a run.
+    /// Whether it reads nothing of a run.
     pub(crate) fn is_free(&self) -> bool {
         let mut free = true;
         self.roots(&mut |root| free &= *root == Root::Variable);
         free
     }
 
-    /// Whether it names `item` or `index`.
+    /// Whether it reads `item` or `index`.
     pub(crate) fn needs_item(&self) -> bool {
         let mut needs = false;
         self.roots(&mut |root| needs |= matches!(root, Root::Item | Root::Index));

@@ -1,8 +1,7 @@
-//! What is known of a value's type before there is a value.
+//! The static types of expressions, read from JSON Schemas.
 //!
-//! Types come from JSON Schemas. Whatever a schema leaves open is [`Type::Any`], which fits
-//! everything: the walk finds what must be wrong, never what may be. A type that allows null
-//! besides something else counts as that something.
+//! Whatever a schema leaves open is [`Type::Any`], which fits everything: the checker reports what
+//! must fail, never what may fail. A nullable type counts as the type without null.
 
 use crate::limits;
 use serde_json::Value;
@@ -10,35 +9,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// A type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type {
-    /// Nothing is known.
+    /// Unknown: fits everything.
     Any,
-    /// Null alone.
     Null,
-    /// A boolean.
     Bool,
-    /// A whole number.
     Int,
-    /// A number.
     Number,
-    /// A string.
     Text,
-    /// A list of one type.
     List(Arc<Type>),
-    /// An object.
     Object(Arc<Shape>),
 }
 
 /// The members of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shape {
-    /// Those with a name.
     pub named: BTreeMap<String, Type>,
-    /// Those that must be there.
     pub required: BTreeSet<String>,
-    /// There may be others.
+    /// Whether members beyond `named` are allowed.
     pub open: bool,
 }
 
@@ -59,14 +48,13 @@ impl fmt::Display for Type {
 }
 
 impl Type {
-    /// The type that a schema gives its values.
+    /// The type of the values that a schema accepts.
     #[must_use]
     pub fn of_schema(schema: &Value) -> Self {
         Reader { root: schema, left: limits::SCHEMA_TYPES_MAX, open: Vec::new() }
             .read(schema, limits::SCHEMA_TYPES_DEPTH_MAX)
     }
 
-    /// The type of a value.
     #[must_use]
     pub fn of_value(value: &Value) -> Self {
         match value {
@@ -89,7 +77,7 @@ impl Type {
         }
     }
 
-    /// An object of just these members, any of which may be absent.
+    /// A closed object type with these members, all optional.
     pub fn of_names(named: impl IntoIterator<Item = (String, Self)>) -> Self {
         let named = named.into_iter().collect();
         Self::Object(Arc::new(Shape { named, required: BTreeSet::new(), open: false }))
@@ -99,7 +87,7 @@ impl Type {
         matches!(self, Self::Int | Self::Number)
     }
 
-    /// The type of a value that has one of the two.
+    /// The union of two types, `Any` where they have nothing in common.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match (self, other) {
@@ -111,7 +99,7 @@ impl Type {
         }
     }
 
-    /// Whether some value could have both types.
+    /// Whether a value could have both types.
     #[must_use]
     pub fn meets(&self, other: &Self) -> bool {
         match (self, other) {
@@ -122,19 +110,19 @@ impl Type {
         }
     }
 
-    /// Why a value of this type can't be given where `wanted` is asked for.
+    /// Why a value of this type does not fit where `wanted` is expected, or `None` if it may fit.
     pub fn unfit(&self, wanted: &Self) -> Option<String> {
         match (self, wanted) {
             (Self::Any, _) | (_, Self::Any) => None,
-            // Whether a schema lets null through is its own business, when there is a value.
+            // The schema itself decides about null when there is a value.
             (Self::Null, _) => None,
             (Self::Int | Self::Number, Self::Number | Self::Int) => None,
             (Self::List(one), Self::List(wanted)) => {
-                one.unfit(wanted).map(|reason| format!("an item of the list: {reason}"))
+                one.unfit(wanted).map(|reason| format!("list item: {reason}"))
             }
             (Self::Object(one), Self::Object(wanted)) => one.unfit(wanted),
             (one, wanted) if one == wanted => None,
-            (one, wanted) => Some(format!("{wanted} is needed, and this is {one}")),
+            (one, wanted) => Some(format!("expected {wanted}, found {one}")),
         }
     }
 }
@@ -221,8 +209,8 @@ impl<'a> Reader<'a> {
     }
 
     fn shape(&mut self, schema: &'a Value, depth: usize) -> Shape {
-        // `additionalProperties` looks at its own schema alone, `unevaluatedProperties` also at those
-        // that are combined with it.
+        // `additionalProperties` considers its own schema only, `unevaluatedProperties` also the schemas
+        // combined with it.
         const COMBINED: &[&str] = &["allOf", "anyOf", "oneOf", "if", "$dynamicRef", "dependentSchemas"];
         let shut = |name: &str| schema.get(name) == Some(&Value::Bool(false));
         let combined = COMBINED.iter().any(|name| schema.get(name).is_some());

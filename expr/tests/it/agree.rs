@@ -1,4 +1,4 @@
-//! Our evaluation says what the CEL library's interpreter says, wherever both give a value.
+//! Our evaluator agrees with the CEL library's interpreter wherever both give a value.
 
 use crate::given::Run;
 use chimera_expr::Template;
@@ -71,7 +71,7 @@ fn expression() -> impl Strategy<Value = String> {
     })
 }
 
-/// What the library says.
+/// The library's result.
 fn library(expression: &str) -> Option<cel::Value> {
     let program = cel::Program::compile(expression).ok()?;
     let mut context = cel::Context::default();
@@ -95,7 +95,7 @@ fn same(one: &Value, other: &cel::Value) -> bool {
     }
 }
 
-/// Whether there is nothing in it that JSON has no word for.
+/// Whether JSON can represent it.
 fn finite(value: &cel::Value) -> bool {
     match value {
         cel::Value::Float(number) => number.is_finite(),
@@ -113,9 +113,9 @@ proptest! {
         let theirs = library(&expression);
         match (&ours, &theirs) {
             (Some(ours), Some(theirs)) => prop_assert!(same(ours, theirs), "{expression}: {ours} and {theirs:?}"),
-            // What JSON can't hold is no value here, and a list and an object have no sum.
+            // Values that JSON can't represent are errors here, and so is the sum of a list and an object.
             (None, Some(theirs)) => prop_assert!(!finite(theirs) || expression.contains('+'), "{expression}: only the library gives {theirs:?}"),
-            // Numbers mix here, and there they don't.
+            // Integers and fractions mix here but not in the library.
             _ => {}
         }
     }

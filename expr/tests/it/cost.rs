@@ -1,6 +1,6 @@
-//! What compiled expressions cost, for people: it asserts no time, because a machine may be busy.
+//! Prints what compiled expressions cost. It asserts no times, because the machine may be busy.
 //!
-//! `cargo test -p chimera-core --release --test it cost -- --nocapture` prints the numbers.
+//! `cargo test -p chimera-expr --release --test it cost -- --nocapture` prints the numbers.
 
 use chimera_expr::limits::EXPRESSION_WORK_MAX;
 use chimera_expr::{Lookup, Scope, Template, WorkMeter};
@@ -43,7 +43,7 @@ impl Scope for Wide {
 #[allow(clippy::disallowed_methods, reason = "the time is printed and decides nothing")]
 fn expressions_over_a_large_run_give_what_they_name() {
     let rows: Vec<Value> = (0..10_000).map(|at| json!({"id": at, "name": "x".repeat(80)})).collect();
-    // About a megabyte, of which no expression takes more than a number.
+    // About a megabyte, of which no expression reads more than a number.
     let outputs = json!({"status": 200, "count": 3, "body": {"rows": rows}});
     let run = Wide { inputs: json!({"limit": 10, "name": "Ada"}), outputs };
     for (text, expected) in [

@@ -1,11 +1,10 @@
-//! The values of a run, for tests of what is rendered from them.
+//! A run's values, as a scope for rendering tests.
 
 use chimera_expr::limits::EXPRESSION_WORK_MAX;
 use chimera_expr::{Lookup, Preview, RenderError, Scope, Template, WorkMeter};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A run's values.
 #[derive(Clone, Default)]
 pub(crate) struct Run {
     pub(crate) inputs: Value,

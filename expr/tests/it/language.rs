@@ -1,4 +1,4 @@
-//! Templates: what they render to, what they refuse, and what they show before everything is known.
+//! Templates: what they render to, what they refuse, and what their preview shows.
 
 use crate::given::Run;
 use chimera_expr::{Preview, Template, TemplateError};
@@ -112,20 +112,20 @@ fn what_can_not_be_evaluated_says_why() {
     for (expression, reason) in [
         ("inputs.missing", "there is no member missing"),
         ("inputs.nothing.x", "null has no member x"),
-        ("inputs.tags[5]", "there is no item 5 in a list of 2"),
-        ("inputs.name + inputs.count", "string + integer has no meaning"),
+        ("inputs.tags[5]", "index 5 is out of range for a list of 2"),
+        ("inputs.name + inputs.count", "cannot apply + to string and integer"),
         ("inputs.count / (inputs.count - 3)", "division by zero"),
-        ("inputs.name ? 1 : 2", "a boolean is needed, not string"),
+        ("inputs.name ? 1 : 2", "expected boolean, found string"),
         ("nodes.other.outputs.x", "node other has no outputs: it did not run"),
-        ("inputs.count * 18446744073709551615", "the result is beyond 64 bits"),
+        ("inputs.count * 18446744073709551615", "integer overflow: the result does not fit 64 bits"),
         ("int(inputs.name)", "the string is not an integer"),
-        ("inputs.name < inputs.count", "string < integer has no meaning"),
-        ("inputs.count.map(x, x)", "a macro walks over a list, not over integer"),
+        ("inputs.name < inputs.count", "cannot apply < to string and integer"),
+        ("inputs.count.map(x, x)", "a macro iterates over a list, not over integer"),
     ] {
         assert_eq!(fault(expression), reason, "{expression}");
     }
     for expression in ["inputs[inputs.name]", "inputs.tags[inputs.name]", "inputs.deep[inputs.name + inputs.name]"] {
-        assert!(!fault(expression).contains("Ada"), "a fault goes into the ledger, and names nothing that was sent");
+        assert!(!fault(expression).contains("Ada"), "an error goes into the ledger and must not quote user data");
     }
     let error = run().render(json!({"a": ["x ${ inputs.missing }"]})).unwrap_err();
     assert_eq!(error.to_string(), "${inputs.missing}: there is no member missing");
@@ -136,24 +136,24 @@ fn what_can_not_be_compiled_says_why() {
     for (expression, reason) in [
         ("", "the expression is empty"),
         ("1 +", "not an expression"),
-        ("input.x", "there is no variable input (did you mean inputs?)"),
+        ("input.x", "unknown variable input (did you mean inputs?)"),
         ("nodes", "nodes are read as nodes.NAME.outputs"),
         ("nodes.a", "nodes are read as nodes.NAME.outputs"),
         ("nodes[inputs.x].outputs", "nodes are read as nodes.NAME.outputs"),
-        ("siez(inputs)", "there is no function siez (did you mean size?)"),
-        ("inputs.x.matches('a')", "there is no function matches"),
+        ("siez(inputs)", "unknown function siez (did you mean size?)"),
+        ("inputs.x.matches('a')", "unknown function matches"),
         ("contains(inputs.x, 'a')", "contains is called on a value"),
         ("inputs.x.contains()", "contains can't take 1 arguments"),
-        ("1u", "numbers have no u"),
-        ("b'x'", "bytes have no use"),
-        ("inputs.x.map(a, a.map(b, b))", "a macro can't stand inside another"),
-        ("inputs.x.map(inputs, 1)", "the variable inputs would hide"),
+        ("1u", "unsigned numbers"),
+        ("b'x'", "bytes literals are not supported"),
+        ("inputs.x.map(a, a.map(b, b))", "macros cannot be nested"),
+        ("inputs.x.map(inputs, 1)", "the macro variable inputs shadows"),
         ("inputs.x.map(1, 1)", "a macro takes a variable"),
         ("has(inputs)", "has() takes a member"),
         ("1 / 0", "division by zero"),
         ("inputs.?x", "not an expression"),
-        ("Message{a: 1}", "messages have no use"),
-        ("now()", "there is no function now"),
+        ("Message{a: 1}", "message literals are not supported"),
+        ("now()", "unknown function now"),
     ] {
         let told = refused(json!(format!("${{{expression}}}")));
         assert!(told.contains(reason), "{expression}: {told}");
@@ -166,7 +166,7 @@ fn a_fault_is_told_with_its_place() {
     assert!(matches!(told, TemplateError::Invalid { path, .. } if path == "/a/1/b~1c"));
 }
 
-/// Every limit is met before anything grows.
+/// Every limit applies before anything grows.
 #[test]
 fn expressions_are_bounded_in_size_depth_and_work() {
     let long = format!("${{'{}'}}", "x".repeat(3_000));
