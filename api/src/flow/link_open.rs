@@ -62,10 +62,10 @@ fn show(page: &mut String, opened: &Opened) {
     if !review.refusals.is_empty() {
         page.push_str("<div class=\"stop\"><strong>This can't be approved.</strong> The dry run was refused:<ul>");
         review.refusals.iter().for_each(|why| page.push_str(&format!("<li>{}</li>", shown(why))));
-        page.push_str("</ul>Reject it, or change the input of the step: then it is tried anew.</div>");
+        page.push_str("</ul>Reject it, or change the step's input to repeat the dry run.</div>");
     }
     if let Some(question) = &review.question {
-        let prompt = question.prompt.as_deref().unwrap_or("(no words, only what is shown)");
+        let prompt = question.prompt.as_deref().unwrap_or("(no prompt, only data)");
         let prompt: Vec<String> = prompt.lines().map(shown).collect();
         page.push_str(&format!("<blockquote>{}</blockquote>", prompt.join("<br>")));
         block(page, "What goes with the question", &readable(&question.shown));

@@ -441,7 +441,7 @@ fn an_example_that_needs_mail_says_what_to_set() {
         }
         let refused = place.run(&["workflow", "apply", path.to_str().unwrap()]);
         assert_eq!(refused.status, 1, "{}", refused.stderr);
-        let told = "the tool \"email_send\" is not set up here: set `mail.server` and `mail.from`";
+        let told = "the tool \"email_send\" is not configured here: set `mail.server` and `mail.from`";
         assert!(refused.stderr.contains(told), "{}", refused.stderr);
         lacking += 1;
     }

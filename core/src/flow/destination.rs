@@ -1,24 +1,24 @@
-//! Whom a call of a tool that sends messages writes to.
+//! The recipients of a call to a tool that sends messages.
 //!
-//! A tool says which members of its input that are by [`DECLARED`] in its input schema. Of one that does not, `to`,
-//! `cc`, `bcc` and `url` are known, and any other member may be one too: whoever would write to an outsider unseen would
-//! take the name that nobody thought of. Members that carry words are let off, unless all that they say is an address.
+//! A tool declares its recipient members with [`DECLARED`] in its input schema. Without a declaration, `to`, `cc`,
+//! `bcc` and `url` are recipients, and any other member counts as one too: an attacker would pick the name that nobody
+//! thought of. Members for text, such as `body`, are exempt unless the whole text is an address.
 
 use crate::access::tenant::is_domain;
 use crate::text::is_shapeless;
 use crate::tool::Spec;
 use serde_json::Value;
 
-/// By a capability that ends so a tool says that it writes to somebody.
+/// A capability with this suffix declares that the tool sends messages.
 pub const SENDS: &str = ".send";
 
-/// The member of an input schema that lists the properties which say whom a message goes to.
+/// The member of an input schema that lists the recipient properties.
 pub const DECLARED: &str = "x-destinations";
 
-/// The members that say whom a message goes to, where a tool does not list them.
+/// The recipient members of a tool that declares none.
 const KNOWN: [&str; 4] = ["to", "cc", "bcc", "url"];
 
-/// The members that are for words, and for how a tool is to work.
+/// The members for text.
 const WORDS: [&str; 17] = [
     "subject",
     "title",
@@ -39,12 +39,12 @@ const WORDS: [&str; 17] = [
     "greeting",
 ];
 
-/// Digits that a phone number has at the least.
+/// The minimum number of digits of a phone number.
 const PHONE_DIGITS_MIN: usize = 7;
 
 impl Spec {
-    /// Whom a call with this input writes to; nothing for a tool that sends no messages. A destination that can't be
-    /// told is empty.
+    /// The recipients of a call with this input, or `None` for a tool that sends no messages. An unknown recipient is
+    /// an empty string.
     #[must_use]
     pub fn destinations<'a>(&self, input: &'a Value) -> Option<Vec<&'a str>> {
         if !self.metadata.capabilities.iter().any(|name| name.to_ascii_lowercase().ends_with(SENDS)) {
@@ -72,22 +72,22 @@ impl Spec {
     }
 }
 
-/// What a member that is not known to say whom a message goes to adds to its destinations.
+/// Adds the possible recipients in a member that is not a known recipient member.
 fn others<'a>(name: &str, value: &'a Value, schema: &Value, texts: &mut Vec<&'a str>) {
-    // The tool itself wrote down all that it may be.
+    // The tool's own schema lists every possible value.
     if schema.get("enum").is_some() || schema.get("const").is_some() {
         return;
     }
     let mut found = Vec::new();
     leaves(value, &mut found);
-    // A structure is no words, whatever its member is called.
+    // An object is not text, whatever its member is called.
     if WORDS.contains(&name) && !holds_object(value) {
         found.retain(|text| is_address(text));
     }
     texts.extend(found);
 }
 
-/// The texts within a value; what is neither text nor yes or no is an empty one.
+/// Collects the strings within a value. A number becomes an empty string; null and booleans are ignored.
 fn leaves<'a>(value: &'a Value, into: &mut Vec<&'a str>) {
     match value {
         Value::Null | Value::Bool(_) => {}
@@ -109,9 +109,9 @@ fn holds_object(value: &Value) -> bool {
     }
 }
 
-/// Whether all that a text says is mail addresses, URLs, hosts, handles or a phone number.
+/// Whether a text consists only of mail addresses, URLs, hosts, handles or a phone number.
 fn is_address(text: &str) -> bool {
-    // Programs pass over what hides, and some take a backslash for a slash.
+    // Programs ignore invisible characters, and some treat a backslash as a slash.
     let text = text.replace(|char: char| is_shapeless(char) && !char.is_whitespace(), "").replace('\\', "/");
     let text = text.trim();
     let ends_in_one = text.ends_with('>') && text.contains('@');
@@ -131,7 +131,7 @@ fn is_host(text: &str) -> bool {
     is_domain(&host) && ending.is_some_and(|ending| ending.bytes().all(|byte| byte.is_ascii_lowercase()))
 }
 
-/// Whether a text is an international phone number. One without its `+` could be any number.
+/// Whether a text is an international phone number. Without the `+` it could be any number.
 fn is_phone(text: &str) -> bool {
     let number = text.strip_prefix("tel:").unwrap_or(text);
     let Some(number) = number.strip_prefix('+') else { return number.len() < text.len() };

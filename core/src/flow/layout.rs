@@ -1,8 +1,8 @@
-//! What a run of a workflow would call, as far as that can be known before anything has run.
+//! Expands a workflow into the plan of its tool calls, as far as they are known before it runs.
 //!
-//! Every item of a map is a call of its own, and so is every call of a workflow within: whatever decides
-//! about the plan sees what will be sent, not the shape of the document. A list that an earlier step
-//! gives is not known yet; it stands as one call with its template.
+//! Every item of a map becomes a call, and so does every call of a child workflow: whoever decides
+//! about the plan sees what will be sent, not the shape of the document. A map over a list that an
+//! earlier step produces becomes one call with its template.
 
 use crate::flow::air::{Child, CompiledNode, Graph, Node};
 use crate::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter, deferred_texts};
@@ -13,12 +13,12 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The workflows that a run may start, by name and version as they are asked for.
+/// The workflows that a run may start, by the name and version that the nodes give.
 pub type Children = BTreeMap<(String, Option<i64>), Arc<Graph>>;
 
 impl Plan {
-    /// What a run of a workflow would call, each behind all that lead to it; inputs as far as they are
-    /// known before anything has run.
+    /// The calls of a run of this workflow and its children, in topological order, with inputs as far as
+    /// they are known before the run.
     #[must_use]
     pub fn of_graph(graph: &Graph, inputs: &Value, children: &Children) -> Self {
         let mut layout = Layout { children, plan: Self::default(), bytes: 0, looked: 0 };
@@ -26,8 +26,8 @@ impl Plan {
         layout.plan
     }
 
-    /// What a run of a graph calls, as far as `scope` knows it by now. Workflows within are left to their
-    /// own runs.
+    /// The calls of a graph, with inputs as far as `scope` knows them. Child workflows are not expanded:
+    /// their own runs do that.
     #[must_use]
     pub(crate) fn of_scope(graph: &Graph, scope: &dyn Scope) -> Self {
         let children = Children::new();
@@ -36,20 +36,20 @@ impl Plan {
         layout.plan
     }
 
-    /// How many calls there are. A plan that was not laid out to its end has more than any cap allows.
+    /// The number of calls. A plan that was not fully expanded counts as more than any cap allows.
     #[must_use]
     pub fn calls(&self) -> usize {
         if self.more { self.steps.len().max(PLAN_CALLS_MAX) + 1 } else { self.steps.len() }
     }
 }
 
-/// A plan while it is laid out.
+/// A plan under construction.
 struct Layout<'a> {
     children: &'a Children,
     plan: Plan,
-    /// Bytes of the inputs so far.
+    /// Total size of the inputs so far.
     bytes: usize,
-    /// Nodes that were looked at, whether they call anything or not.
+    /// Nodes visited, whether they call anything or not.
     looked: usize,
 }
 
@@ -80,7 +80,7 @@ impl Layout<'_> {
         }
     }
 
-    /// One call, or all those of a workflow within.
+    /// Adds one call, or all calls of a child workflow.
     fn call(&mut self, compiled: &CompiledNode, view: &dyn Scope, id: String, depth: u32) {
         self.looked += 1;
         self.plan.more |= self.looked > PLAN_NODES_MAX || view.meter().is_over();
@@ -105,14 +105,14 @@ impl Layout<'_> {
                         depth + 1,
                     );
                 }
-                // Runs stand no deeper inside each other, so nothing of it would run.
+                // Runs are not nested any deeper, so this child would not run.
                 _ => {}
             }
         }
     }
 }
 
-/// What a node is given, and whether a part of it can't be known yet: that is `{"$deferred": …}`.
+/// The input of a node, and whether a part of it is not known yet and marked `{"$deferred": …}`.
 fn given(node: &Node, template: Option<&Template>, view: &dyn Scope) -> (Value, bool) {
     match template.map(|template| template.preview(view)) {
         Some(Ok(Preview::Exact(input))) => (input, false),
@@ -125,7 +125,7 @@ fn given(node: &Node, template: Option<&Template>, view: &dyn Scope) -> (Value, 
     }
 }
 
-/// About how many bytes a value takes.
+/// The approximate size of a value in bytes.
 fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
@@ -135,16 +135,15 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// A run before anything has run.
+/// The scope of a run before its first step.
 pub(crate) struct Beforehand<'a> {
     inputs: &'a Value,
-    /// A part of the inputs is what a run around it does not know yet.
+    /// Whether a part of the inputs is not known to the parent run yet.
     deferred: bool,
     meter: &'a WorkMeter,
 }
 
 impl<'a> Beforehand<'a> {
-    /// A run whose inputs are known.
     pub(crate) const fn of(inputs: &'a Value, meter: &'a WorkMeter) -> Self {
         Self { inputs, deferred: false, meter }
     }
@@ -180,7 +179,7 @@ impl Scope for Beforehand<'_> {
     }
 }
 
-/// What one item of a map sees.
+/// The scope of one item of a map.
 pub(crate) struct OfItem<'a> {
     pub(crate) scope: &'a dyn Scope,
     pub(crate) item: (&'a Value, usize),

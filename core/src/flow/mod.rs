@@ -1,4 +1,4 @@
-//! The flow room: what workflows, tools and runs are, and how a run goes on.
+//! The flow room: workflows, tool calls and runs, and the state machine that advances a run.
 
 pub mod air;
 pub mod call;

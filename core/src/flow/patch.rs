@@ -1,8 +1,8 @@
 //! A patch adds nodes to a running graph.
 //!
-//! What runs or has run stays as it is: nodes and edges are only appended, edges lead only from
-//! nodes that have finished, are current or are new, and only to new nodes. The approval of a
-//! patch covers [`digest`]; [`inverse`] says what to take out again while it is pending.
+//! It never changes what is running or has run: nodes and edges are only appended. An added edge
+//! starts at a finished, current or new node and ends at a new one. The approval of a patch covers
+//! [`digest`]; [`inverse`] reverts the patch while its nodes are pending.
 
 use super::air::{
     CURRENT_NODE, Catalog, Edge, Graph, Members, Node, Problem, ProblemCode, Problems, compile_onto, read_edges,
@@ -15,54 +15,47 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The version of the format.
 pub const PATCH_VERSION: &str = "0.1";
 
-/// Nodes and edges to add.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patch {
-    /// Version of the format.
     pub patch_version: String,
-    /// Nodes to add.
     pub add_nodes: Vec<Node>,
-    /// Edges to add; `from` may be `CURRENT_NODE` until it is proposed.
+    /// `from` may be `CURRENT_NODE` until the patch is proposed.
     pub add_edges: Vec<Edge>,
-    /// Why.
     pub justification: String,
-    /// The versions of the workflows that it starts, within each other: what it was judged by.
+    /// The versions of all child workflows, nested ones included, that the patch was judged with.
     pub pins: Pins,
-    /// The versions of the tools that it calls, by their names, as the run found them: what people approve. Patches
-    /// that were put on before they were kept have none.
+    /// Tool versions by tool name, as resolved when the patch was proposed. The approval covers them. Patches
+    /// stored before this was recorded have none.
     pub tools: BTreeMap<String, String>,
-    /// How many calls it adds, with those of the workflows that it starts, if somebody counted them.
+    /// The number of calls that it adds, those of child workflows included, if they were counted.
     pub calls: Option<usize>,
-    /// Who wrote the versions of the workflows that it starts, within each other.
+    /// The authors of all child workflow versions, nested ones included.
     pub authors: Vec<String>,
 }
 
-/// The member of a stored patch that holds its pins. Whoever proposes one does not choose them.
+/// The member of a stored patch that holds its pins. A proposer cannot set it.
 const PINS: &str = "workflow_versions";
 
-/// The member of a stored patch that holds the versions of its tools. Nobody chooses those either.
+/// The member of a stored patch that holds its tool versions. A proposer cannot set it.
 const TOOLS: &str = "tool_versions";
 
-/// The member of a stored patch that says how many calls it adds.
+/// The member of a stored patch that holds the number of calls it adds.
 const CALLS: &str = "calls";
 
-/// The member of a stored patch that names who wrote the workflows that it starts.
+/// The member of a stored patch that holds the authors of its child workflows.
 const AUTHORS: &str = "workflow_authors";
 
-/// What takes a patch out again.
+/// What to remove to revert a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inverse {
-    /// Names of the nodes that were added.
     pub remove_nodes: Vec<String>,
-    /// The edges that were added, with the names they have in the graph.
+    /// With `CURRENT_NODE` resolved.
     pub remove_edges: Vec<Edge>,
 }
 
 impl Patch {
-    /// Reads a patch from its text.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         if text.len() > WORKFLOW_BYTES_MAX {
             let reason = format!("the patch has {} bytes, at most {WORKFLOW_BYTES_MAX}", text.len());
@@ -73,7 +66,6 @@ impl Patch {
         Self::from_value(value)
     }
 
-    /// Reads a patch that is JSON already.
     pub fn from_value(value: Value) -> Result<Self, Vec<Problem>> {
         let mut out = Problems::default();
         let mut members = Members::of(value, "", &mut out);
@@ -95,16 +87,16 @@ impl Patch {
             out.add(ProblemCode::TooLarge, "/justification", reason);
         }
         if patch.justification.trim().is_empty() && out.is_empty() {
-            out.add(ProblemCode::InvalidValue, "/justification", "a patch says why");
+            out.add(ProblemCode::InvalidValue, "/justification", "justification must not be blank");
         }
         if patch.add_nodes.is_empty() && out.is_empty() {
-            out.add(ProblemCode::InvalidValue, "/add_nodes", "a patch adds at least one node");
+            out.add(ProblemCode::InvalidValue, "/add_nodes", "a patch must add at least one node");
         }
         members.finish(&mut out);
         out.or(patch)
     }
 
-    /// Reads a patch as it is stored, with its pins and the versions of its tools.
+    /// Reads the stored form, with the members that a proposer cannot set.
     pub fn from_stored(mut value: Value) -> Result<Self, Vec<Problem>> {
         let mut take = |member| value.as_object_mut().and_then(|members| members.remove(member));
         let (pins, tools, calls, authors) = (take(PINS), take(TOOLS), take(CALLS), take(AUTHORS));
@@ -117,7 +109,7 @@ impl Patch {
         Ok(Self { pins: pins.as_ref().map(Pins::from_value).unwrap_or_default(), tools, calls, authors, ..patch })
     }
 
-    /// Puts in the versions that its tools have here; one that is not here keeps the version that it had.
+    /// Records the current versions of its tools. A tool missing from the catalog keeps its recorded version.
     pub fn name_tools(&mut self, catalog: &dyn Catalog) {
         for function in self.add_nodes.iter().filter_map(Node::function) {
             if let Some(spec) = catalog.tool(&function.tool) {
@@ -126,7 +118,6 @@ impl Patch {
         }
     }
 
-    /// The patch as JSON.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let mut value = json!({
@@ -150,7 +141,7 @@ impl Patch {
         value
     }
 
-    /// The edges with `CURRENT_NODE` put in, or why that can't be.
+    /// The edges with `CURRENT_NODE` resolved.
     fn edges(&self, current: &[&str]) -> Result<Vec<Edge>, Vec<Problem>> {
         let mut out = Problems::default();
         let put_in = |(at, edge): (usize, &Edge)| {
@@ -158,7 +149,7 @@ impl Patch {
                 return edge.clone();
             }
             let [only] = current else {
-                let reason = format!("{CURRENT_NODE} needs exactly one current node, and there are {}", current.len());
+                let reason = format!("{CURRENT_NODE} needs exactly one current node, but there are {}", current.len());
                 out.add(ProblemCode::AmbiguousCurrent, format!("/add_edges/{at}/from"), reason);
                 return edge.clone();
             };
@@ -169,7 +160,7 @@ impl Patch {
     }
 }
 
-/// The graph with the patch on it; problems point into the patch.
+/// The graph with the patch applied. Problem paths point into the patch.
 pub fn apply(
     graph: &Graph,
     patch: &Patch,
@@ -186,8 +177,8 @@ pub fn apply(
         .map_err(|problems| problems.into_iter().map(|problem| into_patch(problem, graph)).collect())
 }
 
-/// Whether each edge starts where it may and leads to something new, and something leads to each
-/// new node.
+/// Checks that every edge starts at an allowed node and ends at a new one, and that every new node has an
+/// incoming edge.
 fn permitted(
     graph: &Graph,
     patch: &Patch,
@@ -201,16 +192,16 @@ fn permitted(
     for (at, edge) in edges.iter().enumerate() {
         let old = |id: &str| graph.position(id).is_some() && !new.contains(id);
         if old(&edge.from) && !open.contains(edge.from.as_str()) {
-            let reason = format!("{} has not begun: a patch starts from nodes that are finished or current", edge.from);
+let reason = format!("{} has not started: start from a finished, current or new node", edge.from);
             out.add(ProblemCode::ForbiddenEdge, format!("/add_edges/{at}/from"), reason);
         }
         if old(&edge.to) {
-            let reason = format!("{} is not new: a patch changes nothing that is there", edge.to);
+            let reason = format!("{} already exists: an added edge must lead to a new node", edge.to);
             out.add(ProblemCode::ForbiddenEdge, format!("/add_edges/{at}/to"), reason);
         }
     }
     for (at, node) in patch.add_nodes.iter().enumerate().filter(|(_, node)| graph.position(&node.id).is_some()) {
-        let reason = format!("there is a node {} already", node.id);
+        let reason = format!("duplicate node id {}", node.id);
         out.add(ProblemCode::DuplicateId, format!("/add_nodes/{at}/id"), reason);
     }
     let led_to: BTreeSet<&str> = edges.iter().map(|edge| edge.to.as_str()).collect();
@@ -221,7 +212,7 @@ fn permitted(
     out.or(())
 }
 
-/// The same problem, as seen from the patch.
+/// Maps the path of a problem in the patched document to a path in the patch.
 pub(crate) fn into_patch(problem: Problem, graph: &Graph) -> Problem {
     let moved = [("/nodes/", "/add_nodes/", graph.nodes.len()), ("/edges/", "/add_edges/", graph.edges.len())]
         .into_iter()
@@ -234,7 +225,7 @@ pub(crate) fn into_patch(problem: Problem, graph: &Graph) -> Problem {
     Problem { path: moved.unwrap_or(problem.path), ..problem }
 }
 
-/// What takes the patch out again; `current` as it was when the patch was applied.
+/// What to remove to revert the patch. `current` is what it was when the patch was applied.
 #[must_use]
 pub fn inverse(patch: &Patch, current: &[&str]) -> Inverse {
     Inverse {
@@ -243,17 +234,17 @@ pub fn inverse(patch: &Patch, current: &[&str]) -> Inverse {
     }
 }
 
-/// The member that holds the number of the entry with which a patch was applied.
+/// The member that holds the sequence number, within the run, of the ledger entry that applied the patch.
 const APPLIED_SEQ: &str = "applied_seq";
 
 impl Inverse {
-    /// As it is stored.
+    /// The stored form.
     #[must_use]
     pub fn to_value(&self) -> Value {
         json!({"remove_nodes": self.remove_nodes, "remove_edges": self.remove_edges})
     }
 
-    /// As it is stored of a patch whose entry has this number within its run.
+    /// The stored form, with the sequence number of the ledger entry that applied the patch.
     #[must_use]
     pub fn applied_at(&self, seq: i64) -> Value {
         let mut value = self.to_value();
@@ -261,12 +252,12 @@ impl Inverse {
         value
     }
 
-    /// Takes the number of a patch's entry out of what is stored of it; none: it was not kept.
+    /// Removes and returns that sequence number. `None` if it was not recorded.
     pub fn take_applied_at(value: &mut Value) -> Option<i64> {
         value.as_object_mut()?.remove(APPLIED_SEQ)?.as_i64()
     }
 
-    /// Reads it back.
+    /// Reads the stored form.
     pub fn from_value(value: Value) -> Result<Self, Vec<Problem>> {
         let mut out = Problems::default();
         let mut members = Members::of(value, "", &mut out);
@@ -278,8 +269,8 @@ impl Inverse {
     }
 }
 
-/// The graph without what a patch added; every node it takes out must still be `pending`, and no
-/// other node may hang on one.
+/// The graph without what a patch added. Every node to remove must still be `pending`, and no other
+/// node may depend on one.
 pub fn revert(graph: &Graph, inverse: &Inverse, pending: &[&str]) -> Result<Graph, Vec<Problem>> {
     let mut out = Problems::default();
     let gone: BTreeSet<&str> = inverse.remove_nodes.iter().map(String::as_str).collect();
@@ -288,19 +279,19 @@ pub fn revert(graph: &Graph, inverse: &Inverse, pending: &[&str]) -> Result<Grap
         if graph.position(id).is_none() {
             out.add(ProblemCode::UnknownNode, path(), format!("there is no node {id}"));
         } else if !pending.contains(&id.as_str()) {
-            out.add(ProblemCode::NotPending, path(), format!("{id} has begun and can't be taken out"));
+            out.add(ProblemCode::NotPending, path(), format!("{id} has started and can't be removed"));
         }
     }
     let hangs = |edge: &&Edge| gone.contains(edge.from.as_str()) && !gone.contains(edge.to.as_str());
     if let Some(edge) = graph.document.edges.iter().find(hangs) {
-        let reason = format!("{} hangs on {}: take out the later patch first", edge.to, edge.from);
+        let reason = format!("{} depends on {}: revert the later patch first", edge.to, edge.from);
         out.add(ProblemCode::ForbiddenEdge, "/remove_nodes", reason);
     }
     out.or(())?;
     graph.without(&gone)
 }
 
-/// What one graph has and the other has not.
+/// The nodes and edges added and removed between two graphs.
 #[must_use]
 pub fn diff(before: &Graph, after: &Graph) -> Value {
     let nodes = |one: &Graph, other: &Graph| -> Vec<Value> {
@@ -320,7 +311,7 @@ pub fn diff(before: &Graph, after: &Graph) -> Value {
     })
 }
 
-/// What an approval of the patch covers: this patch on this plan and no other, with its tools as they are.
+/// The digest that an approval covers: this patch, with its tool versions, on this plan only.
 #[must_use]
 pub fn digest(plan: Digest32, patch: &Patch) -> Digest32 {
     let patch = Digest32::of(&patch.to_value());

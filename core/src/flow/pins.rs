@@ -1,36 +1,35 @@
-//! The versions of workflows that somebody looked at before a run, or a patch of it, was let in.
+//! The workflow versions that a run, or a patch of it, was admitted with.
 //!
-//! A node that starts a workflow need not name its version. Which one that was is fixed when it is decided what the
-//! run may do, for all workflows within each other at once: what was looked at is what runs.
+//! A node that starts a child workflow may omit its version. The version is then pinned at admission, for all nested
+//! workflows at once, so the versions that were judged are the versions that run.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A version for each workflow that is started without one.
+/// A version for each workflow that is started without an explicit one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pins(BTreeMap<String, i64>);
 
 impl Pins {
-    /// The version of a workflow; none: nobody looked at it.
+    /// The pinned version of a workflow, or `None` if it is not pinned.
     #[must_use]
     pub fn get(&self, workflow: &str) -> Option<i64> {
         self.0.get(workflow).copied()
     }
 
-    /// Whether nobody looked at any workflow.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Fixes a version, unless there is one.
+    /// Pins a version. An existing pin stays.
     pub fn pin(&mut self, workflow: &str, version: i64) {
         self.0.entry(workflow.to_owned()).or_insert(version);
     }
 
-    /// These, and others for workflows that have none here.
+    /// Adds the pins of `others` for workflows that have none here.
     #[must_use]
     pub fn and(mut self, others: &Self) -> Self {
         for (workflow, version) in &others.0 {
@@ -39,13 +38,13 @@ impl Pins {
         self
     }
 
-    /// As it is stored.
+    /// The stored form.
     #[must_use]
     pub fn to_value(&self) -> Value {
         self.0.iter().map(|(workflow, version)| (workflow.clone(), Value::from(*version))).collect()
     }
 
-    /// Reads them back; what is no version of anything is left out.
+    /// Reads the stored form. Entries that are not versions are ignored.
     #[must_use]
     pub fn from_value(value: &Value) -> Self {
         let pins = value.as_object().into_iter().flatten();

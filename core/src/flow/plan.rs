@@ -1,50 +1,46 @@
-//! What somebody wants done, as calls of tools in their order.
+//! A plan: tool calls in order.
 //!
-//! A goal in words, a list of steps and a workflow all become one before anything is decided about
-//! them. An input may hold `${nodes.<id>.outputs.…}`: what an earlier step gives.
+//! A goal, a list of steps and a workflow all become a plan before anything is decided about them.
+//! An input may contain `${nodes.<id>.outputs.…}`, the output of an earlier step.
 
 use crate::json::Digest32;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Calls of tools, in their order.
+/// Tool calls, in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The calls.
     pub steps: Vec<PlanStep>,
-    /// There are more than can be shown.
+    /// Whether there are more calls than `steps` lists.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }
 
-/// One call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanStep {
-    /// How later steps name it: `s1`, `s2`, …; `each[0]` is an item of a map, `child/a` a step of a workflow
-    /// within.
+    /// The name that later steps refer to: `s1`, `s2`, …. `each[0]` is an item of a map, `child/a` a step of a
+    /// child workflow.
     #[serde(rename = "step_id")]
     pub id: String,
-    /// The tool's name.
     pub tool: String,
-    /// What it is given.
     pub input: Value,
 }
 
-/// A plan as a workflow and what that works on.
+/// A plan compiled to a workflow and its inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compiled {
-    /// Its name: the same for every plan that calls the same tools with data flowing the same way.
+    /// Derived from the document: plans with the same tools and the same data flow share it.
     pub workflow_id: String,
     /// The AIR document.
     pub document: Value,
-    /// What a run of it is given.
+    /// The inputs of the run.
     pub inputs: Value,
 }
 
 impl Plan {
-    /// The plan as a workflow whose steps follow each other. An input without a reference is data and
-    /// stays out of the document, so nothing that somebody sends is ever read as an expression, and
-    /// plans that differ in their data alone share a workflow.
+    /// Compiles the plan to a sequential workflow. An input without an expression is data and stays out
+    /// of the document. So user data is never evaluated as an expression, and plans that differ only in
+    /// their data share a workflow.
     #[must_use]
     pub fn compile(&self, prefix: &str) -> Compiled {
         let mut inputs = Map::new();
@@ -72,8 +68,8 @@ impl Plan {
     }
 }
 
-/// The input of a step with references to its data in place of the data, and the data: by name, or, where
-/// a name could not stand in an expression, by position.
+/// Splits the input of a step into references and data. A reference names the member, or its position if
+/// the name is not a valid identifier.
 fn apart(step: &str, input: &Value) -> (Value, Value) {
     let Value::Object(members) = input else { return (input.clone(), Value::Null) };
     let plain = |name: &String| {
@@ -89,7 +85,7 @@ fn apart(step: &str, input: &Value) -> (Value, Value) {
     (Value::Object(given), members.values().cloned().collect())
 }
 
-/// Whether an expression stands in any text of a document.
+/// Whether any string or member name contains an expression.
 fn refers(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains("${"),

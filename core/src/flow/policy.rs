@@ -1,6 +1,6 @@
-//! What a run asks of whoever judges it: may this call be made, how risky is it, how freely may the run go on.
+//! The policy port of a run: may this call be made, how risky is it, at which autonomy level may the run continue.
 //!
-//! The run knows the questions and the shape of the answers. Scopes, rules and weights, which make the answers, stand in
+//! This file defines the questions and the types of the answers. The scopes, rules and risk weights that decide are in
 //! the room `act`.
 
 use crate::access::Level;
@@ -14,105 +14,89 @@ use crate::words::words;
 use serde_json::Value;
 
 words! {
-    /// What decided the level, as the ledger has it.
+    /// What decided the autonomy level, as recorded in the ledger.
     #[derive(Hash)]
     Because {
-        /// The request asked for it, and the actor may override.
+        /// The request set it, and the actor may override.
         Override = "override",
-        /// The request asked for more supervision than it needs.
+        /// The request asked for more supervision than required.
         AskedForLess = "asked_for_less",
-        /// A tool demands approval.
+        /// A tool requires approval.
         ToolRequiresApproval = "tool_requires_approval",
-        /// It is the actor's default.
         ActorDefault = "actor_default",
-        /// The actor has no default, and the risk score says so.
+        /// The actor has no default, so the risk score decides.
         RiskScore = "risk_score",
-        /// A tool can do much harm.
         HighRiskTool = "high_risk_tool",
-        /// Something is deleted.
         Deletes = "deletes",
-        /// Somebody outside the tenant's domains gets a message.
+        /// A message goes to a recipient outside the tenant's domains.
         MessageToOutsiders = "message_to_outsiders",
-        /// The plan has too many steps.
         ManySteps = "many_steps",
-        /// This actor never acts in silence.
+        /// This actor may never act without supervision.
         UntrustedActor = "untrusted_actor",
-        /// It was never done before.
+        /// The actor does this for the first time.
         FirstTime = "first_time",
     }
 }
 
-/// A level, and what decided it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// How freely the run may act.
     pub level: Level,
-    /// Why not more freely.
+    /// Why the level is not higher.
     pub because: Because,
 }
 
-/// What is about to be done, for whoever judges it.
+/// A call that is about to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Action<'a> {
-    /// Whose run it is.
     pub tenant: &'a str,
-    /// Who asked for the run.
+    /// The requester of the run.
     pub actor: &'a str,
-    /// How freely it may act.
     pub level: Level,
-    /// The node.
     pub node: &'a str,
-    /// The tool.
     pub tool: &'a Spec,
-    /// The exact input.
+    /// The exact input, with all expressions rendered.
     pub input: &'a Value,
 }
 
 impl Action<'_> {
-    /// Whether it deletes something.
     #[must_use]
     pub fn deletes(&self) -> bool {
         self.tool.class_of(self.input) == Class::Delete
     }
 }
 
-/// What a policy says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyVerdict {
-    /// It may happen.
     Allow,
-    /// It may happen once people approved.
+    /// Allowed after approval.
     Ask(Demand),
-    /// It may not happen.
     Deny {
-        /// The rule.
         rule: String,
-        /// Its reason.
         reason: String,
     },
 }
 
-/// A run of which more calls are known than when its level was decided.
+/// A run with more known calls than when its level was decided.
 #[derive(Clone, Copy, Debug)]
 pub struct Grown<'a> {
-    /// Who asked for the run.
+    /// The requester of the run.
     pub actor: &'a str,
-    /// The level that it has.
+    /// The current level.
     pub level: Level,
-    /// The request asked for that level, by an actor that could override.
+    /// Whether an actor with the right to override set that level in the request.
     pub overridden: bool,
-    /// How many calls it makes, as far as that is known by now.
+    /// The number of calls known so far.
     pub calls: usize,
-    /// How risky they are together.
+    /// The risk of all known calls together.
     pub score: &'a Score,
     /// The tools of its graph.
     pub tools: &'a [&'a Spec],
-    /// Why one of the calls that have come to be known needs a person at every level.
+    /// Why one of the newly known calls needs a person at every level.
     pub cap: Option<Because>,
 }
 
 impl Grown<'_> {
-    /// The level that the cap on many calls leaves.
+    /// The level after the cap on the number of calls.
     #[must_use]
     pub fn capped(&self) -> Decided {
         let level = if self.calls > PLAN_STEPS_FREE_MAX { self.level.min(Level::Draft) } else { self.level };
@@ -120,48 +104,47 @@ impl Grown<'_> {
     }
 }
 
-/// The rules of the moment. Asked again each time a call is about to be made.
+/// The rules in force now. Consulted again before every call.
 pub trait Policy: Send + Sync {
-    /// Judges one call.
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict;
 
-    /// Judges one call for somebody who had a part in it beside the actor of the run and did not write the call itself: they
-    /// wrote the workflow, or something that the call works with. What they may call does not matter, so that losing a scope
-    /// does not stop the runs of others.
+    /// Judges one call for a contributor: someone other than the run's actor who wrote the workflow or data that
+    /// the call uses, but not the call itself. The contributor's scopes are not checked, so losing a scope does not
+    /// stop the runs of others.
     fn judge_part(&self, action: &Action<'_>) -> PolicyVerdict {
         self.judge(action)
     }
 
-    /// Whether somebody who approved may still decide about what `requester` asked for. Asked when what they approved
-    /// is about to be done.
+    /// Whether an approver may still decide about requests of `requester`. Checked just before the approved call is
+    /// made.
     fn may_decide(&self, _tenant: &str, _person: &str, _requester: &str) -> bool {
         true
     }
 
-    /// Since when a name is that of whoever has it now. What was said under the name before is somebody else's. None: nobody
-    /// else had it, as far as the registry knows.
+    /// Since when the current holder has this name. Decisions made under the name before that belong to a previous
+    /// holder. `None` if the registry knows no previous holder.
     fn held_since(&self, _actor: &str) -> Option<Timestamp> {
         None
     }
 
-    /// Whether two names are one person's, who counts once and decides about nothing that they asked for themselves.
+    /// Whether two names belong to the same person. A person counts as one approver and never decides about their own
+    /// request.
     fn is_same_person(&self, one: &str, other: &str) -> bool {
         one == other
     }
 
-    /// How risky one call is.
     fn score_call(&self, tool: &Spec, input: &Value) -> Score;
 
-    /// How risky a plan is as a whole. A tool that is not among `tools` is unknown.
+    /// The risk of a whole plan. A tool that is not in `tools` counts as unknown.
     fn score(&self, plan: &Plan, tools: &[&Spec]) -> Score;
 
-    /// The level that a run would get if it were asked for with what is known by now.
+    /// The level that the run would get if it were requested now, with everything known so far.
     fn level(&self, grown: &Grown<'_>) -> Decided {
         grown.capped()
     }
 
-    /// Why this call needs a person at every level, if it does. The level was decided by inputs that were not
-    /// all known; this is asked about the real one.
+    /// Why this call needs a person at every level, if it does. The level was decided before all inputs were known;
+    /// this is checked with the actual input.
     fn cap(&self, action: &Action<'_>) -> Option<Because> {
         action.deletes().then_some(Because::Deletes)
     }

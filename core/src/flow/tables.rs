@@ -1,7 +1,7 @@
 //! The flow room's tables: workflows, runs, steps, tool calls, effects, signals, approvals.
 //!
-//! `runs` and `tool_calls` begin with the columns of the audit schema and go on with ours.
-//! `approval_requests` may not carry a tenant: read `scoped_approvals`.
+//! `runs` and `tool_calls` start with the columns that the audit schema prescribes, followed by our own.
+//! `approval_requests` may not carry a tenant column: read `scoped_approvals` instead.
 
 use crate::record::{Column, Kind, Table};
 
@@ -132,7 +132,7 @@ pub static STEPS: Table = Table {
     rank: 302,
 };
 
-/// What was asked of a tool, and its answer.
+/// Every attempt of a tool call, with input and outcome.
 pub static TOOL_CALLS: Table = Table {
     name: "tool_calls",
     columns: &[
@@ -161,7 +161,7 @@ pub static TOOL_CALLS: Table = Table {
     rank: 303,
 };
 
-/// What happens outside, written ahead.
+/// External effects, written before they are dispatched (write-ahead).
 pub static EFFECTS: Table = Table {
     name: "effects",
     columns: &[
@@ -188,7 +188,7 @@ pub static EFFECTS: Table = Table {
     rank: 304,
 };
 
-/// What others tell the owner of a run.
+/// Signals to the node that owns a run.
 pub static RUN_SIGNALS: Table = Table {
     name: "run_signals",
     columns: &[
@@ -205,7 +205,6 @@ pub static RUN_SIGNALS: Table = Table {
     rank: 305,
 };
 
-/// What falls due.
 pub static TIMERS: Table = Table {
     name: "timers",
     columns: &[
@@ -224,7 +223,7 @@ pub static TIMERS: Table = Table {
     rank: 306,
 };
 
-/// Overlays on the graph of a run.
+/// Patches to the graph of a run.
 pub static RUN_PATCHES: Table = Table {
     name: "run_patches",
     columns: &[
@@ -249,7 +248,7 @@ pub static RUN_PATCHES: Table = Table {
     rank: 307,
 };
 
-/// Recorded outputs that may be used again.
+/// Cached tool outputs.
 pub static CACHE_ENTRIES: Table = Table {
     name: "cache_entries",
     columns: &[
@@ -268,7 +267,7 @@ pub static CACHE_ENTRIES: Table = Table {
     rank: 308,
 };
 
-/// Messages that an actor reads here, in the order in which they came.
+/// Messages in an actor's inbox, in order of arrival.
 pub static INBOX_MESSAGES: Table = Table {
     name: "inbox_messages",
     columns: &[
@@ -286,7 +285,7 @@ pub static INBOX_MESSAGES: Table = Table {
     rank: 313,
 };
 
-/// Messages that are sent to people and systems.
+/// Outgoing messages to people and systems.
 pub static NOTIFICATIONS: Table = Table {
     name: "notifications",
     columns: &[
@@ -312,7 +311,7 @@ pub static NOTIFICATIONS: Table = Table {
     rank: 309,
 };
 
-/// Requests for a decision. Read `SCOPED_APPROVALS`.
+/// Approval requests. Read them through `SCOPED_APPROVALS`.
 pub static APPROVAL_REQUESTS: Table = Table {
     name: "approval_requests",
     columns: &[
@@ -336,7 +335,7 @@ pub static APPROVAL_REQUESTS: Table = Table {
     rank: 310,
 };
 
-/// What an approval covers and who has decided.
+/// What an approval covers, and the decisions so far.
 pub static APPROVAL_DETAILS: Table = Table {
     name: "approval_details",
     columns: &[
@@ -360,7 +359,7 @@ pub static APPROVAL_DETAILS: Table = Table {
     rank: 311,
 };
 
-/// Approval requests with scope and details.
+/// A view: approval requests with their tenant and details.
 pub static SCOPED_APPROVALS: Table = Table {
     name: "scoped_approvals",
     columns: &[

@@ -1,8 +1,8 @@
-//! Spans of a run: their ids, and the header that hands them on.
+//! Span ids of a run, and the `traceparent` header that propagates them.
 //!
-//! A run is one trace, whose id is the run's own. A span's id is made from what it is a span of, so
-//! it is the same after a restart and on another node: a call of today finds its place under a run
-//! that was asked for last week, and nobody has to keep the ids.
+//! A run is one trace, whose id is derived from the run id. A span id is derived from the id of the
+//! run, step or call, so it is the same after a restart and on another node. Span ids are never stored:
+//! a call made today still finds its place under a run requested last week.
 
 use crate::id;
 use crate::time::Timestamp;
@@ -10,36 +10,34 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use uuid::Uuid;
 
-/// The W3C id of a span: eight bytes, not all zero.
+/// A W3C span id: eight bytes, not all zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SpanId([u8; 8]);
 
 impl SpanId {
-    /// The request that asked for a run.
+    /// The span of the request that started a run.
     #[must_use]
     pub fn request(run: Uuid) -> Self {
         Self::derived("request", run)
     }
 
-    /// A run.
     #[must_use]
     pub fn run(run: Uuid) -> Self {
         Self::derived("run", run)
     }
 
-    /// A step.
     #[must_use]
     pub fn step(step: Uuid) -> Self {
         Self::derived("step", step)
     }
 
-    /// A call of a tool. Each try has an id of its own.
+    /// The span of a tool call. Each attempt has its own.
     #[must_use]
     pub fn call(call: Uuid) -> Self {
         Self::derived("call", call)
     }
 
-    /// The id that sixteen hex digits spell.
+    /// Parses sixteen hex digits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 8];
@@ -47,7 +45,6 @@ impl SpanId {
         (bytes != [0; 8]).then_some(Self(bytes))
     }
 
-    /// Its bytes.
     #[must_use]
     pub const fn bytes(self) -> [u8; 8] {
         self.0
@@ -66,13 +63,13 @@ impl fmt::Display for SpanId {
     }
 }
 
-/// The W3C header that names a span of a run.
+/// The W3C `traceparent` header value for a span of a run.
 #[must_use]
 pub fn traceparent(run: Uuid, span: SpanId) -> String {
     format!("00-{}-{span}-01", id::trace_id(run))
 }
 
-/// When a time-ordered id was made, to the millisecond; none for any other id.
+/// The creation time of a time-ordered id, in milliseconds. `None` for any other id.
 #[must_use]
 pub fn made_at(id: Uuid) -> Option<Timestamp> {
     let (seconds, nanos) = id.get_timestamp()?.to_unix();

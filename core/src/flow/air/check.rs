@@ -1,8 +1,8 @@
-//! Checks templates against what is wanted of them: types by the walk, constants by the schema.
+//! Checks templates against the expected inputs: expressions by type, constants by schema.
 //!
-//! A template is half known: its constants are exact, its expressions have at best a type. The
-//! schema is asked about the whole with stand-ins for the expressions, and what it says about
-//! places that hold a stand-in, or contain one, is not believed.
+//! A template is only partly known: its constants are exact, its expressions have at most a type. The
+//! schema validates the whole with placeholders for the expressions, and its errors about places that
+//! are or contain a placeholder are ignored.
 
 use super::graph::CompiledNode;
 use super::problem::{ProblemCode, Problems};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a tool or child takes.
+/// The expected input of a tool or child workflow.
 pub(super) struct Wanted {
     input: Type,
     schema: Source,
@@ -42,7 +42,7 @@ impl Wanted {
     }
 }
 
-/// One pass over a document.
+/// One type-checking pass over a document.
 pub(super) struct Check<'a> {
     pub(super) inputs: Type,
     pub(super) nodes: &'a [CompiledNode],
@@ -51,7 +51,7 @@ pub(super) struct Check<'a> {
     pub(super) out: &'a mut Problems,
 }
 
-/// The types of the variables, without the rest of the pass.
+/// The types of the variables.
 struct Known<'a> {
     inputs: &'a Type,
     nodes: &'a [CompiledNode],
@@ -73,12 +73,12 @@ impl Types for Known<'_> {
     }
 }
 
-/// What was found at the places of a template.
+/// What the check of a template found.
 #[derive(Default)]
 struct Seen {
-    /// Places that hold a stand-in.
+    /// Pointers to placeholders.
     deferred: Vec<String>,
-    /// Objects whose members were told to be wrong already.
+    /// Pointers to objects whose members were already reported.
     told: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ impl Check<'_> {
         self.item = None;
     }
 
-    /// A template of which nothing is wanted but to be sound.
+    /// A template without an expected type.
     pub(super) fn anything(&mut self, template: &Template, path: &str) {
         self.part(template.root(), &Type::Any, path, &mut Seen::default());
     }
@@ -118,12 +118,12 @@ impl Check<'_> {
         match self.infer(template.root(), path) {
             None | Some(Type::Any | Type::Bool) => {}
             Some(other) => {
-                self.out.add(ProblemCode::TypeMismatch, path, format!("a condition is a boolean, not {other}"));
+                self.out.add(ProblemCode::TypeMismatch, path, format!("a condition must be a boolean, not {other}"));
             }
         }
     }
 
-    /// The type of the items of a list.
+    /// The item type of a map's list.
     fn list(&mut self, template: &Template, path: &str) -> Type {
         if matches!(template.root(), Part::List(_)) {
             self.anything(template, path);
@@ -133,13 +133,13 @@ impl Check<'_> {
             None | Some(Type::Any) => Type::Any,
             Some(Type::List(item)) => (*item).clone(),
             Some(other) => {
-                self.out.add(ProblemCode::TypeMismatch, path, format!("a map goes over an array, not over {other}"));
+                self.out.add(ProblemCode::TypeMismatch, path, format!("a map iterates over an array, not over {other}"));
                 Type::Any
             }
         }
     }
 
-    /// What a tool or child is given.
+    /// The input of a tool or child workflow.
     fn given(&mut self, template: &Template, wanted: &Wanted, path: &str) {
         let mut seen = Seen::default();
         let before = self.out.count();
@@ -157,9 +157,9 @@ impl Check<'_> {
                 self.out.add(ProblemCode::InvalidInput, place, fault.message);
             }
         }
-        // A fault without a place of its own must not pass for none.
+        // A schema error without a pointer must not be lost.
         if seen.deferred.is_empty() && self.out.count() == before {
-            self.out.add(ProblemCode::InvalidInput, path, "the inputs are not as the schema asks for");
+            self.out.add(ProblemCode::InvalidInput, path, "the inputs do not match the schema");
         }
     }
 
@@ -178,7 +178,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks one part and gives the value that stands for it.
+    /// Checks one part and returns its value, or a placeholder.
     fn part(&mut self, part: &Part, wanted: &Type, path: &str, seen: &mut Seen) -> Value {
         match part {
             Part::Constant(value) => {
@@ -245,7 +245,7 @@ impl Check<'_> {
         }
     }
 
-    /// Members that are missing, and members that nobody takes.
+    /// Reports missing and unknown members.
     fn members<'n>(
         &mut self,
         has: &dyn Fn(&str) -> bool,
@@ -270,7 +270,7 @@ impl Check<'_> {
     }
 }
 
-/// A value of a type, to stand where the real one is not known.
+/// A placeholder of this type.
 fn stand_in(wanted: &Type) -> Value {
     match wanted {
         Type::Any | Type::Null => Value::Null,

@@ -1,7 +1,7 @@
-//! From a document to a graph: names, order, templates, types, inputs, references.
+//! Compiles a document to a graph: ids, order, templates, references, types.
 //!
-//! Each pass is linear in nodes and edges. Later passes need what earlier ones found, so a
-//! document whose shape is broken is not checked for types; within a pass everything is told.
+//! Each pass is linear in nodes and edges. Later passes depend on earlier ones, so a document with
+//! structural problems is not type-checked; within a pass, all problems are reported.
 
 use super::catalog::{Catalog, Known};
 use super::check::{Check, Wanted};
@@ -21,12 +21,11 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Compiles a document against what there is.
 pub fn compile(document: Document, catalog: &dyn Catalog) -> Result<Graph, Vec<Problem>> {
     compile_onto(None, document, catalog)
 }
 
-/// Compiles a document whose first nodes and edges are those of `prior`, which stay as they are.
+/// Compiles a document whose first nodes and edges are those of `prior`. They are reused as they are.
 pub(crate) fn compile_onto(
     prior: Option<&Graph>,
     document: Document,
@@ -70,7 +69,7 @@ pub(crate) fn compile_onto(
     out.or(Graph { document, digest, nodes, edges, input_schema, outputs, output_type, nests, may_take_long, index })
 }
 
-/// What a run gives: its templates, or the outputs of the last nodes by name.
+/// The type of a run's outputs: the output templates, or the outputs of the sink nodes by id.
 pub(super) fn output_type(outputs: Option<&Template>, nodes: &[CompiledNode]) -> Type {
     match outputs {
         Some(template) => Type::of_names(template.members().into_iter().map(|name| (name.to_owned(), Type::Any))),
@@ -93,16 +92,16 @@ fn index_of(document: &Document, out: &mut Problems) -> BTreeMap<String, usize> 
     for (at, node) in document.nodes.iter().enumerate() {
         let path = || format!("/nodes/{at}/id");
         if !is_node_id(&node.id) {
-            out.add(ProblemCode::InvalidId, path(), format!("{:?} can't be the name of a node", node.id));
+            out.add(ProblemCode::InvalidId, path(), format!("{:?} is not a valid node id", node.id));
         } else if let Some(first) = index.insert(node.id.clone(), at) {
-            let reason = format!("there is a node {} already, at /nodes/{first}", node.id);
+            let reason = format!("duplicate node id {}, already used at /nodes/{first}", node.id);
             out.add(ProblemCode::DuplicateId, path(), reason);
         }
     }
     index
 }
 
-/// Positions of the ends of every edge.
+/// The positions of the start and end node of every edge.
 fn ends_of(document: &Document, index: &BTreeMap<String, usize>, out: &mut Problems) -> Vec<(usize, usize)> {
     let mut seen = BTreeSet::new();
     let mut ends = Vec::with_capacity(document.edges.len());
@@ -123,9 +122,9 @@ fn ends_of(document: &Document, index: &BTreeMap<String, usize>, out: &mut Probl
             continue;
         };
         if from == to {
-            out.add(ProblemCode::SelfEdge, format!("/edges/{at}"), format!("{} leads to itself", edge.from));
+            out.add(ProblemCode::SelfEdge, format!("/edges/{at}"), format!("edge from {} to itself", edge.from));
         } else if !seen.insert((from, to)) {
-            let reason = format!("there is an edge from {} to {} already", edge.from, edge.to);
+            let reason = format!("duplicate edge from {} to {}", edge.from, edge.to);
             out.add(ProblemCode::DuplicateEdge, format!("/edges/{at}"), reason);
         }
         ends.push((from, to));
@@ -133,13 +132,13 @@ fn ends_of(document: &Document, index: &BTreeMap<String, usize>, out: &mut Probl
     ends
 }
 
-/// A tool with the types of its schemas, worked out once for all nodes that call it.
+/// A tool with the types of its schemas, computed once for all nodes that call it.
 #[derive(Clone)]
 struct Kind {
     spec: Arc<Spec>,
     wanted: Arc<Wanted>,
     output: Type,
-    /// Nobody can call it here.
+    /// Not configured here; `spec` is a placeholder.
     absent: bool,
 }
 
@@ -220,14 +219,14 @@ impl Compiling<'_> {
         (compiled, wants)
     }
 
-    /// What a function or child is given, alone or for each item.
+    /// Compiles the tool call or child run of a node, directly or for each item of its map.
     fn action(&mut self, node: &Node, document: &Document, path: &str, compiled: &mut CompiledNode) -> Wants {
         if let Some(function) = node.function() {
             compiled.inputs = self.template(&Value::Object(function.inputs.clone()), &format!("{path}/inputs"));
             let kind = self.tool(&function.tool, path)?;
             let writes = kind.spec.effect == Reach::Write && kind.spec.reads_when.is_none() && !kind.absent;
             if function.cache.is_some() && writes {
-                let reason = format!("{} changes something outside, so its answers can't be used again", function.tool);
+let reason = format!("{} changes external state, so its outputs can't be cached", function.tool);
                 self.out.add(ProblemCode::NotCacheable, format!("{path}/cache"), reason);
             }
             compiled.tool = Some(kind.spec);
@@ -238,7 +237,7 @@ impl Compiling<'_> {
         let child = node.child()?;
         compiled.inputs = self.template(&Value::Object(child.inputs.clone()), &format!("{path}/inputs"));
         if child.workflow_id == document.workflow_id && child.version.is_none() {
-            // A workflow may start itself; its own shape is only known once this is done.
+            // A workflow may start itself. Its interface is not known until it is compiled.
             return None;
         }
         match self.catalog.workflow(&child.workflow_id, child.version) {
@@ -270,7 +269,7 @@ impl Compiling<'_> {
         let known = known.clone();
         if known.is_none() && !self.out.is_full() {
             let reason = match catalog.why_absent(name) {
-                Some(why) => format!("the tool {name:?} is not set up here: {why}"),
+                Some(why) => format!("the tool {name:?} is not configured here: {why}"),
                 None => {
                     let names = catalog.tool_names();
                     format!("there is no tool {name:?}{}", did_you_mean(name, names.iter().map(String::as_str)))
@@ -293,7 +292,7 @@ impl Compiling<'_> {
             let condition = edge.condition.clone().map(Value::String);
             let condition = condition.and_then(|condition| self.template(&condition, &path));
             if condition.as_ref().is_some_and(|condition| !condition.is_lone() && !condition.is_flag()) {
-                let reason = "a condition is one ${…} that is true or false, and nothing around it";
+                let reason = "a condition must be a single ${…} that is true or false, with nothing around it";
                 self.out.add(ProblemCode::InvalidExpression, path, reason);
             }
             edges.push(CompiledEdge { from, to, condition });
@@ -302,7 +301,7 @@ impl Compiling<'_> {
     }
 }
 
-/// Everything compiled, to be checked as a whole.
+/// The compiled parts, for the checks across nodes.
 struct Checked<'a> {
     nodes: &'a [CompiledNode],
     edges: &'a [CompiledEdge],
@@ -311,14 +310,14 @@ struct Checked<'a> {
 }
 
 impl Checked<'_> {
-    /// The templates of a node and where they stand.
+    /// The templates of a node with their JSON pointers.
     fn templates(node: &CompiledNode, at: usize) -> impl Iterator<Item = (&Template, String)> {
         let inputs = if matches!(node.node.body, Body::Map(_)) { "do/inputs" } else { "inputs" };
         let all = [(&node.inputs, inputs), (&node.over, "over"), (&node.prompt, "prompt"), (&node.show, "show")];
         all.into_iter().filter_map(move |(template, name)| Some((template.as_ref()?, format!("/nodes/{at}/{name}"))))
     }
 
-    /// Every reference names a node that is there and lies upstream.
+    /// Checks that every reference names an existing upstream node.
     fn references(&self, ways: &Ways, order: &[usize], prior: Option<&Graph>, out: &mut Problems) {
         let mut asked: Vec<(usize, usize)> = Vec::new();
         let mut places: Vec<(Template, String)> = Vec::new();
@@ -366,7 +365,7 @@ impl Checked<'_> {
         }
     }
 
-    /// Every expression has a type that can be right where it stands.
+    /// Checks that every expression has a type that can fit.
     fn types(&self, inputs: Option<&Schema>, wanted: &[Wants], prior: Option<&Graph>, out: &mut Problems) {
         let inputs = inputs.map_or(Type::Any, |schema| Type::of_schema(schema.document()));
         let mut check = Check { inputs, nodes: self.nodes, index: self.index, item: None, out };

@@ -1,70 +1,59 @@
-//! The parts of an AIR document, as they are written.
+//! The types of an AIR document.
 //!
-//! These types carry what the author wrote, with defaults filled in; they are not checked against
-//! anything but their own shape. Writing a document out again leaves defaults away, so two texts
-//! that mean the same have one digest.
+//! They hold what the author wrote, with defaults filled in, and are validated only for their own
+//! shape. Serialization omits defaults, so equivalent texts have the same digest.
 
 use serde_json::{Map, Value};
 
 /// A workflow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// Version of the format: `1.0` (or `0.1`, which is the same).
+    /// The format version: `1.0`, or `0.1`, which means the same.
     pub air_version: String,
-    /// Name of the workflow.
     pub workflow_id: String,
-    /// What it is for.
     pub description: Option<String>,
-    /// JSON Schema of a run's inputs.
+    /// The JSON Schema of a run's inputs.
     pub inputs: Option<Value>,
-    /// Templates of a run's outputs; without them, the outputs of the last nodes by node id.
+    /// The templates of a run's outputs. Without them, a run returns the outputs of its sink nodes by node id.
     pub outputs: Option<Map<String, Value>>,
-    /// How long a run may take.
     pub timeout_seconds: Option<u32>,
-    /// What is done.
     pub nodes: Vec<Node>,
-    /// In which order.
     pub edges: Vec<Edge>,
 }
 
-/// One thing that is done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its name, unique in the document.
+    /// Unique in the document.
     pub id: String,
-    /// What it does.
     pub body: Body,
-    /// When it may start, if several edges lead to it.
     pub join: Join,
-    /// A durable wait before it starts.
+    /// A durable delay before it starts.
     pub delay_seconds: u32,
-    /// How long one try may take.
+    /// The timeout of one attempt.
     pub timeout_seconds: Option<u32>,
-    /// How often it is tried again.
     pub retry: Option<Retry>,
-    /// Approval that this node needs even where its tool doesn't.
+    /// The approval that this node needs in addition to what its tool requires.
     pub requires_approval: Option<Approval>,
 }
 
-/// What a node does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// Calls a tool.
     Function(Function),
-    /// Asks a person.
+    /// Asks a person (human in the loop).
     Hitl(Hitl),
-    /// Starts another workflow and waits for it.
+    /// Starts a child run of a workflow and waits for it.
     Workflow(Child),
-    /// Does one thing for each item of a list.
+    /// Calls a tool or starts a workflow for each item of a list.
     Map(Each),
-    /// Runs a sandboxed agent; its members are kept as written.
+    /// Runs a sandboxed agent. Its members are kept verbatim.
     Agent(Map<String, Value>),
-    /// Pursues a goal by a swarm; its members are kept as written.
+    /// Pursues a goal with a swarm. Its members are kept verbatim.
     Swarm(Map<String, Value>),
 }
 
 impl Body {
-    /// The word of `type`.
+    /// The value of `type` on the wire.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -81,59 +70,53 @@ impl Body {
 /// When a node with several incoming edges may start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Join {
-    /// When every edge is decided and at least one was taken.
+    /// When every edge is decided and at least one is taken.
     #[default]
     All,
     /// As soon as one edge is taken.
     Any,
 }
 
-/// How often a node is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Tries after the first.
+    /// Retries after the first attempt.
     pub max: u32,
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
-    /// Name of the tool; `fn` on the wire.
+    /// `fn` on the wire.
     pub tool: String,
-    /// Templates of its input.
     pub inputs: Map<String, Value>,
-    /// Whether an earlier answer may be used again.
+    /// Whether a cached output may be used.
     pub cache: Option<Cache>,
 }
 
-/// How long an answer may be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// Seconds; without it, until it is invalidated.
+    /// `None`: until it is invalidated.
     pub ttl_seconds: Option<u32>,
 }
 
 /// A question to a person.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hitl {
-    /// Template of the question.
     pub prompt: Option<String>,
-    /// Template of what the person is shown.
+    /// The template of the data shown with the prompt.
     pub show: Option<Value>,
-    /// Who may decide.
     pub approval: Approval,
 }
 
-/// Who must agree.
+/// Who must approve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
-    /// How many people.
     pub approvals_needed: u32,
-    /// Patterns of actors that may decide; empty means any person.
+    /// Patterns of actors that may decide. Empty: any person.
     pub approvers: Vec<String>,
-    /// The person who asked may not decide.
+    /// Whether the requester is excluded.
     pub other_than_requester: bool,
-    /// How long the question stands.
+    /// The lifetime of the approval request.
     pub expires_seconds: Option<u32>,
 }
 
@@ -143,50 +126,42 @@ impl Default for Approval {
     }
 }
 
-/// A run of another workflow.
+/// A child run of a workflow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Child {
-    /// Its name.
     pub workflow_id: String,
-    /// Its version; without it, the newest when the outermost run was asked for.
+    /// `None`: the newest version when the root run was requested.
     pub version: Option<i64>,
-    /// Templates of its inputs.
     pub inputs: Map<String, Value>,
 }
 
-/// One thing for each item of a list.
+/// The body of a map node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Each {
-    /// Template that gives the list.
+    /// The template of the list.
     pub over: Value,
-    /// How many at a time.
     pub max_parallel: u32,
-    /// What is done; `do` on the wire. Its templates see `item` and `index`.
+    /// `do` on the wire. Its templates can read `item` and `index`.
     pub item: Item,
 }
 
-/// What is done for one item.
+/// What a map does for one item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    /// Calls a tool.
     Function(Function),
-    /// Starts another workflow.
     Workflow(Child),
 }
 
-/// A way from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Where it starts.
     pub from: String,
-    /// Where it leads.
     pub to: String,
-    /// `${…}` that must be true for it to be taken.
+    /// The edge is taken if this `${…}` is true.
     pub condition: Option<String>,
 }
 
 impl Node {
-    /// The tool that this node calls, alone or for each item.
+    /// The tool call of this node, directly or for each item of its map.
     #[must_use]
     pub const fn function(&self) -> Option<&Function> {
         match &self.body {
@@ -199,7 +174,7 @@ impl Node {
         }
     }
 
-    /// Names the version of the workflow that this node starts, if it does not say.
+    /// Sets the version of the child workflow if the node gives none.
     pub const fn pin(&mut self, newest: i64) {
         let child = match &mut self.body {
             Body::Workflow(child) => child,
@@ -214,7 +189,7 @@ impl Node {
         }
     }
 
-    /// The workflow that this node starts, alone or for each item.
+    /// The child workflow of this node, directly or for each item of its map.
     #[must_use]
     pub const fn child(&self) -> Option<&Child> {
         match &self.body {

@@ -1,8 +1,8 @@
-//! A workflow after compilation: immutable, and shared by all runs of its version.
+//! A compiled workflow: immutable, and shared by all runs of its version.
 //!
-//! Nodes and edges are meant by position, in the order of the document, so that a run's state can
-//! be a plain list. A patch appends, so positions stay; taking it out again moves those of nodes that
-//! a later patch added.
+//! Nodes and edges are identified by their position in the document, so that a run's state can be a
+//! plain list. A patch appends, so positions stay. Reverting a patch shifts the positions of nodes
+//! that a later patch added.
 
 use super::catalog::Known;
 use super::compile::output_type;
@@ -15,84 +15,78 @@ use crate::tool::Spec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// A compiled workflow.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// What it was compiled from.
+    /// The source.
     pub document: Document,
     /// SHA-256 of the document's canonical JSON.
     pub digest: Digest32,
-    /// The nodes, in the document's order.
+    /// In document order.
     pub nodes: Vec<CompiledNode>,
-    /// The edges, in the document's order.
+    /// In document order.
     pub edges: Vec<CompiledEdge>,
-    /// Schema of a run's inputs.
     pub input_schema: Option<Arc<Schema>>,
-    /// Template of a run's outputs.
+    /// The template of a run's outputs.
     pub outputs: Option<Template>,
-    /// Type of a run's outputs.
     pub output_type: Type,
-    /// How many nodes start other runs.
+    /// The number of nodes that start child runs.
     pub nests: usize,
-    /// Whether a turn may keep a processor busy: an expression goes over lists, or the inputs are costly to check.
+    /// Whether a turn may use much CPU time: an expression iterates over lists, or the inputs are costly to validate.
     pub may_take_long: bool,
     pub(super) index: BTreeMap<String, usize>,
 }
 
-/// A compiled node.
 #[derive(Clone, Debug)]
 pub struct CompiledNode {
-    /// As it was written.
+    /// The source.
     pub node: Node,
-    /// Template of what the tool or child is given; inside a map, for one item.
+    /// The template of the input of the tool or child run. In a map, of one item.
     pub inputs: Option<Template>,
-    /// Template of the list that a map walks over.
+    /// The template of a map's list.
     pub over: Option<Template>,
-    /// Template of the question to a person.
+    /// The template of a `hitl` node's question.
     pub prompt: Option<Template>,
-    /// Template of what a person is shown.
+    /// The template of the data shown with the question.
     pub show: Option<Template>,
-    /// The tool it calls, alone or for each item.
+    /// The tool it calls, directly or for each item of its map.
     pub tool: Option<Arc<Spec>>,
-    /// The tool is not set up in this process, and `tool` only stands in for it.
+    /// The tool is not configured in this process, and `tool` is a placeholder.
     pub is_tool_absent: bool,
-    /// Type of its outputs.
     pub output_type: Type,
-    /// Positions of the edges that lead here.
+    /// Positions of the incoming edges.
     pub incoming: Vec<usize>,
-    /// Positions of the edges that start here.
+    /// Positions of the outgoing edges.
     pub outgoing: Vec<usize>,
 }
 
-/// A compiled edge.
 #[derive(Clone, Debug)]
 pub struct CompiledEdge {
-    /// Position of the node where it starts.
+    /// The position of the start node.
     pub from: usize,
-    /// Position of the node where it leads.
+    /// The position of the end node.
     pub to: usize,
-    /// What must be true for it to be taken.
+    /// The edge is taken if this is true.
     pub condition: Option<Template>,
 }
 
 impl Graph {
-    /// Where the node of this name stands.
+    /// The position of the node with this id.
     #[must_use]
     pub fn position(&self, id: &str) -> Option<usize> {
         self.index.get(id).copied()
     }
 
-    /// Positions of the nodes that no edge leads to.
+    /// Positions of the nodes without incoming edges.
     pub fn roots(&self) -> impl Iterator<Item = usize> {
         self.nodes.iter().enumerate().filter(|(_, node)| node.incoming.is_empty()).map(|(at, _)| at)
     }
 
-    /// Positions of the nodes that no edge starts from.
+    /// Positions of the nodes without outgoing edges.
     pub fn sinks(&self) -> impl Iterator<Item = usize> {
         self.nodes.iter().enumerate().filter(|(_, node)| node.outgoing.is_empty()).map(|(at, _)| at)
     }
 
-    /// Positions of the nodes, each behind all that lead to it.
+    /// Positions of the nodes, in topological order.
     #[must_use]
     pub fn in_order(&self) -> Vec<usize> {
         let mut waiting: Vec<usize> = self.nodes.iter().map(|node| node.incoming.len()).collect();
@@ -111,24 +105,24 @@ impl Graph {
         order
     }
 
-    /// The first node of a kind that can't run yet.
+    /// The first node of a type that is not supported yet.
     #[must_use]
     pub fn unsupported(&self) -> Option<&Node> {
         let unsupported = |node: &&Node| matches!(node.body, Body::Agent(_) | Body::Swarm(_));
         self.nodes.iter().map(|node| &node.node).find(unsupported)
     }
 
-    /// The same as a problem, with its place.
+    /// The same, as a problem.
     #[must_use]
     pub fn unsupported_problem(&self) -> Option<Problem> {
         let node = self.unsupported()?;
         let path = format!("/nodes/{}/type", self.position(&node.id)?);
-        let reason = format!("node {} is of type {}, which can't run here yet", node.id, node.body.kind());
+        let reason = format!("node {} has the type {}, which is not supported yet", node.id, node.body.kind());
         Some(Problem::new(ProblemCode::UnsupportedNode, path, reason))
     }
 
-    /// The graph without these nodes and the edges that touch them; the others keep what they were
-    /// compiled to, and their order.
+    /// The graph without these nodes and their edges. The others stay compiled as they are, in the same
+    /// order.
     pub(crate) fn without(&self, gone: &BTreeSet<&str>) -> Result<Self, Vec<Problem>> {
         let stays = |node: &CompiledNode| !gone.contains(node.node.id.as_str());
         let mut document = self.document.clone();
@@ -159,19 +153,19 @@ impl Graph {
         out.or(Self { document, digest, nodes, edges, input_schema, outputs, output_type, nests, may_take_long, index })
     }
 
-    /// What a workflow that starts this one may know of it.
+    /// The interface of this workflow, for workflows that start it.
     #[must_use]
     pub fn known(&self) -> Known {
         Known::Shape { inputs: self.input_schema.clone(), outputs: self.output_type.clone() }
     }
 }
 
-/// Whether checking a run's inputs may take long.
+/// Whether validating a run's inputs may take long.
 pub(super) fn is_costly(inputs: Option<&Schema>) -> bool {
     inputs.is_some_and(Schema::may_take_long)
 }
 
-/// Whether an expression of a graph goes over lists.
+/// Whether an expression of the graph iterates over lists.
 pub(super) fn loops(nodes: &[CompiledNode], edges: &[CompiledEdge], outputs: Option<&Template>) -> bool {
     let of_node = |node: &CompiledNode| {
         [&node.inputs, &node.over, &node.prompt, &node.show].into_iter().flatten().any(Template::loops)
@@ -180,7 +174,7 @@ pub(super) fn loops(nodes: &[CompiledNode], edges: &[CompiledEdge], outputs: Opt
     nodes.iter().any(of_node) || edges.iter().any(of_edge) || outputs.is_some_and(Template::loops)
 }
 
-/// How many of the nodes start other runs.
+/// The number of nodes that start child runs.
 pub(super) fn nests(nodes: &[CompiledNode]) -> usize {
     nodes.iter().filter(|compiled| compiled.node.child().is_some()).count()
 }

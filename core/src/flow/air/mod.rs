@@ -1,8 +1,8 @@
-//! AIR, the document that a workflow is written in: its shape, and the graph it compiles to.
+//! AIR, the document format of workflows, and the graph it compiles to.
 //!
-//! [`parse`] reads a text strictly and knows nothing of tools; [`compile`] checks the document
-//! against a [`Catalog`] and gives the immutable [`Graph`] that all runs of a version share. Both
-//! gather what is wrong instead of stopping at the first fault.
+//! [`parse`] reads a text strictly and knows nothing of tools. [`compile`] checks the document
+//! against a [`Catalog`] and produces the immutable [`Graph`] that all runs of a version share. Both
+//! collect all problems instead of stopping at the first.
 
 mod catalog;
 mod check;

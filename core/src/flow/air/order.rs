@@ -1,15 +1,15 @@
-//! The order of nodes: who comes before whom, and whether that can be at all.
+//! The topological order of nodes, and the cycles that prevent one.
 
 use super::problem::{ProblemCode, Problems};
 use crate::limits::{CYCLE_ENDS_SHOWN_MAX, PROBLEMS_MAX};
 
-/// Nodes and edges by position, nothing else.
+/// The adjacency lists of a graph. Nodes and edges are positions.
 pub(super) struct Ways {
-    /// Start and end of every edge.
+    /// The start and end node of every edge.
     pub(super) edges: Vec<(usize, usize)>,
-    /// For every node, the edges that lead to it.
+    /// For every node, its incoming edges.
     pub(super) incoming: Vec<Vec<usize>>,
-    /// For every node, the edges that start from it.
+    /// For every node, its outgoing edges.
     pub(super) outgoing: Vec<Vec<usize>>,
 }
 
@@ -32,7 +32,7 @@ impl Ways {
         self.incoming[node].iter().map(|edge| self.edges[*edge].0)
     }
 
-    /// Every node after all that lead to it; nodes that wait for each other are left out.
+    /// The topological order. Nodes on a cycle or behind one are left out.
     pub(super) fn order(&self) -> Vec<usize> {
         let mut waits: Vec<usize> = self.incoming.iter().map(Vec::len).collect();
         let mut order: Vec<usize> = (0..waits.len()).filter(|node| waits[*node] == 0).collect();
@@ -49,7 +49,7 @@ impl Ways {
         order
     }
 
-    /// Tells the cycle, and the nodes that only a cycle leads to.
+    /// Reports a cycle, and the nodes that are reachable only through one.
     pub(super) fn complain(&self, order: &[usize], name: &dyn Fn(usize) -> String, out: &mut Problems) {
         let mut ordered = vec![false; self.incoming.len()];
         order.iter().for_each(|node| ordered[*node] = true);
@@ -59,22 +59,22 @@ impl Ways {
         };
         let names: Vec<String> =
             shortened(&cycle).into_iter().map(|node| node.map_or_else(|| "…".to_owned(), name)).collect();
-        let reason = format!("nodes wait for each other: {} → {}", names.join(" → "), name(*first));
+        let reason = format!("cycle: {} → {}", names.join(" → "), name(*first));
         out.add(ProblemCode::Cycle, format!("/nodes/{first}"), reason);
         let reached = self.reached();
         let lost = (0..ordered.len()).filter(|node| !reached[*node] && !cycle.contains(node));
         for node in lost.take(PROBLEMS_MAX) {
-            let reason = format!("no path leads to {} from a node that can start", name(node));
+            let reason = format!("{} is unreachable: no path leads to it from a start node", name(node));
             out.add(ProblemCode::Unreachable, format!("/nodes/{node}"), reason);
         }
     }
 
-    /// One cycle among the nodes that have no order, in the direction of its edges.
+    /// One cycle among the unordered nodes, in edge direction.
     fn cycle(&self, ordered: &[bool]) -> Vec<usize> {
         let Some(start) = ordered.iter().position(|ordered| !ordered) else {
             return Vec::new();
         };
-        // Each of them waits for another one of them, so walking backwards must come around.
+        // Every unordered node has an unordered predecessor, so walking backwards must find a cycle.
         let mut seen_at = vec![None; ordered.len()];
         let mut walk = Vec::new();
         let mut node = start;
@@ -93,7 +93,7 @@ impl Ways {
         }
     }
 
-    /// Whether a path leads to each node from one that nothing leads to.
+    /// For every node, whether it is reachable from a start node.
     fn reached(&self) -> Vec<bool> {
         let mut reached: Vec<bool> = self.incoming.iter().map(Vec::is_empty).collect();
         let mut waiting: Vec<usize> = (0..reached.len()).filter(|node| reached[*node]).collect();
@@ -108,7 +108,7 @@ impl Ways {
     }
 }
 
-/// At most a dozen of a long cycle; nothing stands for what is left out.
+/// Both ends of a long cycle. `None` marks the omitted middle.
 fn shortened(cycle: &[usize]) -> Vec<Option<usize>> {
     if cycle.len() <= 2 * CYCLE_ENDS_SHOWN_MAX {
         return cycle.iter().copied().map(Some).collect();

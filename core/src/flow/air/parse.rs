@@ -1,8 +1,7 @@
-//! Reads a workflow from its text: strict JSON, then every member by name.
+//! Parses a workflow document: strict JSON, then every member by name.
 //!
-//! Nothing here knows of tools, types or the order of nodes. A member that the format doesn't have
-//! is refused where it stands, because a mistyped option that is silently ignored is worse than a
-//! refusal.
+//! Nothing here knows of tools, types or the order of nodes. Unknown members are refused, because a
+//! mistyped option that is silently ignored is worse than an error.
 
 use super::document::{Approval, Body, Cache, Child, Document, Each, Edge, Function, Hitl, Item, Join, Node, Retry};
 use super::problem::{Problem, ProblemCode, Problems};
@@ -15,13 +14,12 @@ use crate::limits::{
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The name by which a patch means the node that runs now; no node may have it.
+/// Stands for the currently running node in a patch. Reserved: no node may have this id.
 pub const CURRENT_NODE: &str = "CURRENT_NODE";
 
 const VERSIONS: &[&str] = &["1.0", "0.1"];
 const KINDS: &[&str] = &["function", "hitl", "workflow", "map", "agent", "swarm"];
 
-/// Reads a document.
 pub fn parse(text: &str) -> Result<Document, Vec<Problem>> {
     if text.len() > WORKFLOW_BYTES_MAX {
         let reason = format!("the document has {} bytes, at most {WORKFLOW_BYTES_MAX}", text.len());
@@ -32,7 +30,7 @@ pub fn parse(text: &str) -> Result<Document, Vec<Problem>> {
     Document::from_value(value)
 }
 
-/// Whether a text may name a node.
+/// Whether a text is a valid node id.
 #[must_use]
 pub fn is_node_id(id: &str) -> bool {
     let mut letters = id.bytes();
@@ -42,7 +40,7 @@ pub fn is_node_id(id: &str) -> bool {
         && id != CURRENT_NODE
 }
 
-/// Whether a text may name a workflow.
+/// Whether a text is a valid workflow id.
 fn is_workflow_id(id: &str) -> bool {
     let good = |letter: u8| letter.is_ascii_alphanumeric() || b"_-.".contains(&letter);
     !id.is_empty()
@@ -52,7 +50,6 @@ fn is_workflow_id(id: &str) -> bool {
 }
 
 impl Document {
-    /// Reads a document that is JSON already.
     pub fn from_value(value: Value) -> Result<Self, Vec<Problem>> {
         let mut out = Problems::default();
         if !value.is_object() {
@@ -74,7 +71,7 @@ impl Document {
             out.add(ProblemCode::InvalidValue, "/air_version", "air_version must be \"1.0\" or \"0.1\"");
         }
         if document.nodes.is_empty() && out.is_empty() {
-            out.add(ProblemCode::InvalidValue, "/nodes", "a workflow has at least one node");
+            out.add(ProblemCode::InvalidValue, "/nodes", "a workflow needs at least one node");
         }
         members.finish(&mut out);
         out.or(document)
@@ -126,7 +123,7 @@ fn read_workflow_id(members: &mut Members, out: &mut Problems) -> String {
     let id = members.text("workflow_id", out);
     if !id.is_empty() && !is_workflow_id(&id) {
         let reason = format!(
-            "a workflow's name has letters, digits, `_`, `-` and `.`, begins with a letter or digit and has at most {WORKFLOW_ID_CHARS_MAX} characters"
+            "a workflow id consists of letters, digits, `_`, `-` and `.`, begins with a letter or digit and has at most {WORKFLOW_ID_CHARS_MAX} characters"
         );
         out.add(ProblemCode::InvalidId, members.path("workflow_id"), reason);
     }
@@ -140,7 +137,7 @@ fn read_node(value: Value, path: String, out: &mut Problems) -> Node {
         let reason = if id == CURRENT_NODE {
             "CURRENT_NODE is reserved for patches".to_owned()
         } else {
-            "a node's name has letters, digits and `_`, doesn't begin with a digit and has at most 64 characters"
+            "a node id consists of letters, digits and `_`, does not begin with a digit and has at most 64 characters"
                 .to_owned()
         };
         out.add(ProblemCode::InvalidId, members.path("id"), reason);
@@ -177,7 +174,7 @@ fn read_retry(members: &mut Members, out: &mut Problems) -> Option<Retry> {
     Some(Retry { max })
 }
 
-/// `true` stands for one approval by any person.
+/// `true` is short for one approval by any person.
 fn read_demand(members: &mut Members, out: &mut Problems) -> Option<Approval> {
     let path = members.path("requires_approval");
     match members.take("requires_approval")? {
@@ -194,13 +191,13 @@ fn read_approval(mut members: Members, out: &mut Problems) -> Approval {
     let approvers = items.into_iter().enumerate().filter_map(|(at, item)| match item {
         Value::String(pattern) if !pattern.is_empty() && pattern.len() <= 256 => Some(pattern),
         _ => {
-            out.add(ProblemCode::InvalidValue, format!("{path}/{at}"), "an approver is a pattern of actors, a string");
+out.add(ProblemCode::InvalidValue, format!("{path}/{at}"), "an approver must be an actor pattern, a string");
             None
         }
     });
     let approvers: Vec<String> = approvers.collect();
     let people: BTreeSet<&str> = approvers.iter().map(String::as_str).collect();
-    // A pattern may stand for any number of people; a plain name is one.
+    // A pattern may match any number of people; a plain name is one.
     let enough = people.is_empty() || people.iter().any(|name| name.contains('*'));
     if !enough && people.len() < usize::try_from(approvals_needed).unwrap_or(usize::MAX) {
         let reason = format!("{approvals_needed} people must approve, but only {} may", people.len());
@@ -237,7 +234,7 @@ fn read_body(kind: &str, members: &mut Members, out: &mut Problems) -> Body {
         unknown => {
             if !unknown.is_empty() {
                 let guess = crate::text::did_you_mean(unknown, KINDS.iter().copied());
-                let reason = format!("there is no node type {unknown:?}{guess}; there are {}", KINDS.join(", "));
+                let reason = format!("unknown node type {unknown:?}{guess}; expected one of {}", KINDS.join(", "));
                 out.add(ProblemCode::InvalidValue, members.path("type"), reason);
             }
             Body::Agent(members.rest())
@@ -285,12 +282,12 @@ fn read_each(members: &mut Members, out: &mut Problems) -> Each {
     Each { over, max_parallel, item }
 }
 
-/// An agent says which one it is, or what it shall do; everything else is its own room's business.
+/// An agent node needs a name or a goal. The rest is validated by its own room.
 fn members_of_agent(members: &mut Members, out: &mut Problems) {
     one_text_of(members, &["agent", "goal"], out);
 }
 
-/// A swarm has a goal.
+/// A swarm node needs a goal.
 fn members_of_swarm(members: &mut Members, out: &mut Problems) {
     one_text_of(members, &["goal"], out);
 }
@@ -299,7 +296,7 @@ fn one_text_of(members: &Members, names: &[&str], out: &mut Problems) {
     let has =
         names.iter().any(|name| members.peek(name).is_some_and(|value| value.as_str().is_some_and(|t| !t.is_empty())));
     if !has {
-        let reason = format!("a node of this type needs the text {}", names.join(" or "));
+        let reason = format!("a node of this type needs a non-empty string {}", names.join(" or "));
         out.add(ProblemCode::MissingMember, members.path(names[0]), reason);
     }
     if members.peek("inputs").is_some_and(|inputs| !inputs.is_object()) {

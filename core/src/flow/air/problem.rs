@@ -1,68 +1,67 @@
-//! What is wrong with a workflow or a patch: a word that stays, a place, a reason.
+//! A problem in a workflow or a patch: a stable code, a JSON pointer and a reason.
 
 use crate::limits::PROBLEMS_MAX;
 use serde::Serialize;
 
-/// The kind of a fault; scripts may rely on its word.
+/// The kind of a problem. Its wire name is stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemCode {
-    /// The text is no acceptable JSON document.
+    /// The text is not valid JSON.
     NotJson,
     /// More bytes, nodes, edges or expressions than allowed.
     TooLarge,
-    /// A member that must be there is not.
+    /// A required member is missing.
     MissingMember,
-    /// A member that the format doesn't have.
+    /// A member that the format does not define.
     UnknownMember,
-    /// A value of the wrong kind or out of its range.
+    /// A value of the wrong type or out of range.
     InvalidValue,
-    /// A name that can't be a node's, or is reserved.
+    /// An invalid or reserved id.
     InvalidId,
-    /// Two nodes with one name.
+    /// Two nodes with the same id.
     DuplicateId,
-    /// An edge that names a node that is not there.
+    /// An edge names a node that does not exist.
     UnknownNode,
     /// Two edges between the same nodes.
     DuplicateEdge,
     /// An edge from a node to itself.
     SelfEdge,
-    /// Nodes that wait for each other.
+    /// The edges form a cycle.
     Cycle,
     /// A node that no path leads to.
     Unreachable,
-    /// A tool that the registry doesn't have.
+    /// A tool that does not exist or is not configured.
     UnknownTool,
-    /// A child workflow that is not there.
+    /// A child workflow that does not exist.
     UnknownWorkflow,
-    /// An expression that names something it can't see.
+    /// An expression names something that does not exist or is not upstream.
     UnknownReference,
-    /// An input that the tool or workflow demands is not given.
+    /// A required input of the tool or workflow is missing.
     MissingInput,
-    /// An input that the tool or workflow doesn't take.
+    /// An input that the tool or workflow does not accept.
     UnknownInput,
-    /// A constant input that the schema refuses.
+    /// A constant input that does not match the schema.
     InvalidInput,
-    /// A value whose known type can't be right.
+    /// A value whose type cannot fit.
     TypeMismatch,
-    /// Text between `${` and `}` that is not an acceptable expression.
+    /// Text between `${` and `}` that is not a valid expression.
     InvalidExpression,
-    /// A schema that can't be used.
+    /// An invalid or unsupported JSON Schema.
     InvalidSchema,
-    /// A cache on a tool that changes something outside.
+    /// A cache on a tool that changes external state.
     NotCacheable,
-    /// A node of a kind that can't run yet.
+    /// A node of a type that is not supported yet.
     UnsupportedNode,
     /// An edge that a patch may not add.
     ForbiddenEdge,
     /// `CURRENT_NODE` where not exactly one node is current.
     AmbiguousCurrent,
-    /// An added node that has begun, so it can't be taken out again.
+    /// An added node that has started, so the patch can't be reverted.
     NotPending,
 }
 
 impl ProblemCode {
-    /// Every kind.
     pub const ALL: &[Self] = &[
         Self::NotJson,
         Self::TooLarge,
@@ -92,7 +91,7 @@ impl ProblemCode {
         Self::NotPending,
     ];
 
-    /// The word on the wire.
+    /// The wire name.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -126,26 +125,22 @@ impl ProblemCode {
     }
 }
 
-/// One fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{path}: {reason}")]
 pub struct Problem {
-    /// Its kind.
     pub code: ProblemCode,
-    /// JSON pointer into the document that was checked.
+    /// A JSON pointer into the checked document.
     pub path: String,
-    /// What is wrong, in a sentence.
     pub reason: String,
 }
 
 impl Problem {
-    /// A fault at a place.
     pub fn new(code: ProblemCode, path: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { code, path: path.into(), reason: reason.into() }
     }
 }
 
-/// Faults as they are gathered; past the limit they are counted, not kept.
+/// Collects problems, up to a limit.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     kept: Vec<Problem>,
@@ -166,12 +161,12 @@ impl Problems {
         self.kept.len() >= PROBLEMS_MAX
     }
 
-    /// How many there are, to see later whether any were added.
+    /// The number of problems, to see later whether any were added.
     pub(crate) const fn count(&self) -> usize {
         self.kept.len()
     }
 
-    /// The value if nothing was wrong.
+    /// The value, or the problems if there are any.
     pub(crate) fn or<T>(self, value: T) -> Result<T, Vec<Problem>> {
         if self.kept.is_empty() { Ok(value) } else { Err(self.kept) }
     }

@@ -1,16 +1,16 @@
-//! Which references look upstream: whether a path leads from one node to another.
+//! Reachability: whether a reference points upstream, i.e. a path leads from its target to its reader.
 //!
-//! All pairs of a document are asked at once. Direct edges and a spanning forest answer nearly all
-//! of them in one walk over the graph; what is left is answered 64 targets at a time by passing
-//! bits along the edges, only between the first target and the last reader. The number of edges
-//! looked at is counted, so that a test can hold it to its promise.
+//! All pairs of a document are answered in one batch. Direct edges and a spanning forest answer nearly
+//! all of them in one traversal. The rest is answered 64 targets at a time by propagating bit sets along
+//! the edges, only between the first target and the last reader. The number of visited edges is
+//! counted, so that a test can check the complexity.
 
 use super::order::Ways;
 
-/// Answers, in the order of the questions.
+/// The answers, in the order of the pairs.
 pub(super) struct Answers {
     pub(super) upstream: Vec<bool>,
-    /// Edges looked at.
+    /// The number of edges visited.
     pub(super) work: usize,
 }
 
@@ -23,7 +23,7 @@ pub(super) fn upstream(ways: &Ways, order: &[usize], pairs: &[(usize, usize)]) -
     let mut by_reader: Vec<usize> = (0..pairs.len()).collect();
     by_reader.sort_by_key(|pair| pairs[*pair].0);
     let mut left = Vec::new();
-    // Which reader last saw the node as its direct predecessor.
+    // For each node, the last reader that has it as a direct predecessor.
     let mut direct = vec![usize::MAX; ways.incoming.len()];
     let mut last = usize::MAX;
     for pair in by_reader {
@@ -44,7 +44,7 @@ pub(super) fn upstream(ways: &Ways, order: &[usize], pairs: &[(usize, usize)]) -
     answers
 }
 
-/// Answers the pairs in `left`, which are sorted by target.
+/// Answers the pairs in `left`, which must be sorted by target.
 fn blocks(
     ways: &Ways,
     order: &[usize],
@@ -87,7 +87,7 @@ fn blocks(
     }
 }
 
-/// A spanning forest: in it, one node lies below another exactly if its interval lies inside.
+/// A spanning forest. A node is a descendant of another exactly if its interval lies inside the other's.
 struct Forest {
     enter: Vec<usize>,
     leave: Vec<usize>,
@@ -134,7 +134,7 @@ impl Forest {
 mod tests {
     use super::*;
 
-    /// Answers by walking from every target.
+    /// The same answers by a search from every target.
     fn slowly(ways: &Ways, pairs: &[(usize, usize)]) -> Vec<bool> {
         let reaches = |from: usize, to: usize| {
             let (mut seen, mut waiting) = (vec![false; ways.incoming.len()], vec![from]);
@@ -151,7 +151,7 @@ mod tests {
         pairs.iter().map(|(reader, target)| reaches(*target, *reader)).collect()
     }
 
-    /// A layered graph with edges and questions from a fixed sequence.
+    /// A pseudo-random acyclic graph with pairs to answer.
     fn scrambled(nodes: usize, seed: u64) -> (Ways, Vec<(usize, usize)>) {
         let mut state = seed;
         let mut next = |below: usize| {
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// A ladder: two chains with rungs between them, each node asking for one several steps back.
+    /// A ladder: two chains with rungs between them. Each node refers to one several steps back.
     fn ladder(steps: usize) -> (Ways, Vec<(usize, usize)>) {
         let edges = (0..steps - 1).flat_map(|at| {
             let (left, right) = (2 * at, 2 * at + 1);

@@ -1,22 +1,22 @@
-//! Reads the members of an object one by one, and knows which were left over.
+//! Reads the members of an object one by one and reports those that are left over.
 //!
-//! Every getter gives a usable value even after a fault, so that one pass finds all of them.
+//! Every getter returns a usable value even after a problem, so that one pass finds all problems.
 
 use super::problem::{ProblemCode, Problems};
 use crate::text::did_you_mean;
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
 
-/// The members of one object and where it stands.
+/// The members of one object, with its JSON pointer.
 pub(crate) struct Members {
     members: Map<String, Value>,
     path: String,
     known: Vec<&'static str>,
-    /// It was no object at all: what would be missing in it is not worth telling.
+    /// It was not an object: missing members are not reported.
     broken: bool,
 }
 
-/// The word for a value's kind.
+/// A value's type, with its article.
 const fn text_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -28,7 +28,7 @@ const fn text_of(value: &Value) -> &'static str {
     }
 }
 
-/// Pointer to the first text that holds U+0000, which not every store can hold.
+/// A pointer to the first string that contains U+0000, which not every store supports.
 pub(crate) fn nul_in(value: &Value) -> Option<String> {
     let child = |name: &str, value: &Value| nul_in(value).map(|rest| format!("/{name}{rest}"));
     match value {
@@ -43,7 +43,7 @@ pub(crate) fn nul_in(value: &Value) -> Option<String> {
 }
 
 impl Members {
-    /// The members of `value`, or none and a fault if it is no object.
+    /// The members of `value`. Reports a problem if it is not an object.
     pub(crate) fn of(value: Value, path: impl Into<String>, out: &mut Problems) -> Self {
         let path = path.into();
         if let Some(place) = nul_in(&value).filter(|_| path.is_empty()) {
@@ -63,17 +63,17 @@ impl Members {
         Self { members, path, known: Vec::new(), broken: false }
     }
 
-    /// Pointer to a member.
+    /// A JSON pointer to a member.
     pub(crate) fn path(&self, name: &str) -> String {
         format!("{}/{name}", self.path)
     }
 
-    /// A member as it stands.
+    /// A member, without taking it.
     pub(crate) fn peek(&self, name: &str) -> Option<&Value> {
         self.members.get(name)
     }
 
-    /// Takes a member that may be absent.
+    /// Takes an optional member.
     pub(crate) fn take(&mut self, name: &'static str) -> Option<Value> {
         self.known.push(name);
         self.members.remove(name)
@@ -102,7 +102,7 @@ impl Members {
         }
     }
 
-    /// A text that must be there; an empty one comes back only after a fault.
+    /// A required string. Empty only after a reported problem.
     pub(crate) fn text(&mut self, name: &'static str, out: &mut Problems) -> String {
         let value = self.need(name, out);
         let text = value.and_then(|value| self.as_text(name, value, out));
@@ -112,13 +112,13 @@ impl Members {
         text.unwrap_or_default()
     }
 
-    /// A text that may be absent.
+    /// An optional string.
     pub(crate) fn optional_text(&mut self, name: &'static str, out: &mut Problems) -> Option<String> {
         let value = self.take(name)?;
         self.as_text(name, value, out)
     }
 
-    /// A whole number within bounds that may be absent.
+    /// An optional integer within bounds.
     pub(crate) fn number(
         &mut self,
         name: &'static str,
@@ -129,19 +129,19 @@ impl Members {
         let number = value.as_i64();
         let good = number.filter(|number| bounds.contains(number));
         if good.is_none() {
-            let reason = format!("{name} must be a whole number from {} to {}", bounds.start(), bounds.end());
+            let reason = format!("{name} must be an integer from {} to {}", bounds.start(), bounds.end());
             out.add(ProblemCode::InvalidValue, self.path(name), reason);
         }
         good
     }
 
-    /// Seconds or a count within bounds that may be absent.
+    /// An optional count, such as seconds, within bounds.
     pub(crate) fn count(&mut self, name: &'static str, bounds: RangeInclusive<u32>, out: &mut Problems) -> Option<u32> {
         let bounds = i64::from(*bounds.start())..=i64::from(*bounds.end());
         self.number(name, bounds, out).and_then(|number| u32::try_from(number).ok())
     }
 
-    /// A boolean, false when absent.
+    /// An optional boolean, false by default.
     pub(crate) fn flag(&mut self, name: &'static str, out: &mut Problems) -> bool {
         match self.take(name) {
             None => false,
@@ -153,7 +153,7 @@ impl Members {
         }
     }
 
-    /// An object of anything that may be absent.
+    /// An optional object with arbitrary members.
     pub(crate) fn object(&mut self, name: &'static str, out: &mut Problems) -> Option<Map<String, Value>> {
         match self.take(name)? {
             Value::Object(members) => Some(members),
@@ -164,7 +164,7 @@ impl Members {
         }
     }
 
-    /// A list that may be absent.
+    /// An optional array.
     pub(crate) fn list(&mut self, name: &'static str, out: &mut Problems) -> Option<Vec<Value>> {
         match self.take(name)? {
             Value::Array(items) => Some(items),
@@ -175,23 +175,23 @@ impl Members {
         }
     }
 
-    /// An object with members of its own that may be absent.
+    /// An optional object with known members.
     pub(crate) fn inner(&mut self, name: &'static str, out: &mut Problems) -> Option<Self> {
         let value = self.take(name)?;
         Some(Self::of(value, self.path(name), out))
     }
 
-    /// A value that must be there.
+    /// A required value of any type.
     pub(crate) fn value(&mut self, name: &'static str, out: &mut Problems) -> Value {
         self.need(name, out).unwrap_or_default()
     }
 
-    /// What was not asked for, for parts that keep members as written.
+    /// The remaining members, for nodes that keep them verbatim.
     pub(crate) fn rest(&mut self) -> Map<String, Value> {
         std::mem::take(&mut self.members)
     }
 
-    /// Refuses whatever is left.
+    /// Reports every remaining member as unknown.
     pub(crate) fn finish(self, out: &mut Problems) {
         for name in self.members.keys() {
             if out.is_full() {
@@ -199,7 +199,7 @@ impl Members {
             }
             let guess = did_you_mean(name, self.known.iter().copied());
             let pointer = format!("{}/{}", self.path, crate::flow::expr::pointer_token(name));
-            out.add(ProblemCode::UnknownMember, pointer, format!("there is no member {name:?} here{guess}"));
+            out.add(ProblemCode::UnknownMember, pointer, format!("unknown member {name:?}{guess}"));
         }
     }
 }

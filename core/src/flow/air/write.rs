@@ -1,4 +1,4 @@
-//! Writes a document out as JSON, without what is default anyway.
+//! Writes a document as JSON, omitting defaults.
 
 use super::document::{Approval, Body, Cache, Child, Document, Each, Edge, Function, Hitl, Item, Join, Node};
 use crate::limits;
@@ -18,7 +18,6 @@ fn put_some<T: Into<Value>>(object: &mut Object, name: &str, value: Option<T>) {
 }
 
 impl Document {
-    /// The document as JSON.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let mut out = Object::new();
@@ -35,7 +34,6 @@ impl Document {
 }
 
 impl Node {
-    /// The node as JSON.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let mut out = Object::new();
@@ -62,7 +60,6 @@ impl Node {
 }
 
 impl Edge {
-    /// The edge as JSON.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let mut out = Object::new();

@@ -1,20 +1,19 @@
-//! What is different from what people were shown before.
+//! The differences from what the previous request about the same thing showed.
 
 use super::PlannedCall;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// One difference. A call that is new has no `before`, one that is gone has no `after`.
+/// One difference. An added call has no `before`, a removed one no `after`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// The call, and the member of its input: `upload[3]/key`.
+    /// The call and the member of its input: `upload[3]/key`.
     pub place: String,
     pub before: Option<Value>,
     pub after: Option<Value>,
 }
 
-/// The differences between two lists of calls.
 pub(super) fn between(before: &[PlannedCall], after: &[PlannedCall]) -> Vec<Change> {
     let by_place = |calls: &[PlannedCall]| -> BTreeMap<String, Value> {
         let shown = |call: &PlannedCall| {

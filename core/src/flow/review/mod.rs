@@ -1,7 +1,7 @@
-//! What a decision is about: the one read model that the terminal, the page and the mail show.
+//! The read model of an approval request, which the terminal, the web page and the mail all show.
 //!
-//! It is made of the request as it is stored, so all of them show the same, and all of what the digest covers.
-//! Nothing is cut: calls that are exactly alike stand once with their count, and what is not listed is counted.
+//! It is built from the stored request, so all three show the same, and everything that the digest covers.
+//! Nothing is truncated: identical calls are shown once with their count, and unlisted calls are counted.
 
 mod change;
 mod text;
@@ -16,41 +16,41 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-/// A request for a decision, as it is stored.
+/// A stored approval request.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     pub approval_id: Uuid,
     pub run_id: Uuid,
     pub workflow_id: &'a str,
     pub requested_by: &'a str,
-    /// Who changed what it is about, or had a part in what it works with.
+    /// Everyone besides the requester who changed the action or contributed to its data.
     pub changed_by: &'a [String],
     pub autonomy_level: &'a str,
     pub node_id: Option<&'a str>,
     /// A tool, `hitl`, `workflow`, `map`, `plan` or `graph.patch`.
     pub action_type: &'a str,
-    /// What would be done.
+    /// The action, as stored.
     pub data: &'a Value,
     pub digest: Option<String>,
     pub created_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
     pub approvals_needed: i64,
-    /// What people have said.
+    /// The decisions so far.
     pub decisions: &'a Value,
     pub status: &'a str,
     pub reviewed_at: Option<Timestamp>,
     pub reviewed_by: Option<&'a str>,
     pub notes: Option<&'a str>,
-    /// How risky the run looked when it was let in.
+    /// The risk of the run when it was admitted.
     pub run_risk: Option<&'a Value>,
-    /// Who is told how the run ends, as the request names them.
+    /// Who is notified of the result, as the request names them.
     pub notify: Option<&'a Value>,
-    /// What the request before this one about the same thing showed.
+    /// The data of the previous request about the same action.
     pub before: Option<&'a Value>,
     pub now: Timestamp,
 }
 
-/// What a decision is about.
+/// Everything a person needs to decide about an approval request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Review {
     pub approval_id: Uuid,
@@ -62,27 +62,26 @@ pub struct Review {
     pub autonomy_level: String,
     pub subject: Subject,
     pub node_id: Option<String>,
-    /// Why a person is asked.
+    /// Why approval is required.
     pub reason: String,
-    /// What a person is asked, and the data that goes with it.
     pub question: Option<Question>,
-    /// The calls that would be made, in their order.
+    /// The calls that would be made, in order.
     pub calls: Vec<PlannedCall>,
-    /// How many calls that is, with those that are alike.
+    /// The number of calls in `calls`, identical ones included.
     pub calls_listed: u64,
-    /// Calls that are known and not listed: each is asked about by itself.
+    /// Known calls that are not in `calls`. Each needs its own approval.
     pub calls_unlisted: u64,
-    /// Maps whose list is not known yet: they are asked about when it is.
+    /// Maps whose list is not known yet. They need approval once it is.
     pub maps_unknown: Vec<String>,
-    /// A change of the graph.
+    /// The graph patch, if the request is about one.
     pub patch: Option<Value>,
     pub risk: Option<RiskShown>,
-    /// Where it is told how the run ends and what it gives: an approval covers this message too.
+    /// Where the result of the run is sent. The approval covers this message too.
     #[serde(default)]
     pub notifies: Vec<String>,
-    /// What is different from what was shown before.
+    /// The differences from the previous request.
     pub changes: Vec<Change>,
-    /// Why it can't be approved.
+    /// Why it cannot be approved.
     pub refusals: Vec<String>,
     pub digest: Option<String>,
     pub created_at: Option<String>,
@@ -92,7 +91,7 @@ pub struct Review {
     pub standing: Standing,
 }
 
-/// What kind of thing is decided about.
+/// What the request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -104,35 +103,35 @@ pub enum Subject {
     Call,
 }
 
-/// What a person is asked at a node for people.
+/// The question of a `hitl` node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     pub prompt: Option<String>,
     pub shown: Value,
 }
 
-/// One call, or several that are exactly alike.
+/// One call, or several identical ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedCall {
-    /// The node, and the item of a map: `upload[3]`.
+    /// The node and the item of a map: `upload[3]`.
     pub place: String,
-    /// What is called or happens: a tool, a run, a person.
+    /// What happens there, as a phrase: `calls s3_upload`.
     pub what: String,
     pub input: Option<Value>,
-    /// Further items that are the same call, as ranges: `1-99`.
+    /// Further items with the identical call, as ranges: `1-99`.
     pub alike: Vec<String>,
     pub alike_count: u64,
-    /// What the dry run says that it would do.
+    /// What the call would do, according to the dry run.
     pub would: Option<String>,
-    /// What else is to be known: that the input is not known yet, that it was not tried.
+    /// Remarks, e.g. that the input is not known yet or was not tried.
     pub notes: Vec<String>,
-    /// The rules refuse it.
+    /// Why the rules refuse it.
     pub refused: Option<String>,
-    /// The dry run failed.
+    /// Why the dry run failed.
     pub failed: Option<String>,
 }
 
-/// How risky it is, with its reasons in words.
+/// The risk, with its reasons in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RiskShown {
     pub score: u32,
@@ -141,7 +140,7 @@ pub struct RiskShown {
     pub reasons: Vec<RiskReason>,
 }
 
-/// One reason, with all places where it was found.
+/// One reason, with every place where it occurs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RiskReason {
     pub meaning: String,
@@ -149,7 +148,7 @@ pub struct RiskReason {
     pub places: Vec<String>,
 }
 
-/// What one person said.
+/// One person's decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
     pub by: String,
@@ -158,7 +157,7 @@ pub struct Said {
     pub notes: Option<String>,
 }
 
-/// Whether it can still be decided, and if not, why.
+/// Whether the request is still open, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     pub status: StandingStatus,
@@ -167,35 +166,34 @@ pub struct Standing {
     pub notes: Option<String>,
 }
 
-/// Where a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StandingStatus {
-    /// It waits.
+    /// Pending.
     Open,
     /// Nobody decided in time.
     Expired,
-    /// Somebody changed what it was about.
+    /// The action was changed.
     Superseded,
-    /// The run ended or took another way.
+    /// The run ended or took another path.
     Cancelled,
     Approved,
     Denied,
 }
 
 impl Standing {
-    /// Where it stands, in a sentence without its end.
+    /// The status as a sentence without a full stop.
     #[must_use]
     pub fn words(&self) -> String {
         let by = if self.by.is_empty() { String::new() } else { format!(" by {}", self.by.join(" and ")) };
         let at = self.at.as_deref().map(|at| format!(" at {at}")).unwrap_or_default();
         match self.status {
-            StandingStatus::Open => "this request waits for a decision".to_owned(),
+            StandingStatus::Open => "this request is waiting for a decision".to_owned(),
             StandingStatus::Expired => format!("this request expired{at}; nobody decided in time"),
             StandingStatus::Superseded => {
                 format!("this request was superseded{at}{by}; fetch the run for the current digest")
             }
-            StandingStatus::Cancelled => format!("this request was cancelled{at}: the run does not need it any more"),
+            StandingStatus::Cancelled => format!("this request was cancelled{at}: the run no longer needs it"),
             StandingStatus::Approved => format!("this request was approved{by}{at}"),
             StandingStatus::Denied => format!("this request was denied{by}{at}"),
         }
@@ -203,7 +201,6 @@ impl Standing {
 }
 
 impl Review {
-    /// What a request is about.
     #[must_use]
     pub fn of(request: &Request<'_>) -> Self {
         let data = request.data;
@@ -239,7 +236,7 @@ impl Review {
             calls_unlisted,
             maps_unknown,
             patch: (subject == Subject::Patch).then(|| data["patch"].clone()),
-            // What a patch adds is another thing than what the run did before.
+            // The risk of the run says nothing about what a patch adds.
             risk: risk(&data["risk"]).or_else(|| risk(request.run_risk.filter(|_| subject != Subject::Patch)?)),
             notifies: notifies(request.notify),
             digest: request.digest.clone(),
@@ -251,7 +248,6 @@ impl Review {
         }
     }
 
-    /// Whether somebody could decide about it now.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.standing.status == StandingStatus::Open
@@ -259,14 +255,14 @@ impl Review {
 }
 
 impl PlannedCall {
-    /// Whether something is called at this place.
+    /// Whether this is a call, rather than a skipped node, a map or a question.
     #[must_use]
     pub const fn is_call(&self) -> bool {
         self.input.is_some()
     }
 }
 
-/// Why the dry run of a plan that is kept as `data` says that it can't be approved.
+/// Why the dry run stored in `data` rules out an approval.
 #[must_use]
 pub fn refusals(action_type: &str, data: &Value) -> Vec<String> {
     let subject = if action_type == "plan" { Subject::Plan } else { Subject::Call };
@@ -303,7 +299,7 @@ fn calls_of(subject: Subject, data: &Value) -> Vec<PlannedCall> {
     }
 }
 
-/// One line of a request.
+/// Reads one call of a stored request.
 fn call(node: Option<&str>, line: &Value) -> PlannedCall {
     let node = node.or(line["node"].as_str()).unwrap_or_default();
     let place = line["item"].as_u64().map_or_else(|| node.to_owned(), |item| format!("{node}[{item}]"));
@@ -320,7 +316,7 @@ fn call(node: Option<&str>, line: &Value) -> PlannedCall {
         input: line.get("input").filter(|input| !input.is_null() && line["type"] != "map").cloned(),
         alike_count: ranges.iter().map(|(from, to)| to.saturating_sub(*from) + 1).sum(),
         alike: ranges.iter().map(range).collect(),
-        // Of a question its headline says it already.
+        // The headline of a question already says it.
         would: text_of(&result["would_execute"])
             .or_else(|| text_of(&line["would_execute"]))
             .filter(|_| line["type"] != "hitl"),
@@ -336,11 +332,11 @@ fn what(line: &Value) -> String {
     }
     match (line["status"].as_str(), line["type"].as_str(), line["tool"].as_str()) {
         (Some("skipped"), ..) => "is skipped".to_owned(),
-        (Some("recorded"), ..) => "was done before and is not done again".to_owned(),
+        (Some("recorded"), ..) => "is already done and not repeated".to_owned(),
         (_, Some("hitl"), _) => "a person decides".to_owned(),
         (_, Some("map"), _) => match line["items"].as_u64() {
-            Some(items) => format!("goes over a list of {items} items"),
-            None => "goes over a list that is not known yet".to_owned(),
+            Some(items) => format!("iterates over a list of {items} items"),
+            None => "iterates over a list that is not known yet".to_owned(),
         },
         (_, _, Some(tool)) => format!("calls {tool}"),
         _ => String::new(),
@@ -350,22 +346,22 @@ fn what(line: &Value) -> String {
 fn notes(line: &Value) -> Vec<String> {
     let mut notes = Vec::new();
     if line["type"] == "map" && line["items"].is_null() {
-        notes.push("you are asked again, about every item, when the list is known".to_owned());
+        notes.push("you will be asked about every item once the list is known".to_owned());
     } else if !line["deferred"].is_null() {
         notes.push("the input depends on results that are not known yet".to_owned());
     }
     if let (Some(items), Some(listed)) = (line["items"].as_u64(), line["items_listed"].as_u64())
         && listed < items
     {
-        notes.push(format!("{} items are not listed here; each is asked about by itself", items - listed));
+        notes.push(format!("{} items are not listed here; each needs its own approval", items - listed));
     }
-    // That nothing happened goes without saying in a draft.
+    // A draft never executes anything, so this warning adds nothing.
     let warning = text_of(&line["result"]["warning"]).filter(|warning| !warning.starts_with("This is a simulated"));
     notes.extend(warning.filter(|_| line["deferred"].is_null()));
     notes
 }
 
-/// How many calls are known and not listed, and the maps whose list is not known.
+/// The number of known calls that are not listed, and the maps whose list is not known.
 fn left_out(subject: Subject, data: &Value) -> (u64, Vec<String>) {
     let missing = |line: &Value| -> u64 {
         let (items, listed) = (line["items"].as_u64(), line["items_listed"].as_u64());
@@ -382,13 +378,13 @@ fn left_out(subject: Subject, data: &Value) -> (u64, Vec<String>) {
     }
 }
 
-/// A score with its reasons in words; reasons of one kind stand together.
 /// The channels and addresses of a run's `notify`.
 fn notifies(notify: Option<&Value>) -> Vec<String> {
     let members = notify.and_then(Value::as_object).into_iter().flatten();
     members.filter_map(|(channel, target)| Some(format!("{channel} {}", target.as_str()?))).collect()
 }
 
+/// A score with its reasons in words. Reasons of the same factor are merged.
 fn risk(value: &Value) -> Option<RiskShown> {
     let number = value["score"].as_u64().and_then(|score| u32::try_from(score).ok())?;
     let score = Score { score: number, reasons: Vec::new() };

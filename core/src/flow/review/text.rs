@@ -4,7 +4,7 @@ use super::{Change, PlannedCall, Review, StandingStatus, Subject};
 use crate::text::{readable, visible_line};
 
 impl Review {
-    /// What is decided about, in a few words.
+    /// A one-line summary, as a question.
     #[must_use]
     pub fn title(&self) -> String {
         let workflow = visible_line(&self.workflow_id);
@@ -19,7 +19,7 @@ impl Review {
         }
     }
 
-    /// All of it, line by line; no line is cut and none holds a character that nobody sees.
+    /// The whole review. No line is truncated, and none contains an invisible character.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.title()];
@@ -27,7 +27,7 @@ impl Review {
         if !self.refusals.is_empty() {
             lines.push("It can't be approved, because the dry run was refused:".to_owned());
             lines.extend(self.refusals.iter().map(|why| format!("  {}", visible_line(why))));
-            lines.push("Reject it, or change the input of the step: then it is tried anew.".to_owned());
+            lines.push("Reject it, or change the step's input to repeat the dry run.".to_owned());
         }
         if !self.changes.is_empty() {
             lines.push("Changed since it was last shown:".to_owned());
@@ -35,10 +35,10 @@ impl Review {
         }
         if let Some(question) = &self.question {
             lines.push("The question:".to_owned());
-            let prompt = question.prompt.as_deref().unwrap_or("(no words, only what is shown)");
+            let prompt = question.prompt.as_deref().unwrap_or("(no prompt, only data)");
             lines.extend(prompt.lines().map(|line| format!("  {}", visible_line(line))));
             if question.shown != serde_json::json!({}) {
-                lines.push("What goes with it:".to_owned());
+                lines.push("The data:".to_owned());
                 lines.extend(readable(&question.shown).into_iter().map(|line| format!("  {line}")));
             }
         }
@@ -55,22 +55,22 @@ impl Review {
         lines
     }
 
-    /// What would happen, counted.
+    /// The heading of the calls, with their number.
     #[must_use]
     pub fn calls_title(&self) -> String {
         let calls = |count: u64| if count == 1 { "1 call".to_owned() } else { format!("{count} calls") };
         let mut title = format!("What would happen, in this order ({}", calls(self.calls_listed));
         if self.calls_unlisted > 0 {
-            title.push_str(&format!(", and {} that are not listed and asked about by themselves", self.calls_unlisted));
+title.push_str(&format!(", plus {} unlisted that need their own approval", self.calls_unlisted));
         }
         if !self.maps_unknown.is_empty() {
             let maps = visible_line(&self.maps_unknown.join(", "));
-            title.push_str(&format!(", and those of {maps}, asked about when the list is known"));
+            title.push_str(&format!(", plus those of {maps}, which need approval once the list is known"));
         }
         title + "):"
     }
 
-    /// Who asks and why, until when, and how it stands: labels with values as they are.
+    /// Requester, reason, deadline and status, as labels with unescaped values.
     #[must_use]
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = vec![("Asked for by", self.requested_by.clone())];
@@ -88,7 +88,7 @@ impl Review {
         }
         for said in &self.decisions {
             let notes = said.notes.as_deref().map(|notes| format!(": {notes}")).unwrap_or_default();
-            facts.push(("Said", format!("{} by {} at {}{notes}", said.decision, said.by, said.at)));
+            facts.push(("Decision", format!("{} by {} at {}{notes}", said.decision, said.by, said.at)));
         }
         match (self.standing.status, &self.expires_at) {
             (StandingStatus::Open, Some(end)) => facts.push(("Open until", end.clone())),
@@ -111,18 +111,18 @@ impl Review {
 }
 
 impl PlannedCall {
-    /// What happens at this place, in words.
+    /// The place and what happens there.
     #[must_use]
     pub fn headline(&self) -> String {
         let mut line = format!("{} {}", visible_line(&self.place), visible_line(&self.what));
         if self.alike_count > 0 {
             let (count, items) = (self.alike_count, self.alike.join(", "));
-            line.push_str(&format!(", and {count} more exactly like this (items {items})"));
+            line.push_str(&format!(", and {count} more identical calls (items {items})"));
         }
         line
     }
 
-    /// What else is to be known of it, line by line.
+    /// The results of the dry run and the notes.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
         let refused = self.refused.iter().map(|why| format!("REFUSED in the dry run: {why}"));
@@ -142,7 +142,6 @@ impl PlannedCall {
 }
 
 impl Change {
-    /// The difference in words.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let place = visible_line(&self.place);
@@ -154,8 +153,8 @@ impl Change {
                 .collect(),
         };
         let head = match (&before, &after) {
-            (None, _) => format!("  {place} is new"),
-            (_, None) => format!("  {place} is gone"),
+            (None, _) => format!("  {place} was added"),
+            (_, None) => format!("  {place} was removed"),
             _ => format!("  {place}"),
         };
         let mut lines = vec![head];

@@ -72,7 +72,7 @@ fn what_the_format_does_not_have_is_refused_where_it_stands() {
         document(json!([node]), json!([]))
     };
     for (document, code, path, reason) in [
-        (node(json!({"retries": 3})), "unknown_member", "/nodes/0/retries", "there is no member \"retries\" here"),
+        (node(json!({"retries": 3})), "unknown_member", "/nodes/0/retries", "unknown member \"retries\""),
         (
             node(json!({"timeout_second": 3})),
             "unknown_member",
@@ -80,7 +80,7 @@ fn what_the_format_does_not_have_is_refused_where_it_stands() {
             "(did you mean timeout_seconds?)",
         ),
         (node(json!({"retry": {"max": 4}})), "invalid_value", "/nodes/0/retry/max", "from 0 to 3"),
-        (node(json!({"retry": {"count": 1}})), "unknown_member", "/nodes/0/retry/count", "there is no member"),
+        (node(json!({"retry": {"count": 1}})), "unknown_member", "/nodes/0/retry/count", "unknown member"),
         (node(json!({"type": "functoin"})), "invalid_value", "/nodes/0/type", "(did you mean function?)"),
         (node(json!({"join": "some"})), "invalid_value", "/nodes/0/join", "\"all\" or \"any\""),
         (node(json!({"id": "9a"})), "invalid_id", "/nodes/0/id", "doesn't begin with a digit"),
@@ -153,7 +153,7 @@ fn edges_lead_from_one_known_node_to_another_and_only_once() {
         assert_eq!((found, place.as_str()), (code, path), "{edges}");
     }
     let twice = document(json!([echo("a", json!(1)), echo("a", json!(2))]), json!([]));
-    assert_eq!(problem(twice), ("duplicate_id", "/nodes/1/id".into(), "there is a node a already, at /nodes/0".into()));
+    assert_eq!(problem(twice), ("duplicate_id", "/nodes/1/id".into(), "duplicate node id a, already used at /nodes/0".into()));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_cycle_is_named_by_its_path_and_what_hangs_on_it_is_unreachable() {
     assert_eq!(told.len(), 2, "{told:?}");
     let (code, path, reason) = &told[0];
     assert_eq!((*code, path.as_str()), ("cycle", "/nodes/2"));
-    assert_eq!(reason, "nodes wait for each other: b → c → a → b");
+    assert_eq!(reason, "cycle: b → c → a → b");
     assert_eq!((told[1].0, told[1].1.as_str()), ("unreachable", "/nodes/4"));
 }
 

@@ -83,7 +83,7 @@ fn a_condition_is_a_boolean() {
     let (code, path, reason) = problem(with("${run_id}"));
     assert_eq!(
         (code, path.as_str(), reason.as_str()),
-        ("type_mismatch", "/edges/0/condition", "a condition is a boolean, not string")
+        ("type_mismatch", "/edges/0/condition", "a condition must be a boolean, not string")
     );
     assert_eq!(problem(with("nodes.a.outputs.success")).0, "invalid_expression");
     assert_eq!(problem(with("x ${true}")).0, "invalid_expression");
@@ -151,7 +151,7 @@ fn a_map_goes_over_a_list_and_knows_its_item() {
     };
     compiled(with(json!("${inputs.rows}"), "${item.size() + index}")).unwrap();
     compiled(with(json!(["a", "${run_id}"]), "${item.x}")).unwrap();
-    assert_eq!(problem(with(json!("${inputs.n}"), "x")).2, "a map goes over an array, not over integer");
+    assert_eq!(problem(with(json!("${inputs.n}"), "x")).2, "a map iterates over an array, not over integer");
     assert_eq!(problem(with(json!({"a": 1}), "x")).1, "/nodes/0/over");
     let (code, path, reason) = problem(with(json!("${inputs.rows}"), "${item.x}"));
     assert_eq!(
