@@ -86,7 +86,9 @@ fn number(text: &str) -> Result<(Token<'_>, usize), String> {
     };
     match (text[length..].chars().next(), value) {
         (Some('u' | 'U'), _) => Err("unsigned numbers (`1u`) are not supported: JSON has one number type".to_owned()),
-        (Some(next), _) if next.is_ascii_alphanumeric() || next == '_' => Err("a number is followed by letters".to_owned()),
+        (Some(next), _) if next.is_ascii_alphanumeric() || next == '_' => {
+            Err("a number is followed by letters".to_owned())
+        }
         (_, Some(value)) => Ok((Token::Literal(value), length)),
         (_, None) => Err("number out of range".to_owned()),
     }

@@ -48,7 +48,9 @@ fn closing(text: &str) -> Result<usize, String> {
             b'{' => depth += 1,
             b'}' if depth == 0 => return Ok(at),
             b'}' => depth -= 1,
-            b'/' if bytes.get(at + 1) == Some(&b'/') => return Err("comments are not allowed in expressions".to_owned()),
+            b'/' if bytes.get(at + 1) == Some(&b'/') => {
+                return Err("comments are not allowed in expressions".to_owned());
+            }
             _ => {}
         }
         at += 1;

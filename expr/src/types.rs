@@ -117,9 +117,7 @@ impl Type {
             // The schema itself decides about null when there is a value.
             (Self::Null, _) => None,
             (Self::Int | Self::Number, Self::Number | Self::Int) => None,
-            (Self::List(one), Self::List(wanted)) => {
-                one.unfit(wanted).map(|reason| format!("list item: {reason}"))
-            }
+            (Self::List(one), Self::List(wanted)) => one.unfit(wanted).map(|reason| format!("list item: {reason}")),
             (Self::Object(one), Self::Object(wanted)) => one.unfit(wanted),
             (one, wanted) if one == wanted => None,
             (one, wanted) => Some(format!("expected {wanted}, found {one}")),

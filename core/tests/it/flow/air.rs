@@ -83,12 +83,12 @@ fn what_the_format_does_not_have_is_refused_where_it_stands() {
         (node(json!({"retry": {"count": 1}})), "unknown_member", "/nodes/0/retry/count", "unknown member"),
         (node(json!({"type": "functoin"})), "invalid_value", "/nodes/0/type", "(did you mean function?)"),
         (node(json!({"join": "some"})), "invalid_value", "/nodes/0/join", "\"all\" or \"any\""),
-        (node(json!({"id": "9a"})), "invalid_id", "/nodes/0/id", "doesn't begin with a digit"),
+        (node(json!({"id": "9a"})), "invalid_id", "/nodes/0/id", "does not begin with a digit"),
         (node(json!({"id": "a-b"})), "invalid_id", "/nodes/0/id", "letters, digits"),
         (node(json!({"id": "CURRENT_NODE"})), "invalid_id", "/nodes/0/id", "reserved"),
         (node(json!({"id": 5})), "invalid_value", "/nodes/0/id", "must be a string, not a number"),
         (node(json!({"inputs": []})), "invalid_value", "/nodes/0/inputs", "must be an object, not an array"),
-        (node(json!({"timeout_seconds": -1})), "invalid_value", "/nodes/0/timeout_seconds", "whole number"),
+        (node(json!({"timeout_seconds": -1})), "invalid_value", "/nodes/0/timeout_seconds", "an integer"),
         (
             node(json!({"requires_approval": {"approvals_needed": 11}})),
             "invalid_value",
@@ -153,7 +153,10 @@ fn edges_lead_from_one_known_node_to_another_and_only_once() {
         assert_eq!((found, place.as_str()), (code, path), "{edges}");
     }
     let twice = document(json!([echo("a", json!(1)), echo("a", json!(2))]), json!([]));
-    assert_eq!(problem(twice), ("duplicate_id", "/nodes/1/id".into(), "duplicate node id a, already used at /nodes/0".into()));
+    assert_eq!(
+        problem(twice),
+        ("duplicate_id", "/nodes/1/id".into(), "duplicate node id a, already used at /nodes/0".into())
+    );
 }
 
 #[test]
