@@ -436,7 +436,7 @@ fn check(graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
     }
     let Some(schema) = &graph.input_schema else { return Ok(()) };
     schema.check(&ask.inputs).map_err(|faults| {
-        let body = ErrorBody::new(Code::ValidationFailed, "the inputs are not what the workflow takes");
+        let body = ErrorBody::new(Code::ValidationFailed, "the inputs do not match the workflow's schema");
         EngineError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
     })
 }

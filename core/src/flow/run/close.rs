@@ -1,4 +1,4 @@
-//! The end of a turn: marked places become rows, the run's own row moves on by one version.
+//! The end of a turn: writes the rows of changed places and the next version of the run's row.
 
 use super::env::Env;
 use super::event::{Mode, Signal, Told, Turn};
@@ -14,20 +14,18 @@ use crate::{id, limits};
 use serde_json::json;
 use uuid::Uuid;
 
-/// Who sees to it that a run goes on. A row with work left always names an owner or a time, so that
-/// somebody finds it whenever its process ends.
+/// Who continues a run after this turn. A row with work left always has an owner or a deadline, so that
+/// it is found again if its process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attendance {
-    /// The holder of this lane drives it.
+    /// The owner of this lane drives it.
     Owned(Owner),
-    /// Nobody drives it; whoever looks at that time takes it up.
+    /// No owner. It is claimed again at `until` or when it gets a signal.
     Parked {
-        /// When.
         until: Timestamp,
-        /// All that it waits for is a slot.
+        /// It waits only for a slot.
         for_slot: bool,
     },
-    /// Nothing is left to do.
     Ended,
 }
 
@@ -48,13 +46,13 @@ impl Attendance {
 }
 
 impl Run {
-    /// Marks a place: its row is written at the end of the turn.
+    /// Marks a place as changed: its row is written at the end of the turn.
     pub(crate) fn keep(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) {
         self.ensure_step(at, env);
         book.dirty.insert(at);
     }
 
-    /// The id of a place's step; it gets one if it has none.
+    /// The id of a place's step, created if it has none.
     pub(crate) fn ensure_step(&mut self, at: At, env: &mut Env<'_>) -> Uuid {
         if let Some(step) = self.step_id(at) {
             return step;
@@ -88,7 +86,7 @@ impl Run {
         book.note("run.started", None, Some(self.head.requester()), data);
     }
 
-    /// Turns what was gathered into a transaction.
+    /// Turns what the turn collected into a transaction.
     pub(crate) fn close(&mut self, env: &mut Env<'_>, mut book: Book) -> Result<Turn, Unstorable> {
         let attendance = self.attendance(env, &book);
         let parked = !matches!(attendance, Attendance::Owned(_));
@@ -116,7 +114,7 @@ impl Run {
         Ok(turn)
     }
 
-    /// Who sees to it that the run goes on after this turn.
+    /// Who continues the run after this turn.
     fn attendance(&self, env: &mut Env<'_>, book: &Book) -> Attendance {
         if book.more {
             return Attendance::Owned(env.owner);
@@ -138,7 +136,7 @@ impl Run {
         Attendance::Owned(env.owner)
     }
 
-    /// Turns of one run go through one lane.
+    /// All turns of a run go through the same lane.
     #[must_use]
     pub fn affinity(&self) -> u64 {
         affinity(self.head.id)
@@ -160,7 +158,7 @@ impl Run {
             book.set("owner_lane", owner.map(|owner| owner.lane));
             book.set("owner_epoch", owner.map(|owner| owner.epoch));
         }
-        // The row of a run that is driven has none.
+        // The row of an owned run has no deadline.
         if new || until.is_some() || self.owner.is_none() {
             book.set("next_deadline", until);
         }
@@ -202,7 +200,7 @@ impl Run {
         let Some(task) = self.task_mut(at) else { return Ok(()) };
         let Some(step) = &mut task.step else { return Ok(()) };
         if step.version > 0 {
-            // Its tool may have changed since the row was written: what counts is who makes the call.
+            // Its tool may have changed since the row was written: record the version that makes the call.
             if let (State::Running { mode: Mode::Execute, .. }, Some((_, version))) = (&task.state, tool) {
                 cells.push(("tool_version", version.into()));
             }
@@ -229,7 +227,7 @@ impl Run {
         Ok(())
     }
 
-    /// Only that its undo was sent, or has ended: the step stays as it is.
+    /// Records only that its undo was sent or has ended. The step itself stays as it is.
     fn write_undoing(&mut self, at: At, book: &mut Book) -> Result<(), Unstorable> {
         let until = self.undo_sent_until(at);
         let Some(step) = self.task_mut(at).and_then(|task| task.step.as_mut()) else { return Ok(()) };
@@ -285,9 +283,9 @@ impl Run {
 }
 
 impl Head {
-    /// The columns of `runs` that are written with its first row; only who counts as having asked grows.
+    /// The columns of `runs` that are written once, with the first row. Only `co_requesters` changes later.
     pub(crate) fn cells(&self) -> Result<Vec<(&'static str, Value)>, Unstorable> {
-        // In the order of the table, so that each column is found at once.
+        // In table order, so that each column is found at once.
         Ok(vec![
             ("id", self.id.into()),
             ("actor", self.actor.as_str().into()),
@@ -319,22 +317,21 @@ impl Head {
     }
 }
 
-/// A list of names; null when there are none.
+/// A list of names, null if empty.
 pub(crate) fn texts(names: &[String]) -> Value {
     if names.is_empty() { Value::Null } else { names.to_vec().into() }
 }
 
-/// The member of a signal's payload that names requests which were taken back with it.
+/// The member of a signal's payload that names the approval requests withdrawn with it.
 const TAKEN_BACK: &str = "taken_back";
 
 impl Signal {
-    /// Something that was told, and nothing else with it.
+    /// A signal that withdraws no requests.
     #[must_use]
     pub const fn new(id: Uuid, told: Told) -> Self {
         Self { id, told, taken_back: Vec::new() }
     }
 
-    /// The row that carries it.
     pub fn row(&self, tenant: &str, run: Uuid, now: Timestamp) -> Result<Insert, Unstorable> {
         Ok(Insert::into(
             &RUN_SIGNALS,
@@ -358,7 +355,7 @@ impl Signal {
         Ok(Json::of(&payload)?)
     }
 
-    /// The signal that a row carries. One that can't be read is a signal too: it is taken in, and said to be so.
+    /// Reads the signal of a row. An unreadable one becomes `Unreadable`, which the run records in the ledger.
     #[must_use]
     pub fn of_row(row: &crate::record::Row) -> Self {
         let payload = row.get("payload").as_json().map(Json::to_value).unwrap_or_default();
@@ -370,7 +367,7 @@ impl Signal {
 }
 
 impl Task {
-    /// When it is looked at again, for `steps.retry_at`.
+    /// The value of `steps.retry_at`.
     const fn wait_until(&self) -> Option<Timestamp> {
         match &self.state {
             State::Delayed { until } | State::RetryWait { until, .. } => Some(*until),
@@ -379,8 +376,8 @@ impl Task {
         }
     }
 
-    /// Whether the step's row must carry the input: whenever it may be needed before there is a
-    /// result. The input of a finished call stands in `tool_calls`.
+    /// Whether the step's row must hold the input: as long as it has no result. The input of a finished
+    /// call is in `tool_calls`.
     const fn needs_input_row(&self) -> bool {
         match self.state {
             State::Completed { .. } | State::Failed { .. } | State::Skipped | State::Cancelled { .. } => false,
@@ -389,7 +386,7 @@ impl Task {
     }
 }
 
-/// Turns of one run go through one lane.
+/// All turns of a run go through the same lane.
 #[must_use]
 pub fn affinity(run: Uuid) -> u64 {
     u64::from_be_bytes(*run.as_bytes().last_chunk().unwrap_or(&[0; 8]))

@@ -1,4 +1,4 @@
-//! How a run begins.
+//! The head of a run, and how a run is created.
 
 use super::env::Env;
 use super::event::{Call, Effect, Event, Mode, Turn};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 words! {
-    /// Where a run comes from.
+    /// What started a run.
     Source {
         /// A request to act.
         Act = "act",
@@ -34,21 +34,21 @@ words! {
         Intent = "intent",
         /// A plan of the swarm.
         Swarm = "swarm",
-        /// A workflow that was started by name, or by another run.
+        /// A workflow started by name, or by a parent run.
         Workflow = "workflow",
-        /// Another run, over again.
+        /// A replay of another run.
         Replay = "replay",
     }
 }
 
 words! {
-    /// How a run is run over again.
+    /// How a run is replayed. See `past`.
     ReplayMode {
-        /// Recorded outputs only: nothing outside is called.
+        /// Recorded outputs only: no tool is called.
         Freeze = "freeze",
-        /// Pure and reading tools run, writing ones give their recording; differences are told.
+        /// Pure and reading tools run, writing ones return their recording. Differences are reported.
         Shadow = "shadow",
-        /// For real, from a node on, with effects of its own.
+        /// Runs again from a node on, with its own effects.
         Retry = "retry",
     }
 }
@@ -56,76 +56,64 @@ words! {
 /// The workflow that a run follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkflowRef {
-    /// Its id.
     pub id: String,
-    /// Its version; none for a plan that was made for this run alone.
+    /// `None` for a plan that was made for this run alone.
     pub version: Option<i64>,
 }
 
-/// The run that is run over again.
+/// The run that is replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
-    /// Which.
     pub of: Uuid,
-    /// How.
     pub mode: ReplayMode,
-    /// From which node on; from the beginning when absent.
+    /// The node to start from. `None`: from the beginning.
     pub from: Option<String>,
 }
 
-/// What a run is made of. It never changes, but for who counts as having asked for what follows.
+/// The immutable part of a run. Only `co_requesters` grows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Head {
-    /// Its id, time-ordered.
+    /// Time-ordered.
     pub id: Uuid,
-    /// Whose it is.
     pub tenant: String,
-    /// Who asked for it.
+    /// The requester.
     pub actor: String,
-    /// What the registry said of them then.
+    /// The requester's kind at the time of the request.
     pub actor_kind: ActorType,
-    /// Who counts as asking for it too: whoever wrote its workflow, asked for the run that it repeats, or put the
-    /// node into the graph that started it.
+    /// Everyone who counts as a requester besides the actor: the authors of its workflow, the requesters of the run
+    /// that it replays, and whoever patched in the node that started it. See `requesters`.
     pub co_requesters: Vec<String>,
-    /// How freely it may act.
     pub level: Level,
     /// One is most urgent, ten least.
     pub priority: i32,
-    /// Only what it would do is wanted.
+    /// Only report what it would do.
     pub dry_run: bool,
-    /// Where it comes from.
     pub source: Source,
-    /// What it follows.
     pub workflow: WorkflowRef,
-    /// The versions of workflows within that were looked at when it was let in. Runs from before they were kept
-    /// have none.
+    /// The versions of nested workflows that it was admitted with. Runs stored before this was recorded have
+    /// none.
     pub pins: Arc<Pins>,
-    /// The run and the step that wait for it.
+    /// The parent run and its step.
     pub parent: Option<(Uuid, Uuid)>,
-    /// How many runs it stands inside.
+    /// The number of its ancestors.
     pub depth: u32,
-    /// What it repeats.
     pub replay: Option<Replay>,
-    /// What it works on.
     pub inputs: Arc<Value>,
-    /// The request as it came.
+    /// The original request.
     pub request: Arc<Value>,
-    /// How risky it looked to whoever let it in.
+    /// The risk score at admission.
     pub risk: Option<Arc<Value>>,
-    /// The key under which it was asked for.
     pub idempotency_key: Option<String>,
-    /// The caller's own id for it.
+    /// The caller's id for it.
     pub correlation_id: Option<String>,
-    /// Who is told when it ends.
+    /// Who is notified when it ends.
     pub notify: Option<Value>,
-    /// When it was asked for.
     pub created_at: Timestamp,
-    /// When it must have ended.
     pub timeout_at: Option<Timestamp>,
 }
 
 impl Head {
-    /// Who the work on it is done for.
+    /// The tenant and actor that its work counts for.
     #[must_use]
     pub fn claimant(&self) -> Claimant {
         Claimant::new(&self.tenant, &self.actor)
@@ -133,7 +121,7 @@ impl Head {
 }
 
 impl Run {
-    /// A run that exists nowhere yet; its first turn writes it.
+    /// A run that is not stored yet. Its first turn writes it.
     #[must_use]
     pub fn new(head: Head, graph: Arc<Graph>, recorded: Option<Recorded>) -> Self {
         let nodes: Vec<Task> = graph
@@ -188,9 +176,9 @@ impl Run {
         }
     }
 
-    /// Creates the run and makes its first turn. Pure calls at its beginning need no record before
-    /// them, so `at_once` may make them now, and their results are written together with the run; a
-    /// call that it gives no answer for is made after the commit like any other.
+    /// Creates the run and makes its first turn. Pure calls need no record before they are made, so
+    /// `at_once` may make the first ones now, and their results are written together with the run. A call
+    /// that it returns no answer for is made after the commit like any other.
     pub fn create(
         head: Head,
         graph: Arc<Graph>,
@@ -219,12 +207,12 @@ impl Run {
         Ok((run, turn))
     }
 
-    /// Whether a call touches nothing outside.
+    /// Whether a call has no external effect.
     fn is_pure(&self, call: &Call) -> bool {
         call.mode == Mode::Execute && self.is_pure_at(call.at)
     }
 
-    /// Whether the tool of a place touches nothing outside.
+    /// Whether the tool of a place has no external effect.
     #[must_use]
     pub fn is_pure_at(&self, at: At) -> bool {
         matches!(self.work(at), Work::Tool(spec) if spec.effect == Reach::Pure)
@@ -232,33 +220,33 @@ impl Run {
 }
 
 impl Head {
-    /// Who asked for it, as the ledger names them.
+    /// The requester, as named in the ledger.
     #[must_use]
     pub fn requester(&self) -> Actor {
         Actor::new(self.actor.as_str(), self.actor_kind)
     }
 
-    /// Who counts as asking for a run of `actor` too: whoever wrote its workflow and those that it starts.
+    /// The co-requesters of a run of `actor`: the authors of its workflow and of its child workflows.
     #[must_use]
     pub fn written_by(actor: &str, writers: &[String]) -> Vec<String> {
         also(vec![actor.to_owned()], writers.iter().map(String::as_str)).split_off(1)
     }
 
-    /// Who counts as asking for it too when somebody else repeats it: whoever asked for it, and whoever wrote its
-    /// workflow or put patches on it, since those are repeated with it.
+    /// The co-requesters of a replay by `actor`: the requesters of this run, and the authors of its workflow and
+    /// patches, since those are replayed too.
     #[must_use]
     pub fn repeated_by(&self, actor: &str, writers: &[String]) -> Vec<String> {
         let all = also(vec![actor.to_owned()], self.requesters().iter().chain(writers).map(String::as_str));
         all.into_iter().skip(1).collect()
     }
 
-    /// Everybody who counts as having asked for it.
+    /// The actor and all co-requesters.
     #[must_use]
     pub fn requesters(&self) -> Vec<String> {
         also(vec![self.actor.clone()], self.co_requesters.iter().map(String::as_str))
     }
 
-    /// When a run of `graph` that is asked for now must have ended.
+    /// The timeout of a run of `graph` that is requested now.
     #[must_use]
     pub fn timeout_of(graph: &Graph, now: Timestamp) -> Timestamp {
         now.plus_seconds(i64::from(graph.document.timeout_seconds.unwrap_or(limits::RUN_SECONDS_DEFAULT)))

@@ -1,16 +1,14 @@
-//! How the end of one node decides about the next.
+//! Decides the edges of settled nodes.
 //!
-//! An edge without a condition is taken when its source completed. An edge with a condition is
-//! taken when the condition holds, and it is asked of a failed source too: its outputs are
-//! `{"success": false, "error": …}`, so a graph can deal with a failure. A failure that no edge is
-//! taken for fails the run. A node with `join: all` waits until every edge into it is decided and
-//! runs if one was taken; with `join: any` it runs when the first is taken.
+//! An edge without a condition is taken when its source completes. A condition is evaluated for a
+//! failed source too: its outputs are `{"success": false, "error": …}`, so a graph can handle a
+//! failure. A failure that no edge is taken for fails the run. A node with `join: all` waits until every
+//! incoming edge is decided and runs if one was taken; with `join: any` it runs when the first is taken.
 //!
-//! A condition sees what had settled when its source did, and nothing that came later. So an edge is
-//! decided in the same way whenever that happens: in the turn that settled its source, in a later one,
-//! or anew when the run is rebuilt from its rows. An edge that a patch drew from a source that had
-//! settled is *late*: it sees what had settled when the patch was applied, and changes nothing about
-//! the end of its source.
+//! A condition sees only what had settled when its source did. So an edge is decided the same way in
+//! the turn that settled its source, in a later turn, and when the run is rebuilt from its rows. An edge
+//! that a patch added to a settled source is *late*: it sees what had settled when the patch was
+//! applied, and does not change how its source ended.
 
 use super::env::Env;
 use super::rows::Book;
@@ -23,13 +21,13 @@ use crate::flow::expr::Template;
 use crate::record::Unstorable;
 use serde_json::{Value, json};
 
-/// A node whose edges are being decided. A fan may be wider than one turn reaches.
+/// A node whose outgoing edges are being decided, possibly over several turns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settled {
     pub(crate) node: usize,
-    /// The next of its edges.
+    /// The next edge to decide.
     edge: usize,
-    /// One of its edges was taken.
+    /// One of its edges was taken, so a failure is handled.
     dealt_with: bool,
 }
 
@@ -39,34 +37,31 @@ impl Settled {
     }
 }
 
-/// How an edge into a node was decided.
+/// How an edge was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Came {
-    /// It leads on.
     Taken,
-    /// It leads nowhere.
     Dead,
 }
 
-/// What the edges into a node have come to. A run in memory and what its rows make of it agree about
-/// all of them at any time.
+/// The state of a node's incoming edges. A run in memory and the same run loaded from its rows always
+/// agree about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// Some are not decided yet.
     Waits {
-        /// How many.
+        /// The number of undecided edges.
         undecided: u32,
-        /// One was taken.
+        /// At least one was taken.
         taken: bool,
     },
-    /// It has its turn, or had it.
+    /// The node may start, or has started.
     Begins,
-    /// None was taken.
+    /// No edge was taken.
     Skipped,
 }
 
 impl Run {
-    /// What the edges into each node have come to, in the order of the graph.
+    /// The state of every node's incoming edges, in graph order.
     #[must_use]
     pub fn decided_edges(&self) -> Vec<Decided> {
         let decided = |task: &Task| match task.state {
@@ -77,7 +72,7 @@ impl Run {
         self.nodes.iter().map(decided).collect()
     }
 
-    /// Lets the first nodes come up, and decides the edges out of every node that has settled.
+    /// Starts the root nodes and decides the outgoing edges of every settled node.
     pub(crate) fn propagate(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         while let Some(node) = self.coming.pop_front() {
             if self.is_turn_full(book) {
@@ -121,12 +116,12 @@ impl Run {
         Ok(())
     }
 
-    /// The entry of the patch that drew an edge, if one did.
+    /// The sequence number of the patch that added an edge, if one did.
     fn drawn_by(&self, edge: usize) -> Option<i64> {
         self.patch_of_edge(edge).map(|overlay| overlay.seq)
     }
 
-    /// Whether an edge was drawn after its source had settled.
+    /// Whether an edge was added after its source had settled.
     fn is_late(&self, node: usize, edge: usize) -> bool {
         self.drawn_by(edge).zip(self.nodes[node].seq()).is_some_and(|(drawn, settled)| settled < drawn)
     }
@@ -137,8 +132,7 @@ impl Run {
         let holds = match (&self.nodes[node].state, condition) {
             (State::Completed { .. }, None) => true,
             (State::Completed { .. }, Some(condition)) => self.holds(condition, until)?,
-            // A condition on what the source would have given says nothing about its failure, which
-            // must not be hidden behind another one.
+            // A condition that can't be evaluated without the source's outputs must not hide its failure.
             (State::Failed { error, .. }, Some(condition)) => {
                 error.code != Code::NotRecorded.as_str() && self.holds(condition, until).unwrap_or(false)
             }
@@ -149,15 +143,15 @@ impl Run {
 
     fn holds(&self, condition: &Template, until: i64) -> Result<bool, ErrorBody> {
         let value = condition.render(&View::until(self, until)).map_err(|error| {
-            let message = format!("the condition of an edge can't be decided: {error}");
+            let message = format!("the condition of an edge can't be evaluated: {error}");
             ErrorBody::new(Code::ValidationFailed, message)
         })?;
         value
             .as_bool()
-            .ok_or_else(|| ErrorBody::new(Code::ValidationFailed, "the condition of an edge is neither true nor false"))
+            .ok_or_else(|| ErrorBody::new(Code::ValidationFailed, "the condition of an edge must be a boolean"))
     }
 
-    /// An edge into `node` was decided.
+    /// An incoming edge of `node` was decided.
     pub(crate) fn come_up(
         &mut self,
         node: usize,
@@ -190,7 +184,6 @@ impl Run {
         Ok(())
     }
 
-    /// A place has settled.
     pub(crate) fn ended(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         if at.item.is_some() {
             return self.item_ended(at, env, book);
@@ -212,7 +205,7 @@ pub(crate) fn failed_output(error: &ErrorBody) -> Value {
     }})
 }
 
-/// The output of a finished node, as expressions see it: it says that it succeeded.
+/// The output of a completed node, as expressions see it: with `success`.
 pub(crate) fn seen(mut output: Value) -> Value {
     if let Some(members) = output.as_object_mut()
         && !members.contains_key("success")

@@ -1,4 +1,4 @@
-//! What a run is given when it decides: the time, fresh ids, free slots, the policy of the moment.
+//! The environment of a turn: the time, fresh ids, free slots and the current policy.
 
 use super::Owner;
 use super::event::At;
@@ -8,52 +8,46 @@ use crate::time::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// The world as a run sees it in one turn.
+/// The environment of one turn.
 pub struct Env<'a> {
-    /// What time it is.
     pub now: Timestamp,
-    /// Gives a fresh, time-ordered id.
+    /// Returns a fresh, time-ordered id.
     pub ids: &'a mut dyn FnMut() -> Uuid,
-    /// Who may call a tool now.
+    /// Bounds the calls in flight.
     pub gate: &'a mut dyn Gate,
-    /// What the rules say.
     pub policy: &'a dyn Policy,
-    /// Tools and workflows that a patch may name.
+    /// The tools and workflows that a patch may name.
     pub catalog: &'a dyn Catalog,
-    /// The lane that this turn is committed through: without one nothing is decided.
+    /// The lane that this turn is committed through.
     pub owner: Owner,
 }
 
-/// What a slot is asked for.
+/// A request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot<'a> {
-    /// Which run.
     pub run: Uuid,
-    /// Where in it.
     pub at: At,
-    /// Whose it is.
     pub tenant: &'a str,
-    /// The tool.
     pub tool: &'a str,
-    /// What it is called with, if the call may reach outside: the tool knows which host that is.
+    /// The input of the call, if it may reach an external system: it determines the host.
     pub input: Option<&'a Value>,
     /// One is most urgent, ten least.
     pub priority: i32,
 }
 
-/// Bounds how many calls are under way.
+/// Bounds the number of calls in flight.
 pub trait Gate {
-    /// Takes a slot, or remembers who wants one: then the run gets a `Tick` when one is free.
+    /// Takes a slot. If none is free, queues the request; the run gets a `Tick` when one becomes free.
     fn enter(&mut self, slot: Slot<'_>) -> bool;
 
-    /// Whether a run whose values take so much memory may take more. If not, it waits as for a slot.
+    /// Whether a run with values of this size may use more memory. If not, it waits as for a slot.
     fn may_grow(&mut self, _run: Uuid, _memory_bytes: usize) -> bool {
         true
     }
 
-    /// All that a run can do is wait for slots that it asked for. Gives in how many seconds it is to be
-    /// looked at again if it need not stay in memory until then; when a slot is kept for it before
-    /// that, it is taken up.
+    /// Called when all that a run can do is wait for queued slots. Returns after how many seconds to
+    /// check it again if it need not stay in memory until then. If a slot is reserved for it earlier, it is
+    /// resumed earlier.
     fn park(&mut self, _run: Uuid) -> Option<i64> {
         None
     }

@@ -1,8 +1,8 @@
-//! A run rebuilt from its rows.
+//! Rebuilds a run from its rows.
 //!
-//! Rows say what is durable: which steps have begun and how they stand. Everything else follows from
-//! the graph: the edges of settled nodes are decided again, against what had settled by then and so with
-//! the same result, and nodes without a row come up as they did before.
+//! Rows hold what is durable: the steps that have started, and their status. Everything else is derived from
+//! the graph: the edges of settled nodes are decided again, against what had settled by then and therefore
+//! with the same result, and nodes without a row become ready as before.
 
 use super::approve::EDITED_BY;
 use super::cancel::paused_by;
@@ -30,75 +30,68 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Everything that a store keeps of a run that has not ended.
+/// All stored data of a run.
 pub struct Stored {
-    /// Its row in `runs`.
+    /// The row in `runs`.
     pub run: Row,
-    /// Its rows in `steps`.
     pub steps: Vec<Row>,
-    /// Its rows in `effects`.
     pub effects: Vec<Row>,
-    /// Its rows in `scoped_approvals`.
+    /// The rows in `scoped_approvals`.
     pub approvals: Vec<Row>,
-    /// Patches that were applied or proposed, with the graph after each that was applied.
+    /// Applied and proposed patches, with the graph after each applied one.
     pub patches: Vec<StoredPatch>,
     /// The graph of its workflow, without patches.
     pub graph: Arc<Graph>,
-    /// The version of its workflow, which a run that nobody has taken up need not say.
+    /// The workflow version, which the row of an unclaimed run may omit.
     pub version: i64,
-    /// Who wrote that version; none for a plan, which is made for whoever asks.
+    /// The author of that version. `None` for a plan, which is made for its requester.
     pub author: Option<String>,
-    /// The outputs of the run that it repeats.
+    /// The outputs of the run that it replays.
     pub recorded: Option<Recorded>,
 }
 
 /// A row in `run_patches`.
 pub struct StoredPatch {
-    /// Its number.
     pub number: u32,
-    /// What it adds.
     pub patch: Patch,
-    /// Who proposed it.
+    /// The proposer.
     pub by: Actor,
     /// The version of its row.
     pub version: i64,
-    /// The graph with it, if it was applied.
+    /// The patched graph, if it was applied.
     pub applied: Option<Arc<Graph>>,
-    /// The entry of the run that says so, if it is known.
+    /// The sequence number, within the run, of the ledger entry that applied it, if recorded.
     pub applied_seq: Option<i64>,
-    /// The request that people decide about.
+    /// Its approval request.
     pub approval: Option<Uuid>,
 }
 
-/// What a run gave, node by node, for one that repeats it.
+/// The recorded outputs of a run, for a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// By node and item.
     pub outputs: BTreeMap<(String, Option<u32>), Recording>,
-    /// Nodes that are run over again; all of them when absent.
+    /// The nodes that are run again. `None`: all.
     pub fresh: Option<BTreeSet<usize>>,
 }
 
-/// What one place gave.
+/// The recording of one place.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// Its output.
     pub output: Arc<Value>,
-    /// Why it failed, if it did.
     pub error: Option<ErrorBody>,
-    /// Digest of its input.
+    /// The digest of its input.
     pub input: Option<Digest32>,
-    /// The version of the tool that it called.
     pub tool_version: Option<String>,
-    /// The run made its call, and did not take the answer from elsewhere.
+    /// The run made the call itself, instead of using a cached or recorded output.
     pub sent: bool,
 }
 
 impl Recorded {
-    /// The recording that the steps of a run make.
+    /// The recording of a run, from its steps.
     #[must_use]
     pub fn of_steps(steps: &[Row], mode: ReplayMode) -> Self {
-        // What was undone is not there any more to be built upon; a replay that does nothing may look at it.
+        // A retry can't build on a step that was undone. A replay without effects may use its output.
         let counts = |status: &str| match status {
             "completed" | "failed" => true,
             "rolled_back" => mode != ReplayMode::Retry,
@@ -120,7 +113,7 @@ impl Recorded {
         Self { outputs: outputs.collect(), fresh: None }
     }
 
-    /// The same, where only these nodes and what lies behind them are run over again.
+    /// The same, with only these nodes and their descendants run again.
     #[must_use]
     pub fn fresh_from(mut self, graph: &Graph, nodes: impl IntoIterator<Item = usize>) -> Self {
         self.fresh = Some(behind(graph, nodes));
@@ -128,7 +121,7 @@ impl Recorded {
     }
 }
 
-/// These nodes of a graph, and all that lie behind them.
+/// These nodes of a graph and all their descendants.
 #[must_use]
 pub fn behind(graph: &Graph, nodes: impl IntoIterator<Item = usize>) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
@@ -142,7 +135,7 @@ pub fn behind(graph: &Graph, nodes: impl IntoIterator<Item = usize>) -> BTreeSet
 }
 
 impl Head {
-    /// What a run's row says it is made of.
+    /// Reads the head from a run's row.
     pub fn of_row(row: &Row) -> Result<Self, Damaged> {
         let word = |what: &str| Damaged { what: what.to_owned() };
         let replay = match row.get("replay_mode").as_text() {
@@ -187,7 +180,7 @@ impl Head {
 }
 
 impl Run {
-    /// The run that these rows tell of; tell it `Begun` next.
+    /// Loads a run. Send it `Begun` next.
     pub fn load(stored: Stored) -> Result<Self, Damaged> {
         let mut head = Head::of_row(&stored.run)?;
         let row = &stored.run;
@@ -239,7 +232,7 @@ impl Run {
             let approved_by =
                 request.filter(|row| row.text("status") == "approved").map(Approvers::of_row).unwrap_or_default();
             let StoredPatch { number, patch, by, version, applied_seq, .. } = stored;
-            // Rows of before have no number; they were put on in the order of their own.
+            // Older rows have no sequence number; they were applied in the order of their patch numbers.
             let seq = applied_seq.unwrap_or(if before.is_some() { -1 } else { i64::MAX });
             self.overlays.insert(number, Overlay { patch, by, version, asked, before, seq, risk, approved_by });
         }
@@ -252,7 +245,7 @@ impl Run {
     fn load_plan(&mut self, row: &Row, approvals: &[Row]) {
         let Some(document) = row.get("plan").as_json().map(crate::record::Json::to_value) else { return };
         let edits = document.get("edits").and_then(Value::as_object).into_iter().flatten();
-        // One name where only the last editor was kept.
+        // Older rows hold a single name: that of the last editor.
         let by = |node: &str| match &document["edited_by"][node] {
             Value::String(one) => vec![one.clone()],
             several => {
@@ -271,7 +264,7 @@ impl Run {
     fn load_steps(&mut self, steps: &[Row], effects: &[Row], approvals: &[Row]) -> Result<(), Damaged> {
         let calls = effects.iter().filter(|row| row.text("kind") != "compensation");
         let effects: BTreeMap<Uuid, &Row> = calls.map(|row| (row.uuid("step_id"), row)).collect();
-        // Parents first: an item has its place inside the state of its map.
+        // Parents first: items are stored in the state of their map.
         for row in steps.iter().filter(|row| row.get("map_index").is_null()) {
             let node = self.position(row)?;
             let task = self.load_task(row, effects.get(&row.uuid("id")).copied(), approvals)?;
@@ -335,8 +328,8 @@ impl Run {
         })
     }
 
-    /// Who edited a step, as the last request about it says. Of requests that did not say it yet: whoever counted as
-    /// asking for the step and is not known to have another part in it.
+    /// The editors of a step, according to its last approval request. Older requests don't name them: then, all
+    /// co-requesters of the request who are not requesters for another reason.
     fn editors(&self, step: &Row, asked: &Row) -> Vec<String> {
         let data = asked.get("action_data").as_json().map(crate::record::Json::to_value).unwrap_or_default();
         if let Some(said) = data.get(EDITED_BY).and_then(Value::as_array) {
@@ -367,7 +360,7 @@ impl Run {
         Ok(match status {
             StepStatus::Pending => match due {
                 Some(until) => State::Delayed { until },
-                // It was tried dry, and has not had its turn.
+                // It was drafted and has not started.
                 None => self.load_pending(row)?,
             },
             StepStatus::Ready | StepStatus::Judging | StepStatus::Paused => State::Ready,
@@ -376,7 +369,7 @@ impl Run {
                 None => return Err(Damaged { what: "an approval is missing".to_owned() }),
             },
             StepStatus::Running => self.load_running(row, effect),
-            // The row that is missing said whether the first try may have happened.
+            // The missing `effects` row would say whether the first attempt may have taken effect.
             StepStatus::RetryWait if effect.is_none() && self.writes(row) => {
                 State::Lost { deadline: due.unwrap_or(Timestamp::from_micros(0)) }
             }
@@ -402,7 +395,7 @@ impl Run {
         Ok(State::Pending { undecided: u32::try_from(incoming).unwrap_or(u32::MAX), taken: false })
     }
 
-    /// Whether the tool of a step may change something, so that every call of it has a row.
+    /// Whether the tool of a step is a write, so that every call has a row in `effects`.
     fn writes(&self, step: &Row) -> bool {
         let node = self.graph.position(step.text("node_id")).and_then(|at| self.graph.nodes.get(at));
         node.and_then(|node| node.tool.as_ref()).is_some_and(|spec| spec.effect == Reach::Write)
@@ -425,7 +418,7 @@ impl Run {
         };
         match effect {
             Some(effect) if effect.text("status") == "dispatched" => lost(Some(effect)),
-            // A call that changes something is written down before it is made: somebody took its record away.
+            // A write is recorded before it is made, so somebody deleted its row.
             None if self.writes(row) => lost(None),
             _ => State::Ready,
         }
@@ -476,10 +469,10 @@ impl Run {
                 }
                 Some(effect) if ["failed", "unknown"].contains(&effect.text("status")) => {
                     let unknown = effect.text("status") == "unknown";
-                    let reason = if unknown { "nobody knows whether it was undone" } else { "it could not be undone" };
+                    let reason = if unknown { "it is unknown whether it was undone" } else { "it could not be undone" };
                     left.push(json!({"node": self.name(at), "item": at.item, "step_id": step, "reason": reason}));
                 }
-                // An undo is written down before it is sent: somebody took its record away.
+                // An undo is recorded before it is sent, so somebody deleted its row.
                 None if sent.contains_key(&step) => {
                     let deadline = sent.get(&step).copied();
                     let effect = id::effect(self.head.id, &self.undo_key(at, round));
@@ -500,13 +493,13 @@ impl Run {
             current,
             undone,
             left,
-            // Whoever sent it may still be at it until then.
+            // Its sender may still be waiting for the answer until then.
             retry_at: lost_until,
             doubted: document["restored_at"].as_i64() != self.restored_at.map(Timestamp::micros),
         });
     }
 
-    /// Puts the queues right: what was settled decides its edges again, what was ready is ready.
+    /// Rebuilds the queues: settled nodes decide their edges again, ready places are queued.
     fn settle_edges(&mut self) {
         let mut settled = Vec::new();
         self.open = self.nodes.iter().filter(|task| !task.is_settled()).count();
@@ -529,7 +522,7 @@ impl Run {
             }
             self.asking += usize::from(asks);
         }
-        // In the order in which they settled: the first failure that nobody deals with counts.
+        // In the order in which they settled: the first unhandled failure counts.
         settled.sort_unstable();
         self.settled.extend(settled.into_iter().map(|(_, node)| Settled::new(node)));
         for node in 0..self.nodes.len() {
@@ -552,9 +545,9 @@ fn digest(row: &Row, column: &str) -> Option<Digest32> {
     Digest32::from_slice(row.get(column).as_bytes()?)
 }
 
-/// The request that stands: the one that waits, else the one that was made last, because a run asks
-/// anew only when the request before was decided or taken back. One that was taken back stands
-/// until the run has read why and asks anew.
+/// The current request: the pending one, else the newest, because a run makes a new request only when the
+/// previous one was decided or withdrawn. A withdrawn one stays current until the run has applied the signal
+/// and made a new request.
 fn asked(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<Asked> {
     let rank = |row: &&Row| (row.text("status") == "pending", asked_at(row), row.text("status") != "superseded");
     let row = approvals.iter().filter(|row| fits(row)).max_by_key(rank)?;
@@ -568,26 +561,25 @@ fn asked(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<Asked> {
     })
 }
 
-/// Which showing a request is. Requests that were made before this was kept don't say it.
+/// The number of earlier approval requests of the run. Zero for requests stored before this was recorded.
 fn showing(row: &Row) -> u32 {
     let data = row.get("action_data").as_json().map(crate::record::Json::to_value).unwrap_or_default();
     data.get(SHOWING).and_then(Value::as_u64).and_then(|showing| u32::try_from(showing).ok()).unwrap_or(0)
 }
 
-/// The risk that a request showed.
 fn risk_shown(approvals: &[Row], id: Uuid) -> Option<Value> {
     let row = approvals.iter().find(|row| row.uuid("approval_request_id") == id)?;
     let data = row.get("action_data").as_json()?.to_value();
     data.get("risk").filter(|risk| !risk.is_null()).cloned()
 }
 
-/// The order of requests: the run itself dates them, while whoever decides may have another clock.
+/// The order of requests. The run dates them itself; the clock of a decision may differ.
 fn asked_at(row: &Row) -> (Option<Timestamp>, Option<Timestamp>) {
     (row.get("created_at").as_time(), row.get("reviewed_at").as_time())
 }
 
-/// Who approved, of those who have decided about a request. Who was disabled or lost the right before it was
-/// approved does not count.
+/// The approvers among the decisions about a request. Those who were disabled or lost the right to decide before
+/// the request was approved don't count.
 #[must_use]
 pub fn approving(decisions: &Value) -> Vec<String> {
     let approving = decisions.as_array().into_iter().flatten().filter(|d| d["decision"] == "approve");

@@ -1,7 +1,7 @@
-//! One change per row: what a turn does to a row in several steps is written as one.
+//! Merges the changes of a turn to one per row.
 //!
-//! A turn takes in whatever has arrived, so it may ask for a decision and drop the question again,
-//! or settle an effect and send it anew. A store takes one change of a row per transaction.
+//! A turn applies whatever has arrived, so it may request an approval and cancel it again, or settle
+//! an effect and resend it. A store accepts one change per row and transaction.
 
 use crate::record::{Insert, Touch, Update, Value};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(crate) fn merge(inserts: &mut [Insert], updates: Vec<Update>) -> Vec<Update>
             continue;
         }
         match places.get(&touch) {
-            // The first change says what the row must look like; the last says what it becomes.
+            // The first change has the expected values; the last has the new ones.
             Some(at) => overlay(&mut kept[*at].set, update.set),
             None => {
                 places.insert(touch, kept.len());

@@ -1,10 +1,9 @@
-//! A run of a workflow: one state machine, told events, answering with turns.
+//! A run of a workflow: a state machine that takes events and returns turns.
 //!
-//! A run has one owner, and at most one turn of it is being committed. The state in memory is ahead
-//! of the store by that turn; when the turn can't be committed, the run is thrown away and loaded
-//! anew, and since nothing is done before its turn is durable, nothing was done too early.
-//! Rows are derived from the state at the end of a turn; how a run is rebuilt from them stands in
-//! `load`.
+//! A run has one owner, and at most one of its turns is being committed. The state in memory is ahead
+//! of the store by that turn. If the commit fails, the run is discarded and loaded again. Effects are
+//! performed only after their turn is durable, so nothing has happened too early.
+//! Rows are derived from the state at the end of a turn; `load` rebuilds a run from them.
 
 mod answer;
 mod approve;
@@ -78,103 +77,98 @@ use task::{State, Task};
 use undo::Undo;
 use uuid::Uuid;
 
-/// A run in memory.
+/// The in-memory state of a run.
 pub struct Run {
     head: Arc<Head>,
     graph: Arc<Graph>,
     nodes: Vec<Task>,
     status: RunStatus,
-    /// Zero until the row was written first.
+    /// The version of its row. Zero until the row is first written.
     version: i64,
     run_seq: i64,
-    /// Who drives it, as the row says; none while it is parked.
+    /// The owner in its row. `None` while the run is parked.
     owner: Option<Owner>,
-    /// Who holds it, while somebody does.
     paused_by: Option<Actor>,
     cancelled_by: Option<(Actor, Option<String>)>,
-    /// The first failure that nothing in the graph dealt with.
+    /// The first failure that the graph does not handle.
     failure: Option<Box<ErrorBody>>,
-    /// How many the row names as having asked for it besides its actor.
+    /// The number of co-requesters in its row.
     co_requesters_kept: usize,
-    /// Whether the row says that it failed, and that it was cancelled.
+    /// Whether its row records a failure, and a cancellation.
     stopping_kept: (bool, bool),
     result: Option<Value>,
     completed_at: Option<Timestamp>,
     approvals: u32,
-    /// The date of its newest request for a decision.
+    /// The time of its newest approval request.
     asked_at: Timestamp,
     patches: u32,
-    /// What was drafted and approved at L1.
+    /// The plan drafted at L1, pending or approved.
     plan: Option<plan::Plan>,
-    /// Maps whose calls people approved by themselves.
+    /// Maps whose calls were approved in a request of their own.
     listed: BTreeMap<usize, listed::Listed>,
-    /// Inputs that people wrote into the plan in place of those that the workflow gives.
+    /// Inputs that people edited in the plan. They replace those of the workflow.
     edits: BTreeMap<String, plan::Edit>,
-    /// The draft under way.
+    /// The draft in progress.
     draft: Option<Draft>,
-    /// The rollback under way.
+    /// The rollback in progress.
     undo: Option<Undo>,
-    /// Rollbacks so far.
+    /// The number of rollbacks so far.
     rollbacks: u32,
-    /// Undos of steps that were recorded so far, in all rollbacks.
+    /// The number of recorded undos so far, in all rollbacks.
     undos: usize,
-    /// When the state that it goes on from was put back: what it did before that is not known.
+    /// When its state was restored from a backup. What it did between backup and restore is not known.
     restored_at: Option<Timestamp>,
-    /// Outputs of the run that is replayed, by node and item.
+    /// The outputs of the replayed run, by node and item.
     recorded: Option<Recorded>,
-    /// Places whose turn it is, in the order in which they came up.
+    /// Places that are ready to start, in order.
     ready: VecDeque<At>,
-    /// Nodes that nothing leads to and that have not come up yet.
+    /// Root nodes that are not ready yet.
     coming: VecDeque<usize>,
-    /// Nodes that have settled but whose edges were not decided yet.
+    /// Settled nodes whose outgoing edges are not decided yet.
     settled: VecDeque<edges::Settled>,
-    /// Places that wait for a time.
+    /// Places with a timer.
     timers: BTreeSet<(Timestamp, At)>,
-    /// Places with a call under way.
+    /// Places with a call in flight.
     calls: BTreeSet<At>,
-    /// Nodes that have not settled.
+    /// The number of nodes that have not settled.
     open: usize,
-    /// Places that wait for people.
+    /// The number of places that await approval.
     asking: usize,
-    /// Compiled graphs that were proposed as patches, until they are decided about.
+    /// Proposed and applied patches, by number.
     overlays: BTreeMap<u32, patch::Overlay>,
-    /// Places by their steps.
+    /// Places by step id.
     steps: BTreeMap<Uuid, At>,
-    /// Children that were told to stop.
+    /// Child runs that were sent a cancel signal.
     stopped_children: BTreeSet<Uuid>,
-    /// Places with a call in doubt, and since when.
+    /// Places with a call of unknown outcome, and since when.
     doubts: BTreeMap<At, Timestamp>,
-    /// The oldest doubt, as the row says.
+    /// The oldest unknown outcome, as recorded in the row.
     in_doubt_since: Option<Timestamp>,
-    /// What came next could not be written, twice: it only ends.
+    /// Its next state could not be stored, twice. It can only end.
     gives_up: bool,
-    /// The work of its expressions in this turn.
+    /// The expression work of this turn.
     meter: WorkMeter,
-    /// The work of its expressions in the turns before, since it was read.
+    /// The expression work of the previous turns since it was loaded.
     worked: u64,
-    /// How much the inputs and outputs of its steps are.
+    /// The size of the inputs and outputs of its steps.
     kept: kept::Kept,
-    /// Maps about to begin: the next item to be looked at, and how much the run would keep with those before.
+    /// Maps about to start: the next item to measure, and the size of the run with the items before it.
     measured: BTreeMap<usize, (u32, kept::Kept)>,
 }
 
 /// The lane that a run's owner writes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The lane.
     pub lane: i64,
-    /// Its epoch.
     pub epoch: i64,
 }
 
 impl Run {
-    /// What it is made of.
     #[must_use]
     pub const fn head(&self) -> &Arc<Head> {
         &self.head
     }
 
-    /// Where it stands.
     #[must_use]
     pub const fn status(&self) -> RunStatus {
         self.status
@@ -186,37 +180,37 @@ impl Run {
         self.version
     }
 
-    /// What it gave, once it is completed.
+    /// The result, once it is completed.
     #[must_use]
     pub const fn result(&self) -> Option<&Value> {
         self.result.as_ref()
     }
 
-    /// Why it failed, once it has.
+    /// The error, once it has failed.
     #[must_use]
     pub fn failure(&self) -> Option<&ErrorBody> {
         self.failure.as_deref()
     }
 
-    /// Who drives it, once the last turn is committed.
+    /// The owner, once the last turn is committed.
     #[must_use]
     pub const fn owner(&self) -> Option<Owner> {
         self.owner
     }
 
-    /// Whether something of it is ready and could start if there were a slot.
+    /// Whether a place is ready and only needs a slot.
     #[must_use]
     pub fn wants_slot(&self) -> bool {
         (!self.ready.is_empty() && self.may_start()) || self.undo.as_ref().is_some_and(Undo::wants_slot)
     }
 
-    /// The graph that it follows, with every patch that was applied.
+    /// The graph, with all applied patches.
     #[must_use]
     pub const fn graph(&self) -> &Arc<Graph> {
         &self.graph
     }
 
-    /// When it wants a `Tick` at the latest.
+    /// When it needs a `Tick` at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         if self.status.is_final() && self.undo.is_none() {
@@ -231,24 +225,24 @@ impl Run {
         [timer, plan, end, undo, patch].into_iter().flatten().min()
     }
 
-    /// When the next of its steps is due that waits for a time.
+    /// When the next timer of a step is due.
     #[must_use]
     pub fn next_timer(&self) -> Option<Timestamp> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Whether it only waits for what is under way to end.
+    /// Whether it starts nothing new and only waits for what is in flight.
     pub(crate) const fn is_stopping(&self) -> bool {
         self.cancelled_by.is_some() || self.failure.is_some()
     }
 
-    /// Whether calls of it are under way.
+    /// Whether calls are in flight.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.calls.is_empty()
     }
 
-    /// Whether something is under way at a place: a call, or a look for a recorded output.
+    /// Whether a call or a cache lookup is in flight at a place.
     #[must_use]
     pub fn is_busy_at(&self, at: At) -> bool {
         self.calls.contains(&at)
@@ -270,17 +264,16 @@ impl Run {
         }
     }
 
-    /// The place whose step has this id.
     fn place_of(&self, step: Uuid) -> Option<At> {
         self.steps.get(&step).copied()
     }
 
-    /// The id of a node.
+    /// The node id of a place.
     fn name(&self, at: At) -> &str {
         self.graph.nodes.get(at.node).map_or("", |compiled| compiled.node.id.as_str())
     }
 
-    /// Moves a place to another state and keeps the timers right.
+    /// Moves a place to another state and updates its timers.
     fn enter(&mut self, at: At, state: State) {
         if matches!(state, State::Completed { .. } | State::Failed { .. }) {
             self.goes_on_behind(at);

@@ -1,7 +1,7 @@
-//! Which versions of workflows a run starts: those that were looked at when it was let in.
+//! The pinned workflow versions of a run: those that it was admitted with.
 //!
-//! They are kept within the run's request, and its children get them with theirs. A patch has pins of its own, for
-//! the nodes that it adds; where the run has looked at a workflow already, the patch was judged by that version.
+//! They are stored in the run's request and passed on to child runs. A patch has pins of its own for the nodes that it
+//! adds; a workflow that the run has already pinned keeps the run's version.
 
 use super::Run;
 use crate::flow::pins::Pins;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The member of a stored request that holds the pins.
 const PINS: &str = "workflow_versions";
 
-/// A request as it is stored with its pins. A member of that name that came with the request itself is none.
+/// The stored form of a request, with its pins. A member of that name in the request itself is dropped.
 pub(crate) fn with_pins(request: &Value, pins: &Pins) -> Result<Json, JsonError> {
     if pins.is_empty() && request.get(PINS).is_none() {
         return Json::of(request);
@@ -25,7 +25,7 @@ pub(crate) fn with_pins(request: &Value, pins: &Pins) -> Result<Json, JsonError>
     Json::of(&members)
 }
 
-/// The request of a run's row as it came, and the pins that are kept with it.
+/// The original request of a run's row, and its pins.
 #[must_use]
 pub fn request_of_row(row: &Row) -> (Value, Pins) {
     let mut request = row.get("request_payload").as_json().map(Json::to_value).unwrap_or_default();
@@ -34,7 +34,7 @@ pub fn request_of_row(row: &Row) -> (Value, Pins) {
 }
 
 impl Run {
-    /// The version of a workflow that a node starts without naming one; none: it was not looked at.
+    /// The pinned version of a workflow that a node starts without a version, if there is one.
     pub(crate) fn pinned(&self, node: usize, workflow: &str) -> Option<i64> {
         let patched = || {
             let mut applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
@@ -43,7 +43,7 @@ impl Run {
         self.head.pins.get(workflow).or_else(patched)
     }
 
-    /// What a run that a node starts is pinned to.
+    /// The pins of the child run that a node starts.
     pub(crate) fn pins_of_child(&self, node: usize) -> Arc<Pins> {
         if !self.is_patched(node) {
             return Arc::clone(&self.head.pins);

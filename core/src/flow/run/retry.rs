@@ -1,13 +1,13 @@
-//! When a failed call is tried again.
+//! The retry policy of calls.
 //!
-//! Three tries at most after the first, 1 s, 2 s and 4 s later with ±20 % jitter, or when the other
-//! side says, whichever is longer. Only errors that say `retryable` are tried again.
+//! At most three retries, with a backoff of 1 s, 2 s and 4 s and ±20 % jitter, or the other side's
+//! `Retry-After` if that is longer. Only errors marked `retryable` are retried.
 
 use crate::error::ErrorBody;
 use crate::limits::{RETRIES_MAX, RETRY_AFTER_SECONDS_MAX, RETRY_FIRST_DELAY_MS, RETRY_JITTER_PER_MILLE};
 use crate::time::Timestamp;
 
-/// When try number `tried + 1` is due, if there is one. `dice` is any random number.
+/// When attempt number `tried + 1` is due, if there is one. `dice` is any random number.
 #[must_use]
 pub fn due(error: &ErrorBody, tried: u32, retries_max: u32, now: Timestamp, dice: u64) -> Option<Timestamp> {
     if !error.retryable || tried == 0 || tried > retries_max.min(RETRIES_MAX) {

@@ -1,7 +1,7 @@
-//! What a turn writes.
+//! Collects what a turn writes.
 //!
-//! State changes only mark places; their rows are written once, at the end of the turn. The hot
-//! path of a pure step is one update of the run, one step, one tool call and one ledger entry.
+//! State changes only mark places as dirty; their rows are written once, at the end of the turn. The
+//! hot path of a pure step is one run update, one step, one tool call and one ledger entry.
 
 use super::doubt::Doubt;
 use super::env::Env;
@@ -20,7 +20,7 @@ use crate::tool::{Reach, Spec, is_dry};
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
-/// What one turn has gathered.
+/// What one turn has collected so far.
 #[derive(Default)]
 pub(crate) struct Book {
     pub(crate) dirty: BTreeSet<At>,
@@ -28,16 +28,16 @@ pub(crate) struct Book {
     pub(crate) undoing: BTreeSet<At>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) asked: Vec<Requested>,
-    /// Calls whose outcome is unknown since this turn.
+    /// Calls whose outcome became unknown in this turn.
     pub(crate) doubted: Vec<Doubt>,
-    /// Places that are in doubt no longer.
+    /// Places whose outcome is known again.
     pub(crate) settled: BTreeSet<At>,
     pub(crate) more: bool,
     pub(crate) ended: bool,
-    /// The run changes hands even if nothing else changes.
+    /// The run gets a new owner, even if nothing else changes.
     pub(crate) claim: bool,
     pub(crate) status: Option<RunStatus>,
-    /// How long the call took that is being taken in.
+    /// The duration of the call whose answer is being applied.
     pub(crate) took_ms: i64,
     notes: Vec<Note>,
     inserts: Vec<Insert>,
@@ -48,13 +48,13 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// Rows so far.
+    /// The number of rows so far.
     pub(crate) fn rows(&self) -> usize {
         let places = self.dirty.len() + self.undoing.len();
         self.inserts.len() + self.updates.len() + self.steps.len() + places + self.notes.len()
     }
 
-    /// Adds a line for the ledger; gives its number within this turn, from one.
+    /// Adds a ledger entry. Returns its number within this turn, from one.
     pub(crate) fn note(
         &mut self,
         event_type: &'static str,
@@ -66,7 +66,7 @@ impl Book {
         i64::try_from(self.notes.len()).unwrap_or(i64::MAX)
     }
 
-    /// Adds a governance decision.
+    /// Adds a ledger entry for a governance decision.
     pub(crate) fn decision(
         &mut self,
         event_type: &'static str,
@@ -90,7 +90,7 @@ impl Book {
         self.rows() > 0 || !self.run.is_empty() || self.status.is_some() || self.ended
     }
 
-    /// Gives the notes their numbers within the run; gives them and the last number.
+    /// Assigns the entries their sequence numbers. Returns the entries and the last number.
     pub(crate) fn number_notes(&mut self, after: i64) -> (Vec<Note>, i64) {
         let mut notes = std::mem::take(&mut self.notes);
         let mut number = after;
@@ -101,29 +101,27 @@ impl Book {
         (notes, number)
     }
 
-    /// The run's columns that were set.
+    /// Takes the columns of the run that were set.
     pub(crate) fn take_run(&mut self) -> Vec<(&'static str, Value)> {
         std::mem::take(&mut self.run)
     }
 
-    /// The transaction, without the ledger's entries.
+    /// The transaction, without the ledger entries.
     pub(crate) fn tx(&mut self, affinity: u64) -> Tx {
         let mut inserts = std::mem::take(&mut self.inserts);
         let updates = merge(&mut inserts, std::mem::take(&mut self.updates));
         Tx { inserts, updates, steps: std::mem::take(&mut self.steps), affinity, ..Tx::default() }
     }
 
-    /// Adds a row.
     pub(crate) fn insert(&mut self, insert: Insert) {
         self.inserts.push(insert);
     }
 
-    /// Changes a row.
     pub(crate) fn update(&mut self, update: Update) {
         self.updates.push(update);
     }
 
-    /// Takes a signal's row away; false if this turn did so already.
+    /// Deletes a signal's row. False if this turn has already done so.
     pub(crate) fn consume(&mut self, run: Uuid, signal: Uuid) -> bool {
         let fresh = self.consumed.insert(signal);
         if fresh {
@@ -134,14 +132,14 @@ impl Book {
         fresh
     }
 
-    /// Tells another run something.
+    /// Sends a signal to another run.
     pub(crate) fn signal(&mut self, tenant: &str, run: Uuid, told: &Told, env: &mut Env<'_>) -> Result<(), Unstorable> {
         let signal = Signal::new((env.ids)(), told.clone());
         self.inserts.push(signal.row(tenant, run, env.now)?);
         Ok(())
     }
 
-    /// Writes an effect ahead, or brings its row up to date; gives its id.
+    /// Writes an effect before its call is made, or updates its row. Returns its id.
     #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
     pub(crate) fn effect(
         &mut self,
@@ -153,7 +151,7 @@ impl Book {
         deadline: Timestamp,
         now: Timestamp,
     ) -> Result<Uuid, Unstorable> {
-        // Without those that a crash cost: the step's row counts all, so the difference survives a crash.
+        // Resends don't count here. The step's row counts all attempts, so the difference survives a crash.
         let attempt = i64::from(task.attempt.saturating_sub(task.resends));
         if let Some(effect) = &mut task.effect {
             let set = vec![
@@ -191,7 +189,7 @@ impl Book {
         Ok(id)
     }
 
-    /// An effect's fate is known, or known to be unknown.
+    /// Settles an effect as succeeded, failed or unknown.
     pub(crate) fn settle_effect(
         &mut self,
         task: &mut Task,
@@ -209,7 +207,7 @@ impl Book {
         Ok(())
     }
 
-    /// A call that reaches outside is written down before it is made.
+    /// Records a call with external effects before it is made.
     #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
     pub(crate) fn call_begun(
         &mut self,
@@ -243,7 +241,7 @@ impl Book {
         Ok(())
     }
 
-    /// A call ended: its row is completed, or written whole if it was pure.
+    /// Records the end of a call: updates its row, or writes it if the call was pure.
     #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
     pub(crate) fn call_ended(
         &mut self,
@@ -290,7 +288,7 @@ impl Book {
         Ok(())
     }
 
-    /// A recording, a cached output or a person's word stands for a call.
+    /// Records a call that was replaced by a recorded, cached, checked or resolved output.
     #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
     pub(crate) fn call_replaced(
         &mut self,
@@ -325,8 +323,8 @@ impl Book {
         Ok(())
     }
 
-    /// A child run. It has no owner, because it may go through another lane than its parent; it is
-    /// due at once, so whoever looks finds it.
+    /// Adds a child run. It has no owner, because it may belong to another lane than its parent. Its
+    /// deadline is now, so that it is claimed at once.
     pub(crate) fn child(&mut self, head: &Head) -> Result<(), Unstorable> {
         let mut cells = head.cells()?;
         cells.extend([("status", RunStatus::Pending.as_str().into()), ("state_version", 1.into())]);
@@ -335,7 +333,7 @@ impl Book {
         Ok(())
     }
 
-    /// Keeps an output for later; what was kept under the key before goes.
+    /// Caches an output, replacing the previous one under this key.
     pub(crate) fn remember(
         &mut self,
         head: &Head,

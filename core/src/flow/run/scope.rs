@@ -1,31 +1,31 @@
-//! What expressions see of a run.
+//! The expression scope of a run.
 
 use super::{At, Run};
 use crate::flow::expr::{Lookup, Scope, WorkMeter};
 use crate::json::unstorable;
 use serde_json::Value;
 
-/// A run as one node's expressions see it.
+/// A run, as the expressions of one node see it.
 pub(crate) struct View<'a> {
     run: &'a Run,
     id: String,
     item: Option<(&'a Value, usize)>,
-    /// Nodes that settled behind this entry of the run are not seen.
+    /// Nodes that settled after this ledger entry of the run are hidden.
     until: i64,
 }
 
 impl<'a> View<'a> {
-    /// For a node or an edge.
+    /// The scope of a node or an edge.
     pub(crate) fn of(run: &'a Run) -> Self {
         Self { run, id: run.head.id.to_string(), item: None, until: i64::MAX }
     }
 
-    /// As it was when the entry with this number was made.
+    /// The scope as it was at the ledger entry with this number.
     pub(crate) fn until(run: &'a Run, seq: i64) -> Self {
         Self { until: seq, ..Self::of(run) }
     }
 
-    /// For a place, which may be an item.
+    /// The scope of a place, which may be an item.
     pub(crate) fn at(run: &'a Run, at: At) -> Self {
         let index = at.item.and_then(|item| usize::try_from(item).ok());
         let item = index.and_then(|index| Some((run.mapped(at.node)?.get(index)?, index)));

@@ -1,9 +1,9 @@
-//! How a place whose turn it is gets started.
+//! Starts a ready place.
 //!
-//! In this order: the input is resolved and checked, a recording is used if the run is a replay,
-//! the policy of the moment is asked, people are asked if somebody demands it, a recorded output is
-//! looked for if the node allows it, a slot is taken, and the call goes out. A tool that reaches
-//! outside is written down as dispatched first; a pure one needs no row before its result.
+//! In this order: render and check the input, use a recording if the run is a replay, check the policy,
+//! request approval if required, look in the cache if the node allows it, take a slot, dispatch the
+//! call. A call with external effects is recorded as dispatched first; a pure one needs no row before
+//! its result.
 
 use super::env::{Env, Slot};
 use super::event::{Call, Effect, Mode, Verdict};
@@ -26,7 +26,6 @@ use crate::tool::{Reach, Spec, is_dry};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What a place does.
 pub(crate) enum Work {
     Tool(Arc<Spec>),
     Child { workflow: String, version: Option<i64> },
@@ -36,7 +35,7 @@ pub(crate) enum Work {
 }
 
 impl Run {
-    /// Starts what is ready, as far as slots and this turn reach.
+    /// Starts what is ready, as far as slots and the limits of the turn allow.
     pub(crate) fn start_ready(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let mut held = Vec::new();
         while self.may_start() {
@@ -70,7 +69,6 @@ impl Run {
             && !self.plan_waits()
     }
 
-    /// What the place does.
     pub(crate) fn work(&self, at: At) -> Work {
         let compiled = &self.graph.nodes[at.node];
         let child = |child: &Child| Work::Child {
@@ -92,7 +90,7 @@ impl Run {
         }
     }
 
-    /// How far the call of a place reaches.
+    /// Whether the call of a place is pure, reads or writes.
     pub(crate) fn reach(&self, at: At, spec: &Spec) -> Reach {
         let input = self.task(at).and_then(|task| task.input.as_deref());
         input.map_or(spec.effect, |input| spec.reach(input))
@@ -115,7 +113,7 @@ impl Run {
         }
     }
 
-    /// Starts one place. False: no slot is free, it stays ready.
+    /// Starts one place. False: it stays ready, because no slot is free or it must wait to ask.
     fn start(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<bool, Unstorable> {
         match self.work(at) {
             Work::Tool(spec) => self.start_tool(at, &spec, env, book),
@@ -124,7 +122,7 @@ impl Run {
             Work::Child { workflow, version } => self.start_child(at, workflow, version, env, book).map(|()| true),
             Work::Map => self.start_map(at, env, book),
             Work::Unsupported(kind) => {
-                let message = format!("nodes of type {kind} can't run yet");
+                let message = format!("nodes of type {kind} are not supported yet");
                 self.fail_step(at, ErrorBody::new(Code::ToolUnavailable, message), env, book).map(|()| true)
             }
         }
@@ -164,10 +162,10 @@ impl Run {
         Ok(true)
     }
 
-    /// Takes a slot for a call; false: there is none, and one is wished for.
+    /// Takes a slot for a call. False: none is free, and the request is queued.
     pub(crate) fn take_slot(&self, at: At, spec: &Spec, env: &mut Env<'_>) -> bool {
         let (run, tenant, priority) = (self.head.id, self.head.tenant.as_str(), self.head.priority);
-        // What it holds only grows with what calls give.
+        // The run's values grow only with the outputs of calls.
         if !env.gate.may_grow(run, self.memory_bytes()) {
             return false;
         }
@@ -175,12 +173,12 @@ impl Run {
         env.gate.enter(Slot { run, at, tenant, tool: &spec.name, input, priority })
     }
 
-    /// At L0 a step is asked for when the one before has ended: one at a time.
+    /// At L0, steps are approved one at a time: each after the previous one has ended.
     fn must_wait_to_ask(&self) -> bool {
         self.head.level == Level::Ask && (self.asking > 0 || !self.calls.is_empty())
     }
 
-    /// Fixes the exact input of a place and checks it.
+    /// Renders, checks and fixes the input of a place.
     fn resolve(&mut self, at: At, spec: &Spec) -> Result<(), ErrorBody> {
         if self.task(at).is_some_and(|task| task.input.is_some()) {
             return Ok(());
@@ -195,7 +193,7 @@ impl Run {
         Ok(())
     }
 
-    /// Fixes what a place is given.
+    /// Fixes the input of a place.
     pub(crate) fn fix_input(&mut self, at: At, input: CanonicalJson) -> Arc<Value> {
         if let Some(task) = self.task_mut(at) {
             task.input = Some(Arc::clone(input.value()));
@@ -204,7 +202,7 @@ impl Run {
         Arc::clone(input.value())
     }
 
-    /// The inputs of a place with every expression resolved.
+    /// The inputs of a place, with all expressions rendered.
     pub(crate) fn render_inputs(&self, at: At) -> Result<Value, ErrorBody> {
         let Some(template) = &self.graph.nodes[at.node].inputs else { return Ok(json!({})) };
         template.render(&View::at(self, at)).map_err(|error| {
@@ -215,7 +213,7 @@ impl Run {
         })
     }
 
-    /// What the rules, the level and the node say about a call that is about to be made.
+    /// Judges a call that is about to be made, by the rules, the level and the node.
     pub(crate) fn judge(&self, at: At, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
         let Some(task) = self.task(at) else { return PolicyVerdict::Allow };
         let Some(input) = task.input.as_deref() else { return PolicyVerdict::Allow };
@@ -263,7 +261,7 @@ impl Run {
         self.give_up(at, ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule), env, book)
     }
 
-    /// Sends the call, written down first if it reaches outside.
+    /// Dispatches the call. It is recorded first if it has external effects.
     pub(crate) fn dispatch(
         &mut self,
         at: At,
@@ -284,7 +282,7 @@ impl Run {
         let attempt = task.attempt.max(1);
         let input = task.input.clone().unwrap_or_default();
         let digest = task.input_digest();
-        // What is looked for is the call as it was sent, also when the row of its effect is gone.
+        // A check looks for the call as it was sent, even if the row of its effect is missing.
         let mut effect = if mode == Mode::Check { id::effect(head.id, &key) } else { step };
         if spec.effect != Reach::Pure && mode == Mode::Execute {
             effect = book.effect(&head, task, &key, &spec.name, EffectStatus::Dispatched, deadline, now)?;
@@ -320,14 +318,14 @@ impl Run {
         Timestamp::from_micros(now.micros().saturating_add(i64::try_from(ms).unwrap_or(i64::MAX / 2_000) * 1_000))
     }
 
-    /// What makes repeated sends one effect. It begins with the run, so that keys grow in time.
+    /// The idempotency key of a call. It begins with the run id, so that keys grow over time.
     pub(crate) fn effect_key(&self, at: At, mode: &Mode) -> String {
         let item = at.item.map(|item| format!("[{item}]")).unwrap_or_default();
         let undo = if matches!(mode, Mode::Undo { .. }) { ":undo" } else { "" };
         format!("{}:{}{item}{undo}", self.head.id.simple(), self.name(at))
     }
 
-    /// Looks for a recorded output if the node allows it.
+    /// Looks in the cache if the node allows it.
     fn look_in_cache(&mut self, at: At, spec: &Spec, book: &mut Book) -> bool {
         if self.reach(at, spec) == Reach::Write || self.replays().is_some() {
             return false;
@@ -356,7 +354,7 @@ impl Run {
         match hit {
             Some(output) => self.complete_from(at, &spec, output, "cached", env, book),
             None => {
-                // It is judged again: the look took time.
+                // It is judged again: the lookup took time.
                 self.enter(at, State::Ready);
                 if let Some(task) = self.task_mut(at) {
                     task.not_recorded = true;
@@ -368,14 +366,14 @@ impl Run {
     }
 }
 
-/// Says of a call that was only tried, because its own input wants that, that nothing was done.
+/// Marks the entry of a call whose own input asks for a dry run.
 pub(crate) fn note_dry(data: &mut Value, input: &Value) {
     if is_dry(input) {
         data["dry_run"] = true.into();
     }
 }
 
-/// The name of a recorded output.
+/// The key of a cached output.
 pub(crate) fn cache_key(node: &str, spec: &Spec, digest: Digest32) -> String {
     use sha2::{Digest, Sha256};
     let mut hasher = Sha256::new();
@@ -386,24 +384,24 @@ pub(crate) fn cache_key(node: &str, spec: &Spec, digest: Digest32) -> String {
     format!("{node}:sha256:{}", hex::encode(hasher.finalize()))
 }
 
-/// Why a place whose tool is not set up here can't go on.
+/// The error of a place whose tool is not configured here.
 pub(crate) fn tool_absent(name: &str) -> ErrorBody {
-    let message = format!("the tool {name} is not set up in this process; set it up and retry the run");
+    let message = format!("the tool {name} is not configured in this process; configure it and retry the run");
     ErrorBody::new(Code::ToolUnavailable, message).with("tool", name)
 }
 
-/// An input that a tool takes, with its digest.
+/// Checks an input against the tool's schema and the limits.
 pub(crate) fn taken_in(spec: &Spec, input: Value) -> Result<CanonicalJson, ErrorBody> {
     check_input(spec, &input)?;
     CanonicalJson::new(input).map_err(|error| too_deep("the input", &error))
 }
 
-/// What can't be kept because of its nesting, and where.
+/// The error of a value that is nested too deeply.
 pub(crate) fn too_deep(what: &str, error: &TooDeep) -> ErrorBody {
     ErrorBody::new(Code::ValidationFailed, format!("{what} is {error}"))
 }
 
-/// Whether a tool takes this input and a store can keep it.
+/// Checks that the tool accepts this input and that it can be stored.
 pub(crate) fn check_input(spec: &Spec, input: &Value) -> Result<(), ErrorBody> {
     within_depth(input, limits::JSON_DEPTH_MAX).map_err(|error| too_deep("the input", &error))?;
     spec.input.check(input).map_err(|faults| {

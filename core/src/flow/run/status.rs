@@ -1,88 +1,75 @@
-//! The words for where a run, a step and an effect stand.
+//! The statuses of runs, steps and effects.
 //!
 //! | run                 | becomes                                                             |
 //! |---------------------|---------------------------------------------------------------------|
 //! | `running`           | `awaiting_approval`, `completed`, `failed`, `cancelled`             |
 //! | `awaiting_approval` | `running`, `failed`, `cancelled`                                    |
 //! | `completed`         | `rolled_back`, by a rollback                                        |
-//! | `failed`            | `rolled_back`, by a rollback or by a person's word                  |
+//! | `failed`            | `rolled_back`, by a rollback or marked by a person                  |
 //! | `cancelled`         | `rolled_back`, by a rollback                                        |
 //!
-//! `pending` is a run that nobody has taken up yet. A paused run keeps its status and says
-//! `pause_requested`; so does one that is being cancelled.
+//! `pending` is a run that no node has claimed yet. A paused run keeps its status and sets
+//! `pause_requested`; a run being cancelled keeps its status and sets `cancel_requested`.
 
 use crate::words::words;
 
 words! {
-    /// Where a run stands.
     RunStatus {
-        /// Nobody has taken it up yet.
+        /// Not claimed yet.
         Pending = "pending",
-        /// It goes on.
         Running = "running",
-        /// It can't go on before a person decides.
+        /// It cannot continue before a person decides.
         AwaitingApproval = "awaiting_approval",
-        /// Everything was done.
         Completed = "completed",
-        /// Something failed and nothing in the graph dealt with it.
+        /// A step failed and the graph does not handle it.
         Failed = "failed",
-        /// Somebody stopped it.
         Cancelled = "cancelled",
-        /// What it did was undone.
         RolledBack = "rolled_back",
     }
 }
 
 words! {
-    /// Where a step stands.
     StepStatus {
-        /// Not its turn yet.
+        /// Waiting for its incoming edges or its delay.
         Pending = "pending",
-        /// Its turn, but nothing was started.
+        /// Ready to start.
         Ready = "ready",
-        /// A person must decide first.
         AwaitingApproval = "awaiting_approval",
-        /// Under way.
         Running = "running",
-        /// Done, and looked over.
+        /// Done, and under review.
         Judging = "judging",
-        /// Done.
         Completed = "completed",
-        /// Not done, and no more tries.
+        /// Failed, with no retries left.
         Failed = "failed",
-        /// The graph took another way.
+        /// The graph took another path.
         Skipped = "skipped",
-        /// Stopped by somebody.
         Cancelled = "cancelled",
-        /// Done and undone.
         RolledBack = "rolled_back",
-        /// To be tried again later.
+        /// Waiting for its next retry.
         RetryWait = "retry_wait",
-        /// Held back by somebody.
         Paused = "paused",
-        /// It may have happened; nobody can tell.
+        /// It is unknown whether the call took effect.
         OutcomeUnknown = "outcome_unknown",
     }
 }
 
 words! {
-    /// Where an effect stands.
     EffectStatus {
-        /// Written down, never sent.
+        /// Recorded, never sent.
         Prepared = "prepared",
-        /// It may be sent from now on.
+        /// May have been sent.
         Dispatched = "dispatched",
-        /// It happened.
+        /// It took effect.
         Succeeded = "succeeded",
-        /// It did not happen.
+        /// It did not take effect.
         Failed = "failed",
-        /// Nobody can tell.
+        /// It is unknown whether it took effect.
         Unknown = "unknown",
     }
 }
 
 impl RunStatus {
-    /// Whether nothing more happens by itself.
+    /// Whether the run has ended. Only a rollback can still change it.
     #[must_use]
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled | Self::RolledBack)

@@ -1,4 +1,4 @@
-//! One turn: every event that has arrived is taken in, then the run goes as far as it can.
+//! One turn: applies all events that have arrived, then advances the run as far as possible.
 
 use super::env::Env;
 use super::event::{Effect, Event, Turn};
@@ -12,9 +12,9 @@ use crate::record::{Unstorable, Value};
 use std::sync::Arc;
 
 impl Run {
-    /// Tells the run what happened and lets it decide.
+    /// Applies the events and returns the turn to commit.
     pub fn step(&mut self, events: Vec<Event>, env: &mut Env<'_>) -> Result<Turn, Unstorable> {
-        // What is written from here on is never older than the moment of the restore.
+        // Nothing is written with a timestamp before the restore.
         env.now = self.restored_at.map_or(env.now, |at| at.max(env.now));
         let mut book = Book::default();
         self.count_work();
@@ -22,27 +22,27 @@ impl Run {
         self.close(env, book)
     }
 
-    /// Adds the work of the turn before to that of the run, which ends when it has done too much.
+    /// Adds the work of the previous turn to the run's total. Fails the run if it exceeds the limit.
     fn count_work(&mut self) {
         self.worked = self.worked.saturating_add(self.meter.begin_anew());
         if self.worked > limits::RUN_WORK_MAX && !self.is_stopping() && !self.status.is_final() {
-            let message = "the expressions of the run take more work than those of one run may";
+            let message = "the run's expressions exceed the work limit of a run";
             self.fail_with(ErrorBody::new(Code::ValidationFailed, message));
         }
     }
 
-    /// Whether its next turn may keep a processor busy.
+    /// Whether its next turn may use much CPU time.
     #[must_use]
     pub fn may_take_long(&self) -> bool {
         self.graph.may_take_long || self.meter.is_used_up()
     }
 
-    /// Whether the turn has written or computed as much as one turn may.
+    /// Whether the turn has reached its limit of rows or work.
     pub(crate) fn is_turn_full(&self, book: &Book) -> bool {
         book.rows() >= limits::TURN_ROWS_MAX || self.meter.is_used_up()
     }
 
-    /// Takes events in and goes as far as it can, without writing anything down yet.
+    /// Applies events and advances as far as possible. Rows are written by `close`.
     pub(crate) fn advance(&mut self, events: Vec<Event>, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         for event in events {
             self.take(event, env, book)?;
@@ -71,7 +71,7 @@ impl Run {
         }
     }
 
-    /// A new run: the roots come first, or the draft.
+    /// Starts a new run with its root nodes, or with the draft.
     fn begin(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         self.status = RunStatus::Running;
         book.status = Some(RunStatus::Running);
@@ -97,15 +97,14 @@ impl Run {
         Ok(())
     }
 
-    /// A child run names its workflow; which version that is, and until when it may take, is fixed
-    /// when it is taken up first.
+    /// Records the workflow version and timeout of a child run. They are fixed when it is first claimed.
     fn pin(&self, book: &mut Book) {
         book.set("workflow_version", self.head.workflow.version);
         book.set("workflow_digest", Value::Bytes(self.graph.digest.to_vec()));
         book.set("timeout_at", self.head.timeout_at);
     }
 
-    /// Whether the workflow takes these inputs and can run here at all.
+    /// Checks that the workflow is supported and accepts these inputs.
     fn check_inputs(&self) -> Result<(), ErrorBody> {
         if let Some(problem) = self.graph.unsupported_problem() {
             return Err(ErrorBody::new(Code::ValidationFailed, problem.reason));
@@ -113,16 +112,17 @@ impl Run {
         let Some(schema) = &self.graph.input_schema else { return Ok(()) };
         schema.check(&self.head.inputs).map_err(|faults| {
             let faults = serde_json::to_value(faults).unwrap_or_default();
-            ErrorBody::new(Code::ValidationFailed, "the inputs are not what the workflow takes").with("faults", faults)
+            ErrorBody::new(Code::ValidationFailed, "the inputs do not match the workflow's schema")
+                .with("faults", faults)
         })
     }
 
-    /// Lets the roots come up, as many in a turn as fit.
+    /// Queues the root nodes; each turn starts as many as fit.
     pub(crate) fn begin_nodes(&mut self) {
         self.coming = self.graph.roots().collect();
     }
 
-    /// A run that another process drove, or that was parked: whatever was under way there is lost.
+    /// Resumes a run that another process owned or that was parked. Whatever was in flight there is lost.
     fn take_up(&mut self, alone: bool, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         book.claim = true;
         if alone {
@@ -156,7 +156,7 @@ impl Run {
         self.task(at).is_some_and(|task| matches!(task.state, State::Lost { .. }))
     }
 
-    /// Every place that there is.
+    /// All places: every node and every item of a map.
     pub(crate) fn places(&self) -> impl Iterator<Item = At> {
         self.nodes.iter().enumerate().flat_map(|(node, task)| {
             let items = 0..u32::try_from(task.items().len()).unwrap_or(u32::MAX);
@@ -164,13 +164,13 @@ impl Run {
         })
     }
 
-    /// Everything whose time has come.
+    /// Handles everything that is due.
     fn look_at_the_clock(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         if self.status.is_final() {
             return Ok(());
         }
         if self.head.timeout_at.is_some_and(|end| end <= env.now) && !self.is_stopping() {
-            self.fail_with(ErrorBody::new(Code::RequestTimeout, "the run took longer than it may"));
+            self.fail_with(ErrorBody::new(Code::RequestTimeout, "the run timed out"));
             book.effects.extend(self.calls.iter().map(|at| Effect::Cancel(*at)));
         }
         self.expire_plan(env, book)?;
@@ -204,7 +204,7 @@ impl Run {
         }
     }
 
-    /// Decides edges and starts what is ready, as far as one turn reaches.
+    /// Decides edges and starts what is ready, up to the limit of a turn.
     fn go_on(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         loop {
             self.propagate(env, book)?;
@@ -217,7 +217,7 @@ impl Run {
         }
     }
 
-    /// The run fails with this unless something else failed first.
+    /// Fails the run. The first failure counts.
     pub(crate) fn fail_with(&mut self, error: ErrorBody) {
         if self.failure.is_none() {
             self.failure = Some(Box::new(error));

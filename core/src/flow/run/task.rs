@@ -8,11 +8,11 @@
 //! | `Asking`    | approved, denied, edited, expired     | `Ready`, `Failed`, `Asking`, run is cancelled  |
 //! | `Recalling` | found, not found                      | `Completed`, `Running`                         |
 //! | `Running`   | output, error, check                  | `Completed`, `RetryWait`, `Running`, `Failed`, `Unknown` |
-//! | `Lost`      | nobody can be working on it any more  | `Running`, `Unknown`                           |
+//! | `Lost`      | no process can still be making it     | `Running`, `Unknown`                           |
 //! | `RetryWait` | its time has come                     | `Ready`                                        |
 //! | `Child`     | the child ended                       | `Completed`, `Failed`                          |
 //! | `Mapping`   | the last item ended                   | `Completed`, `Failed`                          |
-//! | `Unknown`   | a person says what became of it       | `Completed`, `Ready`                           |
+//! | `Unknown`   | a person resolves the outcome         | `Completed`, `Ready`                           |
 //! | `Completed` | undone                                | `RolledBack`                                   |
 
 use super::event::Mode;
@@ -26,78 +26,77 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// One place and all that is known of it.
+/// The state of one place.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) state: State,
-    /// Its row, once it has one.
+    /// Its row in `steps`, once it has one.
     pub(crate) step: Option<Stored>,
-    /// Its effect's row, once it has one.
+    /// Its row in `effects`, once it has one.
     pub(crate) effect: Option<StoredEffect>,
-    /// The exact input, once it is resolved.
+    /// The exact input, once it is rendered.
     pub(crate) input: Option<Arc<Value>>,
-    /// Digest of the input.
     pub(crate) digest: Option<Digest32>,
-    /// Tries so far.
+    /// Attempts so far.
     pub(crate) attempt: u32,
-    /// Times it was sent anew after a crash; they don't count as retries.
+    /// Resends after a crash. They don't count as retries.
     pub(crate) resends: u32,
-    /// Times that it was asked what became of it.
+    /// How often the tool was asked for the outcome.
     pub(crate) checks: u32,
-    /// What raised the question whether it happened, while the tool is asked; none after a crash.
+    /// The error that made the outcome unknown, while the tool is checked. `None` after a crash.
     pub(crate) doubt: Option<Box<ErrorBody>>,
-    /// One of its sends may have happened without anybody knowing.
+    /// One of its sends may have taken effect.
     pub(crate) in_doubt: bool,
-    /// A recorded output was looked for in vain: it is not looked for again while it waits for a slot.
+    /// The cache lookup missed. It is not repeated while the place waits for a slot.
     pub(crate) not_recorded: bool,
-    /// Who has approved exactly this input.
+    /// The approval of exactly this input.
     pub(crate) approved: Option<Approved>,
-    /// Who edited what would run here.
+    /// Everyone who edited the input.
     pub(crate) changed_by: Vec<String>,
-    /// The run that it started.
+    /// The child run that it started.
     pub(crate) child: Option<Uuid>,
     pub(crate) started_at: Option<Timestamp>,
 }
 
-/// A row of ours in `steps`.
+/// The row in `steps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) id: Uuid,
-    /// Zero until it was written first.
+    /// Zero until it is first written.
     pub(crate) version: i64,
 }
 
-/// A row of ours in `effects`.
+/// The row in `effects`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredEffect {
     pub(crate) id: Uuid,
     pub(crate) version: i64,
     pub(crate) status: EffectStatus,
-    /// It was written after the store was restored, or the store never was.
+    /// It was written after the last restore, or there was no restore.
     pub(crate) since_restore: bool,
 }
 
-/// An approval that was given.
+/// An approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Approved {
     pub(crate) digest: Digest32,
-    /// How many requests of the run there were before the one that was approved.
+    /// The number of approval requests of the run before the approved one.
     pub(crate) showing: u32,
     pub(crate) by: Approvers,
     pub(crate) notes: Option<String>,
 }
 
-/// Who approved something, and when the last of them did. A name may be somebody else's by now, for whom nothing of this
-/// counts; those who approved earlier were looked at again when the last one did.
+/// Who approved something, and when the last of them did. A name may have a new holder since, for whom the
+/// approval does not count. Earlier approvers were checked again at the last approval, so one timestamp is enough.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Approvers {
     pub(crate) names: Vec<String>,
-    /// None: it was not kept, and anybody who has got their name may have got it since.
+    /// `None`: not recorded, so any name with a previous holder may have changed hands since.
     pub(crate) at: Option<Timestamp>,
 }
 
 impl Approvers {
-    /// Those who approved a request, as its row has them.
+    /// The approvers in the row of a request.
     pub(crate) fn of_row(row: &Row) -> Self {
         let decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
         let said = decisions.as_array().into_iter().flatten().filter(|said| said["decision"] == "approve");
@@ -107,14 +106,14 @@ impl Approvers {
 }
 
 impl Approved {
-    /// Whether it is about this.
+    /// Whether it covers this content.
     pub(crate) fn is_about(&self, content: Digest32) -> bool {
         self.digest == shown(content, self.showing)
     }
 }
 
-/// The digest under which something is shown for the first time, or again: what was changed and changed back is another
-/// question than it was, and a decision about the older one is not about this one.
+/// The digest of an approval request. It includes the number of earlier requests: content that was changed and
+/// changed back is a new request, and a decision about the older one does not cover it.
 pub(crate) fn shown(content: Digest32, showing: u32) -> Digest32 {
     match showing {
         0 => content,
@@ -122,22 +121,22 @@ pub(crate) fn shown(content: Digest32, showing: u32) -> Digest32 {
     }
 }
 
-/// A request that waits for people.
+/// An approval request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) id: Uuid,
     pub(crate) digest: Digest32,
-    /// How many requests of the run there were before it.
+    /// The number of approval requests of the run before this one.
     pub(crate) showing: u32,
     pub(crate) expires_at: Timestamp,
-    /// Nobody has decided yet.
+    /// Pending.
     pub(crate) open: bool,
-    /// It was taken back before anybody decided: whoever did so says why, and then people are asked anew.
+    /// Withdrawn before a decision. The signal that withdrew it follows, and a new request replaces it.
     pub(crate) taken_back: bool,
 }
 
 impl Asked {
-    /// Whether it is about this.
+    /// Whether it covers this content.
     pub(crate) fn is_about(&self, content: Digest32) -> bool {
         self.digest == shown(content, self.showing)
     }
@@ -147,22 +146,22 @@ impl Asked {
     }
 }
 
-/// A map node at work.
+/// A running map node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mapping {
-    /// What it goes over.
+    /// The list.
     pub(crate) over: Arc<Vec<Value>>,
-    /// Its items, as far as they were started or loaded.
+    /// The items that were started or loaded so far.
     pub(crate) items: Vec<Task>,
-    /// Items that have not ended.
+    /// The number of items that have not ended.
     pub(crate) open: usize,
-    /// Items that were started and have not ended.
+    /// The number of items that were started and have not ended.
     pub(crate) busy: usize,
     /// The first item that failed.
     pub(crate) failed: Option<u32>,
 }
 
-/// Where a task stands.
+/// See the table at the top.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     Pending { undecided: u32, taken: bool },
@@ -204,18 +203,17 @@ impl Task {
         }
     }
 
-    /// Digest of what it is given.
     pub(crate) fn input_digest(&self) -> Digest32 {
         self.digest.unwrap_or_else(|| Digest32::of(self.input.as_deref().unwrap_or(&Value::Null)))
     }
 
-    /// Whether nothing more happens to it by itself.
+    /// Whether it has ended. Only a rollback can still change it.
     pub(crate) const fn is_settled(&self) -> bool {
         use State::{Cancelled, Completed, Failed, RolledBack, Skipped};
         matches!(self.state, Completed { .. } | Failed { .. } | Skipped | Cancelled { .. } | RolledBack { .. })
     }
 
-    /// What it gave, as expressions see it.
+    /// Its output, as expressions see it.
     pub(crate) const fn output(&self) -> Option<&Arc<Value>> {
         match &self.state {
             State::Completed { output, .. } | State::Failed { output, .. } | State::RolledBack { output } => {
@@ -225,7 +223,7 @@ impl Task {
         }
     }
 
-    /// The entry of the run that says how it ended.
+    /// The sequence number, within the run, of the ledger entry about its end.
     pub(crate) const fn seq(&self) -> Option<i64> {
         match &self.state {
             State::Completed { seq, .. } | State::Failed { seq, .. } => Some(*seq),
@@ -233,7 +231,6 @@ impl Task {
         }
     }
 
-    /// The items of a map node.
     pub(crate) fn items(&self) -> &[Self] {
         match &self.state {
             State::Mapping(mapping) => &mapping.items,
@@ -242,7 +239,6 @@ impl Task {
         }
     }
 
-    /// The items of a map node.
     pub(crate) fn items_mut(&mut self) -> Option<&mut Vec<Self>> {
         match &mut self.state {
             State::Mapping(mapping) => Some(&mut mapping.items),
@@ -251,7 +247,7 @@ impl Task {
         }
     }
 
-    /// The word in `steps.status`.
+    /// The value of `steps.status`.
     pub(crate) const fn status(&self) -> StepStatus {
         match self.state {
             State::Pending { .. } | State::Delayed { .. } => StepStatus::Pending,
@@ -268,7 +264,7 @@ impl Task {
         }
     }
 
-    /// When it wants to be looked at again.
+    /// When its timer is due.
     pub(crate) const fn deadline(&self) -> Option<Timestamp> {
         match &self.state {
             State::Delayed { until } | State::RetryWait { until, .. } => Some(*until),

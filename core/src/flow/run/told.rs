@@ -1,7 +1,7 @@
-//! What others tell a run, and what comes of it.
+//! Applies signals to a run.
 //!
-//! A signal is consumed by the turn that takes it in: its row goes with that commit, whether or not
-//! it still means anything. So a signal that comes twice or too late does no harm.
+//! The turn that applies a signal deletes its row in the same commit, even if the signal no longer has
+//! any effect. So a duplicate or late signal is harmless.
 
 use super::env::Env;
 use super::event::{Signal, Told};
@@ -40,7 +40,7 @@ impl Run {
             }
             _ if self.status.is_final() => Ok(()),
             Told::Patch { number, by, .. } if self.gives_up => self.refuse_patch(number, 1, &by, UNWRITABLE, book),
-            // What would let it go on means nothing to a run that only ends.
+            // A run that can only end ignores signals that would let it continue.
             Told::Approved { .. }
             | Told::Denied { .. }
             | Told::Edited { .. }
@@ -70,7 +70,7 @@ impl Run {
                 self.hold(false, by, book);
                 Ok(())
             }
-            // Said about another try: two people have looked, and the first one's word counted.
+            // It is about another attempt: two people have resolved it, and the first one counted.
             Told::Resolve { step, attempt, .. } if !self.is_at_try(step, attempt) => Ok(()),
             Told::Resolve { step, happened, output, by, notes, .. } => {
                 self.resolved(step, happened.then(|| output.unwrap_or_else(|| json!({}))), by, notes, env, book)
@@ -84,8 +84,8 @@ impl Run {
         self.place_of(step).and_then(|at| self.task(at)).is_some_and(|task| task.attempt == attempt)
     }
 
-    /// A person found out what became of an effect: it happened and gave this, or it never did and
-    /// may be sent.
+    /// A person resolved an unknown outcome: the call took effect with this output, or it never did and
+    /// may be sent again.
     fn resolved(
         &mut self,
         step: Uuid,
@@ -102,7 +102,7 @@ impl Run {
             return Ok(());
         }
         let data = json!({"node": self.name(at), "happened": output.is_some(), "notes": notes});
-        // What they say is what follows works with, or why the call is made at all.
+        // They count as requesters: they chose the output that later steps use, or that the call is made.
         self.goes_on_from([by.id.as_str()]);
         book.note("step.resolved", Some(step), Some(by), data);
         self.end_doubt(at, book);
@@ -126,8 +126,7 @@ impl Run {
         }
     }
 
-    /// A person found out whether a child run was started: what it gave stands for it, or it is
-    /// started now.
+    /// A person resolved whether a child run was started: its output is used, or it is started now.
     fn child_resolved(
         &mut self,
         at: At,

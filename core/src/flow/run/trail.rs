@@ -1,6 +1,6 @@
-//! A run as whoever traces it sees it: its steps by their ids, with what came of them.
+//! A view of a run's steps for tracing.
 //!
-//! Nothing here is kept for tracing alone: it is read off the state when somebody asks.
+//! Nothing is stored for tracing alone: the view is derived from the state on demand.
 
 use super::task::State;
 use super::{At, Run, StepStatus};
@@ -8,52 +8,44 @@ use crate::error::ErrorBody;
 use crate::time::Timestamp;
 use uuid::Uuid;
 
-/// A step and what came of it.
+/// A step, as tracing sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Traced<'a> {
-    /// The step.
     pub id: Uuid,
-    /// The step of the map node that it is an item of.
+    /// The step of its map node, if it is an item.
     pub parent: Option<Uuid>,
-    /// Its node.
     pub node: &'a str,
-    /// What kind of node that is.
+    /// The node type.
     pub kind: &'static str,
-    /// Position of the item in its list.
+    /// The position of the item in its list.
     pub item: Option<u32>,
-    /// The tool that it calls.
     pub tool: Option<&'a str>,
-    /// Where it stands.
     pub status: StepStatus,
-    /// Tries so far.
     pub attempt: u32,
-    /// The run that it started.
+    /// The child run that it started.
     pub child: Option<Uuid>,
-    /// Why it failed.
     pub error: Option<&'a ErrorBody>,
 }
 
 impl Run {
-    /// When it ended.
     #[must_use]
     pub const fn completed_at(&self) -> Option<Timestamp> {
         self.completed_at
     }
 
-    /// A step by its id.
     #[must_use]
     pub fn traced(&self, step: Uuid) -> Option<Traced<'_>> {
         self.trace_of(self.place_of(step)?)
     }
 
-    /// The step because of which it failed, if it was one.
+    /// The step that failed the run, if a step did.
     #[must_use]
     pub fn failed_step(&self) -> Option<Traced<'_>> {
         let node = self.failure()?.details.get("node")?.as_str()?;
         self.trace_of(At::node(self.graph.position(node)?))
     }
 
-    /// Steps that were begun and then stopped with the run. The ledger has no line for each of them.
+    /// Steps that were started and then cancelled with the run. The ledger has no entries for them.
     pub fn stopped_steps(&self) -> impl Iterator<Item = Traced<'_>> {
         let stopped = |traced: &Traced<'_>| traced.status == StepStatus::Cancelled;
         self.places().filter_map(|at| self.trace_of(at)).filter(stopped)
