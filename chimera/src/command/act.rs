@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn what_waits_is_shown_whole_with_its_risk_and_how_to_approve_it() {
         let line = |item: u32| json!({"node": "m", "item": item, "tool": "github.issues.create", "input": {"title": "x".repeat(80)}});
-        let data = json!({"reason": "the plan runs as it is, or not at all",
+        let data = json!({"reason": "the plan must be approved as a whole",
             "plan": {"steps": (0..30).map(line).collect::<Vec<_>>()}});
         let risk = json!({"score": 35, "reasons": [{"factor": "many_steps", "pointer": "/steps", "points": 35}]});
         let review = Review::of(&Request {

@@ -294,7 +294,7 @@ async fn a_run_may_ask_only_so_often() {
     let air = (0..count).fold(workflow("many"), |air, n| air.node(json!({"id": format!("n{n}"), "type": "hitl"})));
     let run = stage.run(&air, SILENT).await;
     let shown = stage.ended(run).await;
-    assert_eq!(shown["error_message"], "the run asks for more approvals than it may");
+    assert_eq!(shown["error_message"], "the run exceeds its limit of approval requests");
     assert!(stage.rows(&SCOPED_APPROVALS).len() <= count);
 }
 

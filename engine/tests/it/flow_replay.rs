@@ -339,7 +339,7 @@ async fn a_shadow_asks_about_a_read_that_has_another_input_now() {
     let replay = Replay { of: run, mode: ReplayMode::Shadow, from: None };
     let again = stage.flow.replay(&stage.permit("user_ann"), replay, Again::default()).await.unwrap().run_id;
     let asked = stage.asks(again).await.remove(0);
-    assert_eq!(asked["action"]["reason"], "the run before made this call with another input");
+    assert_eq!(asked["action"]["reason"], "the original run made this call with another input");
     assert_eq!((&asked["node_id"], made.count("execute")), (&json!("b"), 1));
     stage.approve("user_ann", again).await;
     assert_eq!((stage.ended(again).await["status"].as_str(), made.count("execute")), (Some("completed"), 2));
@@ -364,7 +364,7 @@ async fn a_shadow_asks_about_a_read_whose_tool_has_changed() {
         let shadow = again(&stage, run, ReplayMode::Shadow, None).await;
         if asks {
             let asked = stage.asks(shadow).await.remove(0);
-            assert_eq!(asked["action"]["reason"], "the run before made this call with another version of the tool");
+            assert_eq!(asked["action"]["reason"], "the original run made this call with another version of the tool");
             assert_eq!(made.count("execute"), 0);
             stage.approve("user_ann", shadow).await;
         }

@@ -1,7 +1,7 @@
-//! When people must approve, and what they approve.
+//! When approval is required, and what it covers.
 //!
-//! An approval is bound to a digest of exactly what would run, and to an expiry. It stands in
-//! `approval_requests`, so it survives restarts; whoever decides tells the run by a signal.
+//! An approval is bound to a digest of exactly what would run, and to an expiry. It is stored in
+//! `approval_requests`, so it survives restarts. A decision reaches the run as a signal.
 
 use super::demand::Demand;
 use super::env::Env;
@@ -28,23 +28,23 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The member of what people are asked about that names who edited it.
+/// The member of an approval request's data that names the editors of the input.
 pub(crate) const EDITED_BY: &str = "edited_by";
 
 impl Run {
-    /// What the node itself demands.
+    /// The approval that the node requires.
     pub(crate) fn demand_of_node(&self, at: At) -> Option<Demand> {
         let node = &self.graph.nodes[at.node].node;
-        node.requires_approval.as_ref().map(|approval| demand(approval, "the workflow demands approval of this node"))
+        node.requires_approval.as_ref().map(|approval| demand(approval, "the workflow requires approval for this node"))
     }
 
-    /// What the level demands: at L0 each call, at L2 and L3 those whose tool demands it or that would have lowered the
-    /// level, at L1 a call whose input was not known when the plan was approved and which is risky by itself or riskier
-    /// than it looked.
+    /// The approval that the level requires. At L0: for every call. At L1: for a call whose input was not known
+    /// when the plan was approved, if it is risky by itself or riskier than it looked. At L2 and L3: for a call
+    /// whose tool requires it or that would have lowered the level.
     pub(crate) fn demand_of_level(&self, at: At, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<Demand> {
         match self.head.level {
-            Level::Ask => Some(Demand::one("every step is asked for at L0_Ask")),
-            // Nothing that a replay does changes anything outside.
+            Level::Ask => Some(Demand::one("every step needs approval at L0_Ask")),
+            // A frozen replay makes no calls.
             Level::Draft if self.replays() == Some(ReplayMode::Freeze) => None,
             Level::Draft if self.replays() == Some(ReplayMode::Shadow) => self.demand_of_shadow(at, spec, input),
             level => match self.demand_of_lapsed(at, env) {
@@ -55,7 +55,7 @@ impl Run {
         }
     }
 
-    /// What the level demands of a call that nobody has approved within something larger.
+    /// The approval that the level requires for a call that no larger approval covers.
     fn demand_of_call(&self, level: Level, at: At, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<Demand> {
         match level {
             Level::Ask | Level::Draft => {
@@ -74,7 +74,7 @@ impl Run {
                             > env.policy.score_call(spec, &self.written(at)).score;
                         (risky || rises).then(|| Demand::one(unknown))
                     }
-                    None => Some(Demand::one("the plan that was approved does not have this step")),
+                    None => Some(Demand::one("the approved plan does not contain this step")),
                     Some(planned) if planned.differs(at.item, spec) => Some(Demand::one(differs)),
                     Some(planned) => {
                         let rises = env.policy.score_call(spec, input).score > planned.risk;
@@ -84,40 +84,40 @@ impl Run {
             }
             Level::ExecuteNotify | Level::ExecuteSilent => {
                 let must = spec.metadata.requires_approval && !is_dry(input);
-                let tool = must.then(|| Demand::one("the tool demands approval of every call"));
+                let tool = must.then(|| Demand::one("the tool requires approval for every call"));
                 let demands = [self.demand_of_item(at), tool, self.demand_of_cap(at, spec, input, env)];
                 demands.into_iter().flatten().reduce(Demand::and)
             }
         }
     }
 
-    /// What a read of a shadow demands: people let it happen when the run before made it, as it was then.
+    /// The approval that a read of a shadow replay requires. None if the original run made exactly this call.
     fn demand_of_shadow(&self, at: At, spec: &Spec, input: &Value) -> Option<Demand> {
         if self.reach(at, spec) == Reach::Pure {
             return None;
         }
         if spec.metadata.requires_approval && !is_dry(input) {
-            return Some(Demand::one("the tool demands approval of every call"));
+            return Some(Demand::one("the tool requires approval for every call"));
         }
         let digest = self.task(at).and_then(|task| task.digest);
         let reason = match self.recording(at) {
             Some(recording) if recording.tool_version.as_ref() != Some(&spec.version) => {
-                "the run before made this call with another version of the tool"
+                "the original run made this call with another version of the tool"
             }
             Some(recording) if recording.input.is_some() && recording.input == digest => return None,
-            _ => "the run before made this call with another input",
+            _ => "the original run made this call with another input",
         };
         Some(Demand::one(reason))
     }
 
-    /// What a call demands that would have capped the level, had its input been known and its tool been what it is.
+    /// The approval for a call that would have capped the level, had its input and current tool been known.
     fn demand_of_cap(&self, at: At, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<Demand> {
         if is_dry(input) {
             return None;
         }
         let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
         let action = Action { tenant, actor, level, node: self.name(at), tool: spec, input };
-        // No run is let in at this level with such a tool: it was declared otherwise then.
+        // No run is admitted at this level with such a tool: its risk level has changed since.
         let high = (spec.metadata.risk_level == Risk::High).then_some(Because::HighRiskTool);
         let what = match high.or_else(|| env.policy.cap(&action))? {
             Because::HighRiskTool => "the tool can do much harm",
@@ -127,17 +127,17 @@ impl Run {
         Some(Demand::one(format!("{what}, which was not known when the level was decided")))
     }
 
-    /// The inputs of a place as they stand in the document, which is what people see of a patch.
+    /// The input templates of a place, which is what people see of a patch.
     fn written(&self, at: At) -> Value {
         self.function(at).map(|function| function.inputs.clone()).unwrap_or_default().into()
     }
 
-    /// Whether people approved exactly this call, within the plan or with its map.
+    /// Whether exactly this call was approved within the plan or with its map.
     pub(crate) fn is_planned(&self, at: At) -> bool {
         self.planned_by(at).is_some()
     }
 
-    /// Who approved exactly this call, within the plan or with its map.
+    /// The approvers of exactly this call within the plan or with its map.
     pub(crate) fn planned_by(&self, at: At) -> Option<&Approvers> {
         let Work::Tool(spec) = self.work(at) else { return None };
         let digest = self.task(at)?.digest?;
@@ -147,7 +147,7 @@ impl Run {
         self.listed_by(at, digest, &spec).or(plan.map(|plan| &plan.by))
     }
 
-    /// Digest of exactly what a place would do.
+    /// The digest of exactly what a place would do.
     pub(crate) fn action_digest(&self, at: At) -> Digest32 {
         let mut input = self.task(at).and_then(|task| task.digest);
         let (tool, version) = match self.work(at) {
@@ -170,8 +170,8 @@ impl Run {
         Digest32::of(&action)
     }
 
-    /// The next request for a decision, about what this digest shows. Each is dated later than the one before, also when the clock was
-    /// set back meanwhile: that tells which of them stands.
+    /// The next approval request, for this digest. Each is dated later than the previous one, even if the clock was set
+    /// back: the date tells which of them is current.
     pub(crate) fn request(&mut self, digest: Digest32, demand: &Demand, env: &mut Env<'_>) -> Asked {
         let showing = self.approvals;
         self.approvals += 1;
@@ -180,12 +180,12 @@ impl Run {
         Asked { id: (env.ids)(), digest, showing, expires_at, open: true, taken_back: false }
     }
 
-    /// The digest under which the next request shows something.
+    /// The digest of the next approval request for this content.
     pub(crate) fn shown(&self, content: Digest32) -> Digest32 {
         shown(content, self.approvals)
     }
 
-    /// Requests that somebody took back together with what they told the run.
+    /// Marks requests that were withdrawn together with a signal.
     pub(crate) fn taken_back(&mut self, requests: &[Uuid]) {
         for request in requests {
             if let Some((at, mut asked)) = self.asking(*request) {
@@ -198,7 +198,7 @@ impl Run {
         }
     }
 
-    /// What people are asked about: its word, and all that they are shown of it.
+    /// The action type of an approval request and the data that it shows.
     fn asked_about(&self, at: At, demand: &Demand, policy: &dyn Policy) -> (String, Value) {
         let input = || self.task(at).and_then(|task| task.input.as_deref()).cloned();
         let (node, item, reason) = (self.name(at), at.item, &demand.reason);
@@ -233,7 +233,7 @@ impl Run {
         }
     }
 
-    /// Asks people; the place waits.
+    /// Requests approval. The place waits.
     pub(crate) fn ask(
         &mut self,
         at: At,
@@ -242,7 +242,7 @@ impl Run {
         book: &mut Book,
     ) -> Result<(), Unstorable> {
         if self.approvals >= limits::RUN_APPROVALS_MAX {
-            let error = ErrorBody::new(Code::ValidationFailed, "the run asks for more approvals than it may");
+            let error = ErrorBody::new(Code::ValidationFailed, "the run exceeds its limit of approval requests");
             return self.fail_step(at, error, env, book);
         }
         let step = self.ensure_step(at, env);
@@ -263,7 +263,7 @@ impl Run {
         Ok(())
     }
 
-    /// A node that is a person's decision.
+    /// Starts a `hitl` node.
     pub(crate) fn start_person(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let compiled = &self.graph.nodes[at.node];
         let Body::Hitl(hitl) = &compiled.node.body else { return Ok(()) };
@@ -271,13 +271,13 @@ impl Run {
         let shown = match self.question(at) {
             Ok(shown) => shown,
             Err(error) => {
-                let error = ErrorBody::new(Code::ValidationFailed, format!("what is shown can't be resolved: {error}"));
+                let error = ErrorBody::new(Code::ValidationFailed, format!("the question can't be rendered: {error}"));
                 return self.fail_step(at, error, env, book);
             }
         };
         match CanonicalJson::new(shown) {
             Ok(shown) => drop(self.fix_input(at, shown)),
-            Err(error) => return self.fail_step(at, too_deep("what is shown", &error), env, book),
+            Err(error) => return self.fail_step(at, too_deep("the question", &error), env, book),
         }
         match self.past(at, None) {
             Past::None => self.ask(at, &demand, env, book),
@@ -287,7 +287,7 @@ impl Run {
         }
     }
 
-    /// What a person is asked and shown; a decision covers both.
+    /// The prompt and the data of a question. The decision covers both.
     fn question(&self, at: At) -> Result<Value, RenderError> {
         let (compiled, view) = (&self.graph.nodes[at.node], View::at(self, at));
         let rendered =
@@ -318,7 +318,7 @@ impl Run {
         }
         let by = by.names;
         if matches!(self.work(at), Work::Person) {
-            // The graph may work with what they wrote.
+            // Later steps may use their notes.
             self.goes_on_from(by.iter().filter(|_| notes.is_some()).map(String::as_str));
             let output = json!({"decision": "approve", "approved_by": by, "notes": notes, "success": true});
             return self.decided(at, output, env, book);
@@ -335,7 +335,7 @@ impl Run {
         Ok(())
     }
 
-    /// A person's node is over.
+    /// Completes a `hitl` node.
     fn decided(&mut self, at: At, output: Value, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let given = Digest32::of(&output);
         let data = json!({"node": self.name(at), "how": "decided", "output_digest": given});
@@ -346,8 +346,8 @@ impl Run {
         self.ended(at, env, book)
     }
 
-    /// A person said no. At a node for people that is an outcome the graph may deal with; anywhere
-    /// else it stops the run.
+    /// A person rejected the request. At a `hitl` node that is a failure which the graph may handle; anywhere
+    /// else it cancels the run.
     pub(crate) fn denied(
         &mut self,
         approval: Uuid,
@@ -378,7 +378,7 @@ impl Run {
         self.stop(by, notes.or(Some(reason)), env, book)
     }
 
-    /// Nobody decided in time: what waits is cancelled.
+    /// The request expired: cancels the step and the run.
     pub(crate) fn expire(
         &mut self,
         at: At,
@@ -401,8 +401,8 @@ impl Run {
         self.stop(Actor::system(), Some(rationale), env, book)
     }
 
-    /// A person changed the input of a step that waits: the old request was taken back when they
-    /// said so, a new one with a new digest waits in its place.
+    /// A person changed the input of a step that awaits approval. The old request was withdrawn with their
+    /// signal; a new one with a new digest replaces it.
     pub(crate) fn edited(
         &mut self,
         step: Uuid,
@@ -415,7 +415,7 @@ impl Run {
         let Some(at) = self.place_of(step) else { return Ok(()) };
         let Some(State::Asking(asked)) = self.task(at).map(|task| task.state.clone()) else { return Ok(()) };
         let Work::Tool(spec) = self.work(at) else { return Ok(()) };
-        // Another question waits by now: what was said about the one before is not about this one.
+        // The signal is about an earlier request, which was already replaced.
         if asked.open && approval.is_some_and(|approval| approval != asked.id) {
             return Ok(());
         }
@@ -430,15 +430,15 @@ impl Run {
             Ok(input) => {
                 let data = json!({"node": self.name(at), "input_digest": input.digest()});
                 book.note("step.edited", Some(step), Some(by.clone()), data);
-                // Whoever says again what stands there has written nothing: it stays its author's, and as they wrote it,
-                // since numbers that are written in other ways have the same digest.
+                // An edit that changes nothing does not make its author a requester. The input stays as written, since
+                // numbers in different notations have the same digest.
                 let same = self.task(at).is_some_and(|task| task.digest == Some(input.digest()));
                 if !same {
                     self.fix_input(at, input);
                 }
                 if let Some(task) = self.task_mut(at).filter(|_| !same) {
                     task.approved = None;
-                    // Whoever wrote before stays: an edit may leave what they wrote, or change what the tool ignores.
+                    // Earlier editors stay: parts of their input may remain.
                     task.changed_by = also(std::mem::take(&mut task.changed_by), [by.id.as_str()]);
                 }
             }
@@ -451,7 +451,6 @@ impl Run {
         }
     }
 
-    /// The place that waits for this approval.
     fn asking(&self, approval: Uuid) -> Option<(At, Asked)> {
         self.places().find_map(|at| match &self.task(at)?.state {
             State::Asking(asked) if asked.id == approval => Some((at, asked.clone())),
@@ -460,17 +459,16 @@ impl Run {
     }
 }
 
-/// How a no is called.
+/// The wire name of a rejection.
 const fn refused(changes: bool) -> &'static str {
     if changes { "request_changes" } else { "reject" }
 }
 
-/// What is said of a no of somebody who did not say why.
+/// The reason of a rejection without notes.
 pub(crate) fn refusal(by: &Actor, changes: bool) -> String {
     format!("{} by {}", refused(changes), by.id)
 }
 
-/// When a request lapses.
 pub(crate) fn expires_at(demand: &Demand, env: &Env<'_>) -> crate::time::Timestamp {
     let seconds = demand.expires_seconds.unwrap_or(limits::APPROVAL_SECONDS_DEFAULT).min(limits::APPROVAL_SECONDS_MAX);
     env.now.plus_seconds(i64::from(seconds))

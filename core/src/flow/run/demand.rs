@@ -1,33 +1,32 @@
-//! How many people must approve, and who.
+//! An approval requirement: how many people must approve, and who.
 //!
-//! Several may demand something of one act: the level, the node, a rule. Each demand must be met by
-//! people that fit it; one person may count for several.
+//! The level, the node and a rule may each have a requirement for the same action. All must be met; one
+//! person may count for several of them.
 
 use crate::access::{NotDecider, fits};
 use serde_json::{Value, json};
 
-/// Tells whether two names are one person's. Names alone don't: whoever has two entries in the registry is one person still.
+/// Whether two names belong to the same person. Comparing names is not enough: a person may have two registry entries.
 pub type SamePerson<'a> = &'a dyn Fn(&str, &str) -> bool;
 
-/// How many people must approve, and who.
+/// An approval requirement, of one or several parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// How many.
+    /// The number of people.
     pub needed: u32,
-    /// Patterns of those who may; anybody when empty.
+    /// Patterns of those who may approve. Empty: anyone.
     pub approvers: Vec<String>,
-    /// None of those who asked for it: whoever asked for the run, and whoever last changed what would run.
+    /// Requesters don't count: neither the requesters of the run nor those who changed what would run.
     pub other_than_requester: bool,
-    /// How long it may wait.
+    /// The lifetime of the approval request.
     pub expires_seconds: Option<u32>,
-    /// Why.
     pub reason: String,
-    /// What else must be met.
+    /// Further parts that must be met too.
     pub also: Vec<Self>,
 }
 
 impl Demand {
-    /// One person, anybody.
+    /// One approval by anyone.
     #[must_use]
     pub fn one(reason: impl Into<String>) -> Self {
         Self {
@@ -40,7 +39,7 @@ impl Demand {
         }
     }
 
-    /// What satisfies both.
+    /// Both requirements. Parts that another part implies are dropped.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let expires_seconds = [self.expires_seconds, other.expires_seconds].into_iter().flatten().min();
@@ -70,25 +69,25 @@ impl Demand {
         std::iter::once(self).chain(&self.also)
     }
 
-    /// Whether whoever meets `other` meets this too.
+    /// Whether meeting `other` meets this part too.
     fn is_implied_by(&self, other: &Self) -> bool {
         self.needed <= other.needed
             && (self.approvers.is_empty() || self.approvers == other.approvers)
             && (!self.other_than_requester || other.other_than_requester)
     }
 
-    /// Whether whoever meets `other` meets all of this.
+    /// Whether meeting `other` meets all of this.
     pub(crate) fn is_covered_by(&self, other: &Self) -> bool {
         self.parts().all(|part| other.parts().any(|kept| part.is_implied_by(kept)))
     }
 
-    /// Whether somebody counts for this part.
+    /// Whether `who` counts for this part.
     fn counts(&self, who: &str, requesters: &[String], same: SamePerson<'_>) -> bool {
         let fitting = self.approvers.is_empty() || self.approvers.iter().any(|pattern| fits(pattern, who));
         fitting && !(self.other_than_requester && requesters.iter().any(|requester| same(requester, who)))
     }
 
-    /// How many people are missing for this part.
+    /// The number of people missing for this part.
     fn missing(&self, by: &[String], requesters: &[String], same: SamePerson<'_>) -> u32 {
         let mut counting: Vec<&str> = Vec::new();
         for who in by.iter().filter(|who| self.counts(who, requesters, same)) {
@@ -99,19 +98,19 @@ impl Demand {
         self.needed.saturating_sub(u32::try_from(counting.len()).unwrap_or(u32::MAX))
     }
 
-    /// Whether somebody may decide about what `requesters` asked for.
+    /// Whether `who` may decide about a request of `requesters`.
     #[must_use]
     pub fn allows(&self, who: &str, requesters: &[String], same: SamePerson<'_>) -> bool {
         self.parts().any(|part| part.counts(who, requesters, same))
     }
 
-    /// Whether these people are enough.
+    /// Whether these approvers are enough.
     #[must_use]
     pub fn is_met(&self, by: &[String], requesters: &[String], same: SamePerson<'_>) -> bool {
         self.parts().all(|part| part.missing(by, requesters, same) == 0)
     }
 
-    /// Whether the last of these brings the demand no nearer, since they are the same person as one before.
+    /// Whether the last approver adds nothing, because they are the same person as an earlier one.
     #[must_use]
     pub fn adds_nobody(&self, by: &[String], requesters: &[String], same: SamePerson<'_>) -> bool {
         let Some((last, before)) = by.split_last() else { return false };
@@ -119,14 +118,14 @@ impl Demand {
         before.iter().any(|who| same(who, last)) && !self.parts().any(nearer)
     }
 
-    /// How many people it takes at the least.
+    /// The minimum number of people.
     #[must_use]
     pub fn people(&self) -> u32 {
         self.parts().map(|part| part.needed).max().unwrap_or(1)
     }
 
-    /// How many people it takes at the least after these, each named once, have approved. Who counts for one demand
-    /// may not for another, so it can grow; those who approved when there were enough already are not among them.
+    /// The minimum number of people, given those who have approved, each named once. It can grow, because an
+    /// approver may count for one part and not for another. Approvals beyond what was needed are not counted.
     #[must_use]
     pub fn people_after(&self, by: &[String], requesters: &[String], same: SamePerson<'_>) -> i64 {
         let missing = self.parts().map(|part| i64::from(part.missing(by, requesters, same))).max().unwrap_or(0);
@@ -134,7 +133,7 @@ impl Demand {
         enough.map_or_else(|| count(by.len()).saturating_add(missing), count)
     }
 
-    /// Patterns of everybody who may decide; anybody when empty.
+    /// Patterns of everyone who may decide. Empty: anyone.
     pub(crate) fn everybody(&self) -> Vec<String> {
         if self.parts().any(|part| part.approvers.is_empty()) {
             return Vec::new();
@@ -142,7 +141,7 @@ impl Demand {
         self.parts().flat_map(|part| part.approvers.iter().cloned()).collect()
     }
 
-    /// As a request keeps it.
+    /// The form stored in a request.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let parts = self.parts().map(|part| {
@@ -153,7 +152,7 @@ impl Demand {
         parts.collect()
     }
 
-    /// As a request kept it.
+    /// Reads the form stored in a request.
     #[must_use]
     pub fn from_value(value: &Value) -> Option<Self> {
         let read = |part: &Value| {
@@ -176,13 +175,13 @@ fn count(people: usize) -> i64 {
 }
 
 impl Demand {
-    /// Whether somebody must decide who did not ask for it.
+    /// Whether a person other than the requesters must decide.
     #[must_use]
     pub fn needs_another(&self) -> bool {
         self.parts().any(|part| part.other_than_requester)
     }
 
-    /// Who may decide about what `requesters` asked for, in words.
+    /// Who may decide about a request of `requesters`, in words.
     #[must_use]
     pub fn deciders(&self, requesters: &[String]) -> String {
         let others =
@@ -193,8 +192,8 @@ impl Demand {
         }
     }
 
-    /// Why somebody may not decide about what `requesters` asked for, if they may not. Who would count had they not asked
-    /// for it is told so.
+    /// Why `who` may not decide about a request of `requesters`, if so. It distinguishes a requester, who would
+    /// otherwise count, from a person who is not named.
     #[must_use]
     pub fn excludes(&self, who: &str, requesters: &[String], same: SamePerson<'_>) -> Option<NotDecider> {
         let is_named = |part: &Self| part.approvers.is_empty() || part.approvers.iter().any(|name| fits(name, who));

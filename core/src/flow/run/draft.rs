@@ -1,8 +1,8 @@
-//! The dry pass of a whole plan.
+//! Drafts a plan: a dry run of the whole graph.
 //!
-//! Nodes are taken in topological order. A value behind a mock is unknown; a condition on something
-//! unknown shows both branches; a map over something unknown shows its bound. A draft decides
-//! nothing: after a crash it is simply made again.
+//! Nodes are visited in topological order. The output of a mock is unknown. A condition on an unknown
+//! value shows both branches; a map over an unknown list shows its limit. A draft has no effects: after
+//! a crash it is simply made again.
 
 use super::demand::Demand;
 use super::draft_view::{DraftView, Reached};
@@ -31,38 +31,37 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// A draft under way.
+/// A draft in progress.
 pub(crate) struct Draft {
     queue: VecDeque<At>,
-    /// What each node would give: known, or unknown when absent.
+    /// The outputs of nodes, as far as known.
     pub(crate) outputs: BTreeMap<usize, Arc<Value>>,
     pub(crate) reached: Vec<Reached>,
-    /// What maps go over.
+    /// The lists of maps.
     pub(crate) lists: BTreeMap<usize, Vec<Value>>,
     lines: Lines,
-    /// Dry calls of each map so far.
+    /// The number of dry calls per node so far.
     tried: BTreeMap<usize, usize>,
     planned: BTreeMap<String, Planned>,
-    /// Who must approve it.
+    /// The approval that the plan needs.
     demand: Demand,
     calls: Vec<DryCall>,
     waiting: Option<(Uuid, At, Arc<Spec>, Arc<Value>)>,
 }
 
-/// A dry call that ended, and the node whose step it belongs to. The items of a map have no steps before it
-/// begins, so what is tried for them belongs to the map's own.
+/// A finished dry call, and the node whose step it belongs to. The items of a map have no steps before the map
+/// starts, so their dry calls belong to the map's step.
 struct DryCall {
     node: usize,
     row: Insert,
 }
 
-/// What comes of drafting one place.
+/// The result of drafting one place.
 enum Drafted {
-    /// It is done.
     Done,
-    /// The tool must be asked.
+    /// The tool must be called (dry).
     Call(Call),
-    /// The tool must be asked, and no slot is free.
+    /// The tool must be called (dry), but no slot is free.
     Held,
 }
 
@@ -74,7 +73,7 @@ impl Run {
         drafts && real && self.plan.is_none() && !self.status.is_final()
     }
 
-    /// Gives the draft up. One whose call is under way waits for the answer.
+    /// Drops the draft, unless a call of it is in flight: then it waits for the answer.
     pub(crate) fn drop_draft(&mut self) {
         self.draft.take_if(|draft| draft.waiting.is_none());
     }
@@ -88,14 +87,14 @@ impl Run {
             lines: Lines::default(),
             tried: BTreeMap::new(),
             planned: BTreeMap::new(),
-            demand: Demand::one("the plan runs as it is, or not at all"),
+            demand: Demand::one("the plan must be approved as a whole"),
             calls: Vec::new(),
             waiting: None,
         });
         self.draft_on(env, book)
     }
 
-    /// Goes on until a tool must be asked, or to the end.
+    /// Continues until a tool must be called, or to the end.
     pub(crate) fn draft_on(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         loop {
             let Some(draft) = self.draft.as_mut().filter(|draft| draft.waiting.is_none()) else { return Ok(()) };
@@ -136,7 +135,7 @@ impl Run {
         book.decision("step.refused", None, None, json!({"node": self.name(at), "rule": rule}), verdict);
     }
 
-    /// Drafts one place; gives the dry call that it needs.
+    /// Drafts one place and returns the dry call that it needs.
     fn draft_place(&mut self, at: At, env: &mut Env<'_>) -> Result<Drafted, ErrorBody> {
         let node = self.name(at).to_owned();
         let kept = self.kept_output(at);
@@ -164,15 +163,18 @@ impl Run {
                 "workflow_id": workflow, "version": version, "input": self.draft_inputs(at)?,
             }),
             Work::Unsupported(kind) => {
-                return Err(ErrorBody::new(Code::ToolUnavailable, format!("nodes of type {kind} can't run yet")));
+                return Err(ErrorBody::new(
+                    Code::ToolUnavailable,
+                    format!("nodes of type {kind} are not supported yet"),
+                ));
             }
         };
         self.draft_line(at, line);
         Ok(Drafted::Done)
     }
 
-    /// Shows a call, if it fits. An item that does not fit, and those behind it, are left out of the plan:
-    /// each is asked about when its turn comes.
+    /// Adds a call to the plan, if it fits. An item that does not fit, and all items after it, are left out:
+    /// each needs its own approval when it is ready.
     fn draft_line(&mut self, at: At, line: Value) -> bool {
         let node = self.name(at).to_owned();
         let Some(draft) = &mut self.draft else { return false };
@@ -188,14 +190,14 @@ impl Run {
         true
     }
 
-    /// What a node gave that a retry does not do again.
+    /// The recorded output of a node that a retry does not repeat.
     fn kept_output(&self, at: At) -> Option<Arc<Value>> {
         let kept = self.replays() == Some(ReplayMode::Retry) && !self.is_fresh(at.node);
         let recording = self.recording(at).filter(|recording| kept && recording.error.is_none())?;
         Some(Arc::clone(&recording.output))
     }
 
-    /// What a place would be given, as far as that is known.
+    /// The input of a place, as far as known.
     fn draft_inputs(&self, at: At) -> Result<Value, ErrorBody> {
         let Some(draft) = &self.draft else { return Ok(Value::Null) };
         Ok(match DraftView::new(&self.head, &self.graph, draft, Some(at), &self.meter).inputs_of(at.node)? {
@@ -267,7 +269,7 @@ impl Run {
         Ok(self.draft_call(at, spec, Arc::new(dry), env))
     }
 
-    /// Whether an earlier item of the map is the same call: then one line stands for both.
+    /// Whether an earlier item of the map has the identical call. Then they share one line.
     fn is_drafted_alike(&mut self, at: At, input: &Value, digest: Digest32) -> bool {
         let node = self.name(at).to_owned();
         let (Some(draft), Some(item)) = (&mut self.draft, at.item) else { return false };
@@ -280,7 +282,7 @@ impl Run {
         true
     }
 
-    /// Asks the tool what it would do, or says it for a tool that can't.
+    /// Makes the dry call, or uses a mock if the tool does not support dry runs.
     fn draft_call(&mut self, at: At, spec: Arc<Spec>, input: Arc<Value>, env: &mut Env<'_>) -> Drafted {
         if !spec.metadata.dry_run_supported {
             let mock = spec.mock(&input);
@@ -298,7 +300,7 @@ impl Run {
         Drafted::Call(Call { at, id, step, effect: step, key, attempt: 1, tool, mode, input, deadline })
     }
 
-    /// What is noted for a node; the highest risk counts.
+    /// The plan entry of a node. The highest risk counts.
     fn plan_for(&mut self, node: &str, spec: &Spec, risk: u32) -> Option<&mut Planned> {
         let planned = self.draft.as_mut()?.planned.entry(node.to_owned()).or_default();
         planned.risk = planned.risk.max(risk);
@@ -306,8 +308,8 @@ impl Run {
         Some(planned)
     }
 
-    /// What the rules and the node demand of a call whose input is known: the approval of the plan
-    /// covers it.
+    /// The approvals that the rules and the node require for a call whose input is known. The approval of
+    /// the plan must meet them.
     fn draft_demand(
         &self,
         at: At,
@@ -360,10 +362,10 @@ impl Run {
         Ok(())
     }
 
-    /// Keeps what a place would give.
+    /// Records the dry result of a place.
     fn draft_result(&mut self, at: At, spec: &Spec, result: Value, real: bool) {
         let Some(draft) = &mut self.draft else { return };
-        // A pure tool's dry answer is its real one; any other value behind a mock is unknown.
+        // The dry output of a pure tool is its real output. Any other output is unknown.
         if real && spec.effect == Reach::Pure && at.item.is_none() {
             let simulated = result.get("simulated_output").cloned().unwrap_or_default();
             draft.outputs.insert(at.node, Arc::new(super::edges::seen(simulated)));
@@ -373,7 +375,7 @@ impl Run {
         }
     }
 
-    /// A dry call ended. False: the call is none of the draft's.
+    /// A dry call ended. False: the call does not belong to the draft.
     pub(crate) fn draft_answered(
         &mut self,
         call: Uuid,
@@ -427,7 +429,7 @@ impl Run {
         Ok(true)
     }
 
-    /// Everything was tried.
+    /// Completes the draft.
     fn draft_done(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let Some(mut draft) = self.draft.take() else { return Ok(()) };
         for line in draft.lines.iter_mut().filter(|line| line["type"] == "map" && !line["items"].is_null()) {
@@ -448,7 +450,7 @@ impl Run {
     }
 }
 
-/// Writes dry calls, and with them the steps that they belong to.
+/// Writes dry calls and their steps.
 fn keep_calls(calls: Vec<DryCall>, book: &mut Book) {
     for DryCall { node, row } in calls {
         book.dirty.insert(At::node(node));

@@ -1,4 +1,4 @@
-//! What a draft sees: outputs that are known, unknown, or never there.
+//! The expression scope of a draft: outputs are known, unknown or absent.
 
 use super::draft::Draft;
 use super::{At, Head};
@@ -12,15 +12,13 @@ use serde_json::{Value, json};
 /// Whether a node would be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reached {
-    /// It would.
     Yes,
-    /// That depends on what isn't known yet.
+    /// It depends on values that are not known yet.
     Maybe,
-    /// It would not.
     No,
 }
 
-/// The draft as one place's expressions see it.
+/// The draft, as the expressions of one place see it.
 pub(crate) struct DraftView<'a> {
     head: &'a Head,
     graph: &'a Graph,
@@ -45,7 +43,7 @@ impl<'a> DraftView<'a> {
         Self { head, graph, draft, id: head.id.to_string(), item, meter }
     }
 
-    /// Whether a node would be reached, by the edges into it.
+    /// Whether a node would be reached, judging by its incoming edges.
     pub(crate) fn reached(&self, node: usize) -> Result<Reached, ErrorBody> {
         let incoming = &self.graph.nodes[node].incoming;
         if incoming.is_empty() {
@@ -74,7 +72,7 @@ impl<'a> DraftView<'a> {
         Ok(best)
     }
 
-    /// The inputs of a node, as far as they are known.
+    /// The inputs of a node, as far as known.
     pub(crate) fn inputs_of(&self, node: usize) -> Result<Preview, ErrorBody> {
         match &self.graph.nodes[node].inputs {
             None => Ok(Preview::Exact(json!({}))),
@@ -82,21 +80,22 @@ impl<'a> DraftView<'a> {
         }
     }
 
-    /// The list that a map node goes over, if it is known.
+    /// The list of a map node, if it is known.
     pub(crate) fn list_of(&self, node: usize) -> Result<Option<Vec<Value>>, ErrorBody> {
         let Some(template) = &self.graph.nodes[node].over else { return Ok(None) };
         match template.preview(self).map_err(|error| unusable(&error))? {
             Preview::Deferred { .. } => Ok(None),
             Preview::Exact(Value::Array(list)) if list.len() <= limits::MAP_ITEMS_MAX => Ok(Some(list)),
             Preview::Exact(_) => {
-                Err(ErrorBody::new(Code::ValidationFailed, "what a map goes over is no list that fits"))
+                let message = format!("a map needs a list of at most {} items", limits::MAP_ITEMS_MAX);
+                Err(ErrorBody::new(Code::ValidationFailed, message))
             }
         }
     }
 }
 
 fn unusable(error: &dyn std::fmt::Display) -> ErrorBody {
-    ErrorBody::new(Code::ValidationFailed, format!("an expression can't be resolved: {error}"))
+    ErrorBody::new(Code::ValidationFailed, format!("an expression can't be evaluated: {error}"))
 }
 
 impl Scope for DraftView<'_> {

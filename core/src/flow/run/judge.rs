@@ -1,8 +1,9 @@
-//! What the rules say about a call, for everybody who had a part in it.
+//! Judges a call for everyone who requested it or contributed to it.
 //!
-//! A rule about an actor would be worth nothing if that actor could have the run of another do it. So the rules are asked
-//! for each who asked for a call, and the strictest answer counts. Whoever edited or added the call is judged as if they
-//! asked for it now: what they wrote into the run of another does not outlive their right to ask for it.
+//! A rule about an actor would be useless if the actor could have another actor's run make the call. So the rules
+//! are evaluated for each requester, and the strictest verdict counts. Whoever edited or added the call is judged
+//! as if they requested it now: their change to another actor's run does not outlive their right to make the
+//! request.
 
 use super::demand::Demand;
 use super::env::Env;
@@ -10,7 +11,7 @@ use super::{At, Run};
 use crate::flow::policy::{Action, PolicyVerdict};
 
 impl Run {
-    /// What the rules say about a call for all who asked for it.
+    /// The strictest verdict over all requesters of a call.
     pub(crate) fn judge_for_all(&self, at: At, action: &Action<'_>, env: &Env<'_>) -> PolicyVerdict {
         let mut verdict = env.policy.judge(action);
         for who in self.requesters_of(at).iter().skip(1) {
@@ -26,7 +27,7 @@ impl Run {
 }
 
 impl PolicyVerdict {
-    /// The stricter of two; what both demand must be met.
+    /// The stricter of two verdicts. If both ask for approval, both demands must be met.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -36,17 +37,17 @@ impl PolicyVerdict {
         }
     }
 
-    /// What a rule says about somebody who did not write this call, but something that it works with. What is denied to
-    /// them may happen all the same if somebody looks at it who had no part in it: an answer to a question would stop what
-    /// only others may do.
+    /// The verdict for someone who only contributed to the data of this call. A denial becomes a demand for
+    /// approval by a person who did not contribute. Otherwise, answering a question could stop calls that only
+    /// others may make.
     fn of_earlier_part(self, who: &str) -> Self {
         let Self::Deny { rule, .. } = self else { return self };
-        let reason = format!("the rule {rule} denies this to {who}, who had a part in what it works with");
+        let reason = format!("the rule {rule} denies this to {who}, who contributed to its data");
         Self::Ask(Demand { other_than_requester: true, ..Demand::one(reason) })
     }
 
-    /// Refuses what somebody has done in a run of another, if a rule denies it to them or makes them ask for more than the
-    /// run is asked for: `of_run` is what the rules say about its actor.
+    /// Refuses a change to another actor's run if the rules deny it to its author, or require more approval of them
+    /// than of the run's actor, whose verdict is `of_run`.
     pub fn check_part(&self, of_run: &Self) -> Result<(), String> {
         match (self, of_run) {
             (Self::Deny { reason, .. }, _) => Err(reason.clone()),

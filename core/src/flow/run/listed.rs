@@ -1,10 +1,10 @@
-//! The calls of a map, listed for people, and when a map must be asked about as a whole.
+//! The calls of a map, listed for approval, and when a map needs approval as a whole.
 //!
-//! A list that an earlier step gives is not known when a level is decided or a plan is drafted. When it is,
-//! the decision is made again with the real number of calls: at L1 nobody saw these items, and at L2 and L3
-//! they may be more than may run without a person. Then the map waits, before its first item, for an
-//! approval of exactly these calls. What is too long to be listed is asked about by itself when its turn
-//! comes: no call runs because it was left out of what people saw.
+//! A list that an earlier step produces is not known when a level is decided or a plan is drafted. Once it is
+//! known, the decision is made again with the actual number of calls: at L1 nobody has seen these items, and at
+//! L2 and L3 they may be more than may run unsupervised. Then the map waits, before its first item, for an
+//! approval of exactly these calls. Items beyond the size limit of the list need their own approval: no call
+//! runs because it was left out of what people saw.
 
 use super::demand::Demand;
 use super::env::Env;
@@ -26,29 +26,29 @@ use crate::tool::Spec;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The member of a child run's request that says how many calls it may make which nobody counted when the
-/// level was decided.
+/// The member of a child run's request that limits the calls it may make beyond those counted when the level
+/// was decided.
 const SPARE: &str = "calls_spare";
-/// The member that says whether its inputs were known then.
+/// The member that says whether its inputs were known at that time.
 const INPUTS_COUNTED: &str = "inputs_counted";
-/// The member that says whether the run itself is one of the calls that nobody counted.
+/// The member that says whether the child run itself was not counted.
 const UNCOUNTED: &str = "uncounted";
-/// The member that says whether the level was asked for by an actor that could override.
+/// The member that says whether an actor with the right to override set the level.
 const OVERRIDDEN: &str = "overridden";
 
-/// Lines about calls, each different one once, as many as fit.
+/// The calls shown to people: identical ones once, as many as fit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lines {
     lines: Vec<Value>,
     bytes: usize,
-    /// The line of each call of a node, by the digest of its input as it is written: 1 and 1.0 are one value, but
-    /// what is shown of one call must be what is sent of all that stand there.
+    /// The line of each call, by node and digest of the input text. 1 and 1.0 are equal values, but the line must show
+    /// exactly what every one of its calls sends.
     known: BTreeMap<(usize, Digest32), usize>,
     full: bool,
 }
 
 impl Lines {
-    /// Adds a line that says nothing about a call.
+    /// Adds a line that is not a call.
     pub(crate) fn note(&mut self, line: Value) {
         self.lines.push(line);
     }
@@ -58,7 +58,7 @@ impl Lines {
         !self.full && self.bytes.saturating_add(line.to_string().len()) <= DRAFT_BYTES_MAX
     }
 
-    /// Adds a call; false: it does not fit, and none does behind it.
+    /// Adds a call. False: it does not fit, and no further call is added.
     pub(crate) fn call(&mut self, line: Value) -> bool {
         self.full |= !self.fits(&line);
         if !self.full {
@@ -68,7 +68,7 @@ impl Lines {
         !self.full
     }
 
-    /// Adds an item of a map to the line of an item with the same tool and input, if there is one.
+    /// Adds an item of a map to the line of an item with the identical call, if there is one.
     pub(crate) fn is_alike(&mut self, node: usize, item: u32, input: &Value) -> bool {
         let input = Digest32::of_bytes(input.to_string().as_bytes());
         let Some(line) = self.known.get(&(node, input)).and_then(|at| self.lines.get_mut(*at)) else {
@@ -85,7 +85,7 @@ impl Lines {
         true
     }
 
-    /// Whether something did not fit.
+    /// Whether a call did not fit.
     pub(crate) const fn is_full(&self) -> bool {
         self.full
     }
@@ -103,23 +103,23 @@ impl Lines {
     }
 }
 
-/// The calls of one map, as people see them.
+/// The calls of one map, as shown to people.
 #[derive(Clone, Debug)]
 pub(crate) struct MapCalls {
     pub(crate) lines: Vec<Value>,
-    /// Digests of the inputs, from the first item on; none where the input can't be resolved.
+    /// The digests of the inputs of the listed items. `None` where the input can't be rendered.
     pub(crate) inputs: Vec<Option<Digest32>>,
     pub(crate) total: usize,
 }
 
 impl MapCalls {
-    /// Digest of all that is shown of them.
+    /// The digest of everything that is shown of them.
     pub(crate) fn digest(&self) -> Digest32 {
         Digest32::of(&json!({"calls": self.lines, "items": self.total, "items_listed": self.inputs.len()}))
     }
 }
 
-/// The calls of a map that people approved by themselves.
+/// The calls of a map that were approved in a request of their own.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
     inputs: Vec<Option<Digest32>>,
@@ -134,14 +134,14 @@ impl Listed {
 }
 
 impl Run {
-    /// Whether people approved exactly this call together with the other items of its map.
+    /// The approvers of exactly this call together with the other items of its map.
     pub(crate) fn listed_by(&self, at: At, digest: Digest32, spec: &Spec) -> Option<&Approvers> {
         let listed = self.listed.get(&at.node)?;
         let exact = listed.input(at.item?) == Some(digest) && listed.tool_version == spec.version;
         exact.then_some(&listed.by)
     }
 
-    /// What an item demands that nobody saw when its map or its plan was approved.
+    /// The approval for an item that was not shown when its map or plan was approved.
     pub(crate) fn demand_of_item(&self, at: At) -> Option<Demand> {
         let index = usize::try_from(at.item?).unwrap_or(usize::MAX);
         if matches!(self.replays(), Some(ReplayMode::Freeze | ReplayMode::Shadow)) {
@@ -153,13 +153,13 @@ impl Run {
                 let planned = self.plan.as_ref().and_then(|plan| plan.of(self.name(at)));
                 planned.is_some_and(|planned| planned.list.is_some() && index < planned.listed())
             }
-            // What people approved of the map does not stand for these calls any more.
+            // An approval of the map no longer covers these calls.
             (None, _) => self.nodes[at.node].approved.is_none(),
         };
         (!shown).then(|| Demand::one("this item was not shown when the others were approved"))
     }
 
-    /// Why the map that is about to begin must be asked about as a whole, if it must.
+    /// The approval that a map needs as a whole before it starts, if any.
     pub(crate) fn demand_of_map(&self, node: usize, env: &Env<'_>) -> Option<Demand> {
         let items = self.mapped(node)?.len();
         let repeats = matches!(self.replays(), Some(ReplayMode::Freeze | ReplayMode::Shadow));
@@ -183,7 +183,7 @@ impl Run {
         }
     }
 
-    /// What the run demands now that the list of a map is known, if the level would be lower with it.
+    /// The approval that a map needs if the level would be lower, now that its list is known.
     fn demand_of_grown(&self, node: usize, items: usize, env: &Env<'_>) -> Option<Demand> {
         let (made, inside) = (self.calls_known(), self.calls_left_inside());
         let calls = made.saturating_add(inside);
@@ -216,8 +216,8 @@ impl Run {
         (would.level < level).then(|| Demand::one(reason))
     }
 
-    /// Why a call of the map needs a person at every level, if one does. Each input is looked at by itself: all of
-    /// them together may be large.
+    /// Why a call of the map needs a person at every level, if one does. Inputs are rendered one at a time: together
+    /// they may be large.
     fn cap_of_items(&self, node: usize, items: usize, env: &Env<'_>) -> Option<Because> {
         let tool = self.graph.nodes[node].tool.as_deref()?;
         let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
@@ -228,13 +228,13 @@ impl Run {
         })
     }
 
-    /// Whether the run, or the one around it, has its level because the request asked for it and could.
+    /// Whether the request of this run or its parent overrode the level.
     fn is_overridden(&self) -> bool {
         let because = self.head.risk.as_ref().and_then(|risk| risk.get("level_because")?.as_str());
         because == Some(Because::Override.as_str()) || self.said(OVERRIDDEN) == Some(&Value::Bool(true))
     }
 
-    /// How risky the run is, with all that is known of it by now.
+    /// The risk of the run, with everything known so far.
     pub(crate) fn score_known(&self, policy: &dyn Policy) -> Score {
         let (plan, specs) = (Plan::of_scope(&self.graph, &View::of(self)), self.specs());
         policy.score(&plan, &specs)
@@ -251,38 +251,37 @@ impl Run {
         self.said(INPUTS_COUNTED) != Some(&Value::Bool(false)) && matches!(list, Some(Ok(Preview::Exact(_))))
     }
 
-    /// What the run around this one said about it.
+    /// A member that the parent run set in this run's request.
     pub(crate) fn said(&self, member: &str) -> Option<&Value> {
         self.head.request.get(member).filter(|_| self.head.parent.is_some())
     }
 
-    /// How many calls the run makes, as far as that is known by now, with those that its level was decided by.
+    /// The number of calls known so far, including those counted when the level was decided.
     fn calls_known(&self) -> usize {
         self.calls_counted().saturating_add(self.calls_patched()).saturating_add(self.calls_grown())
     }
 
-    /// How many calls patches have added.
+    /// The number of calls that patches have added.
     fn calls_patched(&self) -> usize {
         let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
         let counted = applied.filter_map(|overlay| overlay.patch.calls).fold(0, usize::saturating_add);
         counted.max(self.calls_beyond(self.first_graph(), &self.graph))
     }
 
-    /// How many calls one graph has that the other has not.
+    /// The number of calls that `after` has beyond `before`.
     fn calls_beyond(&self, before: &Graph, after: &Graph) -> usize {
         let calls = |graph: &Graph| calls_of(graph, &self.head.inputs);
         if before.nodes.len() == after.nodes.len() { 0 } else { calls(after).saturating_sub(calls(before)) }
     }
 
-    /// How many calls the run makes without a person, as far as that is known by now, with those that it leaves to
-    /// runs inside.
+    /// The number of unsupervised calls known so far, including those reserved for child runs.
     #[must_use]
     pub fn calls_spoken_for(&self) -> usize {
         self.calls_known().saturating_add(self.calls_left_inside())
     }
 
-    /// Why a patch adds more calls than the run may make without a person, if it does. More may be known by now than
-    /// when it was proposed.
+    /// Why the run with this patch would make too many unsupervised calls, if so. More calls may be known now than when
+    /// it was proposed.
     pub(crate) fn is_too_much(&self, patch: &Patch, patched: &Graph) -> Option<String> {
         let added = patch.calls.unwrap_or(0).max(self.calls_beyond(&self.graph, patched));
         let calls = self.calls_spoken_for().saturating_add(added);
@@ -290,7 +289,7 @@ impl Run {
         (!free).then(|| too_many_with_patch(calls, self.head.level))
     }
 
-    /// How many calls were counted when the level was decided; of a child run, how many are spoken for.
+    /// The number of calls counted when the level was decided. For a child run, the calls that are not spare.
     fn calls_counted(&self) -> usize {
         if let Some(spare) = self.said(SPARE).and_then(Value::as_u64) {
             let own = if self.said(UNCOUNTED) == Some(&Value::Bool(true)) { self.calls_first() } else { 0 };
@@ -302,17 +301,17 @@ impl Run {
         counted.max(self.calls_first())
     }
 
-    /// How many calls the graph had when the run began.
+    /// The number of calls in the unpatched graph.
     fn calls_first(&self) -> usize {
         calls_of(self.first_graph(), &self.head.inputs)
     }
 
-    /// How many calls have come to be known since.
+    /// The number of calls that became known since.
     fn calls_grown(&self) -> usize {
         (0..self.nodes.len()).map(|node| self.items_grown(node)).fold(0, usize::saturating_add)
     }
 
-    /// How many items a map has beyond those that were counted. A list that was not known counted as one call.
+    /// The number of items beyond those counted. An unknown list was counted as one call.
     fn items_grown(&self, node: usize) -> usize {
         if self.graph.nodes[node].over.is_none() || self.is_counted(node) {
             return 0;
@@ -320,9 +319,10 @@ impl Run {
         self.mapped(node).map_or(0, |list| list.len().saturating_sub(1))
     }
 
-    /// How many calls that nobody counted a node that starts runs may have made inside. What is spare is divided
-    /// once, among these nodes and all lists that become known later together, by what was known when the run
-    /// began: so no call is spent twice, and nobody has to remember who was told what. A node of a patch has none.
+    /// The number of uncounted calls that the child runs of a node may make. The spare calls are divided once, by
+    /// what was known when the run started: equally among the nodes that start child runs, plus one share for all
+    /// lists that become known later. So no call is spent twice, and the shares need not be stored. A node of a
+    /// patch has none.
     fn calls_left_to(&self, node: usize) -> usize {
         let first = self.first_graph();
         if node >= first.nodes.len() || first.nodes[node].node.child().is_none() {
@@ -330,27 +330,27 @@ impl Run {
         }
         let late = |node: usize| first.nodes[node].over.is_some() && first.nodes[node].tool.is_some();
         let lists = (0..first.nodes.len()).any(|node| late(node) && !self.is_counted(node));
-        // What a run was told before a patch came is at most what it would have been told without one.
+        // A child run that has started keeps the share that it was given before the patch.
         let is_waiting = matches!(self.nodes[node].state, State::Pending { .. } | State::Delayed { .. } | State::Ready);
         let patched = if is_waiting { self.calls_patched() } else { 0 };
         let spare = PLAN_STEPS_FREE_MAX.saturating_sub(self.calls_counted()).saturating_sub(patched);
         spare / (first.nests + usize::from(lists)).max(1)
     }
 
-    /// How many calls runs inside may still make which the run around them must leave to them.
+    /// The number of calls reserved for child runs.
     fn calls_left_inside(&self) -> usize {
         let open = (0..self.nodes.len()).filter(|node| !matches!(self.nodes[*node].state, State::Skipped));
         let left = open.map(|node| self.calls_left_to(node).saturating_sub(self.items_grown(node)));
         left.fold(0, usize::saturating_add)
     }
 
-    /// Whether a child run that nobody counted makes more calls than it may without a person: then it is
-    /// drafted.
+    /// Whether an uncounted child run makes too many calls to run unsupervised. Then it is drafted.
     pub(crate) fn is_overgrown(&self) -> bool {
         !self.head.level.needs_approval() && self.said(SPARE).is_some() && self.calls_known() > PLAN_STEPS_FREE_MAX
     }
 
-    /// What a child run is told about its calls. Each item of a map gets the same part of what its node may have.
+    /// The members of a child run's request about its calls. Each item of a map gets an equal share of its node's
+    /// calls.
     pub(crate) fn said_to_child(&self, at: At) -> [(&'static str, Value); 4] {
         let beforehand = Beforehand::of(&self.head.inputs, &self.meter);
         let (compiled, counted) = (&self.graph.nodes[at.node], self.said(INPUTS_COUNTED) != Some(&Value::Bool(false)));
@@ -379,7 +379,7 @@ impl Run {
         ]
     }
 
-    /// The calls of a map whose list is fixed, with their exact inputs.
+    /// The calls of a map whose list is known, with their exact inputs.
     pub(crate) fn calls_of_map(&self, node: usize) -> MapCalls {
         let total = self.mapped(node).map_or(0, <[Value]>::len);
         let (mut lines, mut inputs) = (Lines::default(), Vec::new());
@@ -410,7 +410,7 @@ impl Run {
         MapCalls { lines: lines.into_lines(), inputs, total }
     }
 
-    /// Takes the calls of a map as approved by itself, if these people approved exactly them.
+    /// Records the calls of a map as approved, if the approval covers exactly them.
     pub(crate) fn list_map(&mut self, node: usize, approved: &Approved) -> bool {
         if !approved.is_about(self.action_digest(At::node(node))) {
             return false;
@@ -421,7 +421,7 @@ impl Run {
         true
     }
 
-    /// The maps that are under way and were approved by themselves, of a run that was just loaded.
+    /// Restores the approvals of the running maps of a loaded run.
     pub(crate) fn load_listed(&mut self) {
         for node in 0..self.nodes.len() {
             let task = &self.nodes[node];
@@ -433,17 +433,17 @@ impl Run {
     }
 }
 
-/// The refusal of a patch with which a run makes too many calls without a person.
+/// The refusal of a patch with which a run would make too many unsupervised calls.
 #[must_use]
 pub fn too_many_with_patch(calls: usize, level: Level) -> String {
     let (level, draft) = (level.as_str(), Level::Draft.as_str());
     format!(
-        "with this patch the run makes {calls} calls, and more than {PLAN_STEPS_FREE_MAX} don't run at {level}; start a \
-         run of the whole at {draft}"
+        "with this patch the run makes {calls} calls, but at {level} at most {PLAN_STEPS_FREE_MAX} are allowed; start \
+         a new run with all steps at {draft}"
     )
 }
 
-/// How many calls of tools and starts of runs a graph has, as far as its inputs tell.
+/// The number of tool calls and child runs of a graph, as far as known from its inputs.
 fn calls_of(graph: &Graph, inputs: &Value) -> usize {
     let nested = graph.nodes.iter().filter(|node| node.node.child().is_some()).count();
     Plan::of_scope(graph, &Beforehand::of(inputs, &WorkMeter::strict(PLAN_WORK_MAX))).calls().saturating_add(nested)

@@ -1,8 +1,8 @@
-//! Changing a running graph.
+//! Applies patches to a running graph.
 //!
-//! A patch only adds: nodes behind what has finished or is under way. Where a plan was approved, the
-//! approval must cover the plan with the patch before it applies: once the plan has become another one, people
-//! are asked anew. The last patch can be taken out again while none of its nodes has begun.
+//! A patch only adds nodes after finished or current ones. If a plan was approved, the plan with the patch needs
+//! approval before the patch is applied; if the plan changes meanwhile, approval is requested again. The last patch
+//! can be reverted while none of its nodes has started.
 
 use super::demand::Demand;
 use super::edges::Came;
@@ -27,37 +27,37 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// A patch that was proposed or applied.
+/// A proposed or applied patch.
 #[derive(Clone, Debug)]
 pub(crate) struct Overlay {
     pub(crate) patch: Patch,
     pub(crate) by: Actor,
     /// The version of its row.
     pub(crate) version: i64,
-    /// The request that waits for people.
+    /// The pending approval request.
     pub(crate) asked: Option<Asked>,
-    /// The graph as it was before, once it is applied.
+    /// The graph before the patch, once it is applied.
     pub(crate) before: Option<Arc<Graph>>,
-    /// The entry of the run that says that it was applied.
+    /// The sequence number, within the run, of the ledger entry that applied it.
     pub(crate) seq: i64,
-    /// How risky that looked which it adds.
+    /// The risk of what it adds.
     pub(crate) risk: Option<Value>,
-    /// Who approved it, where people were asked.
+    /// Who approved it, if approval was required.
     pub(crate) approved_by: Approvers,
 }
 
-/// A patch on a run as it stands.
+/// A preview of a patch on the current run.
 pub struct Overlaid {
-    /// The patch, with the node in it that is current now.
+    /// The patch, with `CURRENT_NODE` resolved.
     pub patch: Patch,
-    /// The graph with it.
+    /// The patched graph.
     pub graph: Graph,
-    /// What it changes and how it is taken out again.
+    /// The diff and the inverse.
     pub preview: Value,
 }
 
 impl Run {
-    /// The graph with the patch on it, as things stand.
+    /// The current graph with the patch applied.
     fn overlay(&self, patch: &Patch, env: &Env<'_>) -> Result<(Graph, Inverse), Vec<Problem>> {
         let names = |wanted: &dyn Fn(&Task) -> bool| -> Vec<&str> {
             let fitting = self.nodes.iter().enumerate().filter(|(_, task)| wanted(task));
@@ -72,7 +72,7 @@ impl Run {
         Ok((graph, patch::inverse(patch, &current)))
     }
 
-    /// What a patch would change, for whoever wants to see it first.
+    /// Previews a patch without proposing it.
     pub fn preview_patch(&self, patch: &Patch, env: &Env<'_>) -> Result<Overlaid, Vec<Problem>> {
         let (graph, inverse) = self.overlay(patch, env)?;
         let preview = json!({"diff": patch::diff(&self.graph, &graph), "inverse": inverse.to_value()});
@@ -92,9 +92,9 @@ impl Run {
             return Ok(());
         }
         let fits = if self.patches >= limits::RUN_PATCHES_MAX {
-            Err("the run has as many patches as it may".to_owned())
+            Err("the run has reached its limit of patches".to_owned())
         } else if self.approvals >= limits::RUN_APPROVALS_MAX {
-            Err("the run asks for more approvals than it may".to_owned())
+            Err("the run exceeds its limit of approval requests".to_owned())
         } else {
             Patch::from_stored(document).map_err(|problems| worded(&problems))
         };
@@ -120,7 +120,7 @@ impl Run {
         }
     }
 
-    /// Asks people about a patch on the plan as it stands.
+    /// Requests approval of a patch on the current plan.
     fn ask_patch(
         &mut self,
         number: u32,
@@ -149,8 +149,7 @@ impl Run {
         Ok(())
     }
 
-    /// Patches that wait for an approval of what is not the plan any more: people are asked anew, about the plan
-    /// as it stands.
+    /// Requests approval again for pending patches whose plan or tools have changed.
     pub(crate) fn renew_patches(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let waiting = self.overlays.iter().filter(|(_, overlay)| overlay.before.is_none() && !self.is_stopping());
         let waiting = waiting.filter_map(|(number, overlay)| Some((*number, overlay.asked.clone()?)));
@@ -160,7 +159,7 @@ impl Run {
             self.name_current(number, env);
             self.name_tools(number, env);
             let Some(overlay) = self.overlays.get(&number) else { continue };
-            // One that was decided about is told of that next.
+            // The decision is on its way as a signal.
             let is_decided = !asked.open && !asked.taken_back;
             if is_decided || (asked.open && asked.is_about(patch::digest(covered, &overlay.patch))) {
                 continue;
@@ -168,7 +167,7 @@ impl Run {
             let (version, by) = (overlay.version, overlay.by.clone());
             book.approval_closed(&asked, "superseded", env.now)?;
             if self.approvals >= limits::RUN_APPROVALS_MAX {
-                self.refuse_patch(number, version, &by, "the run asks for more approvals than it may", book)?;
+                self.refuse_patch(number, version, &by, "the run exceeds its limit of approval requests", book)?;
             } else {
                 self.ask_patch(number, covered, env, book)?;
             }
@@ -176,7 +175,7 @@ impl Run {
         Ok(())
     }
 
-    /// Puts the current node into a patch that was proposed before that was done at once.
+    /// Resolves `CURRENT_NODE` in a patch that an older version stored unresolved.
     fn name_current(&mut self, number: u32, env: &Env<'_>) {
         let Some(overlay) = self.overlays.get(&number) else { return };
         if !overlay.patch.add_edges.iter().any(|edge| edge.from == CURRENT_NODE) {
@@ -188,35 +187,35 @@ impl Run {
         }
     }
 
-    /// Puts the versions of its tools into a patch that waits. One that was shown without them stays as it was shown:
-    /// its steps are asked about when their turn comes.
+    /// Updates the tool versions of a pending patch. A patch that was shown without versions stays as it was shown: its
+    /// steps need their own approval.
     fn name_tools(&mut self, number: u32, env: &Env<'_>) {
         if let Some(overlay) = self.overlays.get_mut(&number).filter(|overlay| !overlay.patch.tools.is_empty()) {
             overlay.patch.name_tools(env.catalog);
         }
     }
 
-    /// Whether the patch that added a node was put on with another version of its tool than the one that is here.
+    /// Whether the patch that added a node was applied with another version of its tool, or with none recorded.
     pub(crate) fn is_tool_changed(&self, node: usize, spec: &Spec) -> bool {
         let put_on = self.patch_of_node(node).and_then(|overlay| overlay.patch.tools.get(&spec.name));
         put_on.is_none_or(|version| *version != spec.version)
     }
 
-    /// The patch that put a node into the graph.
+    /// The patch that added a node, if one did.
     pub(crate) fn patch_of_node(&self, node: usize) -> Option<&Overlay> {
         let applied =
             self.overlays.values().filter_map(|overlay| Some((overlay.before.as_ref()?.nodes.len(), overlay)));
         applied.filter(|(before, _)| node >= *before).max_by_key(|(before, _)| *before).map(|(_, overlay)| overlay)
     }
 
-    /// The patch that drew an edge, if one did.
+    /// The patch that added an edge, if one did.
     pub(crate) fn patch_of_edge(&self, edge: usize) -> Option<&Overlay> {
         let drawn = self.overlays.values().filter_map(|overlay| Some((overlay.before.as_ref()?.edges.len(), overlay)));
         drawn.filter(|(first, _)| *first <= edge).max_by_key(|(first, _)| *first).map(|(_, overlay)| overlay)
     }
 
-    /// Whether the rules let these tools be called, by the one who asked for the run and by the one
-    /// who wants the patch, and without asking if the run does not ask. The inputs are judged again when they are known.
+    /// Checks that the rules allow the patch's tool calls for the actor of the run and for the proposer, without
+    /// more approval than the run needs. The inputs are judged again when they are known.
     pub fn judge_patch(&self, patch: &Patch, by: &str, env: &Env<'_>) -> Result<(), String> {
         let (tenant, level) = (self.head.tenant.as_str(), self.head.level);
         for node in &patch.add_nodes {
@@ -233,7 +232,7 @@ impl Run {
                 }
             };
             let (of_run, of_proposer) = (judged(&self.head.actor)?, judged(by)?);
-            // At a level that asks, whoever proposed the node is judged again when it is asked for.
+            // At a level with approvals, the proposer is judged again when the node needs approval.
             if !level.needs_approval() {
                 of_proposer.check_part(&of_run).map_err(|why| format!("{}: {why}", node.id))?;
             }
@@ -241,7 +240,7 @@ impl Run {
         Ok(())
     }
 
-    /// Whether a node came with a patch.
+    /// Whether a patch added the node.
     pub(crate) fn is_patched(&self, node: usize) -> bool {
         node >= self.first_graph().nodes.len()
     }
@@ -252,13 +251,13 @@ impl Run {
         before.min_by_key(|before| before.nodes.len()).unwrap_or(&self.graph)
     }
 
-    /// Patches that nobody decided about in time are refused.
+    /// Refuses patches whose approval request has expired.
     pub(crate) fn expire_patches(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let late = |asked: &Asked| asked.open && asked.expires_at <= env.now;
         self.withdraw_patches(late, "expired", "nobody decided in time", env.now, book)
     }
 
-    /// Patches that wait when the run ends are of no use any more.
+    /// Refuses pending patches when the run ends.
     pub(crate) fn close_patches(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         self.withdraw_patches(|_| true, "cancelled", "the run has ended", env.now, book)
     }
@@ -297,7 +296,7 @@ impl Run {
         Ok(())
     }
 
-    /// Puts the patch on the graph and lets its nodes come up.
+    /// Applies the patch to the graph and decides its edges from settled nodes.
     fn apply_patch(&mut self, number: u32, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let Some(overlay) = self.overlays.get(&number).cloned() else { return Ok(()) };
         let (graph, inverse) = match self.overlay(&overlay.patch, env) {
@@ -324,7 +323,7 @@ impl Run {
         }
         for edge in edges..self.graph.edges.len() {
             let (from, to) = (self.graph.edges[edge].from, self.graph.edges[edge].to);
-            // A source that has settled but waits in the queue decides its edges from there.
+            // A settled source that is still queued decides its edges from there.
             if self.nodes[from].is_settled() && !self.settled.iter().any(|settled| settled.node == from) {
                 let came = self.decide_edge(from, edge).unwrap_or(Came::Dead);
                 self.come_up(to, came, env, book)?;
@@ -333,8 +332,8 @@ impl Run {
         Ok(())
     }
 
-    /// People approved a patch, which is put on if the plan is still the one that they saw. False: the approval is
-    /// no patch's.
+    /// A patch was approved. It is applied if the plan is still the one that was shown. False: the approval is about
+    /// something else.
     pub(crate) fn patch_approved(
         &mut self,
         approval: Uuid,
@@ -349,7 +348,7 @@ impl Run {
         let Some(overlay) = self.overlays.get_mut(&number) else { return Ok(false) };
         let Some(asked) = overlay.asked.as_mut() else { return Ok(false) };
         if !covered.is_some_and(|covered| asked.is_about(patch::digest(covered, &overlay.patch))) {
-            // The turn asks anew.
+            // This turn requests approval again.
             asked.take_back();
             let data = json!({"number": number, "approval_id": approval, "digest": asked.digest});
             book.note("patch.approval_stale", None, by.names.first().map(Actor::person), data);
@@ -366,7 +365,7 @@ impl Run {
         Ok(true)
     }
 
-    /// A person said no to a patch. False: the approval is no patch's.
+    /// A patch was rejected. False: the approval is about something else.
     pub(crate) fn patch_denied(&mut self, approval: Uuid, by: &Actor, book: &mut Book) -> Result<bool, Unstorable> {
         let Some(number) = self.patch_of(approval) else { return Ok(false) };
         let version = self.overlays.get(&number).map_or(1, |overlay| overlay.version);
@@ -374,7 +373,7 @@ impl Run {
         Ok(true)
     }
 
-    /// Patches that still wait when the run ends are of no use any more.
+    /// Refuses patches that still await approval when the run ends.
     pub(crate) fn drop_proposals(&mut self, env: &Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let waiting: Vec<(u32, Overlay)> = self
             .overlays
@@ -396,7 +395,7 @@ impl Run {
         self.overlays.iter().find(|(_, overlay)| asks(overlay)).map(|(number, _)| *number)
     }
 
-    /// Takes the last patch out again.
+    /// Reverts the last patch.
     pub(crate) fn unpatch(
         &mut self,
         number: u32,
@@ -422,7 +421,7 @@ impl Run {
                 "patch.revert_refused",
                 None,
                 Some(by),
-                json!({"number": number, "reason": "a node of it has begun"}),
+                json!({"number": number, "reason": "one of its nodes has started"}),
             );
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! The plan that people approve at L1, and what becomes of it.
+//! The plan that people approve at L1.
 //!
-//! Its digest covers the graph, the run's inputs, the tools' versions, and for each input either its
-//! exact value or what it will be made of. What was approved exactly runs; whatever was not known is
-//! looked at again when it is.
+//! Its digest covers the graph, the run's inputs, the tool versions, and for each input either its
+//! exact value or its template. A call that was approved exactly runs without further approval. A call
+//! whose input was not known is judged again when it is.
 
 use super::demand::Demand;
 use super::env::Env;
@@ -24,20 +24,19 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// What was known of a node when the plan was made.
+/// What was known of a node when the plan was drafted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Planned {
-    /// Digest of its input, if that was known.
+    /// The digest of its input, if known.
     pub(crate) exact: Option<Digest32>,
-    /// Digest of the list that it goes over, if that was known.
+    /// The digest of its list, if it is a map and the list was known.
     pub(crate) list: Option<Digest32>,
-    /// How many items of that list were shown.
+    /// The number of items of that list that were shown.
     pub(crate) items_listed: u32,
-    /// Digests of the inputs of its items, as far as they were known.
+    /// The digests of the inputs of its items, as far as known.
     pub(crate) items: BTreeMap<u32, Digest32>,
-    /// How risky it looked.
+    /// The risk score of its call; in a map, the highest.
     pub(crate) risk: u32,
-    /// The version of its tool.
     pub(crate) tool_version: String,
 }
 
@@ -54,7 +53,7 @@ impl Planned {
         self.digest(item) == Some(digest) && self.tool_version == spec.version
     }
 
-    /// Whether something else was planned; what was not known is nothing else.
+    /// Whether something else was planned. An input that was not known does not differ.
     pub(crate) fn differs(&self, item: Option<u32>, spec: &Spec) -> bool {
         self.digest(item).is_some() || self.tool_version != spec.version
     }
@@ -85,22 +84,21 @@ impl Planned {
     }
 }
 
-/// An input that a person wrote into the plan.
+/// An input that a person edited in the plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Edit {
     pub(crate) input: Value,
-    /// Everybody who edited it; edits that were written before it was kept have nobody.
+    /// Everyone who edited it. Empty for edits stored before this was recorded.
     pub(crate) by: Vec<String>,
 }
 
-/// A plan that was drafted.
+/// A drafted plan.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) digest: Digest32,
     pub(crate) nodes: BTreeMap<String, Planned>,
-    /// The request that waits for people.
+    /// The approval request. `None` once it is decided.
     pub(crate) asked: Option<Asked>,
-    /// Who approved it.
     pub(crate) by: Approvers,
 }
 
@@ -117,7 +115,7 @@ impl Plan {
         self.asked.as_ref().filter(|asked| asked.open).map(|asked| asked.expires_at)
     }
 
-    /// The plan as `runs.plan` keeps it.
+    /// Reads the plan stored in `runs.plan`.
     pub(crate) fn of_document(document: &Value, asked: Option<Asked>, by: Approvers) -> Option<Self> {
         let digest = bytes32(document.get("digest")?)?;
         let nodes = document.get("nodes")?.as_object()?.iter();
@@ -135,19 +133,19 @@ fn bytes32(value: &Value) -> Option<Digest32> {
 }
 
 impl Run {
-    /// Whether people still have to decide about the plan.
+    /// Whether the plan still awaits a decision.
     pub(crate) fn plan_waits(&self) -> bool {
         self.plan.as_ref().is_some_and(|plan| plan.asked.is_some())
     }
 
-    /// What approvals stand for by now: the plan and every patch that was put on it.
+    /// The digest that approvals cover so far: the plan with every applied patch.
     pub(crate) fn covered(&self) -> Option<Digest32> {
         let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
         let plan = self.plan.as_ref()?.digest;
         Some(applied.fold(plan, |digest, overlay| patch::digest(digest, &overlay.patch)))
     }
 
-    /// The draft is complete: the plan is fixed and waits, or was all that was wanted.
+    /// Fixes the plan after the draft. It awaits approval, or completes a dry run.
     pub(crate) fn fix_plan(
         &mut self,
         digest: Digest32,
@@ -186,8 +184,8 @@ impl Run {
         Ok(())
     }
 
-    /// A person changed the input of a step of the plan: the request was taken back when they said so,
-    /// and the plan is drafted anew, because what lies behind the step may change with it.
+    /// A person changed the input of a step of the plan. The request was withdrawn with their signal. The
+    /// plan is drafted again, because the steps after it may change too.
     pub(crate) fn plan_edited(
         &mut self,
         node: String,
@@ -207,21 +205,21 @@ impl Run {
         book.note("plan.edited", None, Some(by.clone()), json!({"node": node, "input_digest": digest}));
         self.withdraw_patches(|_| true, "cancelled", "the plan was edited", env.now, book)?;
         self.plan = None;
-        // Whoever says again what stands there has written nothing: it stays its author's.
+        // An edit that changes nothing does not make its author a requester.
         if !same {
             let before = self.edits.remove(&node).map(|edit| edit.by).unwrap_or_default();
             self.edits.insert(node, Edit { input, by: also(before, [by.id.as_str()]) });
         }
-        // Whoever takes the run up before the draft is made finds the edits and makes it.
+        // If the run is claimed before the draft is complete, it is drafted again with the stored edits.
         book.set("plan", Json::of(&self.edits_document())?);
         if self.approvals >= limits::RUN_APPROVALS_MAX {
-            self.fail_with(ErrorBody::new(Code::ValidationFailed, "the run asks for more approvals than it may"));
+            self.fail_with(ErrorBody::new(Code::ValidationFailed, "the run exceeds its limit of approval requests"));
             return Ok(());
         }
         self.begin_draft(env, book)
     }
 
-    /// The edits as `runs.plan` keeps them.
+    /// The edits, as stored in `runs.plan`.
     fn edits_document(&self) -> Value {
         let inputs: Map<String, Value> =
             self.edits.iter().map(|(node, edit)| (node.clone(), edit.input.clone())).collect();
@@ -230,12 +228,12 @@ impl Run {
         json!({"edits": inputs, "edited_by": by})
     }
 
-    /// The input that a person wrote into the plan for a place.
+    /// The edited input of a place, if a person edited it in the plan.
     pub(crate) fn edit_of(&self, at: At) -> Option<&Value> {
         self.edits.get(self.name(at)).filter(|_| at.item.is_none()).map(|edit| &edit.input)
     }
 
-    /// People approved the plan. False: the approval is not the plan's.
+    /// The plan was approved. False: the approval is about something else.
     pub(crate) fn plan_approved(
         &mut self,
         approval: Uuid,
@@ -252,7 +250,7 @@ impl Run {
         Ok(true)
     }
 
-    /// Nobody decided about the plan in time.
+    /// Cancels the run if the request for the plan has expired.
     pub(crate) fn expire_plan(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let due = self.plan.as_ref().and_then(Plan::deadline).is_some_and(|due| due <= env.now);
         if !due {
@@ -267,7 +265,7 @@ impl Run {
         self.stop(Actor::system(), Some(rationale), env, book)
     }
 
-    /// The plan is of no use any more.
+    /// Cancels the pending request for the plan.
     pub(crate) fn drop_plan(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         self.close_plan("cancelled", env, book)
     }

@@ -1,6 +1,6 @@
-//! Requests about what would not run any more: a tool was changed while people were asked about a call of it.
+//! Replaces approval requests that are outdated because a tool has changed since.
 //!
-//! Nobody can approve such a request, so when the run is taken up with the new tool, people are asked anew.
+//! Such a request can't be approved, so when a node claims the run with the new tool, it is superseded by a new one.
 
 use super::demand::Demand;
 use super::env::Env;
@@ -11,10 +11,10 @@ use super::{At, Run};
 use crate::flow::policy::PolicyVerdict;
 use crate::record::Unstorable;
 
-const CHANGED: &str = "the tool was changed since it was asked for";
+const CHANGED: &str = "the tool has changed since approval was requested";
 
 impl Run {
-    /// Asks anew about every step whose tool is another one than it was asked for with.
+    /// Requests approval again for every step whose tool has changed since its request.
     pub(crate) fn renew_requests(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         if self.is_stopping() {
             return Ok(());
@@ -31,7 +31,7 @@ impl Run {
         Ok(())
     }
 
-    /// The open request of a place about another tool than the one that would be called now.
+    /// The pending request of a place, if its tool has changed since.
     fn outdated(&self, at: At) -> Option<Asked> {
         let State::Asking(asked) = &self.task(at)?.state else { return None };
         let calls = matches!(self.work(at), Work::Tool(_) | Work::Map);
@@ -46,7 +46,7 @@ impl Run {
         }
     }
 
-    /// Drafts a plan anew that waits for people and has a tool that was changed.
+    /// Drafts a pending plan again if one of its tools has changed.
     pub(crate) fn renew_plan(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let Some(plan) = self.plan.as_ref().filter(|plan| plan.asked.as_ref().is_some_and(|asked| asked.open)) else {
             return Ok(());

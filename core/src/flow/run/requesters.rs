@@ -1,25 +1,23 @@
-//! Who counts as having asked for something.
+//! Who counts as a requester.
 //!
-//! A rule may demand that somebody else decides than whoever asked. Those who asked are the actor of the run and
-//! whoever asked for the run that it repeats, but also whoever wrote what would run: the version of the workflow, those of
-//! the workflows that it starts, an edit of the input of a step or of a line of the plan, or what a patch added to the
-//! graph. Otherwise somebody could write what is done and approve it too. Of several edits each counts: nobody can tell
-//! whose words are left in the last one.
+//! A rule may require that someone other than the requesters decides. Requesters are the actor of the run and of
+//! the run that it replays, and everyone who wrote what would run: the authors of the workflow and its child
+//! workflows, the editors of a step's input or the plan, and the proposers of patches. Otherwise a person could
+//! write an action and approve it too. Every editor counts, because parts of an earlier edit may remain.
 //!
-//! What a step gave is what later steps work with. So whoever changed a step that has run, or chose what it gave, counts
-//! as having asked for everything that follows, in this run, in the one around it and in those that repeat it. The run
-//! around works with the words that ended a run, of which a retry knows nothing, and with what its last nodes gave: which
-//! those are depends on every patch, whether or not what it added has run.
+//! Later steps use the outputs of earlier ones. So whoever changed a step that has run, or chose its output, becomes a
+//! requester of everything that follows: in this run, its parent and its replays. The parent also uses the reason of a
+//! cancellation, which a retry ignores, and the outputs of the sink nodes, which depend on every applied patch.
 
 use super::patch::Overlay;
 use super::{At, Run};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// The member of a child run's request that names whoever wrote into the runs around it that it is started.
+/// The member of a child run's request that names the editors and patchers in its ancestors who caused its start.
 pub(crate) const ADDED_BY: &str = "added_by";
 
-/// These, and others who are not among them yet. The order stays: the actor of the run is first.
+/// Adds others without duplicates. The order stays: the actor of the run is first.
 pub(crate) fn also<'a>(mut requesters: Vec<String>, others: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     for other in others {
         if !requesters.iter().any(|known| known == other) {
@@ -30,7 +28,7 @@ pub(crate) fn also<'a>(mut requesters: Vec<String>, others: impl IntoIterator<It
 }
 
 impl Run {
-    /// Who asked for what would run at a place.
+    /// The requesters of the call at a place.
     pub(crate) fn requesters_of(&self, at: At) -> Vec<String> {
         let edits = self.edits.get(self.name(at)).into_iter().flat_map(|edit| edit.by.iter().map(String::as_str));
         let changed = self.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
@@ -38,8 +36,8 @@ impl Run {
         also(self.head.requesters(), patch.chain(edits).chain(changed))
     }
 
-    /// Who wrote the call at a place into this run, or the run itself into the one around it: editors and patchers. Whoever
-    /// wrote a workflow is none of them: workflows outlive their authors.
+    /// The editors and patchers who wrote the call at a place, or who caused this child run in an ancestor. Workflow
+    /// authors are not among them: workflows outlive their authors.
     pub(crate) fn writers_of(&self, at: At) -> impl Iterator<Item = &str> {
         let edits = self.edits.get(self.name(at)).into_iter().flat_map(|edit| edit.by.iter().map(String::as_str));
         let changed = self.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
@@ -48,27 +46,27 @@ impl Run {
         patch.into_iter().chain(edits).chain(changed).chain(around)
     }
 
-    /// Who asked for the plan as it stands: every line that was edited and every patch is somebody's.
+    /// The requesters of the current plan, with its editors and the writers of its patches.
     pub(crate) fn requesters_of_plan(&self) -> Vec<String> {
         let edits = self.edits.values().flat_map(|edit| edit.by.iter().map(String::as_str));
         let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
         also(self.head.requesters(), edits.chain(applied.flat_map(Overlay::writers)))
     }
 
-    /// Who had a part in how the run ended, besides its actor: what goes on around it works with that.
+    /// Everyone besides the actor who contributed to how the run ended. The parent uses its result.
     pub(crate) fn requesters_of_end(&self) -> Vec<String> {
         let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
         also(self.head.co_requesters.clone(), applied.flat_map(Overlay::writers).chain(self.had_the_last_word()))
     }
 
-    /// What follows goes on because an edge led on from a failure; without it the run would have ended.
+    /// Adds the writers of an edge that handles a failure: without it the run would have ended.
     pub(crate) fn goes_on_by(&mut self, edge: usize) {
         let drawn = self.patch_of_edge(edge).into_iter().flat_map(Overlay::writers);
         let drawn: Vec<String> = drawn.map(str::to_owned).collect();
         self.goes_on_from(drawn.iter().map(String::as_str));
     }
 
-    /// What follows goes on from what a place gave.
+    /// Adds the requesters of a place that has ended: later steps use its output.
     pub(crate) fn goes_on_behind(&mut self, at: At) {
         let own = self.task(at).is_some_and(|task| !task.changed_by.is_empty());
         if own || !self.edits.is_empty() || !self.overlays.is_empty() {
@@ -77,7 +75,7 @@ impl Run {
         }
     }
 
-    /// What follows goes on from what these had a part in.
+    /// Adds co-requesters for everything that follows.
     pub(crate) fn goes_on_from<'a>(&mut self, others: impl IntoIterator<Item = &'a str>) {
         let all = also(self.head.requesters(), others);
         if all.len() > 1 + self.head.co_requesters.len() {
@@ -87,7 +85,7 @@ impl Run {
 }
 
 impl Overlay {
-    /// Whoever proposed the patch, and whoever wrote the workflows that it starts.
+    /// The proposer of the patch and the authors of its child workflows.
     pub(crate) fn writers(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.by.id.as_str()).chain(self.patch.authors.iter().map(String::as_str))
     }

@@ -1,4 +1,4 @@
-//! Rows for people: requests for a decision, and messages.
+//! The rows of approval requests and messages.
 
 use super::close::texts;
 use super::demand::Demand;
@@ -19,32 +19,29 @@ use serde::Serialize;
 use serde_json::json;
 use uuid::Uuid;
 
-/// The member of what people are asked about that says how many requests of the run there were before.
+/// The member of an approval request's data that counts the earlier requests of the run.
 pub(crate) const SHOWING: &str = "showing";
 
-/// People are asked for a decision. Whoever commits the turn tells them in the same transaction.
+/// A new approval request. The notifications are committed with the turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requested {
-    /// The request.
     pub approval: Uuid,
-    /// The step and its node, if it is about one.
+    /// The step and its node, if the request is about one.
     pub step: Option<(Uuid, String)>,
     /// A tool, `hitl`, `workflow`, `plan` or `graph.patch`.
     pub action: String,
-    /// What would be done, as the request keeps it.
+    /// The action, as stored in the request.
     pub data: serde_json::Value,
-    /// Digest of exactly that.
+    /// The digest that a decision must name.
     pub digest: Digest32,
-    /// When it lapses.
     pub expires_at: Timestamp,
-    /// Who decides.
     pub demand: Demand,
-    /// Who asked for it: the actor of the run, then whoever else counts as having asked.
+    /// The actor of the run, then the other requesters.
     pub requesters: Vec<String>,
 }
 
 impl Book {
-    /// A request for a decision and what it covers.
+    /// Adds an approval request and its details.
     #[expect(clippy::too_many_arguments, reason = "the columns of two rows")]
     pub(crate) fn approval(
         &mut self,
@@ -105,7 +102,7 @@ impl Book {
                 ("state_version", 1.into()),
             ],
         )?);
-        // At L3 nobody is told anything.
+        // At L3 there are no notifications.
         if head.level != Level::ExecuteSilent {
             self.asked.push(Requested {
                 approval: asked.id,
@@ -121,7 +118,7 @@ impl Book {
         Ok(())
     }
 
-    /// A request that nobody needs to decide about any more.
+    /// Closes a pending request without a decision.
     pub(crate) fn approval_closed(
         &mut self,
         asked: &Asked,
@@ -137,7 +134,7 @@ impl Book {
         Ok(())
     }
 
-    /// Tells those who want to know that the run has ended; the actor's inbox if nobody else is told.
+    /// Adds the notifications that the run has ended. Without a recipient, it goes to the actor's inbox.
     pub(crate) fn notify(
         &mut self,
         head: &Head,
@@ -198,7 +195,7 @@ struct EndedRun<'a> {
     workflow_id: &'a str,
 }
 
-/// A message that has to be sent.
+/// The outbox row of a message to send.
 pub fn outbox_row(
     id: Uuid,
     head: &Head,
@@ -225,7 +222,7 @@ pub fn outbox_row(
     )?)
 }
 
-/// A message that an actor reads here: what happened, and its data, unless that is the run's own.
+/// The inbox row of a message. Without `data`, the run itself is the data.
 pub fn inbox_row(
     id: Uuid,
     head: &Head,

@@ -1,8 +1,8 @@
-//! Whether those who approved something may still decide when it is about to be done.
+//! Checks at dispatch that the approvers of a call may still decide.
 //!
-//! An approval is counted when it is given, and the call goes out later: after a slot, a timer, a retry, the steps before
-//! it. Whoever was disabled or lost the right to decide meanwhile lets nothing out any more. Nobody has to look for
-//! the runs of such a person: the policy is asked at every dispatch that hangs on an approval, and only there.
+//! An approval is counted when it is given, but the call is dispatched later: after a slot, a timer, a retry or earlier
+//! steps. The approval of a person who was disabled or lost the right to decide meanwhile no longer counts. There is no
+//! search for the runs of such a person: the policy is checked at every dispatch that depends on an approval.
 
 use super::demand::Demand;
 use super::env::Env;
@@ -12,7 +12,7 @@ use super::{At, ReplayMode, Run};
 use crate::access::Level;
 
 impl Run {
-    /// Those of these people whose approval counts now. Whoever has got the name of one of them since is somebody else.
+    /// The approvers whose approval still counts. A name with a new holder since the approval does not.
     pub(crate) fn still_counting(&self, by: &Approvers, env: &Env<'_>) -> Vec<String> {
         let (tenant, requester) = (self.head.tenant.as_str(), self.head.actor.as_str());
         let is_theirs = |who: &str| match (env.policy.held_since(who), by.at) {
@@ -23,8 +23,8 @@ impl Run {
         by.names.iter().filter(counts).cloned().collect()
     }
 
-    /// Whether people have approved exactly this call already, by itself or within the plan, were as many and the
-    /// ones that are demanded now, and may decide still.
+    /// Whether an approval of exactly this call, on its own or within the plan, meets the demand with approvers who may
+    /// still decide.
     pub(crate) fn is_met(&self, at: At, demand: &Demand, env: &Env<'_>) -> bool {
         let requesters = self.requesters_of(at);
         self.approvals_of(at).any(|by| {
@@ -33,7 +33,7 @@ impl Run {
         })
     }
 
-    /// A demand that is not met, with those named who approved and may decide no more.
+    /// An unmet demand, with the names of approvers who may no longer decide.
     pub(crate) fn with_lapsed(&self, at: At, demand: Demand, env: &Env<'_>) -> Demand {
         let (mut by, mut counting) = (Vec::new(), Vec::new());
         for approved in self.approvals_of(at) {
@@ -46,21 +46,21 @@ impl Run {
         }
     }
 
-    /// What a call demands that an approval of more than this call let out, once none of those who gave that approval
-    /// may decide.
+    /// The demand of a call that is covered by an approval of something larger, if none of its approvers may still
+    /// decide.
     pub(crate) fn demand_of_lapsed(&self, at: At, env: &Env<'_>) -> Option<Demand> {
         let by = self.covered_by(at)?;
         self.still_counting(by, env).is_empty().then(|| lapsed(&by.names, &[]))
     }
 
-    /// Who approved exactly this call: by itself, and together with others.
+    /// The approvers of exactly this call: on its own, and together with others.
     fn approvals_of(&self, at: At) -> impl Iterator<Item = &Approvers> {
         let content = self.action_digest(at);
         let own = self.task(at).and_then(|task| task.approved.as_ref()).filter(|own| own.is_about(content));
         own.map(|approved| &approved.by).into_iter().chain(self.planned_by(at))
     }
 
-    /// Who approved what a call is a part of: the items of its map, the patch that it came with, or the plan.
+    /// The approvers of what the call is a part of: the items of its map, the patch that added it, or the plan.
     fn covered_by(&self, at: At) -> Option<&Approvers> {
         if let Some(listed) = at.item.and_then(|_| self.listed.get(&at.node)) {
             return Some(&listed.by);
@@ -77,7 +77,7 @@ impl Run {
 fn lapsed(by: &[String], counting: &[String]) -> Demand {
     let gone: Vec<&str> = by.iter().filter(|who| !counting.contains(who)).map(String::as_str).collect();
     Demand::one(match gone.as_slice() {
-        [] => "nobody has approved this step or what it is a part of".to_owned(),
+        [] => "this step is not covered by any approval".to_owned(),
         gone => format!("{} approved this and may not decide any more", gone.join(", ")),
     })
 }
