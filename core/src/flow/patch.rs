@@ -192,7 +192,7 @@ fn permitted(
     for (at, edge) in edges.iter().enumerate() {
         let old = |id: &str| graph.position(id).is_some() && !new.contains(id);
         if old(&edge.from) && !open.contains(edge.from.as_str()) {
-let reason = format!("{} has not started: start from a finished, current or new node", edge.from);
+            let reason = format!("{} has not started: start from a finished, current or new node", edge.from);
             out.add(ProblemCode::ForbiddenEdge, format!("/add_edges/{at}/from"), reason);
         }
         if old(&edge.to) {

@@ -119,5 +119,5 @@ async fn a_rollback_leaves_what_a_tool_did_that_is_gone_and_says_why() {
     let second = first.restart(stage(1)).await;
     second.flow.rollback(&second.permit("user_ann"), run, None, None).await.unwrap();
     let shown = second.until(run, |shown| shown["rollback"]["ended"] == true).await;
-    assert_eq!(shown["rollback"]["left"][0]["reason"], "the tool gone is not set up in this process", "{shown:#}");
+    assert_eq!(shown["rollback"]["left"][0]["reason"], "the tool gone is not configured in this process", "{shown:#}");
 }

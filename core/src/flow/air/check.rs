@@ -133,7 +133,11 @@ impl Check<'_> {
             None | Some(Type::Any) => Type::Any,
             Some(Type::List(item)) => (*item).clone(),
             Some(other) => {
-                self.out.add(ProblemCode::TypeMismatch, path, format!("a map iterates over an array, not over {other}"));
+                self.out.add(
+                    ProblemCode::TypeMismatch,
+                    path,
+                    format!("a map iterates over an array, not over {other}"),
+                );
                 Type::Any
             }
         }

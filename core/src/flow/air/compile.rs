@@ -226,7 +226,7 @@ impl Compiling<'_> {
             let kind = self.tool(&function.tool, path)?;
             let writes = kind.spec.effect == Reach::Write && kind.spec.reads_when.is_none() && !kind.absent;
             if function.cache.is_some() && writes {
-let reason = format!("{} changes external state, so its outputs can't be cached", function.tool);
+                let reason = format!("{} changes external state, so its outputs can't be cached", function.tool);
                 self.out.add(ProblemCode::NotCacheable, format!("{path}/cache"), reason);
             }
             compiled.tool = Some(kind.spec);

@@ -191,7 +191,11 @@ fn read_approval(mut members: Members, out: &mut Problems) -> Approval {
     let approvers = items.into_iter().enumerate().filter_map(|(at, item)| match item {
         Value::String(pattern) if !pattern.is_empty() && pattern.len() <= 256 => Some(pattern),
         _ => {
-out.add(ProblemCode::InvalidValue, format!("{path}/{at}"), "an approver must be an actor pattern, a string");
+            out.add(
+                ProblemCode::InvalidValue,
+                format!("{path}/{at}"),
+                "an approver must be an actor pattern, a string",
+            );
             None
         }
     });

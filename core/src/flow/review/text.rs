@@ -61,7 +61,7 @@ impl Review {
         let calls = |count: u64| if count == 1 { "1 call".to_owned() } else { format!("{count} calls") };
         let mut title = format!("What would happen, in this order ({}", calls(self.calls_listed));
         if self.calls_unlisted > 0 {
-title.push_str(&format!(", plus {} unlisted that need their own approval", self.calls_unlisted));
+            title.push_str(&format!(", plus {} unlisted that need their own approval", self.calls_unlisted));
         }
         if !self.maps_unknown.is_empty() {
             let maps = visible_line(&self.maps_unknown.join(", "));

@@ -1,4 +1,4 @@
-//! What becomes of a call's answer.
+//! Applies the answer of a call.
 
 use super::edges::{failed_output, seen};
 use super::env::Env;
@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Why a call is in doubt whose row somebody has deleted.
+/// Why the outcome of a call is unknown whose row was deleted.
 pub(crate) const RECORD_GONE: &str = "the record of this call is missing from the store";
 
 impl Run {
-    /// A call ended. An answer that nobody waits for any more is dropped.
+    /// A call ended. An answer that is no longer expected is dropped.
     pub(crate) fn answered(
         &mut self,
         at: At,
@@ -32,7 +32,7 @@ impl Run {
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
-        // Whatever others wrote into an error must not keep it from being written down.
+        // An external system's error text must not prevent the error from being stored.
         let answer = match answer {
             Answer::Failed(ToolError { body, sent }) => {
                 Answer::Failed(ToolError { body: Box::new(body.storable()), sent })
@@ -74,7 +74,9 @@ impl Run {
             (Mode::Check, Answer::Failed(error)) if error.body.retryable && self.checks_left(at) => {
                 self.wait_for_check(at, error, env, book)
             }
-            (Mode::Check, _) => self.outcome_unknown(at, "nobody can tell whether it happened", env, book),
+            (Mode::Check, _) => {
+                self.outcome_unknown(at, "the tool could not tell whether the call took effect", env, book)
+            }
             (_, Answer::Output(output)) => self.complete(at, spec, call, output, env, book),
             (_, Answer::Failed(error)) => {
                 let step = self.ensure_step(at, env);
@@ -85,7 +87,7 @@ impl Run {
         }
     }
 
-    /// The call gave an output.
+    /// The call returned an output.
     fn complete(
         &mut self,
         at: At,
@@ -119,8 +121,8 @@ impl Run {
         self.finish_step(at, spec, output, "completed", env, book)
     }
 
-    /// The call gave something that can't be kept. What changes something outside has happened, and nobody can tell what
-    /// came of it: that is for its check or a person.
+    /// The call returned an output that can't be stored. A write has taken effect with an unknown result, which the
+    /// tool's check or a person resolves.
     fn unusable(
         &mut self,
         at: At,
@@ -148,7 +150,7 @@ impl Run {
         self.fail_step(at, body, env, book)
     }
 
-    /// A check found that it happened.
+    /// A check found that the call took effect.
     fn found(
         &mut self,
         at: At,
@@ -158,7 +160,7 @@ impl Run {
         book: &mut Book,
     ) -> Result<(), Unstorable> {
         if let Some(fault) = unkept(&output) {
-            let why = format!("it happened, and what {} says of it can't be used: {fault}", spec.name);
+            let why = format!("it took effect, but the output that {} reports can't be used: {fault}", spec.name);
             return self.outcome_unknown(at, &why, env, book);
         }
         let now = env.now;
@@ -169,7 +171,7 @@ impl Run {
         self.complete_from(at, spec, output, "checked", env, book)
     }
 
-    /// A recording or a cached output stands for the call.
+    /// A recorded, cached, checked or resolved output replaces the call.
     pub(crate) fn complete_from(
         &mut self,
         at: At,
@@ -220,7 +222,7 @@ impl Run {
         self.ended(at, env, book)
     }
 
-    /// The call failed: another try, a person, or the end of the step.
+    /// The call failed: retry it, check the outcome, or fail the step.
     fn failed(
         &mut self,
         at: At,
@@ -259,7 +261,8 @@ impl Run {
         Ok(())
     }
 
-    /// No more tries. What may have happened is not called failed: a person finds out.
+    /// No more retries. A call that may have taken effect does not fail: its outcome is unknown, and a person
+    /// resolves it.
     pub(crate) fn give_up(
         &mut self,
         at: At,
@@ -280,19 +283,19 @@ impl Run {
         self.fail_step(at, error, env, book)
     }
 
-    /// Whether something may have changed outside without anybody knowing.
+    /// Whether a write may have taken effect without a known outcome.
     pub(crate) fn may_have_happened(&self, at: At) -> bool {
         let writes = matches!(self.work(at), Work::Tool(spec) if self.reach(at, &spec) == Reach::Write);
         writes && self.task(at).is_some_and(|task| task.in_doubt)
     }
 
-    /// Whether the row of a call that may have changed something is gone: it is written before the call is made. What such a
-    /// row says nobody can rely on any more, so the call is not made again.
+    /// Whether the `effects` row of a write that may have taken effect is missing. The row is written before the
+    /// call is made, so somebody deleted it, and the call is not repeated.
     fn is_record_gone(&self, at: At) -> bool {
         self.may_have_happened(at) && self.task(at).is_some_and(|task| task.effect.is_none())
     }
 
-    /// It may have been sent: the tool is asked, or a person.
+    /// It may have been sent: check with the tool, or leave it to a person.
     fn maybe_sent(
         &mut self,
         at: At,
@@ -311,8 +314,8 @@ impl Run {
         self.outcome_unknown(at, &error.body.message, env, book)
     }
 
-    /// A call that was under way when its process died, or whose owner was taken over: settled by
-    /// the tool's check, by sending it again if that can't do harm, or by a person.
+    /// Settles a call that was in flight when its process died or lost ownership: by the tool's check, by
+    /// resending it if that is safe, or by a person.
     pub(crate) fn settle_lost(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let Work::Tool(spec) = self.work(at) else { return Ok(()) };
         let left = self.checks_left(at);
@@ -342,7 +345,7 @@ impl Run {
         self.task(at).is_some_and(|task| task.checks + task.resends < limits::RESENDS_MAX)
     }
 
-    /// The tool says that it did not happen: then it failed as it said, or is sent after a crash.
+    /// The check found that it did not take effect: fail with the original error, or resend it after a crash.
     fn never_happened(
         &mut self,
         at: At,
@@ -366,7 +369,7 @@ impl Run {
         }
     }
 
-    /// Sends it once more under the same key; that is no retry. It queues for a slot like any call.
+    /// Resends it with the same idempotency key. This is not a retry. It queues for a slot like any call.
     fn send_again(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         if self.is_stopping() {
             return self.give_up(at, ErrorBody::new(Code::Cancelled, "the run was stopped"), env, book);
@@ -379,7 +382,7 @@ impl Run {
         Ok(())
     }
 
-    /// The check itself failed for the moment.
+    /// The check itself failed with a retryable error.
     fn wait_for_check(
         &mut self,
         at: At,
@@ -413,7 +416,7 @@ impl Run {
         Ok(())
     }
 
-    /// The step has failed for good.
+    /// Fails the step.
     pub(crate) fn fail_step(
         &mut self,
         at: At,
@@ -431,7 +434,7 @@ impl Run {
         self.ended(at, env, book)
     }
 
-    /// Keeps an output for later runs of the workflow.
+    /// Caches an output for later runs of the workflow.
     fn remember(
         &mut self,
         at: At,
@@ -448,7 +451,7 @@ impl Run {
     }
 }
 
-/// A random number out of a fresh id.
+/// A random number from a fresh id.
 fn dice(id: Uuid) -> u64 {
     u64::from_be_bytes(*id.as_bytes().last_chunk().unwrap_or(&[0; 8]))
 }

@@ -1,4 +1,4 @@
-//! How a run is stopped, held and let go on.
+//! Cancels, pauses and resumes a run.
 
 use super::approve::refusal;
 use super::env::Env;
@@ -14,8 +14,8 @@ use crate::record::{Damaged, Json, Row, Unstorable, Value};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// Why a run only waits for what is under way, in `runs.error_data` until it has ended: whoever reads it after a
-/// crash ends it for the same reason, in the same name.
+/// Why a run is stopping, in `runs.error_data` until it has ended. A node that loads it after a crash ends it with the
+/// same reason and actor.
 #[derive(Serialize, Deserialize)]
 struct Stopping {
     error: Option<ErrorBody>,
@@ -23,11 +23,11 @@ struct Stopping {
     reason: Option<String>,
 }
 
-/// Why a run inside is stopped when the one around it is.
+/// The reason of a child run that is cancelled with its parent. Compared with stored reasons, so it must not change.
 const STOPPED_AROUND: &str = "the run that waits for it was stopped";
 
-/// Who holds a run, as its row says. Rows that were written before it was kept don't say who: such a pause is a
-/// person's, so that only people end it.
+/// Who paused a run, according to its row. Rows written before this was recorded count as paused by a person, so that
+/// only people can resume them.
 #[must_use]
 pub fn paused_by(row: &Row) -> Option<Actor> {
     if row.get("pause_requested") != &Value::Bool(true) {
@@ -37,14 +37,14 @@ pub fn paused_by(row: &Row) -> Option<Actor> {
     Some(name.map_or_else(|| Actor::person(""), |name| Actor::recorded(name, row.get("paused_by_kind").as_text())))
 }
 
-/// Whether somebody of this kind may take over or end a pause: a person's is for people.
+/// Whether an actor of this kind may take over or end a pause. A person's pause is reserved for people.
 #[must_use]
 pub fn may_hold(holder: Option<&Actor>, kind: ActorType) -> bool {
     kind == ActorType::Human || holder.is_none_or(|holder| holder.kind != ActorType::Human)
 }
 
 impl Run {
-    /// Writes down why the run is stopping, once for each reason.
+    /// Records why the run is stopping, once per reason.
     pub(crate) fn write_stopping(&mut self, book: &mut Book) -> Result<(), Unstorable> {
         let reasons = (self.failure.is_some(), self.cancelled_by.is_some());
         if reasons == self.stopping_kept {
@@ -57,7 +57,7 @@ impl Run {
         Ok(())
     }
 
-    /// Why a run that has not ended was stopping when it was written.
+    /// Loads why a run that has not ended was stopping.
     pub(crate) fn load_stopping(&mut self, row: &Row) -> Result<(), Damaged> {
         if self.status.is_final() {
             return Ok(());
@@ -68,7 +68,7 @@ impl Run {
             self.failure = stopping.error.map(Box::new);
             self.cancelled_by = stopping.cancelled_by.map(|by| (by, stopping.reason));
         }
-        // A version that did not write down who it was has begun to cancel it.
+        // An older version, which did not record the actor, has started to cancel it.
         if self.cancelled_by.is_none() && row.get("cancel_requested") == &Value::Bool(true) {
             self.cancelled_by = Some((Actor::system(), row.get("error_message").as_text().map(str::to_owned)));
         }
@@ -76,7 +76,7 @@ impl Run {
         Ok(())
     }
 
-    /// Somebody wants the run stopped: nothing new starts, calls are told to stop.
+    /// Cancels the run: nothing new starts, and calls in flight are cancelled.
     pub(crate) fn stop(
         &mut self,
         by: Actor,
@@ -95,9 +95,9 @@ impl Run {
         Ok(())
     }
 
-    /// Somebody holds the run, or lets it go on.
+    /// Pauses or resumes the run.
     pub(crate) fn hold(&mut self, pause: bool, by: Actor, book: &mut Book) {
-        // A second pause changes only who holds the run.
+        // A second pause only changes who paused the run.
         if self.status.is_final() || (self.paused_by.is_none() && !pause) {
             return;
         }
@@ -114,7 +114,7 @@ impl Run {
         book.note(if pause { "run.paused" } else { "run.resumed" }, None, Some(by), json!({}));
     }
 
-    /// A place that never gets to do its work.
+    /// Cancels a place before it has done its work.
     pub(crate) fn stop_step(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let asked = match self.task(at).map(|task| &task.state) {
             Some(State::Asking(asked)) => Some(asked.clone()),
@@ -124,7 +124,7 @@ impl Run {
             book.approval_closed(&asked, "cancelled", env.now)?;
         }
         if self.may_have_happened(at) {
-            return self.outcome_unknown(at, "the run was stopped before anybody knew", env, book);
+            return self.outcome_unknown(at, "the run was stopped before the outcome was known", env, book);
         }
         let now = env.now;
         if let Some(task) = self.task_mut(at) {
@@ -143,12 +143,12 @@ impl Run {
         Ok(())
     }
 
-    /// Whoever cancelled the run; nobody did if it stops for a failure of its own.
+    /// Who cancelled the run. The system, if it stops because of a failure.
     fn stopped_by(&self) -> Actor {
         self.cancelled_by.as_ref().map_or_else(Actor::system, |(by, _)| by.clone())
     }
 
-    /// Whoever cancelled the run and said why in words of their own: what goes on around it may work with them.
+    /// Who cancelled the run with a reason in their own words, which the parent run may use.
     pub(crate) fn had_the_last_word(&self) -> Option<&str> {
         let (by, reason) = self.cancelled_by.as_ref().filter(|(by, _)| by.kind != ActorType::System)?;
         let given = [STOPPED_AROUND.to_owned(), refusal(by, false), refusal(by, true)];
@@ -159,7 +159,7 @@ impl Run {
         matches!(self.nodes[node].state, State::Mapping(_))
     }
 
-    /// Stops everything that only waits; gives whether something is still under way.
+    /// Cancels everything that only waits. Returns whether something is still in flight.
     pub(crate) fn stop_waiting(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<bool, Unstorable> {
         let mut under_way = !self.calls.is_empty();
         self.ready.clear();

@@ -1,8 +1,8 @@
-//! Calls of which nobody can tell whether they happened, until somebody settles them.
+//! Calls of unknown outcome, until they are resolved.
 //!
-//! A call in doubt stops its step; an undo in doubt leaves its step as it was. Both stand in
-//! `steps.in_doubt_since`, the oldest of a run also in `runs.in_doubt_since`, so that people find them
-//! without looking through everything that has ended.
+//! A call of unknown outcome stops its step; an undo of unknown outcome leaves its step as it was. Both
+//! set `steps.in_doubt_since`, and the oldest of a run sets `runs.in_doubt_since`, so that people find
+//! them without a search through all ended runs.
 
 use super::rows::Book;
 use super::start::Work;
@@ -12,27 +12,23 @@ use crate::record::Row;
 use crate::time::Timestamp;
 use uuid::Uuid;
 
-/// A call whose outcome is unknown. Whoever commits the turn tells people in the same transaction.
+/// A call whose outcome became unknown. The notifications are committed with the turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// Its step.
     pub step: Uuid,
-    /// Its node.
     pub node: String,
-    /// Position of the item in its list.
+    /// The position of the item in its list.
     pub item: Option<u32>,
-    /// The tool that was called.
     pub tool: String,
-    /// The call was to undo what the step had done.
+    /// The call was the undo of the step.
     pub undo: bool,
-    /// Why nobody can tell.
+    /// Why the outcome is unknown.
     pub reason: String,
-    /// When that began.
     pub since: Timestamp,
 }
 
 impl Run {
-    /// Nobody can tell whether the last call of a place happened.
+    /// The outcome of the last call of a place is unknown.
     pub(crate) fn begin_doubt(&mut self, at: At, reason: &str, now: Timestamp, book: &mut Book) {
         let since = *self.doubts.entry(at).or_insert(now);
         book.dirty.insert(at);
@@ -46,7 +42,7 @@ impl Run {
         book.doubted.push(Doubt { step, node, item: at.item, tool, undo, reason, since });
     }
 
-    /// It is known what became of a place, or nobody needs to know any more.
+    /// The outcome is known, or no longer matters.
     pub(crate) fn end_doubt(&mut self, at: At, book: &mut Book) {
         if self.doubts.remove(&at).is_some() {
             book.settled.insert(at);
@@ -54,20 +50,19 @@ impl Run {
         }
     }
 
-    /// Somebody has undone everything by hand.
+    /// Ends all doubts: a person undid everything by hand.
     pub(crate) fn end_doubts(&mut self, book: &mut Book) {
         let places: Vec<At> = self.doubts.keys().copied().collect();
         places.into_iter().for_each(|at| self.end_doubt(at, book));
     }
 
-    /// What rows say about doubts.
     pub(crate) fn load_doubts(&mut self, run: &Row, steps: &[Row]) {
         self.in_doubt_since = run.get("in_doubt_since").as_time();
         let since = |row: &Row| Some((self.place_of(row.uuid("id"))?, row.get("in_doubt_since").as_time()?));
         self.doubts = steps.iter().filter_map(since).collect();
     }
 
-    /// What the row of the run says about its doubts, if that is new.
+    /// Writes the oldest doubt to the run's row, if it has changed.
     pub(crate) fn write_doubts(&mut self, book: &mut Book) {
         let oldest = self.doubts.values().min().copied();
         if oldest != self.in_doubt_since {

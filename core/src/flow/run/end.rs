@@ -1,4 +1,4 @@
-//! How a run ends, and who is told.
+//! Ends a run and notifies its parent and recipients.
 
 use super::env::Env;
 use super::event::{Effect, Told};
@@ -15,7 +15,7 @@ use crate::record::{Json, Unstorable};
 use serde_json::{Map, Value, json};
 
 impl Run {
-    /// Ends the run if there is nothing left to do, and says where it stands otherwise.
+    /// Ends the run if nothing is left to do. Otherwise updates its status.
     pub(crate) fn conclude(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         if self.status.is_final() || book.more {
             return Ok(());
@@ -46,7 +46,7 @@ impl Run {
         Ok(())
     }
 
-    /// The status of a run that goes on: it awaits approval when nothing else can happen.
+    /// Updates the status of a run that has not ended: it awaits approval if nothing else can happen.
     fn stand(&mut self, book: &mut Book) {
         let asks = self.plan_waits() || self.asking > 0;
         let status = if asks && self.calls.is_empty() { RunStatus::AwaitingApproval } else { RunStatus::Running };
@@ -56,7 +56,7 @@ impl Run {
         }
     }
 
-    /// What the run gives: what its workflow says, or what its last nodes gave.
+    /// The result: the workflow's output templates, or the outputs of the sink nodes.
     fn outputs(&self) -> Result<Value, ErrorBody> {
         let Some(template) = &self.graph.outputs else {
             let sinks = self.graph.sinks().filter_map(|node| {
@@ -70,7 +70,7 @@ impl Run {
         })
     }
 
-    /// The result, if a store can keep it.
+    /// The result, checked against the limits of the store.
     fn checked_outputs(&self) -> Result<Value, ErrorBody> {
         let outputs = self.outputs()?;
         let text = Json::of(&outputs).map_err(|error| ErrorBody::new(Code::ValidationFailed, error.to_string()))?;
@@ -80,7 +80,6 @@ impl Run {
         Ok(outputs)
     }
 
-    /// The run has ended.
     pub(crate) fn end(&mut self, status: RunStatus, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         self.drop_proposals(env, book)?;
         self.status = status;
@@ -112,7 +111,7 @@ impl Run {
             book.signal(&self.head.tenant, parent, &told, env)?;
             book.effects.push(Effect::Wake(parent));
         }
-        // Nobody is told of what did not happen.
+        // Dry runs and replays without effects send no notifications.
         let real = !self.head.dry_run && self.replays().is_none_or(|mode| mode == ReplayMode::Retry);
         if self.head.level != Level::ExecuteSilent && self.head.parent.is_none() && real {
             book.notify(&self.head, status, self.result.as_ref(), self.failure.as_deref(), env)?;
@@ -120,7 +119,7 @@ impl Run {
         Ok(())
     }
 
-    /// Steps that were tried dry and never had their turn don't wait for it any more.
+    /// Closes steps that have a row from the dry run but never started.
     fn close_drafted(&mut self, status: RunStatus, book: &mut Book) {
         for (node, task) in self.nodes.iter_mut().enumerate() {
             if matches!(task.state, State::Pending { .. }) && task.step.is_some() {
@@ -131,14 +130,14 @@ impl Run {
         }
     }
 
-    /// At L0 nothing else is asked for while something waits for a person.
+    /// At L0, nothing else starts while an approval is pending.
     pub(crate) fn asks_first(&self) -> bool {
         self.head.level == Level::Ask && self.asking > 0
     }
 
-    /// Whether the run can be forgotten until somebody tells it something or a time comes.
+    /// Whether the run can leave memory until a signal arrives or a timer is due.
     pub(crate) fn rests(&self, env: &Env<'_>) -> bool {
-        // Whoever takes a parked run up believes that nobody works on it.
+        // A node that claims a parked run assumes that no other process works on it.
         if self.timers.iter().any(|(_, at)| self.is_lost(*at)) {
             return false;
         }
@@ -152,7 +151,7 @@ impl Run {
         idle && self.next_deadline().is_none_or(far)
     }
 
-    /// Whether nothing of the run is under way and all that it can do is wait for a slot.
+    /// Whether nothing is in flight and the run only waits for a slot.
     pub(crate) fn waits_for_slot(&self, env: &Env<'_>) -> bool {
         let far = |due: crate::time::Timestamp| due > env.now.plus_seconds(limits::PARK_SECONDS_MIN);
         self.wants_slot()
@@ -160,7 +159,7 @@ impl Run {
             && self.settled.is_empty()
             && self.coming.is_empty()
             && self.draft.is_none()
-            // A rollback stays with whoever drives it.
+            // A rollback stays with its owner.
             && self.undo.is_none()
             && !self.timers.iter().any(|(_, at)| self.is_lost(*at))
             && self.next_deadline().is_none_or(far)

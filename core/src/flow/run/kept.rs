@@ -1,4 +1,4 @@
-//! How much a run keeps: the inputs and outputs of its steps are bounded one by one, and all together.
+//! Limits the size of a run's values: of each input and output, and of all together.
 
 use super::{At, Run};
 use crate::error::{Code, ErrorBody};
@@ -8,7 +8,8 @@ use crate::limits;
 use crate::record::Json;
 use serde_json::{Value, json};
 
-/// Why a store can't keep an output, if so. What a document costs in memory goes by its values more than by its bytes.
+/// Why an output can't be stored, if so. Memory depends on the number of values more than on the bytes, so both are
+/// limited.
 pub(crate) fn unkept(output: &Value) -> Option<String> {
     match Json::of(output) {
         Err(error) => Some(error.to_string()),
@@ -20,7 +21,7 @@ pub(crate) fn unkept(output: &Value) -> Option<String> {
     }
 }
 
-/// What came of trying a call dry, and what went wrong. An output that can't be kept is as good as none.
+/// The result of a dry run, and the error if there is one. An output that can't be stored is an error.
 pub(crate) fn tried(answer: &Answer) -> (Value, Option<String>) {
     let failed = |error: Value, message: String| (json!({"status": "dry_run", "error": error}), Some(message));
     match answer {
@@ -36,17 +37,17 @@ pub(crate) fn tried(answer: &Answer) -> (Value, Option<String>) {
     }
 }
 
-/// How much values are.
+/// The size of values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kept {
-    /// As text, roughly.
+    /// As JSON text, approximately.
     bytes: usize,
-    /// In memory, roughly.
+    /// In memory, approximately.
     memory: usize,
 }
 
 impl Kept {
-    /// What keeps it from being kept, if something does; `what` says of whom it is.
+    /// The error if it exceeds the limits. `what` names the value that was added.
     fn refusal(self, what: &str) -> Option<ErrorBody> {
         if self.memory > limits::RUN_MEMORY_BYTES_MAX {
             let message = format!(
@@ -66,7 +67,6 @@ impl Kept {
         None
     }
 
-    /// So many of it.
     const fn times(self, count: usize) -> Self {
         Self { bytes: self.bytes.saturating_mul(count), memory: self.memory.saturating_mul(count) }
     }
@@ -84,8 +84,7 @@ impl Kept {
 }
 
 impl Run {
-    /// Counts an input that a place is about to be given, or refuses it: it would be written with its step and with each
-    /// of its calls.
+    /// Counts the input of a place, or refuses it. It is stored with its step and with each of its calls.
     pub(crate) fn make_room(&mut self, at: At, input: &Value) -> Result<(), ErrorBody> {
         let kept = self.kept.and(input);
         if let Some(refusal) = kept.refusal(&format!("the input of {}", self.name(at))) {
@@ -95,8 +94,8 @@ impl Run {
         Ok(())
     }
 
-    /// Refuses a map whose items would be given more than a run keeps before the first of them is. False: what they
-    /// would be given is not all looked at yet, and the turn has worked enough.
+    /// Refuses a map whose item inputs exceed the limits, before its first item starts. False: not all items are
+    /// measured yet, and the turn has used up its work.
     pub(crate) fn make_room_for_items(&mut self, node: usize) -> Result<bool, ErrorBody> {
         let items = u32::try_from(self.mapped(node).map_or(0, <[Value]>::len)).unwrap_or(u32::MAX);
         let (mut item, mut kept) = match self.measured.remove(&node) {
@@ -109,7 +108,7 @@ impl Run {
                 self.measured.insert(node, (item, kept));
                 return Ok(false);
             }
-            // What an input lacks is told by the item itself.
+            // The item itself reports an input that can't be rendered.
             let Ok(input) = self.render_inputs(At { node, item: Some(item) }) else { return Ok(true) };
             kept = kept.and(&input);
             if let Some(refusal) = kept.refusal(&format!("the {items} items of {}", self.name(At::node(node)))) {
@@ -120,7 +119,7 @@ impl Run {
         Ok(true)
     }
 
-    /// Whether the inputs of all items are far from what a run keeps, going by the first and by the list.
+    /// Whether the inputs of all items are far below the limits, estimated from the first one and the list.
     fn items_are_light(&self, node: usize, items: u32) -> bool {
         let Some(list) = self.mapped(node) else { return true };
         let Ok(first) = self.render_inputs(At { node, item: Some(0) }) else { return true };
@@ -130,12 +129,12 @@ impl Run {
         self.kept.plus(first.plus(list).times(2)).refusal("").is_none()
     }
 
-    /// Counts an output. It is kept in any case: what has happened is written down.
+    /// Counts an output. It is stored in any case: the call has been made.
     pub(crate) fn count_output(&mut self, output: &Value) {
         self.kept = self.kept.and(output);
     }
 
-    /// Counts what a run that was read keeps.
+    /// Counts the values of a loaded run.
     pub(crate) fn count_kept(&mut self) {
         let tasks = self.nodes.iter().flat_map(|task| std::iter::once(task).chain(task.items()));
         let values =
@@ -145,7 +144,7 @@ impl Run {
         self.kept = Kept { memory: of_tasks.memory.saturating_add(json::weight(&self.head.inputs)), ..of_tasks };
     }
 
-    /// How much memory its values take, roughly.
+    /// The approximate memory of its values.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {
         self.kept.memory

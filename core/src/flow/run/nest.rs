@@ -1,8 +1,7 @@
-//! Places that hold others: a child run, and a map over a list.
+//! Nested places: child runs, and maps over a list.
 //!
-//! A parent that waits for a child holds no slot and no memory: the child's end is a signal. The
-//! items of a map are places of their own with their own steps; as many as the node allows are
-//! open at a time.
+//! A parent that waits for a child run uses no slot and no memory: the child's end is a signal. The
+//! items of a map are places with their own steps; at most `max_parallel` of them run at a time.
 
 use super::demand::Demand;
 use super::edges::seen;
@@ -26,16 +25,16 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The member of a child run's request that says how many runs it may have inside it.
+/// The member of a child run's request that limits the number of its descendants.
 const DESCENDANTS: &str = "descendants_max";
 
 fn too_many(node: &str) -> ErrorBody {
-    let message = format!("{node} would start more runs than its run may have inside it");
+    let message = format!("{node} would start more child runs than its run may have");
     ErrorBody::new(Code::ValidationFailed, message).with("descendants_max", limits::RUN_DESCENDANTS_MAX)
 }
 
 impl Run {
-    /// Creates the child run; the parent waits.
+    /// Creates the child run. The parent waits.
     pub(crate) fn start_child(
         &mut self,
         at: At,
@@ -49,7 +48,7 @@ impl Run {
             Err(error) => return self.fail_step(at, error, env, book),
         };
         if self.head.depth >= limits::RUN_DEPTH_MAX {
-            let error = ErrorBody::new(Code::ValidationFailed, "runs stand inside each other too deep");
+            let error = ErrorBody::new(Code::ValidationFailed, "runs are nested too deeply");
             return self.fail_step(at, error, env, book);
         }
         let share = self.share(at);
@@ -92,7 +91,7 @@ impl Run {
             source: Source::Workflow,
             risk: None,
             idempotency_key: None,
-            // They are told when it waits for a person; of its end the run around it tells.
+            // Recipients hear when the child awaits approval; its end is reported by the parent.
             notify: self.head.notify.clone(),
             created_at: env.now,
             timeout_at: self.child_timeout(at, env),
@@ -113,7 +112,7 @@ impl Run {
         Ok(())
     }
 
-    /// The request of a run inside, with what it is told about its bounds.
+    /// The request of a child run, with its limits.
     fn request_of_child(&self, at: At, workflow: &str, share: u64) -> Value {
         let mut request = json!({
             "workflow_id": workflow, "parent_run_id": self.head.id, DESCENDANTS: share.saturating_sub(1),
@@ -128,9 +127,9 @@ impl Run {
         request
     }
 
-    /// What must be met before a run inside is started.
+    /// The approval that a child run requires.
     fn demand_of_child(&self, at: At, env: &Env<'_>) -> Option<Demand> {
-        let level = (self.head.level == Level::Ask).then(|| Demand::one("every step is asked for at L0_Ask"));
+        let level = (self.head.level == Level::Ask).then(|| Demand::one("every step needs approval at L0_Ask"));
         let level = level.or_else(|| self.demand_of_lapsed(at, env)).or_else(|| self.demand_of_item(at));
         match (self.demand_of_node(at), level) {
             (Some(node), Some(level)) => Some(node.and(level)),
@@ -138,9 +137,8 @@ impl Run {
         }
     }
 
-    /// How many runs a place may start, those inside them included. Each node that starts runs gets the
-    /// same part of what its run may have, and each item the same part of that: nobody has to count
-    /// what happens elsewhere.
+    /// The number of descendants that a place may start. Each node that starts child runs gets an equal share
+    /// of the run's limit, and each item an equal share of that, so no global count is needed.
     fn share(&self, at: At) -> u64 {
         let given = self.head.request.get(DESCENDANTS).filter(|_| self.head.parent.is_some()).and_then(Value::as_u64);
         let nests = u64::try_from(self.graph.nests).unwrap_or(u64::MAX).max(1);
@@ -149,7 +147,7 @@ impl Run {
         node / u64::try_from(items).unwrap_or(u64::MAX).max(1)
     }
 
-    /// A child may take no longer than its parent, nor than its node says.
+    /// The earlier of the parent's timeout and the node's.
     fn child_timeout(&self, at: At, env: &Env<'_>) -> Option<Timestamp> {
         let node = self.graph.nodes[at.node].node.timeout_seconds;
         let node = node.map(|seconds| env.now.plus_seconds(i64::from(seconds)));
@@ -196,7 +194,7 @@ impl Run {
         self.ended(at, env, book)
     }
 
-    /// Begins to go over a list, once nobody must be asked about its calls. False: it stays ready.
+    /// Starts a map, or requests approval of its calls. False: it stays ready.
     pub(crate) fn start_map(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<bool, Unstorable> {
         if self.task(at).is_none_or(|task| task.input.is_none()) {
             let list = match self.list_of(at) {
@@ -253,7 +251,7 @@ impl Run {
         Ok(())
     }
 
-    /// The list that a map goes over, if the run may have so many steps.
+    /// The list of a map, checked against the limits of the run.
     fn list_of(&self, at: At) -> Result<Vec<Value>, ErrorBody> {
         let over = match &self.graph.nodes[at.node].over {
             None => Err("it has no list".to_owned()),
@@ -266,8 +264,8 @@ impl Run {
                 return Err(ErrorBody::new(Code::PayloadTooLarge, message));
             }
             other => {
-                let why = other.map_or_else(|why| why, |_| "it is no list".to_owned());
-                let message = format!("what {} goes over can't be used: {why}", self.name(at));
+                let why = other.map_or_else(|why| why, |_| "it is not a list".to_owned());
+                let message = format!("the list of {} can't be used: {why}", self.name(at));
                 return Err(ErrorBody::new(Code::ValidationFailed, message));
             }
         };
@@ -283,13 +281,13 @@ impl Run {
         Ok(list)
     }
 
-    /// Steps that the run has or will have: one for each node and for each item of a map that has begun.
+    /// The number of steps that the run has or will have: one per node and per item of a started map.
     fn steps_planned(&self) -> usize {
         let items = (0..self.nodes.len()).filter_map(|node| self.mapped(node)).map(<[Value]>::len);
         items.fold(self.nodes.len(), usize::saturating_add)
     }
 
-    /// Lets as many items come up as the node allows.
+    /// Makes as many items ready as the node allows.
     pub(crate) fn fill(&mut self, node: usize) {
         let Body::Map(each) = &self.graph.nodes[node].node.body else { return };
         let parallel = usize::try_from(each.max_parallel).unwrap_or(1).max(1);
@@ -302,7 +300,7 @@ impl Run {
         }
     }
 
-    /// An item has settled: the next one comes up, or the map is over.
+    /// An item has settled: starts the next one, or ends the map.
     pub(crate) fn item_ended(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let State::Mapping(mapping) = &mut self.nodes[at.node].state else { return Ok(()) };
         mapping.open = mapping.open.saturating_sub(1);
@@ -333,7 +331,7 @@ impl Run {
         self.nested_completed(At::node(at.node), outputs, "map", env, book)
     }
 
-    /// An item has failed: nothing new is started behind it, what is under way may end.
+    /// An item has failed: fails the map once the items in flight have ended.
     fn map_failed(&mut self, node: usize, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let State::Mapping(mapping) = &self.nodes[node].state else { return Ok(()) };
         let Some(index) = mapping.failed.filter(|_| mapping.busy == 0) else { return Ok(()) };
@@ -345,7 +343,7 @@ impl Run {
         self.fail_step(At::node(node), error.with("item", index), env, book)
     }
 
-    /// Maps of a run that was just loaded whose item had failed: items under way then are gone.
+    /// Ends the maps of a loaded run in which an item has failed.
     pub(crate) fn settle_maps(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         for node in 0..self.nodes.len() {
             if matches!(&self.nodes[node].state, State::Mapping(mapping) if mapping.failed.is_some()) {
@@ -356,7 +354,7 @@ impl Run {
         Ok(())
     }
 
-    /// Stops the items that only wait, because another one has failed.
+    /// Cancels the waiting items of a map in which another item has failed.
     fn stop_items(&mut self, node: usize, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let items = 0..u32::try_from(self.nodes[node].items().len()).unwrap_or(u32::MAX);
         for item in items {
@@ -374,7 +372,7 @@ impl Run {
         Ok(())
     }
 
-    /// What a map node goes over.
+    /// The list of a map node.
     pub(crate) fn mapped(&self, node: usize) -> Option<&[Value]> {
         match &self.nodes.get(node)?.state {
             State::Mapping(mapping) => Some(&mapping.over),

@@ -1,13 +1,13 @@
-//! A run that repeats another: what was recorded stands for what would be done.
+//! Replays: recorded outputs replace calls.
 //!
 //! | mode     | before `from`           | tools that read, or are pure | tools that write, people, children |
 //! |----------|-------------------------|------------------------------|------------------------------------|
 //! | `freeze` | recorded                | recorded                     | recorded                           |
 //! | `shadow` | recorded                | run, reads if they were sent | recorded                           |
-//! | `retry`  | recorded if it was done | run                          | run                                |
+//! | `retry`  | recorded if completed   | run                          | run                                |
 //!
-//! A shadow repeats the reads that the run before made. One that it never sent was perhaps never approved, so
-//! it is not sent now. Where a recording must stand and there is none, the replay ends with `NOT_RECORDED`.
+//! A shadow repeats the reads that the original run made. A read that it never sent was perhaps never approved, so
+//! it is not sent now. Where a recording is needed and there is none, the replay fails with `NOT_RECORDED`.
 
 use super::env::Env;
 use super::rows::Book;
@@ -18,30 +18,30 @@ use crate::record::Unstorable;
 use crate::tool::{Reach, Spec};
 use serde_json::{Value, json};
 
-/// What the run before knows of a place.
+/// What the original run recorded of a place.
 pub(crate) enum Past {
-    /// It does not matter: the place does its work.
+    /// Irrelevant: the place runs.
     None,
-    /// It gave this.
+    /// Its output.
     Gave(Value),
-    /// It failed with this.
+    /// Its error.
     Failed(ErrorBody),
-    /// Nothing, and it should.
+    /// A recording is needed, and there is none.
     Missing,
 }
 
 impl Run {
-    /// How this run repeats another.
+    /// The replay mode, if this run is a replay.
     pub(crate) fn replays(&self) -> Option<ReplayMode> {
         self.head.replay.as_ref().map(|replay| replay.mode)
     }
 
-    /// Whether a node lies where a replay really begins, or behind it.
+    /// Whether a node is at or after the start of the replay.
     pub(crate) fn is_fresh(&self, node: usize) -> bool {
         self.recorded.as_ref().and_then(|recorded| recorded.fresh.as_ref()).is_none_or(|fresh| fresh.contains(&node))
     }
 
-    /// Whether a place repeats what was recorded, so that it need not wait for its time.
+    /// Whether a place uses a recording, so that it skips its delay.
     pub(crate) fn repeats(&self, node: usize) -> bool {
         match self.replays() {
             None => false,
@@ -54,7 +54,7 @@ impl Run {
         self.recorded.as_ref()?.outputs.get(&(self.name(at).to_owned(), at.item))
     }
 
-    /// What stands for the work of a place: of a tool, or of a person or child.
+    /// The recording that replaces the work of a place: of a tool, or (without `spec`) of a person or child run.
     pub(crate) fn past(&self, at: At, spec: Option<&Spec>) -> Past {
         let (Some(mode), recording) = (self.replays(), self.recording(at)) else { return Past::None };
         let fresh = self.is_fresh(at.node);
@@ -79,16 +79,15 @@ impl Run {
         }
     }
 
-    /// A place that should have a recording has none: the replay is over, since no edge is taken for
-    /// this failure.
+    /// A place needs a recording and has none. The replay fails, since no edge is taken for this failure.
     pub(crate) fn not_recorded(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let message = format!("{} has no recording in that run", self.name(at));
         let error = ErrorBody::new(Code::NotRecorded, message).with("node", self.name(at));
         self.fail_step(at, error, env, book)
     }
 
-    /// Where this run differs from the one that it repeats. Worked out at the end from what stands in
-    /// the rows, so it is the same whoever drove the run.
+    /// The differences from the original run. Computed at the end from stored values, so the result does not
+    /// depend on which nodes drove the run.
     pub(crate) fn differences(&self) -> Vec<Value> {
         let mut found = Vec::new();
         for at in self.places() {

@@ -1,9 +1,8 @@
-//! A run that was under way in a store that was put back.
+//! A run in a store that was restored from a backup.
 //!
-//! What it did after that state was written is not known here: a step without an outcome may have
-//! been sent, a child run may have been started, a step may have been undone. So whatever changes
-//! something goes out only after somebody has found out that it did not happen: the tool, if it can
-//! be asked, else a person. Steps that are pure or only read go on.
+//! What the run did after the backup is not known: a step may have been sent, a child run started, or a
+//! step undone. So a write is dispatched only after the tool, if it can be checked, or a person has
+//! confirmed that it did not happen. Pure and reading steps continue.
 
 use super::env::Env;
 use super::event::Mode;
@@ -18,39 +17,36 @@ use crate::tool::{Reach, Spec, is_dry};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Why a step of a restored run is in doubt.
+/// Why the outcome of a step of a restored run is unknown.
 pub(crate) const MAY_BE_DONE: &str = "it may have been done after the backup was taken";
 const MAY_BE_STARTED: &str = "its run may have been started after the backup was taken";
 const MAY_BE_UNDONE: &str = "it may have been undone after the backup was taken";
 
-/// A place of a restored run that may have done something since.
+/// A place of a restored run that may have taken effect after the backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsureStep {
-    /// Its node.
     pub node: String,
-    /// Its item, if it is one of a map.
     pub item: Option<u32>,
-    /// What it calls; none for one that starts a run.
+    /// `None` for a place that starts a child run.
     pub tool: Option<String>,
-    /// Where it stands in the store.
+    /// The status in the store.
     pub status: &'static str,
 }
 
-/// Whether an effect's row was written in a run that was restored at this time, rather than before.
+/// Whether an effect's row was written after the restore.
 pub(crate) fn is_since(row: &Row, restored_at: Option<Timestamp>) -> bool {
     let written = ["created_at", "dispatched_at", "settled_at"].iter().filter_map(|column| row.get(column).as_time());
     restored_at.is_none_or(|at| written.max().is_some_and(|written| written >= at))
 }
 
 impl Run {
-    /// When the state that it goes on from was put back.
+    /// When its state was restored from a backup.
     #[must_use]
     pub const fn restored_at(&self) -> Option<Timestamp> {
         self.restored_at
     }
 
-    /// Everything that may have been done after the state in the store was written, if that state
-    /// was put back.
+    /// Everything that may have been done after the backup.
     #[must_use]
     pub fn unsure(&self) -> Vec<UnsureStep> {
         let open = |at: &At| self.task(*at).is_some_and(|task| !task.is_settled());
@@ -58,7 +54,7 @@ impl Run {
             let tool = match self.work(at) {
                 Work::Tool(spec) if self.changes_something(at, &spec) => Some(spec.name.clone()),
                 Work::Child { .. } if self.task(at).is_some_and(|task| task.child.is_none()) => None,
-                // Items that have not come up yet stand for themselves in their map.
+                // A map without started items stands for all of them.
                 Work::Map if self.task(at).is_some_and(|task| task.items().is_empty()) => {
                     let inside = At { node: at.node, item: Some(0) };
                     match self.work(inside) {
@@ -85,14 +81,14 @@ impl Run {
         }
     }
 
-    /// Whether a call whose input is not known yet may change something. What its template says in plain
-    /// words is what its input will say.
+    /// Whether a call whose input is not known yet may be a write. Constants of the template are constants of the
+    /// input.
     fn may_write(&self, at: At, spec: &Spec) -> bool {
         let template = self.function(at).map(|function| Value::Object(function.inputs.clone()));
         template.map_or(spec.effect, |template| spec.reach(&template)) == Reach::Write
     }
 
-    /// Whether a call that is about to be made may have been made already, and nobody has found out.
+    /// Whether a call that is about to be made may have been made after the backup, and this is not resolved yet.
     pub(crate) fn may_be_done(&self, at: At, spec: &Spec) -> bool {
         let settled = |task: &Task| {
             task.effect.is_some_and(|effect| effect.since_restore && effect.status != EffectStatus::Unknown)
@@ -100,8 +96,8 @@ impl Run {
         self.restored_at.is_some() && self.changes_something(at, spec) && !self.task(at).is_some_and(settled)
     }
 
-    /// Finds out what became of a call instead of making it: the tool is asked, or a person. False: no
-    /// slot is free, it stays ready.
+    /// Checks the outcome with the tool, or leaves it to a person, instead of making the call. False: no slot is
+    /// free, it stays ready.
     pub(crate) fn doubt(
         &mut self,
         at: At,
@@ -130,8 +126,8 @@ impl Run {
         Ok(true)
     }
 
-    /// Whether a child run that is about to be started may have been started already, and nobody has
-    /// found out since.
+    /// Whether a child run that is about to be started may have been started after the backup, and this is not
+    /// resolved yet.
     pub(crate) fn may_be_started(&self, at: At) -> bool {
         self.restored_at.is_some_and(|restored| {
             let settled = self.task(at).and_then(|task| task.started_at);
@@ -143,7 +139,7 @@ impl Run {
         self.outcome_unknown(at, MAY_BE_STARTED, env, book)
     }
 
-    /// A rollback that was under way is not gone on with: what is left of it is said.
+    /// Ends a rollback that was in progress in the backup. Its remaining steps are reported as not undone.
     pub(crate) fn doubt_undo(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let Some(undo) = self.undo.as_mut().filter(|undo| undo.doubted) else { return Ok(()) };
         undo.doubted = false;

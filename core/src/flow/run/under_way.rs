@@ -1,21 +1,21 @@
-//! Calls that go on while the run around them is read again.
+//! Calls that stay in flight while their run is loaded again.
 //!
-//! A turn that lost against somebody else's change leaves the run in memory worthless, but not the calls
-//! that this process is making for it: if nobody has written the run since they began, they are still
-//! its own, and the run that was read waits for their answers.
+//! A turn that lost against a concurrent change invalidates the run in memory, but not the calls that
+//! this process is making for it. If the run was not written since they started, they still belong to
+//! it, and the reloaded run waits for their answers.
 
 use super::task::{State, Task};
 use super::{At, Run};
 
-/// The calls of a run that were under way before a turn.
+/// The calls of a run that were in flight before a turn.
 pub struct UnderWay {
-    /// The version of the run's row then.
+    /// The version of the run's row at that time.
     version: i64,
     tasks: Vec<(At, Task)>,
 }
 
 impl Run {
-    /// Its calls that are written down as under way. None: there are others too, of a draft or a rollback.
+    /// Its calls that are recorded as dispatched. `None` if there are others too, of a draft or a rollback.
     #[must_use]
     pub fn under_way(&self) -> Option<UnderWay> {
         let mut tasks = Vec::new();
@@ -23,7 +23,7 @@ impl Run {
             let task = self.task(*at)?;
             match task.state {
                 State::Running { .. } if task.effect.is_some() => tasks.push((*at, task.clone())),
-                // What is not written down is done over.
+                // What is not recorded is repeated.
                 State::Running { .. } | State::Recalling => {}
                 _ => return None,
             }
@@ -31,8 +31,8 @@ impl Run {
         Some(UnderWay { version: self.version, tasks })
     }
 
-    /// Waits for calls that were under way before it was read, if nobody has written it meanwhile. False: they
-    /// are not its calls any more.
+    /// Waits for calls that were in flight before it was loaded. False: the run was written meanwhile, and they no
+    /// longer belong to it.
     pub fn keep_calls(&mut self, before: UnderWay) -> bool {
         let is_same = |(at, task): &(At, Task)| {
             let ids = |task: &Task| task.effect.map(|effect| (effect.id, effect.version));
@@ -51,7 +51,7 @@ impl Run {
         true
     }
 
-    /// The places with something under way.
+    /// The places with a call or lookup in flight.
     #[must_use]
     pub fn busy_places(&self) -> Vec<At> {
         self.calls.iter().copied().collect()

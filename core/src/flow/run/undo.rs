@@ -1,11 +1,11 @@
-//! Rolling a run back: what its steps did is undone, the last first.
+//! Rolls a run back: undoes the effects of its steps, the last one first.
 //!
-//! Each undoing is a recorded effect of its own, asked of the policy like any other call. A child
-//! run is rolled back in its parent's turn, by itself, and tells when it is done. What can't be
-//! undone is left and said; then the run keeps its status. After a crash a rollback goes on. The undo
-//! that was under way is sent again only if its tool says that a second one changes nothing; else
-//! nobody knows whether it happened, and a person finds out. So it is with one whose row somebody deleted:
-//! the row of its step says that it was sent.
+//! Each undo is a recorded effect (a compensation), judged by the policy like any other call. A child run
+//! rolls itself back and signals its parent when it is done. Steps that can't be undone are reported, and
+//! then the run keeps its status. A rollback continues after a crash. The undo that was in flight is
+//! resent only if its tool declares it repeatable; otherwise its outcome is unknown, and a person
+//! resolves it. The same applies if the row of an undo was deleted: the row of its step says that it
+//! was sent.
 
 use super::answer::RECORD_GONE;
 use super::env::Env;
@@ -30,24 +30,24 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// A rollback under way.
+/// A rollback in progress.
 #[derive(Debug)]
 pub(crate) struct Undo {
     pub(crate) by: Actor,
     pub(crate) reason: Option<String>,
-    /// Only some steps were asked for.
+    /// Only some steps were requested.
     pub(crate) part: bool,
-    /// The run that started this one waits for it.
+    /// The parent run waits for it.
     pub(crate) for_parent: bool,
-    /// Which rollback of the run it is, from one.
+    /// The number of this rollback within the run, from one.
     pub(crate) round: u32,
     pub(crate) queue: VecDeque<At>,
     pub(crate) current: Option<Current>,
     pub(crate) undone: Vec<Value>,
     pub(crate) left: Vec<Value>,
-    /// When the current one is tried again.
+    /// When the current undo is retried.
     pub(crate) retry_at: Option<Timestamp>,
-    /// It was under way in a state that was put back.
+    /// It was in progress in a state that was restored from a backup.
     pub(crate) doubted: bool,
 }
 
@@ -57,32 +57,32 @@ pub(crate) struct Current {
     pub(crate) at: At,
     pub(crate) call: Option<Uuid>,
     pub(crate) effect: Uuid,
-    /// Zero until its row was written, with the first send.
+    /// Zero until its row is written, with the first send.
     pub(crate) version: i64,
     /// Sends so far.
     pub(crate) attempt: u32,
-    /// One of its sends may have happened without anybody knowing.
+    /// One of its sends may have taken effect.
     pub(crate) in_doubt: bool,
-    /// Its process is gone, or may be.
+    /// It was loaded as in flight: its process died or may have.
     pub(crate) lost: bool,
-    /// Until when its last send may be answered. It stands in the step's row, too, which outlives the row of the undo.
+    /// The deadline of its last send. Also stored in the step's row, in case the row of the undo is deleted.
     pub(crate) deadline: Option<Timestamp>,
     /// The child run that is being rolled back.
     pub(crate) child: Option<Uuid>,
 }
 
 impl Current {
-    /// Nothing was sent yet.
+    /// An undo that was not sent yet.
     pub(crate) const fn new(at: At, effect: Uuid, child: Option<Uuid>) -> Self {
         Self { at, call: None, effect, version: 0, attempt: 0, in_doubt: false, lost: false, deadline: None, child }
     }
 }
 
-/// Why an undo is not sent once more.
+/// Why an undo is not sent again.
 const LOST: &str = "the process that made this call is gone";
-const IN_DOUBT: &str = "nobody knows whether an earlier undo of it happened";
+const IN_DOUBT: &str = "it is unknown whether an earlier undo of it took effect";
 
-/// What somebody wants undone.
+/// A request to roll back.
 pub(crate) struct Wanted {
     pub(crate) steps: Option<Vec<Uuid>>,
     pub(crate) by: Actor,
@@ -91,12 +91,12 @@ pub(crate) struct Wanted {
 }
 
 impl Undo {
-    /// Whether nothing happens here before a child run has been rolled back.
+    /// Whether it waits for a child run to be rolled back.
     pub(crate) fn waits_for_child(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.child.is_some())
     }
 
-    /// Whether the next step could be undone if there were a slot.
+    /// Whether the next undo only needs a slot.
     pub(crate) fn wants_slot(&self) -> bool {
         let waits = |current: &Current| current.call.is_none() && current.child.is_none();
         self.retry_at.is_none() && self.current.as_ref().is_some_and(waits)
@@ -104,7 +104,7 @@ impl Undo {
 }
 
 impl Run {
-    /// Somebody wants the run undone.
+    /// Starts a rollback.
     pub(crate) fn begin_undo(&mut self, wanted: Wanted, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let Wanted { steps, by, reason, for_parent } = wanted;
         if let Some(undo) = self.undo.as_mut().filter(|_| for_parent) {
@@ -113,7 +113,7 @@ impl Run {
         }
         let refusal = match self.status {
             _ if self.undo.is_some() => Some("a rollback is under way"),
-            RunStatus::RolledBack => Some("it was rolled back already"),
+            RunStatus::RolledBack => Some("it is already rolled back"),
             status if !status.is_final() => Some("the run has not ended"),
             _ if self.gives_up => Some(UNWRITABLE),
             _ => None,
@@ -149,7 +149,7 @@ impl Run {
         self.undo_on(env, book)
     }
 
-    /// The number of a place that has ended and did something outside, or that a child run did.
+    /// The sequence number of a place with something to undo: a write that took effect, or a child run.
     fn undoable(&self, at: At, only: Option<&[Uuid]>) -> Option<i64> {
         let task = self.task(at)?;
         let (State::Completed { seq, .. } | State::Failed { seq, .. }) = &task.state else { return None };
@@ -192,7 +192,7 @@ impl Run {
         }
     }
 
-    /// Lets a child run undo what it did.
+    /// Signals a child run to roll back.
     fn undo_child(&mut self, at: At, child: Uuid, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let Some(undo) = &mut self.undo else { return Ok(()) };
         let (by, reason) = (undo.by.clone(), undo.reason.clone());
@@ -205,7 +205,7 @@ impl Run {
         Ok(())
     }
 
-    /// A child run undid what it could.
+    /// A child run was rolled back as far as possible.
     pub(crate) fn child_undone(
         &mut self,
         step: Uuid,
@@ -215,7 +215,7 @@ impl Run {
     ) -> Result<(), Unstorable> {
         let Some(at) = self.place_of(step) else { return Ok(()) };
         let Some(undo) = &mut self.undo else { return Ok(()) };
-        // A run that was read again knows the child only as one of those to come.
+        // In a reloaded run, the child is still in the queue.
         let waited = undo.current.take_if(|current| current.at == at && current.child.is_some()).is_some();
         let before = undo.queue.len();
         undo.queue.retain(|queued| *queued != at);
@@ -226,12 +226,11 @@ impl Run {
             let child = self.task(at).and_then(|task| task.child);
             self.undone(at, json!({"node": self.name(at), "item": at.item, "child_run_id": child}), env, book);
         } else {
-            self.leave(at, "its child run could not be undone as a whole");
+            self.leave(at, "its child run could only be partly rolled back");
         }
         self.undo_on(env, book)
     }
 
-    /// A place was undone.
     fn undone(&mut self, at: At, data: Value, env: &mut Env<'_>, book: &mut Book) {
         let step = self.step_id(at);
         let line = json!({"node": self.name(at), "item": at.item, "step_id": step});
@@ -243,7 +242,7 @@ impl Run {
         self.end_doubt(at, book);
     }
 
-    /// Says to the run that waits for it how far the rollback went.
+    /// Signals the waiting parent whether the rollback was complete.
     fn tell_parent(&self, for_parent: bool, whole: bool, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let Some((parent, step)) = self.head.parent.filter(|_| for_parent) else { return Ok(()) };
         book.signal(&self.head.tenant, parent, &Told::ChildUndone { step, whole }, env)?;
@@ -251,11 +250,11 @@ impl Run {
         Ok(())
     }
 
-    /// A person has undone by hand what a run did that has ended: nothing is called.
+    /// Marks an ended run as rolled back by hand. No tool is called.
     pub(crate) fn mark_rolled_back(&mut self, by: Actor, reason: Option<String>, book: &mut Book) {
         let refusal = match self.status {
             _ if self.undo.is_some() => Some("a rollback is under way"),
-            RunStatus::RolledBack => Some("it was rolled back already"),
+            RunStatus::RolledBack => Some("it is already rolled back"),
             status if !status.is_final() => Some("the run has not ended"),
             _ => None,
         };
@@ -270,17 +269,17 @@ impl Run {
     }
 
     fn may_undo(&self, at: At, env: &Env<'_>) -> Result<(), String> {
-        let Work::Tool(spec) = self.work(at) else { return Err("it is no tool".to_owned()) };
+        let Work::Tool(spec) = self.work(at) else { return Err("it is not a tool call".to_owned()) };
         if self.task(at).is_some_and(|task| matches!(task.state, State::Failed { .. })) {
-            return Err("what it gave can't be used, so nobody can tell what to undo".to_owned());
+            return Err("its output can't be used, so it is unknown what to undo".to_owned());
         }
         if self.graph.nodes[at.node].is_tool_absent {
-            return Err(format!("the tool {} is not set up in this process", spec.name));
+            return Err(format!("the tool {} is not configured in this process", spec.name));
         }
         if !spec.is_reversible() {
             return Err(format!("{} does not support rollback", spec.name));
         }
-        // Whoever names the step has found out.
+        // A person who names the step has checked the outcome.
         let named = self.undo.as_ref().is_some_and(|undo| undo.part);
         if !named && spec.rollback == Rollback::Once && self.doubts.contains_key(&at) {
             return Err(IN_DOUBT.to_owned());
@@ -290,10 +289,10 @@ impl Run {
         let action = Action { tenant, actor, level, node: self.name(at), tool: &spec, input: &input };
         let of_run = match env.policy.judge(&action) {
             PolicyVerdict::Deny { reason, .. } => return Err(reason),
-            // Whoever asked for the rollback has decided; approvals guard what is done, not its undoing.
+            // The rollback request is itself a decision: approvals guard calls, not their undo.
             verdict @ (PolicyVerdict::Allow | PolicyVerdict::Ask(_)) => verdict,
         };
-        // Whoever asked for it must still be allowed to: what is left to undo does not outlive their right.
+        // The requester of the rollback must still be allowed to make the call.
         match self.undo.as_ref().map(|undo| undo.by.id.as_str()).filter(|by| *by != actor) {
             Some(by) => env.policy.judge(&Action { actor: by, ..action }).check_part(&of_run),
             None => Ok(()),
@@ -307,7 +306,7 @@ impl Run {
         }
     }
 
-    /// Writes down how the current undo stands: its row comes with the first send.
+    /// Writes the status of the current undo. Its row is created with the first send.
     fn write_compensation(
         &mut self,
         status: EffectStatus,
@@ -359,13 +358,13 @@ impl Run {
         Ok(())
     }
 
-    /// Until when an undo of a place that was sent may be answered, if one was and nobody knows how it ended.
+    /// The deadline of a sent undo of this place whose outcome is not known.
     pub(crate) fn undo_sent_until(&self, at: At) -> Option<Timestamp> {
         let current = self.undo.as_ref()?.current.as_ref().filter(|current| current.at == at)?;
         current.deadline.filter(|_| current.call.is_some() || current.in_doubt)
     }
 
-    /// The key of an undoing's row: one for each rollback.
+    /// The idempotency key of an undo's row, different for each rollback.
     pub(crate) fn undo_key(&self, at: At, round: u32) -> String {
         format!("{}:{round}", self.effect_key(at, &Mode::Undo { output: Arc::default() }))
     }
@@ -379,7 +378,7 @@ impl Run {
         }
         let slot = self.take_slot(at, &spec, env);
         let Some(undo) = &mut self.undo else { return Ok(()) };
-        // It is due, and waits for a slot at the most, no longer for a time.
+        // It is due: from now on it waits for a slot at most.
         undo.retry_at = None;
         if !slot {
             return Ok(());
@@ -409,7 +408,7 @@ impl Run {
         Ok(())
     }
 
-    /// The undo that was under way was not lost: its answer is about to be taken in.
+    /// The undo in flight was not lost: its answer is about to be applied.
     pub(crate) fn expect_undo(&mut self, at: At, call: Uuid, in_doubt: bool) -> bool {
         let current = self.undo.as_mut().and_then(|undo| undo.current.as_mut());
         let Some(current) = current.filter(|current| current.at == at && current.lost) else { return false };
@@ -419,7 +418,7 @@ impl Run {
         true
     }
 
-    /// The process that drove it is gone, and with it the undo that was under way.
+    /// The previous owner is gone: an undo that was in flight there is lost now, without waiting for its deadline.
     pub(crate) fn undo_is_lost(&mut self) {
         let Some(undo) = &mut self.undo else { return };
         if undo.current.as_ref().is_some_and(|current| current.lost) {
@@ -427,7 +426,7 @@ impl Run {
         }
     }
 
-    /// Goes on with a rollback that was loaded, or whose next try is due.
+    /// Continues a rollback that was loaded or whose retry is due.
     pub(crate) fn drive_undo(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         self.doubt_undo(env, book)?;
         let Some(undo) = &mut self.undo else { return Ok(()) };
@@ -448,7 +447,7 @@ impl Run {
         }
         match self.may_undo(at, env) {
             Ok(()) => self.send_undo(env, book),
-            // It was allowed when it was sent first, and is sent no more.
+            // It was allowed when it was first sent, but no longer is.
             Err(why) if attempt > 0 => self.undo_failed(at, &ErrorBody::new(Code::PolicyDenied, why), env, book),
             Err(why) => {
                 self.leave(at, &why);
@@ -458,12 +457,12 @@ impl Run {
         }
     }
 
-    /// Whether what a place did may be undone twice.
+    /// Whether the undo of a place is repeatable.
     fn undo_repeats(&self, at: At) -> bool {
         matches!(self.work(at), Work::Tool(spec) if spec.rollback == Rollback::Repeatable)
     }
 
-    /// An undoing ended.
+    /// An undo call ended.
     pub(crate) fn undo_answered(
         &mut self,
         at: At,
@@ -494,14 +493,15 @@ impl Run {
         match due.filter(|_| !in_doubt || self.undo_repeats(at)) {
             Some(due) => {
                 self.undo.iter_mut().for_each(|undo| undo.retry_at = Some(due));
-                // What certainly was not sent is no doubt after a crash either.
+                // Certainly not sent: record that, so that its outcome stays known after a crash.
                 if in_doubt { Ok(()) } else { self.write_compensation(EffectStatus::Prepared, None, env.now, book) }
             }
             None => self.undo_failed(at, &error.body, env, book),
         }
     }
 
-    /// No more tries. What may have happened is not called failed: a person finds out.
+    /// No more retries. An undo that may have taken effect does not fail: its outcome is unknown, and a person
+    /// resolves it.
     fn undo_failed(&mut self, at: At, error: &ErrorBody, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let data = json!({"node": self.name(at), "code": error.code, "message": error.message});
         book.note("step.rollback_failed", self.step_id(at), None, data);
@@ -516,7 +516,7 @@ impl Run {
         self.undo_settled(status, env, book)
     }
 
-    /// The current undo is over: the next one comes.
+    /// Settles the current undo and continues with the next.
     fn undo_settled(&mut self, status: EffectStatus, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         self.write_compensation(status, None, env.now, book)?;
         self.undo.iter_mut().for_each(|undo| undo.current = None);
@@ -527,7 +527,7 @@ impl Run {
         self.write_undo(true, book)?;
         let Some(undo) = self.undo.take() else { return Ok(()) };
         let whole = undo.left.is_empty() && !undo.part;
-        // The run's own row has all of them.
+        // The run's row has the complete list.
         let shown = &undo.left[..undo.left.len().min(limits::UNDO_LEFT_SHOWN_MAX)];
         let data = json!({
             "undone": undo.undone.len(), "left": shown, "left_count": undo.left.len(), "reason": undo.reason,
@@ -542,10 +542,10 @@ impl Run {
         self.tell_parent(undo.for_parent, whole, env, book)
     }
 
-    /// How far the rollback has come, in `runs.rollback`.
+    /// Writes the progress of the rollback to `runs.rollback`.
     fn write_undo(&self, ended: bool, book: &mut Book) -> Result<(), Unstorable> {
         let Some(undo) = &self.undo else { return Ok(()) };
-        // A run that is read again knows of a step only if it stands here, whatever became of it.
+        // A reloaded run considers only the steps listed here, whatever their state.
         let current = undo.current.as_ref().map(|current| current.at);
         let ahead = current.iter().chain(&undo.queue).filter_map(|at| self.step_id(*at));
         let behind = undo.undone.iter().chain(&undo.left).filter_map(|line| line["step_id"].as_str()?.parse().ok());

@@ -1,8 +1,8 @@
-//! A turn that could not be written: something in it is more than a store takes.
+//! A turn that the store refused, e.g. because a value is too large.
 //!
-//! What its calls gave is taken in again: an answer that was received is not in doubt. If the turn can't be
-//! written once more, to decide the same for ever would end the same way: a run fails, and a rollback ends with
-//! what it has not undone left.
+//! The answers that the turn had applied are applied again, so their outcome stays known. If the turn is refused
+//! once more, further attempts would end the same way. Then the run fails, or its rollback ends with the remaining
+//! steps not undone.
 
 use super::env::Env;
 use super::event::{Kept, Mode};
@@ -13,12 +13,11 @@ use crate::error::{Code, ErrorBody};
 use crate::record::Unstorable;
 use uuid::Uuid;
 
-/// Why a run doesn't go on.
-pub(super) const UNWRITABLE: &str =
-    "what came next in this run could not be written down; the log of the server says why";
+/// Why a run can't continue.
+pub(super) const UNWRITABLE: &str = "the next state of this run could not be stored; see the server log";
 
 impl Run {
-    /// Takes in what the calls of the run gave before it was read again, and ends it unless it may try again.
+    /// Applies the answers from before the reload, and ends the run unless it may try again.
     pub(crate) fn unwritten(
         &mut self,
         answers: Vec<Kept>,
@@ -38,14 +37,14 @@ impl Run {
         Ok(())
     }
 
-    /// Whether an earlier send of what is under way at a place may have happened.
+    /// Whether an earlier send of the call in flight at a place may have taken effect.
     #[must_use]
     pub fn is_in_doubt(&self, at: At) -> bool {
         let undo = self.undo.as_ref().and_then(|undo| undo.current.as_ref()).filter(|current| current.at == at);
         undo.map_or_else(|| self.task(at).is_some_and(|task| task.in_doubt), |current| current.in_doubt)
     }
 
-    /// Whether a place that was read as lost waits for the answer of this call.
+    /// Lets a place that was loaded as lost wait for the answer of this call. False: it does not.
     fn expect_answer(&mut self, at: At, call: Uuid, in_doubt: bool) -> bool {
         if !self.is_lost(at) {
             return self.expect_undo(at, call, in_doubt);
