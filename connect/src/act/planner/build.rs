@@ -364,6 +364,9 @@ impl<'a> Builder<'a> {
         {
             return Err(missing(slot.name, None));
         }
+        if let Some(method) = fill.lacks_method() {
+            return Err(missing(method, Some("a call with a body says POST, PUT or PATCH".to_owned())));
+        }
         if let Err(faults) = spec.input.check(&Value::Object(fill.input.clone())) {
             let name = |pointer: &str| pointer.split('/').nth(1).unwrap_or("input").to_owned();
             if let Some(fault) = faults.iter().find(|fault| !fill.wired.contains(&name(&fault.pointer))) {

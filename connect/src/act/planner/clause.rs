@@ -172,7 +172,7 @@ pub(super) fn split(goal: &str, tokens: &[Token]) -> Split {
 }
 
 /// Whether a clause begins at this token, and how many tokens that takes away.
-fn cut(tokens: &[Token], at: usize, is_first: bool) -> (Option<Order>, usize) {
+pub(super) fn cut(tokens: &[Token], at: usize, is_first: bool) -> (Option<Order>, usize) {
     let next = |ahead: usize| tokens.get(at + ahead);
     match &tokens[at].kind {
         Kind::Mark('.' | '\n' | ';') => (Some(Order::Next), 1),

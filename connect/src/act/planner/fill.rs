@@ -115,6 +115,14 @@ impl<'a> Fill<'a> {
         slots.next().map(str::to_owned)
     }
 
+    /// The input that says how something is called, if there is a body and nobody said how to send it. What only asks
+    /// carries none.
+    pub(super) fn lacks_method(&self) -> Option<&'static str> {
+        let reads = self.tool.spec.reads_when.as_ref()?;
+        let carries = ["json", "body", "data"].iter().any(|name| self.input.contains_key(*name));
+        (carries && self.has(reads.member) && !self.input.contains_key(reads.member)).then_some(reads.member)
+    }
+
     /// Whether the call changes something, as far as is known.
     fn changes(&self) -> bool {
         let spec = &self.tool.spec;

@@ -65,6 +65,9 @@ pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, Pla
     if let Some(refusal) = request::frequency(goal, &tokens) {
         return Err(refusal);
     }
+    if let Some(refusal) = request::open_text(goal, &tokens) {
+        return Err(refusal);
+    }
     if let Some(refusal) = request::misplaced(goal, &clauses) {
         return Err(refusal);
     }

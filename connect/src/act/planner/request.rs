@@ -5,7 +5,7 @@
 //! wish for another time are none, however much they look like one.
 
 use super::choose::Profile;
-use super::clause::Clause;
+use super::clause::{Clause, cut};
 use super::lexicon;
 use super::token::{self, Kind, Token};
 use chimera_core::act::{PlanError, excerpt};
@@ -112,6 +112,9 @@ const ANNOUNCING: &[&str] = &[
     "labelled", "labeled", "tagged", "label", "labels", "assigned", "assign", "cc", "bcc", "titled", "entitled",
     "subject", "body", "title", "signed",
 ];
+
+/// Words behind which a title stands, quoted or not.
+const TITLING: &[&str] = &["titled", "entitled", "called", "named"];
 
 /// The refusal of a clause that asks for nothing.
 pub(super) fn refusal(goal: &str, clause: &Clause, tools: &[Profile]) -> Option<PlanError> {
@@ -231,6 +234,35 @@ pub(super) fn frequency(goal: &str, tokens: &[Token]) -> Option<PlanError> {
     Some(PlanError::Unplaced { text: text.to_owned() })
 }
 
+/// An unquoted text of several words with another wish behind it in the same sentence. Nobody can tell where such a text
+/// ends: `Tell #ops that nobody may read and delete …` forbids what its second half would do.
+pub(super) fn open_text(goal: &str, tokens: &[Token]) -> Option<PlanError> {
+    let mut says = false;
+    for (at, token) in tokens.iter().enumerate() {
+        says = !ends_sentence(token) && (says || token.word().is_some_and(lexicon::is_saying));
+        let opens = (says && token.is("that"))
+            || token.is("saying")
+            || token.word().is_some_and(|word| TITLING.contains(&word));
+        let is_prose = |ahead: usize| tokens.get(at + ahead).is_some_and(|next| next.word().is_some());
+        let led = |next: &str| lexicon::is_preposition(next) || matches!(next, "says" | "reads");
+        if !opens || !is_prose(1) || !is_prose(2) || tokens[at + 1].word().is_some_and(led) {
+            continue;
+        }
+        let rest = &tokens[at + 1..];
+        let end = rest.iter().position(ends_sentence).unwrap_or(rest.len());
+        let is_cut = |next: usize| cut(tokens, at + 1 + next, false).0.is_some();
+        if (1..end).any(is_cut) {
+            let text = goal.get(rest[0].start..rest[end - 1].end)?;
+            return Some(PlanError::Unplaced { text: excerpt(text) });
+        }
+    }
+    None
+}
+
+fn ends_sentence(token: &Token) -> bool {
+    matches!(token.kind, Kind::Mark('.' | '\n' | ';'))
+}
+
 /// The end of an unquoted text that may be another wish, or say when: `… and assign it to bob`.
 pub(super) fn second_wish(text: &str) -> Option<&str> {
     let tokens = token::read(text);
@@ -250,7 +282,10 @@ pub(super) fn second_wish(text: &str) -> Option<&str> {
             let named = |w: &str| lexicon::is_determiner(w) || lexicon::is_thing(w) || matches!(w, "it" | "them");
             token.is_entity() || token.word().is_some_and(named)
         });
-        joins && !small && (object || ANNOUNCING.contains(&next))
+        // `… and #dev that it is not` tells somebody else something else.
+        let told = matches!(tokens.get(at + 1).map(|token| &token.kind), Some(Kind::Channel | Kind::Email))
+            && matches!(word(at + 2), "that" | "saying");
+        joins && (told || !small && (object || ANNOUNCING.contains(&next)))
     };
     // `signed, at noon subject "…"`: the label ends the text, and what leads to it is doubtful.
     let labels = |at: &usize| ANNOUNCING.contains(&word(*at)) && tokens.get(at + 1).is_some_and(Token::is_entity);

@@ -5,6 +5,7 @@
 //! to the end of the goal, unless something quoted or an address follows.
 
 use super::lexicon;
+use chimera_core::time::Timestamp;
 use serde_json::Value;
 
 /// What a token looks like.
@@ -354,9 +355,8 @@ fn is_moment(chunk: &str) -> bool {
             .iter()
             .enumerate()
             .all(|(at, b)| if matches!(at, 4 | 7) { *b == b'-' } else { b.is_ascii_digit() });
-    let part = |from: usize| chunk.get(from..from + 2).and_then(|part| part.parse::<u8>().ok());
-    let real = || part(5).is_some_and(|m| (1..=12).contains(&m)) && part(8).is_some_and(|d| (1..=31).contains(&d));
-    shaped && real() && (date.len() == 10 || matches!(date[10], b'T' | b't'))
+    let is_time = |text: &str| text.parse::<Timestamp>().is_ok();
+    shaped && if date.len() == 10 { is_time(&format!("{chunk}T00:00:00Z")) } else { is_time(chunk) }
 }
 
 fn is_id(chunk: &str) -> bool {
