@@ -202,7 +202,7 @@ impl Edge {
         work: impl Future<Output = T>,
     ) -> Result<T, ApiError> {
         match &self.flow {
-            Some(flow) => Ok(flow.aside(who, may_take_long, work).await?),
+            Some(flow) => Ok(flow.offload(who, may_take_long, work).await?),
             None => Ok(work.await),
         }
     }

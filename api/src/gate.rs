@@ -28,8 +28,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
-use chimera_core::limits::{BODY_RECHECK_MS, JSON_BYTES_ASIDE};
-use chimera_engine::access::{Door, Known, Permit, Rate, Turned};
+use chimera_core::limits::{BODY_RECHECK_MS, JSON_INLINE_BYTES_MAX};
+use chimera_engine::access::{Authenticator, AuthenticatedCaller, Permit, Rate, Rejection};
 use std::sync::Arc;
 
 /// The parameter by which an operator acts for another tenant.
@@ -49,7 +49,7 @@ pub(crate) async fn enter(State(edge): State<Edge>, request: Request, next: Next
         Err(refused) => Err(refused),
     };
     let request = Request::from_parts(parts, Body::from(shown.body.clone()));
-    let large = shown.body.len() > JSON_BYTES_ASIDE;
+    let large = shown.body.len() > JSON_INLINE_BYTES_MAX;
     match received {
         Ok((Some(known), spent)) => {
             let who = known.claimant();
@@ -87,7 +87,7 @@ async fn let_through(shown: Shown, spent: Spent<'_>, mut request: Request, next:
 
 /// Lets somebody in whose token counts, if the request is their own and within their quota.
 async fn let_in(
-    (edge, known, shown, spent): (&Edge, Known, Shown, Spent<'_>),
+    (edge, known, shown, spent): (&Edge, AuthenticatedCaller, Shown, Spent<'_>),
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -95,7 +95,7 @@ async fn let_in(
         Ok(door) => door,
         Err(error) => return error.into_response(),
     };
-    let permit = match door.prove(known, &shown.presented()).await {
+    let permit = match door.verify_request(known, &shown.presented()).await {
         Ok(permit) => permit,
         Err(turned) => return turned_away(turned),
     };
@@ -106,7 +106,7 @@ async fn let_in(
 }
 
 /// Whoever sends a request, if its head shows all that the route demands and announces no body that is too large.
-async fn admit(edge: &Edge, shown: &mut Shown, parts: &mut Parts, announced: u64) -> Result<Option<Known>, Response> {
+async fn admit(edge: &Edge, shown: &mut Shown, parts: &mut Parts, announced: u64) -> Result<Option<AuthenticatedCaller>, Response> {
     if let Err(error) = shown.read_head(&parts.headers, announced) {
         return Err(shown.refuse(edge, error).await);
     }
@@ -120,7 +120,7 @@ async fn admit(edge: &Edge, shown: &mut Shown, parts: &mut Parts, announced: u64
     let door = door(edge).map_err(IntoResponse::into_response)?;
     match shown.rules.token {
         true => door.admit(&shown.presented()).await.map(Some).map_err(turned_away),
-        false => door.admit_stranger(&shown.presented()).await.map(|()| None).map_err(turned_away),
+        false => door.admit_anonymous(&shown.presented()).await.map(|()| None).map_err(turned_away),
     }
 }
 
@@ -133,10 +133,10 @@ async fn link_token(parts: &mut Parts) -> String {
 async fn receive<'a>(
     edge: &'a Edge,
     shown: &mut Shown,
-    known: Option<Known>,
+    known: Option<AuthenticatedCaller>,
     body: Body,
-) -> Result<(Option<Known>, Spent<'a>), Response> {
-    let mut spent = Spent::new(edge, shown.peer, known.as_ref().map(Known::actor));
+) -> Result<(Option<AuthenticatedCaller>, Spent<'a>), Response> {
+    let mut spent = Spent::new(edge, shown.peer, known.as_ref().map(AuthenticatedCaller::actor));
     if shown.rules.body_bytes_max == 0 {
         return Ok((known, spent));
     }
@@ -162,7 +162,7 @@ async fn receive<'a>(
 }
 
 /// Lets an operator act for another tenant, if the request says so. The parameter is no business of the handler.
-async fn act_for(door: &Door, permit: &Permit, shown: &Shown, request: &mut Request) -> Result<(), ApiError> {
+async fn act_for(door: &Authenticator, permit: &Permit, shown: &Shown, request: &mut Request) -> Result<(), ApiError> {
     let Some((slug, uri)) = for_tenant(request.uri())? else { return Ok(()) };
     if shown.rules.signed == Signed::Body {
         return Err(misplaced("the query is not signed here, so nobody acts for another tenant"));
@@ -194,7 +194,7 @@ fn misplaced(why: &str) -> ApiError {
 
 /// Counts a request of somebody who is known, and says in the answer where they stand.
 async fn rate_limit_middleware(
-    (door, permit, shown, spent): (&Door, &Permit, &Shown, Spent<'_>),
+    (door, permit, shown, spent): (&Authenticator, &Permit, &Shown, Spent<'_>),
     mut request: Request,
     call_next: Next,
 ) -> Response {
@@ -213,7 +213,7 @@ async fn rate_limit_middleware(
 }
 
 /// A request that was obeyed counts no second time, also if it changed nothing.
-async fn finished(door: &Door, permit: &Permit, response: Response) -> Response {
+async fn finished(door: &Authenticator, permit: &Permit, response: Response) -> Response {
     if !response.status().is_success() {
         return response;
     }
@@ -225,14 +225,14 @@ async fn finished(door: &Door, permit: &Permit, response: Response) -> Response 
 
 /// Enters in the ledger what was refused to somebody who is known: what they may not do, and whatever
 /// they asked to be done.
-async fn entered(door: &Door, permit: &Permit, shown: &Shown, mut response: Response) -> Response {
+async fn entered(door: &Authenticator, permit: &Permit, shown: &Shown, mut response: Response) -> Response {
     let counts = |error: &ApiError| match error.code.status() {
         403 => true,
         status => shown.rules.acts && status < 500,
     };
     match response.extensions_mut().remove::<Attached>() {
         Some(Attached(error)) if counts(&error) => {
-            ApiError::from(door.enter(permit, &shown.presented(), error.body).await).into_response()
+            ApiError::from(door.record_refusal(permit, &shown.presented(), error.body).await).into_response()
         }
         Some(attached) => {
             response.extensions_mut().insert(attached);
@@ -243,13 +243,13 @@ async fn entered(door: &Door, permit: &Permit, shown: &Shown, mut response: Resp
 }
 
 /// The door, if this server has one.
-pub(crate) fn door(edge: &Edge) -> Result<&Door, ApiError> {
+pub(crate) fn door(edge: &Edge) -> Result<&Authenticator, ApiError> {
     let closed = || ApiError::new(Code::Unauthenticated, "nobody is let in here");
-    edge.access.as_ref().map(|access| access.door()).ok_or_else(closed)
+    edge.access.as_ref().map(|access| access.authenticator()).ok_or_else(closed)
 }
 
 /// The answer to somebody who was turned away.
-pub(crate) fn turned_away(turned: Turned) -> Response {
+pub(crate) fn turned_away(turned: Rejection) -> Response {
     let response = ApiError::from(turned.body).into_response();
     match &turned.rate {
         Some(rate) => with_rate(response, rate),

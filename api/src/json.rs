@@ -4,7 +4,7 @@
 //! and not every store can hold the NUL character; all are refused before a typed value is made, also
 //! where a typed reader would not look.
 
-use chimera_core::json::{self, Excess, ParseError};
+use chimera_core::json::{self, ParseLimit, ParseError};
 use chimera_core::limits;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -37,7 +37,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     };
     match json::parse_bounded(bytes) {
         Ok(document) if !json::has_nul(&document) => Ok(document),
-        Err(ParseError::TooMuch { at, what: Excess::Values }) => Err(too_many_values(bytes, at)),
+        Err(ParseError::LimitExceeded { at, what: ParseLimit::Values }) => Err(too_many_values(bytes, at)),
         Err(ParseError::IntegerTooLarge { at }) => inexact(at, "a whole number beyond 64 bits would be rounded"),
         Err(ParseError::NumberTooLarge { at }) => inexact(at, "the number is beyond every double"),
         Err(ParseError::NumberInexact { at }) => inexact(at, "the number has more digits than a double holds"),
@@ -52,7 +52,7 @@ pub(crate) fn check_values(bytes: &[u8]) -> Result<(), JsonError> {
         return Ok(());
     }
     match json::parse_bounded(bytes) {
-        Err(ParseError::TooMuch { at, what: Excess::Values }) => Err(too_many_values(bytes, at)),
+        Err(ParseError::LimitExceeded { at, what: ParseLimit::Values }) => Err(too_many_values(bytes, at)),
         _ => Ok(()),
     }
 }

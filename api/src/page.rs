@@ -6,7 +6,7 @@
 use crate::problem::{ApiError, Worded};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
-use chimera_core::text::without_hidden;
+use chimera_core::text::escape_invisible_only;
 use chimera_engine::port::Random;
 
 const STYLE: &str = "\
@@ -39,7 +39,7 @@ pub(crate) fn head(title: &str, nonce: &str) -> String {
 
 /// Text that is nothing but text in a page, and in a quoted attribute. No character of it hides.
 pub(crate) fn escape(text: &str) -> String {
-    let escaped = without_hidden(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let escaped = escape_invisible_only(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     escaped.replace('"', "&quot;").replace('\'', "&#39;")
 }
 

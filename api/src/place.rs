@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
 use chimera_core::json::{self as documents, Digest32};
 use chimera_core::limits::{
-    JSON_BYTES_ASIDE, NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX, WORKFLOW_ID_CHARS_MAX,
+    JSON_INLINE_BYTES_MAX, NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX, WORKFLOW_ID_CHARS_MAX,
 };
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::Document;
@@ -107,6 +107,6 @@ pub(crate) fn written(document: Document) -> Response {
 
 /// The answer that shows a document, written where it holds up nobody if it is large.
 pub(crate) async fn document(caller: &Caller, document: Value) -> Result<Response, ApiError> {
-    let large = documents::is_larger_than(&document, JSON_BYTES_ASIDE);
-    Ok(caller.flow.aside(&caller.permit.claimant(), large, async { Json(document).into_response() }).await?)
+    let large = documents::is_larger_than(&document, JSON_INLINE_BYTES_MAX);
+    Ok(caller.flow.offload(&caller.permit.claimant(), large, async { Json(document).into_response() }).await?)
 }

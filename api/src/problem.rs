@@ -6,10 +6,10 @@
 
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
-use chimera_core::error::{Code, ErrorBody, Problem};
+use chimera_core::error::{Code, ErrorBody, ProblemDetails};
 use chimera_core::limits::ERROR_TEXT_CHARS_MAX;
 use chimera_engine::EngineError;
-use chimera_engine::flow::port::{BlobError, LinkRefused};
+use chimera_engine::flow::port::{BlobError, InvalidLink};
 use chimera_engine::port::{Blocked, CommitError, ReadError};
 use serde_json::Value;
 
@@ -93,8 +93,8 @@ impl ApiError {
     }
 
     /// The document for this error.
-    pub(crate) fn problem(&self, instance: &str, trace_id: &str) -> Problem {
-        Problem::new(self.code, self.body.clone(), instance, trace_id)
+    pub(crate) fn problem(&self, instance: &str, trace_id: &str) -> ProblemDetails {
+        ProblemDetails::new(self.code, self.body.clone(), instance, trace_id)
     }
 }
 
@@ -180,11 +180,11 @@ impl From<BlobError> for ApiError {
     }
 }
 
-impl From<LinkRefused> for ApiError {
-    fn from(refused: LinkRefused) -> Self {
+impl From<InvalidLink> for ApiError {
+    fn from(refused: InvalidLink) -> Self {
         match refused {
-            LinkRefused::Expired => Self::new(Code::ExpiredTtl, "the link has expired; ask for a new one"),
-            LinkRefused::Forged => Self::new(Code::SignatureInvalid, "the link is not one that was given out here"),
+            InvalidLink::Expired => Self::new(Code::ExpiredTtl, "the link has expired; ask for a new one"),
+            InvalidLink::Forged => Self::new(Code::SignatureInvalid, "the link is not one that was given out here"),
         }
     }
 }

@@ -166,7 +166,7 @@ fn log(error: &ApiError) {
     tracing::error!(
         error_code = code,
         error_type = class.as_str(),
-        critical = class.alerts(),
+        critical = class.is_alerting(),
         "{}",
         error.body.message
     );

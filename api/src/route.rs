@@ -2,7 +2,7 @@
 //! the text of a route to find that out.
 
 use axum::http::Method;
-use chimera_core::limits::{BODY_BYTES_MAX, STRANGER_BODY_BYTES_MAX};
+use chimera_core::limits::{BODY_BYTES_MAX, UNAUTHENTICATED_BODY_BYTES_MAX};
 
 /// One line of the route table.
 #[derive(Clone, Debug)]
@@ -85,13 +85,13 @@ pub(crate) static OPEN: Rules = Rules {
     body_bytes_max: 0,
 };
 /// Whoever holds a link decides by it.
-pub(crate) static LINK: Rules = Rules { link: true, body_bytes_max: STRANGER_BODY_BYTES_MAX, ..OPEN };
+pub(crate) static LINK: Rules = Rules { link: true, body_bytes_max: UNAUTHENTICATED_BODY_BYTES_MAX, ..OPEN };
 /// Somebody signs in.
 pub(crate) static SIGN_IN: Rules = Rules {
     signed: Signed::Body,
     dated: Dated::Always,
     limit: Limit::Writes,
-    body_bytes_max: STRANGER_BODY_BYTES_MAX,
+    body_bytes_max: UNAUTHENTICATED_BODY_BYTES_MAX,
     ..OPEN
 };
 /// Somebody stays signed in: the refresh token itself is used up.

@@ -11,10 +11,10 @@ use async_trait::async_trait;
 use chimera_core::access::ADMIN;
 use chimera_core::error::Code;
 use chimera_core::limits::{
-    COMMAND_HEARD_LOOK_INTERVAL, COMMAND_HEARD_LOOKS_MAX, COMMAND_RECONNECTS_MAX, EVENTS_LOOK_INTERVAL, PAGE_ROWS_MAX,
+    COMMAND_SIGNAL_POLL_INTERVAL, COMMAND_SIGNAL_POLLS_MAX, COMMAND_RECONNECTS_MAX, EVENTS_POLL_INTERVAL, PAGE_ROWS_MAX,
 };
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{DoubtFilter, Filter, Flow};
+use chimera_engine::flow::{DoubtFilter, RunFilter, Flow};
 use futures::stream::{self, BoxStream, StreamExt};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -167,7 +167,7 @@ impl Backend {
     }
 
     /// A page of runs.
-    pub(crate) async fn runs(&self, filter: Filter) -> Outcome<Value> {
+    pub(crate) async fn runs(&self, filter: RunFilter) -> Outcome<Value> {
         match self {
             Self::Server(server) => {
                 let pairs = [
@@ -221,11 +221,11 @@ impl Backend {
 
     /// Waits until a run has taken in what it was told after its event number `known`.
     pub(crate) async fn heard(&self, run: Uuid, known: i64) -> Outcome {
-        for _ in 0..COMMAND_HEARD_LOOKS_MAX {
+        for _ in 0..COMMAND_SIGNAL_POLLS_MAX {
             if self.run(run).await?["run_seq"].as_i64().is_some_and(|now| now > known) {
                 break;
             }
-            tokio::time::sleep(COMMAND_HEARD_LOOK_INTERVAL).await;
+            tokio::time::sleep(COMMAND_SIGNAL_POLL_INTERVAL).await;
         }
         Ok(())
     }
@@ -292,7 +292,7 @@ impl Follower {
                     Some(Err(_)) => {
                         self.open = None;
                         self.fails += 1;
-                        tokio::time::sleep(EVENTS_LOOK_INTERVAL * self.fails).await;
+                        tokio::time::sleep(EVENTS_POLL_INTERVAL * self.fails).await;
                     }
                     None => (self.open, self.over) = (None, true),
                 }
@@ -310,7 +310,7 @@ impl Follower {
                     }
                     Err(_) => {
                         self.fails += 1;
-                        tokio::time::sleep(EVENTS_LOOK_INTERVAL * self.fails).await;
+                        tokio::time::sleep(EVENTS_POLL_INTERVAL * self.fails).await;
                     }
                 }
             }
@@ -333,7 +333,7 @@ fn polled(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
             match flow.feed(&permit, run, after).await {
                 Err(error) => return Some((vec![Err(error.into())], None)),
                 Ok(feed) if feed.over => return None,
-                Ok(feed) if feed.after == after => tokio::time::sleep(EVENTS_LOOK_INTERVAL).await,
+                Ok(feed) if feed.after == after => tokio::time::sleep(EVENTS_POLL_INTERVAL).await,
                 Ok(feed) => {
                     let events = feed.events.into_iter().map(Ok).collect();
                     return Some((events, Some((flow, permit, feed.after))));

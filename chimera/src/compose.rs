@@ -45,8 +45,8 @@ use chimera_core::record::Tx;
 use chimera_core::secret::{Secret, SecretName};
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::Blobs;
-use chimera_engine::ledger::audit::{Event, Writer};
-use chimera_engine::ledger::checkpoint::known;
+use chimera_engine::ledger::audit::{EventRecord, Writer};
+use chimera_engine::ledger::checkpoint::known_keys;
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
 use chimera_engine::port::{Clock, NoSpans, Random, Records, SchemaMismatch, Secrets, Spans};
 use chimera_storage::Redis;
@@ -156,7 +156,7 @@ async fn may_sign(config: &Config, signer: Option<&Signer>, records: &dyn Record
         Err(_) => None,
     };
     let keys: Vec<_> = match signer {
-        Some(signer) => known(signer, &config.trusted_keys),
+        Some(signer) => known_keys(signer, &config.trusted_keys),
         None => config.trusted_keys.clone(),
     };
     let unknown = match last {
@@ -186,7 +186,7 @@ async fn record(
     (event_type, mut data): (&str, serde_json::Value),
 ) -> Outcome {
     data["version"] = env!("CARGO_PKG_VERSION").into();
-    let event = Event {
+    let event = EventRecord {
         tenant_id: SYSTEM_TENANT.to_owned(),
         subject_type: SubjectType::Other,
         subject_id: node.to_owned(),

@@ -180,7 +180,7 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
     };
     for check in services {
         findings.looks_at(check.name);
-        let answer = tokio::time::timeout(limits::DOCTOR_ANSWER_TIMEOUT, check.run()).await;
+        let answer = tokio::time::timeout(limits::DOCTOR_RESPONSE_TIMEOUT, check.run()).await;
         findings.push(match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
             Ok(()) => ok(check.name, "answers".to_owned()),
             Err(reason) => fail(check.name, reason, "check its URL in the configuration and that the server runs"),
@@ -202,7 +202,7 @@ async fn server(config: &Config) -> Option<Finding> {
         None => home::address(&config.data_dir).ok().flatten()?,
     };
     let hint = "see to what it names; the server goes on by itself, and its log says more";
-    match tokio::time::timeout(limits::DOCTOR_ANSWER_TIMEOUT, compose::unready(&url)).await {
+    match tokio::time::timeout(limits::DOCTOR_RESPONSE_TIMEOUT, compose::unready(&url)).await {
         Ok(Ok(parts)) if parts.is_empty() => Some(ok("server", "is ready".to_owned())),
         Ok(Ok(parts)) => {
             let told: Vec<String> = parts.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();

@@ -6,7 +6,7 @@
 
 use crate::mask::Mask;
 use chimera_core::error::{Code, ErrorBody, io_reason};
-use chimera_core::text::without_hidden;
+use chimera_core::text::escape_invisible_only;
 use chimera_engine::EngineError;
 use chimera_engine::port::{Blocked, CommitError, Outage, ReadError, SchemaMismatch, Unavailable};
 use serde_json::{Map, Value};
@@ -56,7 +56,7 @@ impl Failure {
 
     /// A failure of the file system in words that need no path.
     pub(crate) fn of_io(message: String, error: &io::Error) -> Self {
-        let failure = Self::new(Outage::of_io(error).code(), message);
+        let failure = Self::new(Outage::from_io(error).code(), message);
         match hint_for(error) {
             Some(hint) => failure.hint(hint),
             None => failure,
@@ -90,7 +90,7 @@ impl Failure {
         if let Some(hint) = &self.hint {
             let _ = write!(text, "\n  hint: {hint}");
         }
-        without_hidden(&text).into_owned()
+        escape_invisible_only(&text).into_owned()
     }
 
     /// Place and reason of each fault of a document, if the error is about one.
@@ -116,7 +116,7 @@ pub(crate) fn hint_for(error: &io::Error) -> Option<&'static str> {
         ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::AlreadyExists => {
             "something else has this name: move it out of the way"
         }
-        _ if Outage::of_io(error) == Outage::Faulty => "look at the system's log: the disk may be failing",
+        _ if Outage::from_io(error) == Outage::DiskError => "look at the system's log: the disk may be failing",
         _ if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) => "raise the limit of open files (ulimit -n)",
         _ => return None,
     })

@@ -17,12 +17,12 @@ pub(crate) struct Mask(Arc<RwLock<Arc<Redactor>>>);
 impl Mask {
     /// Masks this value from now on.
     pub(crate) fn learn(&self, secret: &Secret) {
-        self.change(|redactor| redactor.learn(secret));
+        self.change(|redactor| redactor.add_secret(secret));
     }
 
     /// Masks from now on the password and the other secrets that this URL carries.
     pub(crate) fn learn_url(&self, url: &str) {
-        self.change(|redactor| redactor.learn_url(url));
+        self.change(|redactor| redactor.add_url_secrets(url));
     }
 
     /// The text without secrets.

@@ -6,8 +6,8 @@
 
 use bytes::BytesMut;
 use chimera_core::access::mac;
-use chimera_core::access::signature::Parts;
-use chimera_core::error::{Code, ErrorBody, Problem};
+use chimera_core::access::signature::RequestParts;
+use chimera_core::error::{Code, ErrorBody, ProblemDetails};
 use chimera_core::limits;
 use chimera_core::secret::Secret;
 use chimera_engine::port::{Clock, Random};
@@ -102,7 +102,7 @@ impl Server {
         let request = self
             .request(method, path)?
             .header(AUTHORIZATION, self.token().await?)
-            .timeout(limits::CLIENT_ANSWER_TIMEOUT);
+            .timeout(limits::CLIENT_RESPONSE_TIMEOUT);
         let request = self.signed(request, method, path, body)?;
         let answer = self.accepted(request.send().await).await?;
         let status = answer.status().as_u16();
@@ -116,7 +116,7 @@ impl Server {
 
     /// What keeps the server from being ready, each part with its reason; nothing if it is. Anybody may ask.
     pub async fn unready(&self) -> Result<Vec<(String, String)>, ServerError> {
-        let asked = self.request("GET", "readyz")?.timeout(limits::CLIENT_ANSWER_TIMEOUT).send().await;
+        let asked = self.request("GET", "readyz")?.timeout(limits::CLIENT_RESPONSE_TIMEOUT).send().await;
         match self.accepted(asked).await {
             Ok(_) => Ok(Vec::new()),
             Err(ServerError::Refused(body)) if body.code == Code::NotReady.as_str() => Ok(failed_parts(&body)),
@@ -171,7 +171,7 @@ impl Server {
             } else {
                 let unusable = |what: &str| ServerError::Unusable(format!("the request can't be signed: {what}"));
                 let url = self.base.join(path).map_err(|error| unusable(&error.to_string()))?;
-                let parts = Parts {
+                let parts = RequestParts {
                     method,
                     scheme: url.scheme(),
                     authority: url.authority(),
@@ -203,7 +203,7 @@ impl Server {
         if let Some(scopes) = scopes {
             body["scopes"] = scopes.into();
         }
-        let request = self.request("POST", "auth/token")?.timeout(limits::CLIENT_ANSWER_TIMEOUT);
+        let request = self.request("POST", "auth/token")?.timeout(limits::CLIENT_RESPONSE_TIMEOUT);
         let request = self.signed(request, "POST", "auth/token", Some(body.to_string()))?;
         let answer = self.accepted(request.send().await).await?;
         let status = answer.status().as_u16();
@@ -227,7 +227,7 @@ impl Server {
         }
         let status = answer.status().as_u16();
         let bytes = answer.bytes().await.map_err(|error| self.silent(&error))?;
-        match serde_json::from_slice::<Problem>(&bytes) {
+        match serde_json::from_slice::<ProblemDetails>(&bytes) {
             Ok(problem) => Err(ServerError::Refused(Box::new(problem.error))),
             Err(_) => Err(self.strange(status)),
         }

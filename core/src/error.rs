@@ -8,7 +8,7 @@ mod code;
 mod context;
 mod os;
 
-pub use body::{ErrorBody, Problem};
-pub use code::{Code, EQUIVALENTS, Equivalent, ErrorType};
-pub use context::{ErrorContext, ErrorReport, Timestamps};
+pub use body::{ErrorBody, ProblemDetails};
+pub use code::{Code, EQUIVALENTS, EquivalentCodes, ErrorType};
+pub use context::{ErrorContext, ErrorReport, ErrorTimestamps};
 pub use os::io_reason;

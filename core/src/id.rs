@@ -39,18 +39,18 @@ pub fn trace_id(run: Uuid) -> String {
 /// whose row was lost. It begins with the timestamp of the run.
 #[must_use]
 pub fn effect(run: Uuid, key: &str) -> Uuid {
-    within(run, key)
+    derive(run, key)
 }
 
 /// The id of a signal to a run about one version of something. It is deterministic, so that the store accepts only one
 /// of several concurrent duplicates.
 #[must_use]
 pub fn signal(run: Uuid, about: &str) -> Uuid {
-    within(run, about)
+    derive(run, about)
 }
 
 /// A deterministic id that begins with the timestamp of its run.
-fn within(run: Uuid, key: &str) -> Uuid {
+fn derive(run: Uuid, key: &str) -> Uuid {
     let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
     let mut bytes = [0; 16];
     bytes[..6].copy_from_slice(&run.as_bytes()[..6]);

@@ -11,61 +11,61 @@ use std::borrow::Cow;
 
 /// Bounds and sanitizes the text of an error message.
 #[must_use]
-pub fn storable(text: String) -> String {
-    cut(text, ERROR_MESSAGE_CHARS_MAX)
+pub fn sanitize_message(text: String) -> String {
+    truncate(text, ERROR_MESSAGE_CHARS_MAX)
 }
 
 /// Bounds and sanitizes one detail of an error.
 #[must_use]
-pub fn storable_value(value: Value) -> Value {
-    bounded(value, ERROR_DETAIL_BYTES_MAX, ERROR_MESSAGE_CHARS_MAX)
+pub fn sanitize_detail(value: Value) -> Value {
+    truncate_value(value, ERROR_DETAIL_BYTES_MAX, ERROR_MESSAGE_CHARS_MAX)
 }
 
 /// Reduces a document to about `bytes_max` bytes, with strings of at most `chars_max` characters. The rest is dropped.
 #[must_use]
-pub fn bounded(value: Value, bytes_max: usize, chars_max: usize) -> Value {
-    Room { bytes_left: bytes_max, chars_max }.fit(value, ERROR_DETAIL_DEPTH_MAX)
+pub fn truncate_value(value: Value, bytes_max: usize, chars_max: usize) -> Value {
+    SizeBudget { bytes_left: bytes_max, chars_max }.fit(value, ERROR_DETAIL_DEPTH_MAX)
 }
 
 /// Makes invisible, bidirectional and look-alike space characters visible, for people who decide about the text: such
 /// characters are written as JSON escapes. Distinct texts stay distinct: a backslash that could be read as the start of
 /// an escape is doubled. Line breaks, tabs and emoji variation selectors stay.
 #[must_use]
-pub fn visible(text: &str) -> Cow<'_, str> {
-    revealed(text, &['u'])
+pub fn escape_invisible(text: &str) -> Cow<'_, str> {
+    escape_characters(text, &['u'])
 }
 
 /// Like [`visible`], on one line: line breaks and tabs are escaped too, so that quoted text cannot start a line of its
 /// own.
 #[must_use]
-pub fn visible_line(text: &str) -> String {
-    revealed(text, &['u', 'n', 't']).replace('\n', "\\n").replace('\t', "\\t")
+pub fn escape_invisible_line(text: &str) -> String {
+    escape_characters(text, &['u', 'n', 't']).replace('\n', "\\n").replace('\t', "\\t")
 }
 
 /// Like [`visible`], for text that is already partly escaped: backslashes are not doubled.
 #[must_use]
-pub fn without_hidden(text: &str) -> Cow<'_, str> {
-    revealed(text, &[])
+pub fn escape_invisible_only(text: &str) -> Cow<'_, str> {
+    escape_characters(text, &[])
 }
 
 /// Escapes invisible characters. Backslashes before one of `letters`, or before an escaped character, are doubled, so
 /// that an odd number of them before such a letter always starts an escape.
-fn revealed<'a>(text: &'a str, letters: &[char]) -> Cow<'a, str> {
+fn escape_characters<'a>(text: &'a str, letters: &[char]) -> Cow<'a, str> {
     let doubles = !letters.is_empty();
-    if text.is_ascii() && !text.contains(is_shapeless) && !(doubles && text.contains('\\')) {
+    if text.is_ascii() && !text.contains(is_invisible) && !(doubles && text.contains('\\')) {
         return Cow::Borrowed(text);
     }
-    let is_spelled = |c: char| is_shapeless(c) || (letters.contains(&'n') && matches!(c, '\n' | '\t'));
+    let is_spelled = |c: char| is_invisible(c) || (letters.contains(&'n') && matches!(c, '\n' | '\t'));
     let mut shown = String::with_capacity(text.len());
     let (mut before, mut backslashes) = ('\0', 0);
     for c in text.chars() {
-        let chooses_look = matches!(c, '\u{fe0e}' | '\u{fe0f}') && before >= '\u{203c}' && !is_shapeless(before);
+        let chooses_look = matches!(c, '\u{fe0e}' | '\u{fe0f}') && before >= '\u{203c}' && !is_invisible(before);
         let spelled = is_spelled(c) && !chooses_look;
         if doubles && (spelled || letters.contains(&c)) {
             shown.extend(std::iter::repeat_n('\\', backslashes));
         }
         backslashes = if c == '\\' { backslashes + 1 } else { 0 };
-        if is_shapeless(c) && !chooses_look {
+        if is_invisible(c) && !chooses_look {
             let mut units = [0; 2];
             shown.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
         } else {
@@ -78,7 +78,7 @@ fn revealed<'a>(text: &'a str, letters: &[char]) -> Cow<'a, str> {
 
 /// Whether a character is invisible, looks like a space, or only affects others: Unicode controls, spaces, format
 /// characters (Cf), default-ignorable code points, and a few others with a blank glyph. The tests list each of these.
-pub(crate) const fn is_shapeless(c: char) -> bool {
+pub(crate) const fn is_invisible(c: char) -> bool {
     matches!(c,
         '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}'
         | '\u{6dd}' | '\u{70f}' | '\u{890}' | '\u{891}' | '\u{8e2}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}' | '\u{17b5}'
@@ -90,31 +90,31 @@ pub(crate) const fn is_shapeless(c: char) -> bool {
 
 /// Renders a document as readable lines: one member per line, long strings as blocks, invisible characters escaped.
 #[must_use]
-pub fn readable(value: &Value) -> Vec<String> {
+pub fn render_lines(value: &Value) -> Vec<String> {
     match value {
         Value::Object(members) if !members.is_empty() => {
-            members.iter().flat_map(|(name, value)| labelled(&format!("{}:", plain(name)), value)).collect()
+            members.iter().flat_map(|(name, value)| label_lines(&format!("{}:", quote_if_ambiguous(name)), value)).collect()
         }
-        Value::Array(items) if !items.is_empty() => items.iter().flat_map(|item| labelled("-", item)).collect(),
+        Value::Array(items) if !items.is_empty() => items.iter().flat_map(|item| label_lines("-", item)).collect(),
         Value::String(text) if text.contains('\n') => {
-            text.split('\n').map(|line| format!("| {}", visible(line))).collect()
+            text.split('\n').map(|line| format!("| {}", escape_invisible(line))).collect()
         }
-        Value::String(text) => vec![plain(text)],
+        Value::String(text) => vec![quote_if_ambiguous(text)],
         other => vec![other.to_string()],
     }
 }
 
 /// The text, quoted where it could be mistaken for something else.
-fn plain(text: &str) -> String {
+fn quote_if_ambiguous(text: &str) -> String {
     let other = serde_json::from_str::<Value>(text).is_ok() || text.trim() != text || text.is_empty();
     let marks = text.starts_with(['-', '|', '"']) || text.contains(": ") || text.ends_with(':');
     let quoted = other || marks || text.contains(['\n', '\t']);
     // JSON quoting has already doubled the backslashes.
-    if quoted { without_hidden(&Value::from(text).to_string()).into_owned() } else { visible(text).into_owned() }
+    if quoted { escape_invisible_only(&Value::from(text).to_string()).into_owned() } else { escape_invisible(text).into_owned() }
 }
 
-fn labelled(label: &str, value: &Value) -> Vec<String> {
-    let lines = readable(value);
+fn label_lines(label: &str, value: &Value) -> Vec<String> {
+    let lines = render_lines(value);
     match lines.as_slice() {
         [one] if !one.starts_with("| ") && !matches!(value, Value::Object(_)) && !matches!(value, Value::Array(_)) => {
             vec![format!("{label} {one}")]
@@ -125,7 +125,7 @@ fn labelled(label: &str, value: &Value) -> Vec<String> {
     }
 }
 
-fn cut(text: String, chars_max: usize) -> String {
+fn truncate(text: String, chars_max: usize) -> String {
     let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     let fits = text.len() <= chars_max || text.chars().nth(chars_max).is_none();
     if fits && !text.contains(steers) {
@@ -136,16 +136,16 @@ fn cut(text: String, chars_max: usize) -> String {
     text.chars().take(chars_max).map(harmless).chain(mark).collect()
 }
 
-struct Room {
+struct SizeBudget {
     bytes_left: usize,
     chars_max: usize,
 }
 
-impl Room {
+impl SizeBudget {
     fn fit(&mut self, value: Value, depth_left: usize) -> Value {
         match value {
             Value::String(text) => {
-                let text = cut(text, self.chars_max);
+                let text = truncate(text, self.chars_max);
                 self.spend(text.len() + 2);
                 Value::String(text)
             }
@@ -168,7 +168,7 @@ impl Room {
                     if self.bytes_left == 0 {
                         break;
                     }
-                    let name = cut(name, self.chars_max);
+                    let name = truncate(name, self.chars_max);
                     self.spend(name.len() + 3);
                     kept.insert(name, self.fit(member, depth_left - 1));
                 }
@@ -230,7 +230,7 @@ mod tests {
             ("\\\u{200b}", "\\\\\\u200b"),
             ("lines\nand\ttabs, ü, 漢字, ❤\u{fe0f}", "lines\nand\ttabs, ü, 漢字, ❤\u{fe0f}"),
         ] {
-            assert_eq!(visible(text), shown);
+            assert_eq!(escape_invisible(text), shown);
         }
     }
 
@@ -300,19 +300,19 @@ mod tests {
             let plain = matches!(c, ' ' | '\n' | '\t');
             let listed = [FORMATS, IGNORABLE, BLANK].iter().any(|table| within(table, c));
             let hides = !plain && (c.is_control() || c.is_whitespace() || listed);
-            assert_eq!(is_shapeless(c), hides, "U+{:04X}", u32::from(c));
+            assert_eq!(is_invisible(c), hides, "U+{:04X}", u32::from(c));
             let text = format!("a{c}b");
-            assert_eq!(visible(&text).contains(c), !hides, "U+{:04X}", u32::from(c));
+            assert_eq!(escape_invisible(&text).contains(c), !hides, "U+{:04X}", u32::from(c));
         }
     }
 
     #[test]
     fn a_document_tells_a_spelling_from_what_it_spells() {
-        let shown = |text: &str| readable(&serde_json::json!({ "memo": text })).join("\n");
+        let shown = |text: &str| render_lines(&serde_json::json!({ "memo": text })).join("\n");
         for (spelled, real) in [("a\\u200bb", "a\u{200b}b"), (" \\u200b", " \u{200b}"), ("x\\u00a0", "x\u{a0}")] {
             assert_ne!(shown(spelled), shown(real));
         }
-        assert_ne!(visible_line("a\\nb"), visible_line("a\nb"));
+        assert_ne!(escape_invisible_line("a\\nb"), escape_invisible_line("a\nb"));
     }
 
     proptest! {
@@ -321,17 +321,17 @@ mod tests {
             one in "[\\\\unt02b \u{200b}\u{a0}\u{202e}]{0,12}",
             other in "[\\\\unt02b \u{200b}\u{a0}\u{202e}]{0,12}",
         ) {
-            prop_assert_eq!(one == other, visible(&one) == visible(&other));
-            prop_assert_eq!(one == other, visible_line(&one) == visible_line(&other));
-            prop_assert_eq!(spelled_back(&visible(&one)), one);
+            prop_assert_eq!(one == other, escape_invisible(&one) == escape_invisible(&other));
+            prop_assert_eq!(one == other, escape_invisible_line(&one) == escape_invisible_line(&other));
+            prop_assert_eq!(spelled_back(&escape_invisible(&one)), one);
         }
 
         #[test]
         fn two_texts_that_differ_are_shown_differently(text in "[a-z]{1,8}", at in 0_usize..8, hidden in prop::sample::select(vec!['\u{200d}', '\u{202e}', '\u{e0100}', '\u{2064}', '\0'])) {
             let mut other = text.clone();
             other.insert(at.min(text.len()), hidden);
-            prop_assert_ne!(visible(&text).into_owned(), visible(&other).into_owned());
-            prop_assert!(!visible(&other).contains(hidden));
+            prop_assert_ne!(escape_invisible(&text).into_owned(), escape_invisible(&other).into_owned());
+            prop_assert!(!escape_invisible(&other).contains(hidden));
         }
     }
 }

@@ -6,11 +6,11 @@
 
 mod overridden;
 
-pub use overridden::overrides_method;
+pub use overridden::is_method_override;
 
 use crate::id::BlobId;
-use crate::json::schema::{BadSchema, Schema};
-use overridden::methods_beside;
+use crate::json::schema::{InvalidSchema, Schema};
+use overridden::override_methods;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ pub enum Risk {
 /// How far the effects of a tool reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reach {
+pub enum EffectKind {
     /// No external effects.
     Pure,
     /// Reads from an external system.
@@ -49,7 +49,7 @@ pub enum Rollback {
 
 /// Inputs for which a write tool only reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct ReadsWhen {
+pub struct ReadOnlyInputs {
     /// The input member that decides.
     pub member: &'static str,
     /// Values for which the call only reads. The first one is the default if the member is absent.
@@ -60,7 +60,7 @@ pub struct ReadsWhen {
 
 /// The class of a call. A two-part scope such as `github.write` names one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum CallClass {
     /// Changes nothing outside.
     Read,
     /// Creates or changes something outside.
@@ -69,7 +69,7 @@ pub enum Class {
     Delete,
 }
 
-impl Class {
+impl CallClass {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl Class {
 }
 
 /// A tool with this capability, or with one that ends in it, deletes.
-pub const DELETES: &str = "delete";
+pub const DELETE_CAPABILITY: &str = "delete";
 
 /// The properties that policies decide by. They are immutable once the tool is registered (CORE-060):
 ///
@@ -116,8 +116,8 @@ pub struct Spec {
     pub version: String,
     pub description: String,
     pub metadata: Metadata,
-    pub effect: Reach,
-    pub reads_when: Option<ReadsWhen>,
+    pub effect: EffectKind,
+    pub reads_when: Option<ReadOnlyInputs>,
     /// Whether `check` can tell if a call took effect.
     pub checkable: bool,
     pub rollback: Rollback,
@@ -130,13 +130,13 @@ pub struct Spec {
 
 /// A tool declaration before its schemas are compiled.
 #[derive(Clone, Debug)]
-pub struct Declared {
+pub struct ToolDeclaration {
     pub name: &'static str,
     pub version: &'static str,
     pub description: &'static str,
     pub metadata: Metadata,
-    pub effect: Reach,
-    pub reads_when: Option<ReadsWhen>,
+    pub effect: EffectKind,
+    pub reads_when: Option<ReadOnlyInputs>,
     /// Whether `check` can tell if a call took effect.
     pub checkable: bool,
     pub rollback: Rollback,
@@ -146,9 +146,9 @@ pub struct Declared {
     pub output: Value,
 }
 
-impl Declared {
+impl ToolDeclaration {
     /// Adds `dry_run` to the input and compiles both schemas.
-    pub fn compile(self) -> Result<Spec, BadSchema> {
+    pub fn compile(self) -> Result<Spec, InvalidSchema> {
         Ok(Spec {
             name: self.name.to_owned(),
             version: self.version.to_owned(),
@@ -178,20 +178,20 @@ pub fn with_dry_run(mut schema: Value) -> Value {
 
 /// Whether an input asks for a dry run.
 #[must_use]
-pub fn is_dry(input: &Value) -> bool {
+pub fn is_dry_run(input: &Value) -> bool {
     input.get("dry_run").and_then(Value::as_bool).unwrap_or(false)
 }
 
 impl Spec {
     /// A placeholder for a tool that existed when something was stored and is no longer configured. It assumes the
     /// worst: a call in flight may have changed something.
-    pub fn stand_in(name: &str) -> Result<Self, BadSchema> {
+    pub fn placeholder(name: &str) -> Result<Self, InvalidSchema> {
         Ok(Self {
             name: name.to_owned(),
             version: "absent".to_owned(),
             description: "It is not set up in this process.".to_owned(),
             metadata: Metadata::default(),
-            effect: Reach::Write,
+            effect: EffectKind::Write,
             reads_when: None,
             checkable: false,
             rollback: Rollback::Unsupported,
@@ -208,15 +208,15 @@ impl Spec {
 
     /// The reach of a call with this input.
     #[must_use]
-    pub fn reach(&self, input: &Value) -> Reach {
+    pub fn effect_of(&self, input: &Value) -> EffectKind {
         match &self.reads_when {
             Some(reads) => {
                 let default = reads.values.first().copied().unwrap_or_default();
                 let said = input.get(reads.member).map_or(Some(default), Value::as_str);
                 let reads = |said: &str| reads.values.contains(&said);
-                let beside = || methods_beside(input);
+                let beside = || override_methods(input);
                 if said.is_some_and(reads) && beside().iter().all(|said| reads(said)) {
-                    Reach::Read
+                    EffectKind::Read
                 } else {
                     self.effect
                 }
@@ -227,24 +227,24 @@ impl Spec {
 
     /// Whether a call may turn out to only read, given what is known of the input.
     #[must_use]
-    pub fn may_read(&self, input: &Value) -> bool {
+    pub fn may_only_read(&self, input: &Value) -> bool {
         let said = self.reads_when.as_ref().and_then(|reads| input.get(reads.member));
         let open = said.is_some_and(|said| said.as_str().is_none_or(|said| said.contains("${")));
-        open || self.reach(input) != Reach::Write
+        open || self.effect_of(input) != EffectKind::Write
     }
 
     /// The worst class that the tool declares.
     #[must_use]
-    pub fn class(&self) -> Class {
+    pub fn worst_class(&self) -> CallClass {
         match self.effect {
-            Reach::Pure | Reach::Read => Class::Read,
-            Reach::Write if self.declares(DELETES) => Class::Delete,
-            Reach::Write => Class::Write,
+            EffectKind::Pure | EffectKind::Read => CallClass::Read,
+            EffectKind::Write if self.has_capability(DELETE_CAPABILITY) => CallClass::Delete,
+            EffectKind::Write => CallClass::Write,
         }
     }
 
     /// Whether a capability equals this word or ends with it.
-    fn declares(&self, act: &str) -> bool {
+    fn has_capability(&self, act: &str) -> bool {
         self.metadata
             .capabilities
             .iter()
@@ -253,9 +253,9 @@ impl Spec {
 
     /// The class of a call with this input. Unknown parts count as the worst case.
     #[must_use]
-    pub fn class_of(&self, input: &Value) -> Class {
-        if self.reach(input) != Reach::Write {
-            return Class::Read;
+    pub fn call_class(&self, input: &Value) -> CallClass {
+        if self.effect_of(input) != EffectKind::Write {
+            return CallClass::Read;
         }
         match &self.reads_when {
             Some(when) if !when.deletes.is_empty() => {
@@ -263,27 +263,27 @@ impl Spec {
                 let said = input.get(when.member).map_or(default, |said| said.as_str().unwrap_or_default());
                 let open = said.is_empty() || said.contains("${");
                 let deletes = |said: &str| when.deletes.contains(&said);
-                let beside = methods_beside(input).iter().any(|said| said.is_empty() || deletes(said));
-                if open || beside || deletes(said) { Class::Delete } else { self.class() }
+                let beside = override_methods(input).iter().any(|said| said.is_empty() || deletes(said));
+                if open || beside || deletes(said) { CallClass::Delete } else { self.worst_class() }
             }
-            _ => self.class(),
+            _ => self.worst_class(),
         }
     }
 
     /// The blobs that an output refers to, in members that the tool declares as addresses.
     #[must_use]
     pub fn artifacts(&self, output: &Value) -> Vec<BlobId> {
-        self.addresses().filter_map(|name| output.get(name)?.as_str()?.parse().ok()).collect()
+        self.artifact_members().filter_map(|name| output.get(name)?.as_str()?.parse().ok()).collect()
     }
 
     /// Whether outputs can refer to blobs.
     #[must_use]
-    pub fn names_artifacts(&self) -> bool {
-        self.addresses().next().is_some()
+    pub fn has_artifacts(&self) -> bool {
+        self.artifact_members().next().is_some()
     }
 
     /// The output members that hold blob addresses.
-    fn addresses(&self) -> impl Iterator<Item = &String> {
+    fn artifact_members(&self) -> impl Iterator<Item = &String> {
         let declared = self.output.document()["properties"].as_object();
         let is_address = |schema: &Value| schema["pattern"].as_str() == Some(BlobId::PATTERN);
         declared.into_iter().flatten().filter(move |(_, schema)| is_address(schema)).map(|(name, _)| name)
@@ -291,7 +291,7 @@ impl Spec {
 
     /// A mock dry-run response for a tool that does not support dry runs.
     #[must_use]
-    pub fn mock(&self, input: &Value) -> Value {
+    pub fn mock_response(&self, input: &Value) -> Value {
         json!({
             "status": "dry_run",
             "simulated_output": {"placeholder": "mock_data"},
@@ -302,7 +302,7 @@ impl Spec {
 
     /// The dry-run response of a tool that supports it.
     #[must_use]
-    pub fn simulated(output: Value, would_execute: impl Into<String>) -> Value {
+    pub fn dry_run_response(output: Value, would_execute: impl Into<String>) -> Value {
         json!({
             "status": "dry_run",
             "simulated_output": output,
@@ -343,21 +343,21 @@ mod tests {
         let spec = Spec { output: Schema::compile(output).unwrap(), ..declared().compile().unwrap() };
         let found = spec.artifacts(&json!({"kept": address, "said": address, "before": null}));
         assert_eq!(found.iter().map(BlobId::to_string).collect::<Vec<_>>().concat(), address);
-        assert!(spec.artifacts(&Spec::simulated(json!({"kept": address}), "keep it")).is_empty());
+        assert!(spec.artifacts(&Spec::dry_run_response(json!({"kept": address}), "keep it")).is_empty());
     }
 
     #[test]
     fn a_call_is_of_the_class_that_its_input_says_or_of_the_worst() {
-        let when = ReadsWhen { member: "method", values: &["GET"], deletes: &["DELETE"] };
-        let http = Spec { effect: Reach::Write, reads_when: Some(when), ..declared().compile().unwrap() };
+        let when = ReadOnlyInputs { member: "method", values: &["GET"], deletes: &["DELETE"] };
+        let http = Spec { effect: EffectKind::Write, reads_when: Some(when), ..declared().compile().unwrap() };
         for (input, class) in [
-            (json!({}), Class::Read),
-            (json!({"method": "GET"}), Class::Read),
-            (json!({"method": "POST"}), Class::Write),
-            (json!({"method": "DELETE"}), Class::Delete),
-            (json!({"method": "${inputs.method}"}), Class::Delete),
+            (json!({}), CallClass::Read),
+            (json!({"method": "GET"}), CallClass::Read),
+            (json!({"method": "POST"}), CallClass::Write),
+            (json!({"method": "DELETE"}), CallClass::Delete),
+            (json!({"method": "${inputs.method}"}), CallClass::Delete),
         ] {
-            assert_eq!(http.class_of(&input), class, "{input}");
+            assert_eq!(http.call_class(&input), class, "{input}");
         }
         let post = |member: &str, value: Value| json!({"method": "POST", "url": "https://a.example/x", member: value});
         for input in [
@@ -375,34 +375,34 @@ mod tests {
             post("text", json!("{\"\\u005fmethod\": \"DELETE\"}")),
             json!({"method": "GET", "url": "https://a.example/x?_method=delete"}),
         ] {
-            assert_eq!(http.class_of(&input), Class::Delete, "{input}");
+            assert_eq!(http.call_class(&input), CallClass::Delete, "{input}");
         }
         for (input, class) in [
-            (post("json", json!({"_method": "PUT", "note": "DELETE"})), Class::Write),
-            (post("text", json!("the method is DELETE")), Class::Write),
-            (json!({"url": "https://a.example/x?_method=PATCH"}), Class::Write),
-            (json!({"url": "https://a.example/x?_method=get"}), Class::Read),
-            (json!({"url": "https://a.example/payment_methods?x=DELETE"}), Class::Read),
-            (json!({"url": "https://a.example/payment_method=DELETE"}), Class::Read),
+            (post("json", json!({"_method": "PUT", "note": "DELETE"})), CallClass::Write),
+            (post("text", json!("the method is DELETE")), CallClass::Write),
+            (json!({"url": "https://a.example/x?_method=PATCH"}), CallClass::Write),
+            (json!({"url": "https://a.example/x?_method=get"}), CallClass::Read),
+            (json!({"url": "https://a.example/payment_methods?x=DELETE"}), CallClass::Read),
+            (json!({"url": "https://a.example/payment_method=DELETE"}), CallClass::Read),
         ] {
-            assert_eq!(http.class_of(&input), class, "{input}");
+            assert_eq!(http.call_class(&input), class, "{input}");
         }
-        let mut gone = Spec { effect: Reach::Write, ..declared().compile().unwrap() };
-        assert_eq!(gone.class_of(&json!({})), Class::Write);
-        for word in [DELETES, "desk.tickets.DELETE"] {
+        let mut gone = Spec { effect: EffectKind::Write, ..declared().compile().unwrap() };
+        assert_eq!(gone.call_class(&json!({})), CallClass::Write);
+        for word in [DELETE_CAPABILITY, "desk.tickets.DELETE"] {
             gone.metadata.capabilities = vec!["x.y".to_owned(), word.to_owned()];
-            assert_eq!(gone.class_of(&json!({})), Class::Delete, "{word}");
+            assert_eq!(gone.call_class(&json!({})), CallClass::Delete, "{word}");
         }
     }
 
-    fn declared() -> Declared {
+    fn declared() -> ToolDeclaration {
         let any = || json!({"type": "object"});
-        Declared {
+        ToolDeclaration {
             name: "keep",
             version: "1",
             description: "Keeps something.",
             metadata: Metadata::default(),
-            effect: Reach::Pure,
+            effect: EffectKind::Pure,
             reads_when: None,
             checkable: false,
             rollback: Rollback::Unsupported,

@@ -3,15 +3,15 @@
 //! A use case fails in one of a few ways: the request is refused with a reason, or the store can't be read or written.
 //! `EngineError::body` turns each of them into the error that clients see.
 
-use crate::access::{is_repeated, used_before};
+use crate::access::{is_nonce_conflict, nonce_used};
 use crate::ledger::audit::AuditError;
 use crate::port::{Blocked, CommitError, ReadError, SchemaMismatch};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::EntryError;
-use chimera_core::record::{Damaged, InvalidTx, JsonError, Unstorable};
+use chimera_core::record::{DamagedRows, InvalidTx, JsonError, Unstorable};
 
 /// Why a text that contains U+0000 is refused: PostgreSQL can't store it.
-pub(crate) const NUL: &str = "holds the character U+0000, which can't be stored";
+pub(crate) const NUL_REASON: &str = "holds the character U+0000, which can't be stored";
 
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -26,7 +26,7 @@ pub enum EngineError {
     Audit(#[from] AuditError),
     /// Stored rows can't be decoded.
     #[error(transparent)]
-    Damaged(#[from] Damaged),
+    Damaged(#[from] DamagedRows),
     #[error(transparent)]
     Unstorable(#[from] Unstorable),
 }
@@ -44,13 +44,13 @@ impl EngineError {
     }
 
     #[must_use]
-    pub fn lacking(scope: &str) -> Self {
-        Self::Refused(Box::new(crate::access::lacking(scope)))
+    pub fn missing_scope(scope: &str) -> Self {
+        Self::Refused(Box::new(crate::access::missing_scope_error(scope)))
     }
 
     /// The cursor is malformed or belongs to another listing.
     #[must_use]
-    pub fn foreign_cursor() -> Self {
+    pub fn invalid_cursor() -> Self {
         Self::refused(Code::SchemaInvalid, "the cursor does not belong to this listing")
     }
 
@@ -67,7 +67,7 @@ impl EngineError {
             Self::Refused(body) => (**body).clone(),
             Self::Read(ReadError::Unavailable(why)) => why.body("the store can't be read now"),
             Self::Read(ReadError::Schema(error)) => schema_body(*error),
-            Self::Read(ReadError::Cursor(_)) => Self::foreign_cursor().body(),
+            Self::Read(ReadError::Cursor(_)) => Self::invalid_cursor().body(),
             Self::Unstorable(Unstorable::Json(JsonError::Nul) | Unstorable::Row(InvalidTx::Nul { .. }))
             | Self::Audit(
                 AuditError::Json(JsonError::Nul)
@@ -75,7 +75,7 @@ impl EngineError {
                 | AuditError::Entry(EntryError::Nul),
             )
             | Self::Commit(CommitError::Invalid(InvalidTx::Nul { .. })) => {
-                ErrorBody::new(Code::ValidationFailed, format!("a text {NUL}"))
+                ErrorBody::new(Code::ValidationFailed, format!("a text {NUL_REASON}"))
             }
             Self::Commit(error) => commit_body(error),
             Self::Read(ReadError::Invalid { .. }) | Self::Audit(_) | Self::Damaged(_) | Self::Unstorable(_) => {
@@ -110,7 +110,7 @@ fn schema_body(error: SchemaMismatch) -> ErrorBody {
 
 fn commit_body(error: &CommitError) -> ErrorBody {
     match error {
-        error if is_repeated(error) => used_before(),
+        error if is_nonce_conflict(error) => nonce_used(),
         CommitError::Conflict(_) => {
             ErrorBody::new(Code::OccConflict, "it was changed concurrently; fetch it again and retry")
         }

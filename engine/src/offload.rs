@@ -4,8 +4,8 @@
 //! `'static`.
 
 use crate::error::EngineError;
-use crate::turns::{Turn, Turns};
-use chimera_core::access::{Claimant, LineFull};
+use crate::turns::{SlotGuard, FairSlots};
+use chimera_core::access::{Claimant, QueueFull};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits;
 use std::cell::Cell;
@@ -17,51 +17,51 @@ use std::task::ready;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 pub(crate) struct Offload {
-    turns: Turns,
+    turns: FairSlots,
 }
 
 thread_local! {
     /// Whether this thread is already polling offloaded work.
-    static ASIDE: Cell<bool> = const { Cell::new(false) };
+    static IS_OFFLOADED: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Offload {
     /// Uses half of the worker threads at most. With several tenants, each one gets its share.
     pub(crate) fn new(is_shared: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let threads = Handle::try_current().map_or(1, |handle| handle.metrics().num_workers());
-        Self { turns: Turns::new((threads / 2).max(1), is_shared) }
+        Self { turns: FairSlots::new((threads / 2).max(1), is_shared) }
     }
 
     /// Refuses a request at once when too much work of its caller is waiting already.
     pub(crate) fn admit(&self, who: &Claimant, may_take_long: bool) -> Result<(), EngineError> {
-        if !may_take_long || ASIDE.get() {
+        if !may_take_long || IS_OFFLOADED.get() {
             return Ok(());
         }
-        self.turns.full_for(who).map_or(Ok(()), |full| Err(EngineError::Refused(Box::new(refused(full, who)))))
+        self.turns.limit_reached(who).map_or(Ok(()), |full| Err(EngineError::Refused(Box::new(queue_full_error(full, who)))))
     }
 
     /// Drives an async piece of work. Each poll runs off the request threads, unless it can't take long.
-    pub(crate) async fn aside<T>(&self, who: &Claimant, may_take_long: bool, work: impl Future<Output = T>) -> T {
+    pub(crate) async fn run<T>(&self, who: &Claimant, may_take_long: bool, work: impl Future<Output = T>) -> T {
         if !may_take_long {
             return work.await;
         }
-        self.aside_once(who, &Costly::new(true), work).await
+        self.run_when_costly(who, &CostFlag::new(true), work).await
     }
 
     /// Like `aside`, for work that may become costly while it runs.
-    pub(crate) async fn aside_once<T>(&self, who: &Claimant, costly: &Costly, work: impl Future<Output = T>) -> T {
+    pub(crate) async fn run_when_costly<T>(&self, who: &Claimant, costly: &CostFlag, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut turn = None;
         poll_fn(|context| {
-            if ASIDE.get() || !costly.is_set() {
+            if IS_OFFLOADED.get() || !costly.is_set() {
                 return work.as_mut().poll(context);
             }
-            let waits = turn.get_or_insert_with(|| Box::pin(self.turns.turn(who)));
+            let waits = turn.get_or_insert_with(|| Box::pin(self.turns.acquire(who)));
             let held = ready!(waits.as_mut().poll(context));
             turn = None;
             let polled = in_place(|| {
-                ASIDE.set(true);
-                let _reset = Reset;
+                IS_OFFLOADED.set(true);
+                let _reset = ClearOffloaded;
                 work.as_mut().poll(context)
             });
             drop(held);
@@ -72,17 +72,17 @@ impl Offload {
 
     /// Waits for a slot, unless the work can't take long. Work that is already offloaded holds a slot, and would
     /// deadlock if it waited for another.
-    pub(crate) async fn place(&self, who: &Claimant, may_take_long: bool) -> Place {
-        let taken = if may_take_long && !ASIDE.get() { Some(self.turns.turn(who).await) } else { None };
-        Place { taken }
+    pub(crate) async fn acquire(&self, who: &Claimant, may_take_long: bool) -> WorkSlot {
+        let taken = if may_take_long && !IS_OFFLOADED.get() { Some(self.turns.acquire(who).await) } else { None };
+        WorkSlot { taken }
     }
 }
 
 /// Whether work in progress may use a lot of CPU from now on.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Costly(Arc<AtomicBool>);
+pub(crate) struct CostFlag(Arc<AtomicBool>);
 
-impl Costly {
+impl CostFlag {
     pub(crate) fn new(may_take_long: bool) -> Self {
         Self(Arc::new(AtomicBool::new(may_take_long)))
     }
@@ -97,7 +97,7 @@ impl Costly {
     }
 
     /// Moves the work off the request threads from here on, if it may take long.
-    pub(crate) async fn begin(&self, may_take_long: bool) {
+    pub(crate) async fn mark_costly(&self, may_take_long: bool) {
         if may_take_long && !self.0.swap(true, Ordering::Relaxed) {
             tokio::task::yield_now().await;
         }
@@ -105,28 +105,28 @@ impl Costly {
 }
 
 /// The refusal of a caller with too much waiting work.
-fn refused(full: LineFull, who: &Claimant) -> ErrorBody {
+fn queue_full_error(full: QueueFull, who: &Claimant) -> ErrorBody {
     let body = match full {
-        LineFull::Actor => ErrorBody::new(
+        QueueFull::Actor => ErrorBody::new(
             Code::RateLimited,
             format!("{} costly requests of {} are waiting already", limits::ACTOR_WORK_WAITING_MAX, who.actor),
         )
         .with("costly_requests_waiting_max", limits::ACTOR_WORK_WAITING_MAX),
-        LineFull::Tenant => {
+        QueueFull::Tenant => {
             ErrorBody::new(Code::Overloaded, format!("too many costly requests of tenant {} are waiting", who.tenant))
                 .with("tenant", &*who.tenant)
         }
-        LineFull::Process => ErrorBody::new(Code::Overloaded, "too many costly requests are waiting"),
+        QueueFull::Process => ErrorBody::new(Code::Overloaded, "too many costly requests are waiting"),
     };
     body.retry_after(1)
 }
 
 /// Clears the thread's `ASIDE` flag.
-struct Reset;
+struct ClearOffloaded;
 
-impl Drop for Reset {
+impl Drop for ClearOffloaded {
     fn drop(&mut self) {
-        ASIDE.set(false);
+        IS_OFFLOADED.set(false);
     }
 }
 
@@ -136,11 +136,11 @@ fn in_place<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// A slot for one piece of work.
-pub(crate) struct Place {
-    taken: Option<Turn>,
+pub(crate) struct WorkSlot {
+    taken: Option<SlotGuard>,
 }
 
-impl Place {
+impl WorkSlot {
     pub(crate) fn run<T>(self, work: impl FnOnce() -> T) -> T {
         if self.taken.is_some() { in_place(work) } else { work() }
     }
@@ -172,7 +172,7 @@ mod tests {
                         under_way.fetch_sub(1, Ordering::SeqCst);
                         beside
                     };
-                    offload.place(&bob(), true).await.run(work)
+                    offload.acquire(&bob(), true).await.run(work)
                 })
             })
             .collect();
@@ -199,32 +199,32 @@ mod tests {
                 tokio::spawn(async move {
                     let inner = async {
                         tokio::task::yield_now().await;
-                        let place = offload.place(&bob(), true).await;
+                        let place = offload.acquire(&bob(), true).await;
                         tokio::task::yield_now().await;
                         place.run(|| n)
                     };
-                    offload.aside(&bob(), true, offload.aside(&bob(), true, inner)).await
+                    offload.run(&bob(), true, offload.run(&bob(), true, inner)).await
                 })
             })
             .collect();
         for (n, work) in works.into_iter().enumerate() {
             assert_eq!(work.await.unwrap(), n);
         }
-        assert!(!ASIDE.get());
+        assert!(!IS_OFFLOADED.get());
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn work_that_begins_to_take_long_goes_on_aside() {
-        let (offload, costly) = (Offload::new(|| true), Costly::default());
+        let (offload, costly) = (Offload::new(|| true), CostFlag::default());
         let work = async {
-            costly.begin(false).await;
-            let before = ASIDE.get();
-            costly.begin(true).await;
-            let after = ASIDE.get();
+            costly.mark_costly(false).await;
+            let before = IS_OFFLOADED.get();
+            costly.mark_costly(true).await;
+            let after = IS_OFFLOADED.get();
             tokio::task::yield_now().await;
-            [before, after, ASIDE.get()]
+            [before, after, IS_OFFLOADED.get()]
         };
-        assert_eq!(offload.aside_once(&bob(), &costly, work).await, [false, true, true]);
+        assert_eq!(offload.run_when_costly(&bob(), &costly, work).await, [false, true, true]);
     }
 
     /// A hundred pieces of work of one tenant wait, and one of another: it is done after the one that is under way and
@@ -232,13 +232,13 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_tenant_waits_for_one_piece_of_work_of_another_and_not_for_all() {
         let offload = Arc::new(Offload::new(|| true));
-        let first = offload.place(&bob(), true).await;
+        let first = offload.acquire(&bob(), true).await;
         let order = Arc::new(std::sync::Mutex::new(Vec::new()));
         let begin = |tenant: &'static str| {
             let (offload, order) = (Arc::clone(&offload), Arc::clone(&order));
             tokio::spawn(async move {
                 let who = Claimant::new(tenant, "a");
-                offload.aside(&who, true, async { order.lock().unwrap().push(tenant) }).await;
+                offload.run(&who, true, async { order.lock().unwrap().push(tenant) }).await;
             })
         };
         let mut works: Vec<_> = (0..100).map(|_| begin("bob")).collect();
@@ -256,11 +256,11 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn beyond_what_may_wait_of_an_actor_and_of_a_tenant_requests_are_refused_at_once() {
         let offload = Arc::new(Offload::new(|| true));
-        let first = offload.place(&bob(), true).await;
+        let first = offload.acquire(&bob(), true).await;
         let begin = |actor: usize| {
             let offload = Arc::clone(&offload);
             let who = Claimant::new("bob", &actor.to_string());
-            tokio::spawn(async move { offload.place(&who, true).await.run(|| ()) })
+            tokio::spawn(async move { offload.acquire(&who, true).await.run(|| ()) })
         };
         let works: Vec<_> =
             (0..limits::TENANT_WORK_WAITING_MAX).map(|n| begin(n / limits::ACTOR_WORK_WAITING_MAX)).collect();
@@ -285,8 +285,8 @@ mod tests {
     #[tokio::test]
     async fn a_place_goes_on_when_whoever_it_was_kept_for_is_gone() {
         let offload = Offload::new(|| true);
-        let first = offload.place(&bob(), true).await;
-        let mut waits: Vec<_> = (0..3).map(|_| Box::pin(async { drop(offload.place(&bob(), true).await) })).collect();
+        let first = offload.acquire(&bob(), true).await;
+        let mut waits: Vec<_> = (0..3).map(|_| Box::pin(async { drop(offload.acquire(&bob(), true).await) })).collect();
         for wait in &mut waits {
             assert!(futures::poll!(wait.as_mut()).is_pending());
         }

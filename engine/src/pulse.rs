@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The last heartbeat of a loop. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Pulse(Arc<AtomicI64>);
+pub struct Heartbeat(Arc<AtomicI64>);
 
-impl Pulse {
+impl Heartbeat {
     /// Starts the heartbeat at this steady time.
     #[must_use]
-    pub fn begin(steady: Timestamp) -> Self {
+    pub fn start(steady: Timestamp) -> Self {
         Self(Arc::new(AtomicI64::new(steady.micros())))
     }
 
@@ -22,7 +22,7 @@ impl Pulse {
 
     /// Whole seconds since the last heartbeat.
     #[must_use]
-    pub fn silent_seconds(&self, steady: Timestamp) -> i64 {
+    pub fn seconds_since_beat(&self, steady: Timestamp) -> i64 {
         (steady.micros() - self.0.load(Ordering::Relaxed)).max(0) / 1_000_000
     }
 }

@@ -4,13 +4,13 @@ use crate::canonical::canonical;
 use crate::eval::Budget;
 use crate::limits::EXPRESSION_LIST_MAX;
 use crate::nearest::did_you_mean;
-use crate::operate::{fraction, integer, type_word, whole};
+use crate::operate::{double_value, as_integer, type_name, integer_value};
 use crate::types::Type;
 use serde_json::Value;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
+pub(crate) enum Function {
     Size,
     Contains,
     StartsWith,
@@ -30,46 +30,46 @@ pub(crate) enum Call {
 }
 
 /// How a function may be called: `global` as `f(x)`, `method` as `x.f()`.
-struct Row {
+struct FunctionRow {
     name: &'static str,
-    call: Call,
+    call: Function,
     global: bool,
     method: bool,
     least: usize,
     most: usize,
 }
 
-const fn method(name: &'static str, call: Call, least: usize, most: usize) -> Row {
-    Row { name, call, global: false, method: true, least, most }
+const fn method(name: &'static str, call: Function, least: usize, most: usize) -> FunctionRow {
+    FunctionRow { name, call, global: false, method: true, least, most }
 }
 
-const fn global(name: &'static str, call: Call) -> Row {
-    Row { name, call, global: true, method: false, least: 1, most: 1 }
+const fn global(name: &'static str, call: Function) -> FunctionRow {
+    FunctionRow { name, call, global: true, method: false, least: 1, most: 1 }
 }
 
 /// Argument counts include the receiver of a method.
-const TABLE: &[Row] = &[
-    Row { name: "size", call: Call::Size, global: true, method: true, least: 1, most: 1 },
-    method("contains", Call::Contains, 2, 2),
-    method("startsWith", Call::StartsWith, 2, 2),
-    method("endsWith", Call::EndsWith, 2, 2),
-    method("lowerAscii", Call::LowerAscii, 1, 1),
-    method("upperAscii", Call::UpperAscii, 1, 1),
-    method("trim", Call::Trim, 1, 1),
-    method("split", Call::Split, 2, 2),
-    method("join", Call::Join, 1, 2),
-    method("replace", Call::Replace, 3, 3),
-    method("substring", Call::Substring, 2, 3),
-    global("string", Call::ToText),
-    global("int", Call::ToInt),
-    global("double", Call::ToDouble),
-    global("bool", Call::ToBool),
-    global("dyn", Call::Dyn),
+const TABLE: &[FunctionRow] = &[
+    FunctionRow { name: "size", call: Function::Size, global: true, method: true, least: 1, most: 1 },
+    method("contains", Function::Contains, 2, 2),
+    method("startsWith", Function::StartsWith, 2, 2),
+    method("endsWith", Function::EndsWith, 2, 2),
+    method("lowerAscii", Function::LowerAscii, 1, 1),
+    method("upperAscii", Function::UpperAscii, 1, 1),
+    method("trim", Function::Trim, 1, 1),
+    method("split", Function::Split, 2, 2),
+    method("join", Function::Join, 1, 2),
+    method("replace", Function::Replace, 3, 3),
+    method("substring", Function::Substring, 2, 3),
+    global("string", Function::ToText),
+    global("int", Function::ToInt),
+    global("double", Function::ToDouble),
+    global("bool", Function::ToBool),
+    global("dyn", Function::Dyn),
 ];
 
-impl Call {
+impl Function {
     /// Looks up a function that may be called in this form.
-    pub(crate) fn named(name: &str, as_method: bool) -> Result<Self, String> {
+    pub(crate) fn find(name: &str, as_method: bool) -> Result<Self, String> {
         let row = TABLE.iter().find(|row| row.name == name);
         match row {
             Some(row) if if as_method { row.method } else { row.global } => Ok(row.call),
@@ -79,13 +79,13 @@ impl Call {
         }
     }
 
-    fn row(self) -> &'static Row {
+    fn row(self) -> &'static FunctionRow {
         // Every variant has a row; a test says so.
         TABLE.iter().find(|row| row.call == self).unwrap_or(&TABLE[0])
     }
 
     /// Checks the number of arguments, including the receiver.
-    pub(crate) fn takes(self, count: usize) -> Result<(), String> {
+    pub(crate) fn check_arity(self, count: usize) -> Result<(), String> {
         let row = self.row();
         let good = (row.least..=row.most).contains(&count);
         good.then_some(()).ok_or_else(|| format!("{} can't take {count} arguments", row.name))
@@ -143,7 +143,7 @@ impl Call {
                 Ok(text.as_str())
             }
             other => {
-                Err(format!("{} takes a string, not {}", self.row().name, other.map_or("nothing", |v| type_word(v))))
+                Err(format!("{} takes a string, not {}", self.row().name, other.map_or("nothing", |v| type_name(v))))
             }
         };
         let Some(first) = arguments.first() else {
@@ -178,9 +178,9 @@ fn size(value: &Value) -> Result<Value, String> {
         Value::String(text) => text.chars().count(),
         Value::Array(items) => items.len(),
         Value::Object(members) => members.len(),
-        other => return Err(format!("size can't take {}", type_word(other))),
+        other => return Err(format!("size can't take {}", type_name(other))),
     };
-    whole(i128::try_from(count).ok())
+    integer_value(i128::try_from(count).ok())
 }
 
 fn split(text: &str, by: &str) -> Result<Value, String> {
@@ -197,12 +197,12 @@ fn split(text: &str, by: &str) -> Result<Value, String> {
 
 fn join(list: &Value, by: &str, budget: &Budget<'_>) -> Result<Value, String> {
     let Value::Array(items) = list else {
-        return Err(format!("join takes a list of strings, not {}", type_word(list)));
+        return Err(format!("join takes a list of strings, not {}", type_name(list)));
     };
     let mut out = String::new();
     for (at, item) in items.iter().enumerate() {
         let Value::String(text) = item else {
-            return Err(format!("join takes a list of strings, but the list contains {}", type_word(item)));
+            return Err(format!("join takes a list of strings, but the list contains {}", type_name(item)));
         };
         budget.spend_bytes(text.len() + by.len())?;
         if at > 0 {
@@ -237,13 +237,13 @@ fn substring(text: &str, from: Option<&Value>, to: Option<&Value>) -> Result<Val
 fn to_text(value: &Value) -> Result<Value, String> {
     match value {
         Value::String(_) => Ok(value.clone()),
-        Value::Bool(_) | Value::Number(_) => plain(value).map(Value::String),
-        other => Err(format!("string can't take {}", type_word(other))),
+        Value::Bool(_) | Value::Number(_) => to_plain_text(value).map(Value::String),
+        other => Err(format!("string can't take {}", type_name(other))),
     }
 }
 
 /// A value inside text: strings as they are, everything else as canonical JSON.
-pub(crate) fn plain(value: &Value) -> Result<String, String> {
+pub(crate) fn to_plain_text(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
         other => Ok(canonical(other)),
@@ -252,25 +252,25 @@ pub(crate) fn plain(value: &Value) -> Result<String, String> {
 
 fn to_int(value: &Value) -> Result<Value, String> {
     match value {
-        Value::Number(number) => match (integer(number), number.as_f64()) {
+        Value::Number(number) => match (as_integer(number), number.as_f64()) {
             // The cast saturates at the ends of i128, which `whole` refuses.
             #[allow(clippy::cast_possible_truncation)]
-            (None, Some(number)) => whole(Some(number.trunc() as i128)),
-            (number, _) => whole(number),
+            (None, Some(number)) => integer_value(Some(number.trunc() as i128)),
+            (number, _) => integer_value(number),
         },
         Value::String(text) => {
             let number: i128 = text.parse().map_err(|_| "the string is not an integer".to_owned())?;
-            whole(Some(number))
+            integer_value(Some(number))
         }
-        other => Err(format!("int can't take {}", type_word(other))),
+        other => Err(format!("int can't take {}", type_name(other))),
     }
 }
 
 fn to_double(value: &Value) -> Result<Value, String> {
     match value {
-        Value::Number(number) => fraction(number.as_f64().unwrap_or(f64::NAN)),
-        Value::String(text) => fraction(text.parse().map_err(|_| "the string is not a number".to_owned())?),
-        other => Err(format!("double can't take {}", type_word(other))),
+        Value::Number(number) => double_value(number.as_f64().unwrap_or(f64::NAN)),
+        Value::String(text) => double_value(text.parse().map_err(|_| "the string is not a number".to_owned())?),
+        other => Err(format!("double can't take {}", type_name(other))),
     }
 }
 
@@ -282,6 +282,6 @@ fn to_bool(value: &Value) -> Result<Value, String> {
             "false" | "False" | "FALSE" | "f" | "0" => Ok(Value::Bool(false)),
             _ => Err("the string is neither true nor false".to_owned()),
         },
-        other => Err(format!("bool can't take {}", type_word(other))),
+        other => Err(format!("bool can't take {}", type_name(other))),
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::limits::EXPRESSION_LIST_MAX;
 use crate::meter::WorkMeter;
-use crate::operate::{integer, operate, type_word, whole};
+use crate::operate::{as_integer, operate, type_name, integer_value};
 use crate::scope::{Lookup, Scope};
 use crate::term::{Macro, Root, Step, Term};
 use serde_json::{Map, Value};
@@ -96,7 +96,7 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) budget: &'a Budget<'a>,
 }
 
-type Outcome<'t> = Result<Cow<'t, Value>, Halt>;
+type EvalResult<'t> = Result<Cow<'t, Value>, Halt>;
 
 static TRUE: Value = Value::Bool(true);
 static NULL: Value = Value::Null;
@@ -107,7 +107,7 @@ fn fault<T>(reason: impl Into<String>) -> Result<T, Halt> {
 
 impl Evaluation<'_> {
     /// The value of a term. `variable` is the current item of the enclosing macro.
-    pub(crate) fn value<'t>(&'t self, term: &'t Term, variable: Option<&'t Value>) -> Outcome<'t> {
+    pub(crate) fn value<'t>(&'t self, term: &'t Term, variable: Option<&'t Value>) -> EvalResult<'t> {
         self.budget.spend(1)?;
         match term {
             Term::Constant(value) => Ok(Cow::Borrowed(value)),
@@ -119,23 +119,23 @@ impl Evaluation<'_> {
             },
             Term::Index(of, at) => self.index(of, at, variable),
             Term::List(terms) => {
-                let items = terms.iter().map(|term| self.taken(term, variable)).collect::<Result<_, Halt>>()?;
+                let items = terms.iter().map(|term| self.owned_value(term, variable)).collect::<Result<_, Halt>>()?;
                 Ok(Cow::Owned(Value::Array(items)))
             }
             Term::Object(entries) => self.object(entries, variable),
-            Term::Not(of) => Ok(Cow::Owned(Value::Bool(!self.flag(of, variable)?))),
+            Term::Not(of) => Ok(Cow::Owned(Value::Bool(!self.bool_value(of, variable)?))),
             Term::Negate(of) => match self.value(of, variable)?.as_ref() {
-                Value::Number(number) => match (integer(number), number.as_f64()) {
-                    (Some(number), _) => Ok(Cow::Owned(whole(number.checked_neg())?)),
-                    (None, number) => Ok(Cow::Owned(crate::operate::fraction(-number.unwrap_or(f64::NAN))?)),
+                Value::Number(number) => match (as_integer(number), number.as_f64()) {
+                    (Some(number), _) => Ok(Cow::Owned(integer_value(number.checked_neg())?)),
+                    (None, number) => Ok(Cow::Owned(crate::operate::double_value(-number.unwrap_or(f64::NAN))?)),
                 },
-                other => fault(format!("cannot apply - to {}", type_word(other))),
+                other => fault(format!("cannot apply - to {}", type_name(other))),
             },
-            Term::And(one, other) => self.decided(one, other, false, variable),
-            Term::Or(one, other) => self.decided(one, other, true, variable),
+            Term::And(one, other) => self.short_circuit(one, other, false, variable),
+            Term::Or(one, other) => self.short_circuit(one, other, true, variable),
             Term::If(parts) => {
                 let [condition, yes, no] = parts.as_ref();
-                self.value(if self.flag(condition, variable)? { yes } else { no }, variable)
+                self.value(if self.bool_value(condition, variable)? { yes } else { no }, variable)
             }
             Term::Binary(operator, sides) => {
                 let one = self.value(&sides[0], variable)?;
@@ -152,12 +152,12 @@ impl Evaluation<'_> {
                 let borrowed: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
                 Ok(Cow::Owned(call.apply(&borrowed, self.budget)?))
             }
-            Term::Each { kind, over, filter, body } => self.each(*kind, over, filter.as_deref(), body, variable),
+            Term::Each { kind, over, filter, body } => self.eval_macro(*kind, over, filter.as_deref(), body, variable),
         }
     }
 
     /// The value of a term, owned. A copy is charged.
-    pub(crate) fn taken(&self, term: &Term, variable: Option<&Value>) -> Result<Value, Halt> {
+    pub(crate) fn owned_value(&self, term: &Term, variable: Option<&Value>) -> Result<Value, Halt> {
         match self.value(term, variable)? {
             Cow::Owned(value) => Ok(value),
             Cow::Borrowed(value) => {
@@ -167,20 +167,20 @@ impl Evaluation<'_> {
         }
     }
 
-    fn flag(&self, term: &Term, variable: Option<&Value>) -> Result<bool, Halt> {
+    fn bool_value(&self, term: &Term, variable: Option<&Value>) -> Result<bool, Halt> {
         match self.value(term, variable)?.as_ref() {
             Value::Bool(flag) => Ok(*flag),
-            other => fault(format!("expected boolean, found {}", type_word(other))),
+            other => fault(format!("expected boolean, found {}", type_name(other))),
         }
     }
 
     /// `&&` and `||`. A side equal to `by` decides, even if the other side fails or is unknown.
-    fn decided<'t>(&'t self, one: &'t Term, other: &'t Term, by: bool, variable: Option<&'t Value>) -> Outcome<'t> {
-        let first = self.flag(one, variable);
+    fn short_circuit<'t>(&'t self, one: &'t Term, other: &'t Term, by: bool, variable: Option<&'t Value>) -> EvalResult<'t> {
+        let first = self.bool_value(one, variable);
         if first == Ok(by) {
             return Ok(Cow::Owned(Value::Bool(by)));
         }
-        let second = self.flag(other, variable);
+        let second = self.bool_value(other, variable);
         let flag = match (first, second) {
             (_, Ok(flag)) if flag == by => by,
             (Err(Halt::Unknown), _) | (_, Err(Halt::Unknown)) => return Err(Halt::Unknown),
@@ -190,11 +190,11 @@ impl Evaluation<'_> {
         Ok(Cow::Owned(Value::Bool(flag)))
     }
 
-    fn path<'t>(&'t self, root: &'t Root, steps: &'t [Step], variable: Option<&'t Value>) -> Outcome<'t> {
+    fn path<'t>(&'t self, root: &'t Root, steps: &'t [Step], variable: Option<&'t Value>) -> EvalResult<'t> {
         let (value, steps) = match root {
             Root::Inputs => {
                 let value = self.input(steps)?;
-                return if self.is_open(value)? { Err(Halt::Unknown) } else { Ok(Cow::Borrowed(value)) };
+                return if self.has_deferred_part(value)? { Err(Halt::Unknown) } else { Ok(Cow::Borrowed(value)) };
             }
             Root::Outputs(node) => match self.scope.outputs(node) {
                 Lookup::Unknown => return Err(Halt::Unknown),
@@ -238,7 +238,7 @@ impl Evaluation<'_> {
     }
 
     /// Whether a part of an input is deferred. The search is charged like a copy.
-    pub(crate) fn is_open(&self, input: &Value) -> Result<bool, String> {
+    pub(crate) fn has_deferred_part(&self, input: &Value) -> Result<bool, String> {
         if !self.scope.has_deferred_inputs() {
             return Ok(false);
         }
@@ -246,7 +246,7 @@ impl Evaluation<'_> {
         Ok(has_deferred(input))
     }
 
-    fn has<'t>(&'t self, of: &'t Term, name: &str, variable: Option<&'t Value>) -> Outcome<'t> {
+    fn has<'t>(&'t self, of: &'t Term, name: &str, variable: Option<&'t Value>) -> EvalResult<'t> {
         let absent = |node: &str| matches!(self.scope.outputs(node), Lookup::Absent);
         if let Term::Path(Root::Outputs(node), _) = of
             && absent(node)
@@ -265,12 +265,12 @@ impl Evaluation<'_> {
         let found = match value.as_ref() {
             Value::Object(members) => members.contains_key(name) || (outputs && implied(&value, name).is_some()),
             Value::Null => false,
-            other => return fault(format!("{} has no members", type_word(other))),
+            other => return fault(format!("{} has no members", type_name(other))),
         };
         Ok(Cow::Owned(Value::Bool(found)))
     }
 
-    fn index<'t>(&'t self, of: &'t Term, at: &'t Term, variable: Option<&'t Value>) -> Outcome<'t> {
+    fn index<'t>(&'t self, of: &'t Term, at: &'t Term, variable: Option<&'t Value>) -> EvalResult<'t> {
         let of = self.value(of, variable)?;
         let at = self.value(at, variable)?;
         match of {
@@ -279,13 +279,13 @@ impl Evaluation<'_> {
         }
     }
 
-    fn object<'t>(&'t self, entries: &'t [(Term, Term)], variable: Option<&'t Value>) -> Outcome<'t> {
+    fn object<'t>(&'t self, entries: &'t [(Term, Term)], variable: Option<&'t Value>) -> EvalResult<'t> {
         let mut members = Map::new();
         for (name, value) in entries {
-            let Value::String(name) = self.taken(name, variable)? else {
+            let Value::String(name) = self.owned_value(name, variable)? else {
                 return fault("a member name must be a string");
             };
-            let value = self.taken(value, variable)?;
+            let value = self.owned_value(value, variable)?;
             if members.insert(name, value).is_some() {
                 return fault("duplicate member name");
             }
@@ -293,14 +293,14 @@ impl Evaluation<'_> {
         Ok(Cow::Owned(Value::Object(members)))
     }
 
-    fn each<'t>(
+    fn eval_macro<'t>(
         &'t self,
         kind: Macro,
         over: &'t Term,
         filter: Option<&'t Term>,
         body: &'t Term,
         variable: Option<&'t Value>,
-    ) -> Outcome<'t> {
+    ) -> EvalResult<'t> {
         let over = self.value(over, variable)?;
         let keys: Vec<Value>;
         let items = match over.as_ref() {
@@ -311,7 +311,7 @@ impl Evaluation<'_> {
                 keys = members.keys().cloned().map(Value::String).collect();
                 &keys
             }
-            other => return fault(format!("a macro iterates over a list, not over {}", type_word(other))),
+            other => return fault(format!("a macro iterates over a list, not over {}", type_name(other))),
         };
         if items.len() > EXPRESSION_LIST_MAX {
             return fault(format!("the list has {} items, at most {EXPRESSION_LIST_MAX}", items.len()));
@@ -320,8 +320,8 @@ impl Evaluation<'_> {
             Macro::Map => {
                 let mut made = Vec::new();
                 for item in items {
-                    if filter.map_or(Ok(true), |filter| self.flag(filter, Some(item)))? {
-                        made.push(self.taken(body, Some(item))?);
+                    if filter.map_or(Ok(true), |filter| self.bool_value(filter, Some(item)))? {
+                        made.push(self.owned_value(body, Some(item))?);
                     }
                 }
                 Value::Array(made)
@@ -329,19 +329,19 @@ impl Evaluation<'_> {
             Macro::Filter => {
                 let mut kept = Vec::new();
                 for item in items {
-                    if self.flag(body, Some(item))? {
+                    if self.bool_value(body, Some(item))? {
                         self.budget.spend_value(item)?;
                         kept.push(item.clone());
                     }
                 }
                 Value::Array(kept)
             }
-            Macro::All => Value::Bool(self.any(items, body, false)?.is_none_or(|found| !found)),
-            Macro::Exists => Value::Bool(self.any(items, body, true)?.unwrap_or(false)),
+            Macro::All => Value::Bool(self.any_item_gives(items, body, false)?.is_none_or(|found| !found)),
+            Macro::Exists => Value::Bool(self.any_item_gives(items, body, true)?.unwrap_or(false)),
             Macro::ExistsOne => {
                 let mut count = 0_usize;
                 for item in items {
-                    count += usize::from(self.flag(body, Some(item))?);
+                    count += usize::from(self.bool_value(body, Some(item))?);
                 }
                 Value::Bool(count == 1)
             }
@@ -350,10 +350,10 @@ impl Evaluation<'_> {
     }
 
     /// Whether any item gives `wanted`. A failing item matters only if no item does.
-    fn any(&self, items: &[Value], body: &Term, wanted: bool) -> Result<Option<bool>, Halt> {
+    fn any_item_gives(&self, items: &[Value], body: &Term, wanted: bool) -> Result<Option<bool>, Halt> {
         let mut halted = None;
         for item in items {
-            match self.flag(body, Some(item)) {
+            match self.bool_value(body, Some(item)) {
                 Ok(flag) if flag == wanted => return Ok(Some(true)),
                 Ok(_) => {}
                 Err(Halt::Unknown) => halted = Some(Halt::Unknown),
@@ -393,7 +393,7 @@ fn implied(outputs: &Value, name: &str) -> Option<&'static Value> {
     outputs.get(name).is_none().then_some(implied)
 }
 
-fn scalar<'t>(value: Value, steps: &[Step]) -> Outcome<'t> {
+fn scalar<'t>(value: Value, steps: &[Step]) -> EvalResult<'t> {
     walk(&value, steps)?;
     Ok(Cow::Owned(value))
 }
@@ -414,7 +414,7 @@ fn member<'t>(value: &'t Value, name: &str) -> Result<&'t Value, Halt> {
             Some(value) => Ok(value),
             None => fault(format!("there is no member {name}")),
         },
-        other => fault(format!("{} has no member {name}", type_word(other))),
+        other => fault(format!("{} has no member {name}", type_name(other))),
     }
 }
 
@@ -424,7 +424,7 @@ fn item(value: &Value, at: usize) -> Result<&Value, Halt> {
             Some(item) => Ok(item),
             None => fault(format!("index {at} is out of range for a list of {}", items.len())),
         },
-        other => fault(format!("{} has no items", type_word(other))),
+        other => fault(format!("{} has no items", type_name(other))),
     }
 }
 
@@ -435,11 +435,11 @@ fn indexed<'t>(value: &'t Value, at: &Value) -> Result<&'t Value, Halt> {
             Some(value) => Ok(value),
             None => fault("no member has the computed name"),
         },
-        Value::String(_) => fault(format!("{} has no members", type_word(value))),
+        Value::String(_) => fault(format!("{} has no members", type_name(value))),
         Value::Number(number) => match number.as_i64().and_then(|at| usize::try_from(at).ok()) {
             Some(at) => item(value, at),
             None => fault("a list index must be a non-negative integer"),
         },
-        other => fault(format!("cannot index by {}", type_word(other))),
+        other => fault(format!("cannot index by {}", type_name(other))),
     }
 }

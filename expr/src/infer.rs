@@ -1,13 +1,13 @@
 //! The type checker: finds type errors and unknown references before a run.
 
 use crate::nearest::did_you_mean;
-use crate::operate::type_word;
+use crate::operate::type_name;
 use crate::term::{Macro, Operator, Root, Step, Term};
 use crate::types::Type;
 use std::sync::Arc;
 
 /// The types of an expression's variables.
-pub trait Types {
+pub trait TypeScope {
     fn inputs(&self) -> Type;
     /// The type of a node's outputs. The caller checks that the node exists.
     fn outputs(&self, node: &str) -> Type;
@@ -23,7 +23,7 @@ pub enum Mismatch {
 
 type Inferred = Result<Type, Mismatch>;
 
-fn wrong<T>(reason: impl Into<String>) -> Result<T, Mismatch> {
+fn type_error<T>(reason: impl Into<String>) -> Result<T, Mismatch> {
     Err(Mismatch::Type(reason.into()))
 }
 
@@ -32,10 +32,10 @@ fn unknown<T>(reason: impl Into<String>) -> Result<T, Mismatch> {
 }
 
 /// The type of a term. `variable` is the type of the enclosing macro's variable.
-pub(crate) fn infer(term: &Term, types: &dyn Types, variable: Option<&Type>) -> Inferred {
+pub(crate) fn infer(term: &Term, types: &dyn TypeScope, variable: Option<&Type>) -> Inferred {
     let of = |term: &Term| infer(term, types, variable);
     match term {
-        Term::Constant(value) => Ok(Type::of_value(value)),
+        Term::Constant(value) => Ok(Type::from_value(value)),
         Term::Path(root, steps) => path(root, steps, types, variable),
         Term::Has(of, name) => {
             // `has` on an open object is legitimate; only a member that cannot exist is an error.
@@ -54,13 +54,13 @@ pub(crate) fn infer(term: &Term, types: &dyn Types, variable: Option<&Type>) -> 
         Term::List(terms) => {
             let mut known = terms.iter().map(of).collect::<Result<Vec<_>, _>>()?.into_iter();
             let first = known.next().unwrap_or(Type::Any);
-            Ok(Type::List(Arc::new(known.fold(first, Type::or))))
+            Ok(Type::List(Arc::new(known.fold(first, Type::union))))
         }
         Term::Object(entries) => object(entries, &of),
         Term::Not(inner) => needs(&of(inner)?, &Type::Bool, "!").map(|()| Type::Bool),
         Term::Negate(inner) => match of(inner)? {
             known @ (Type::Int | Type::Number | Type::Any) => Ok(known),
-            other => wrong(format!("cannot apply - to {other}")),
+            other => type_error(format!("cannot apply - to {other}")),
         },
         Term::And(one, other) => {
             needs(&of(one)?, &Type::Bool, "&&")?;
@@ -73,7 +73,7 @@ pub(crate) fn infer(term: &Term, types: &dyn Types, variable: Option<&Type>) -> 
         Term::If(parts) => {
             let [condition, yes, no] = parts.as_ref();
             needs(&of(condition)?, &Type::Bool, "?")?;
-            Ok(of(yes)?.or(of(no)?))
+            Ok(of(yes)?.union(of(no)?))
         }
         Term::Binary(operator, sides) => binary(*operator, &of(&sides[0])?, &of(&sides[1])?),
         Term::Call(call, terms) => {
@@ -88,11 +88,11 @@ fn needs(found: &Type, wanted: &Type, place: &str) -> Result<(), Mismatch> {
     match found {
         Type::Any => Ok(()),
         found if found == wanted => Ok(()),
-        found => wrong(format!("{place} needs a {wanted}, not {found}")),
+        found => type_error(format!("{place} needs a {wanted}, not {found}")),
     }
 }
 
-fn path(root: &Root, steps: &[Step], types: &dyn Types, variable: Option<&Type>) -> Inferred {
+fn path(root: &Root, steps: &[Step], types: &dyn TypeScope, variable: Option<&Type>) -> Inferred {
     let mut known = match root {
         Root::Inputs => types.inputs(),
         Root::Outputs(node) => types.outputs(node),
@@ -130,7 +130,7 @@ fn member(of: &Type, name: &str, outputs: bool) -> Inferred {
                 unknown(format!("there is no member {name}{guess}"))
             }
         },
-        other => wrong(format!("{other} has no member {name}")),
+        other => type_error(format!("{other} has no member {name}")),
     }
 }
 
@@ -139,7 +139,7 @@ fn indexed(of: &Type, at: &Type) -> Inferred {
         (Type::Any, Type::Any | Type::Int | Type::Number | Type::Text) => Ok(Type::Any),
         (Type::List(item), Type::Any | Type::Int | Type::Number) => Ok((**item).clone()),
         (Type::Object(_), Type::Any | Type::Text) => Ok(Type::Any),
-        (of, at) => wrong(format!("{of} can't be indexed by {at}")),
+        (of, at) => type_error(format!("{of} can't be indexed by {at}")),
     }
 }
 
@@ -153,7 +153,7 @@ fn object(entries: &[(Term, Term)], of: &dyn Fn(&Term) -> Inferred) -> Inferred 
                 shape.named.insert(name.clone(), known);
             }
             Term::Constant(other) => {
-                return wrong(format!("a member name must be a string, not {}", type_word(other)));
+                return type_error(format!("a member name must be a string, not {}", type_name(other)));
             }
             dynamic => {
                 needs(&of(dynamic)?, &Type::Text, "the name of a member")?;
@@ -165,29 +165,29 @@ fn object(entries: &[(Term, Term)], of: &dyn Fn(&Term) -> Inferred) -> Inferred 
 }
 
 fn binary(operator: Operator, one: &Type, other: &Type) -> Inferred {
-    let refused = || wrong(format!("cannot apply {} to {one} and {other}", operator.sign()));
+    let refused = || type_error(format!("cannot apply {} to {one} and {other}", operator.sign()));
     match operator {
         Operator::Equal | Operator::NotEqual => {
-            if one.meets(other) {
+            if one.overlaps(other) {
                 Ok(Type::Bool)
             } else {
-                wrong(format!("{one} {} {other}: the two types are never equal", operator.sign()))
+                type_error(format!("{one} {} {other}: the two types are never equal", operator.sign()))
             }
         }
         Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
             let ordered =
                 |known: &Type| matches!(known, Type::Any | Type::Int | Type::Number | Type::Text | Type::Bool);
-            if ordered(one) && ordered(other) && one.meets(other) { Ok(Type::Bool) } else { refused() }
+            if ordered(one) && ordered(other) && one.overlaps(other) { Ok(Type::Bool) } else { refused() }
         }
         Operator::In => match other {
             Type::Any => Ok(Type::Bool),
-            Type::List(item) if one.meets(item) => Ok(Type::Bool),
-            Type::Object(_) if one.meets(&Type::Text) => Ok(Type::Bool),
+            Type::List(item) if one.overlaps(item) => Ok(Type::Bool),
+            Type::Object(_) if one.overlaps(&Type::Text) => Ok(Type::Bool),
             _ => refused(),
         },
         Operator::Add => match (one, other) {
             (Type::Text, Type::Text | Type::Any) | (Type::Any, Type::Text) => Ok(Type::Text),
-            (Type::List(a), Type::List(b)) => Ok(Type::List(Arc::new((**a).clone().or((**b).clone())))),
+            (Type::List(a), Type::List(b)) => Ok(Type::List(Arc::new((**a).clone().union((**b).clone())))),
             (Type::List(_), Type::Any) | (Type::Any, Type::List(_)) => Ok(Type::List(Arc::new(Type::Any))),
             (Type::Any, Type::Any) => Ok(Type::Any),
             _ => arithmetic(one, other).map_or_else(refused, Ok),
@@ -209,12 +209,12 @@ fn arithmetic(one: &Type, other: &Type) -> Option<Type> {
     }
 }
 
-fn each(kind: Macro, over: &Type, filter: Option<&Term>, body: &Term, types: &dyn Types) -> Inferred {
+fn each(kind: Macro, over: &Type, filter: Option<&Term>, body: &Term, types: &dyn TypeScope) -> Inferred {
     let item = match over {
         Type::Any => Type::Any,
         Type::List(item) => (**item).clone(),
         Type::Object(_) => Type::Text,
-        other => return wrong(format!("a macro iterates over a list, not over {other}")),
+        other => return type_error(format!("a macro iterates over a list, not over {other}")),
     };
     if let Some(filter) = filter {
         needs(&infer(filter, types, Some(&item))?, &Type::Bool, "the filter")?;

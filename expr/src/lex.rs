@@ -8,11 +8,11 @@ pub(crate) enum Token<'a> {
     Name(&'a str),
     Literal(Value),
     /// An operator or bracket.
-    Sign(&'static str),
+    Symbol(&'static str),
 }
 
 /// Longer operators come first, so that `<=` is not read as `<`.
-const SIGNS: &[&str] = &[
+const SYMBOLS: &[&str] = &[
     "&&", "||", "==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "!", "?", ":", ".", ",", "(", ")", "[", "]",
     "{", "}",
 ];
@@ -35,8 +35,8 @@ pub(crate) fn lex(text: &str) -> Result<Vec<(usize, Token<'_>)>, String> {
         } else if first.is_ascii_alphabetic() || first == '_' {
             let length = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
             (word(&rest[..length]), length)
-        } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
-            (Token::Sign(sign), sign.len())
+        } else if let Some(sign) = SYMBOLS.iter().find(|sign| rest.starts_with(**sign)) {
+            (Token::Symbol(sign), sign.len())
         } else {
             return Err(format!("unexpected character {first:?}"));
         };
@@ -51,7 +51,7 @@ fn word(word: &str) -> Token<'_> {
         "true" => Token::Literal(Value::Bool(true)),
         "false" => Token::Literal(Value::Bool(false)),
         "null" => Token::Literal(Value::Null),
-        "in" => Token::Sign("in"),
+        "in" => Token::Symbol("in"),
         name => Token::Name(name),
     }
 }
@@ -95,5 +95,5 @@ fn number(text: &str) -> Result<(Token<'_>, usize), String> {
 }
 
 fn whole(number: i128) -> Option<Value> {
-    operate::whole(Some(number)).ok()
+    operate::integer_value(Some(number)).ok()
 }

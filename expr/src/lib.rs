@@ -27,11 +27,11 @@ mod types;
 
 pub use canonical::{canonical, number_text, write_integer, write_text};
 pub use eval::RenderError;
-pub use infer::{Mismatch, Types};
+pub use infer::{Mismatch, TypeScope};
 pub use meter::WorkMeter;
 pub use nearest::did_you_mean;
 pub use scope::{Lookup, Scope};
-pub use template::{Part, deferred_texts};
+pub use template::{TemplatePart, defer_expressions};
 pub use template::{Preview, Template, TemplateError};
 pub use types::{Shape, Type};
 

@@ -3,10 +3,10 @@
 //! A chain of names and constant indexes becomes one path, which makes most expressions cheap.
 //! Macros iterate over a list and cannot be nested.
 
-use crate::call::Call;
+use crate::call::Function;
 use crate::limits::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX};
 use crate::nearest::did_you_mean;
-use crate::syntax::{Syntax, read};
+use crate::syntax::{Syntax, parse};
 use crate::term::{Macro, Root, Step, Term};
 use serde_json::Value;
 
@@ -14,25 +14,25 @@ const VARIABLES: &[&str] = &["inputs", "nodes", "run_id", "item", "index"];
 
 /// Why an expression can't be compiled: it is invalid, or it names something that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unusable {
+pub(crate) enum LowerError {
     Invalid(String),
     UnknownReference(String),
 }
 
-type Lowered<T = Term> = Result<T, Unusable>;
+type LowerResult<T = Term> = Result<T, LowerError>;
 
-fn invalid<T>(reason: impl Into<String>) -> Lowered<T> {
-    Err(Unusable::Invalid(reason.into()))
+fn invalid<T>(reason: impl Into<String>) -> LowerResult<T> {
+    Err(LowerError::Invalid(reason.into()))
 }
 
-pub(crate) fn lower(source: &str) -> Lowered {
+pub(crate) fn lower(source: &str) -> LowerResult {
     if source.len() > EXPRESSION_BYTES_MAX {
         return invalid(format!("the expression has {} bytes, at most {EXPRESSION_BYTES_MAX}", source.len()));
     }
     if source.is_empty() {
         return invalid("the expression is empty");
     }
-    let tree = read(source).map_err(Unusable::Invalid)?;
+    let tree = parse(source).map_err(LowerError::Invalid)?;
     Lowering::default().term(&tree, EXPRESSION_DEPTH_MAX)
 }
 
@@ -43,7 +43,7 @@ struct Lowering {
 }
 
 impl Lowering {
-    fn term(&mut self, tree: &Syntax<'_>, depth: usize) -> Lowered {
+    fn term(&mut self, tree: &Syntax<'_>, depth: usize) -> LowerResult {
         let Some(depth) = depth.checked_sub(1) else {
             return invalid(format!("the expression is nested more than {EXPRESSION_DEPTH_MAX} levels deep"));
         };
@@ -52,11 +52,11 @@ impl Lowering {
             Syntax::Literal(value) => Term::Constant(value.clone()),
             Syntax::Name(_) | Syntax::Member(..) | Syntax::Index(..) => return self.path(tree, depth),
             Syntax::Call(on, name, arguments) => return self.call(on.as_deref(), name, arguments, depth),
-            Syntax::List(items) => Term::List(items.iter().map(|item| self.term(item, depth)).collect::<Lowered<_>>()?),
+            Syntax::List(items) => Term::List(items.iter().map(|item| self.term(item, depth)).collect::<LowerResult<_>>()?),
             Syntax::Object(entries) => {
                 let entry =
                     |(name, value): &(Syntax<'_>, Syntax<'_>)| Ok((self.term(name, depth)?, self.term(value, depth)?));
-                Term::Object(entries.iter().map(entry).collect::<Lowered<_>>()?)
+                Term::Object(entries.iter().map(entry).collect::<LowerResult<_>>()?)
             }
             Syntax::Not(inner) => Term::Not(part(inner)?),
             Syntax::Negate(inner) => Term::Negate(part(inner)?),
@@ -71,7 +71,7 @@ impl Lowering {
 
     /// Member accesses and constant indexes on a variable become one path. On anything else they stay
     /// terms.
-    fn path(&mut self, tree: &Syntax<'_>, depth: usize) -> Lowered {
+    fn path(&mut self, tree: &Syntax<'_>, depth: usize) -> LowerResult {
         let mut steps = Vec::new();
         let mut at = tree;
         loop {
@@ -104,7 +104,7 @@ impl Lowering {
         }
     }
 
-    fn chain(&self, name: &str, steps: Vec<Step>) -> Lowered {
+    fn chain(&self, name: &str, steps: Vec<Step>) -> LowerResult {
         if self.variable.as_deref() == Some(name) {
             return Ok(Term::Path(Root::Variable, steps));
         }
@@ -118,37 +118,37 @@ impl Lowering {
                 (Some(Step::Member(id)), Some(Step::Member(outputs))) if outputs == "outputs" => Root::Outputs(id),
                 _ => {
                     let reason = "nodes are read as nodes.NAME.outputs, and NAME cannot be computed";
-                    return Err(Unusable::UnknownReference(reason.to_owned()));
+                    return Err(LowerError::UnknownReference(reason.to_owned()));
                 }
             },
             unknown => {
                 let known = VARIABLES.iter().copied().chain(self.variable.as_deref());
                 let guess = did_you_mean(unknown, known);
                 let reason = format!("unknown variable {unknown}{guess}; available: {}", VARIABLES.join(", "));
-                return Err(Unusable::UnknownReference(reason));
+                return Err(LowerError::UnknownReference(reason));
             }
         };
         Ok(Term::Path(root, steps.collect()))
     }
 
-    fn call(&mut self, on: Option<&Syntax<'_>>, name: &str, arguments: &[Syntax<'_>], depth: usize) -> Lowered {
+    fn call(&mut self, on: Option<&Syntax<'_>>, name: &str, arguments: &[Syntax<'_>], depth: usize) -> LowerResult {
         if name == "has" && on.is_none() {
             return match arguments {
                 [Syntax::Member(of, member)] => Ok(Term::Has(Box::new(self.term(of, depth)?), (*member).to_owned())),
                 _ => invalid("has() takes a member, as in has(inputs.name)"),
             };
         }
-        if let (Some(over), Some(kind)) = (on, macro_named(name)) {
+        if let (Some(over), Some(kind)) = (on, find_macro(name)) {
             return self.each(kind, over, arguments, depth);
         }
-        let known = Call::named(name, on.is_some()).map_err(Unusable::Invalid)?;
+        let known = Function::find(name, on.is_some()).map_err(LowerError::Invalid)?;
         let all = on.into_iter().chain(arguments);
-        let all = all.map(|argument| self.term(argument, depth)).collect::<Lowered<Vec<_>>>()?;
-        known.takes(all.len()).map_err(Unusable::Invalid)?;
+        let all = all.map(|argument| self.term(argument, depth)).collect::<LowerResult<Vec<_>>>()?;
+        known.check_arity(all.len()).map_err(LowerError::Invalid)?;
         Ok(Term::Call(known, all))
     }
 
-    fn each(&mut self, kind: Macro, over: &Syntax<'_>, arguments: &[Syntax<'_>], depth: usize) -> Lowered {
+    fn each(&mut self, kind: Macro, over: &Syntax<'_>, arguments: &[Syntax<'_>], depth: usize) -> LowerResult {
         let (variable, filter, body) = match arguments {
             [Syntax::Name(name), body] => (*name, None, body),
             [Syntax::Name(name), filter, body] if kind == Macro::Map => (*name, Some(filter), body),
@@ -178,7 +178,7 @@ fn constant_step(place: &Syntax<'_>) -> Option<Step> {
     }
 }
 
-fn macro_named(name: &str) -> Option<Macro> {
+fn find_macro(name: &str) -> Option<Macro> {
     Some(match name {
         "all" => Macro::All,
         "exists" => Macro::Exists,

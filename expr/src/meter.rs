@@ -30,17 +30,17 @@ impl WorkMeter {
 
     /// Whether the share is used up. A lenient meter still allows renderings then.
     #[must_use]
-    pub fn is_used_up(&self) -> bool {
+    pub fn is_share_spent(&self) -> bool {
         self.left() == 0
     }
 
     /// Whether no further rendering is allowed.
-    pub fn is_over(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.allowance() == 0
     }
 
     /// Resets the meter and returns the work that was done.
-    pub fn begin_anew(&self) -> u64 {
+    pub fn reset(&self) -> u64 {
         self.share.saturating_sub(self.left.swap(self.share, Ordering::Relaxed))
     }
 

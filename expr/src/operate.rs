@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 use std::cmp::Ordering;
 
 /// The JSON Schema name of a value's type.
-pub(crate) fn type_word(value: &Value) -> &'static str {
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
@@ -19,7 +19,7 @@ pub(crate) fn type_word(value: &Value) -> &'static str {
 }
 
 /// A signed or unsigned 64-bit integer, or an error if the number fits neither.
-pub(crate) fn whole(number: Option<i128>) -> Result<Value, String> {
+pub(crate) fn integer_value(number: Option<i128>) -> Result<Value, String> {
     let value = number.and_then(|number| {
         i64::try_from(number).map(Value::from).or_else(|_| u64::try_from(number).map(Value::from)).ok()
     });
@@ -27,12 +27,12 @@ pub(crate) fn whole(number: Option<i128>) -> Result<Value, String> {
 }
 
 /// The number, if it is stored as an integer.
-pub(crate) fn integer(number: &Number) -> Option<i128> {
+pub(crate) fn as_integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
 /// A finite double, or an error.
-pub(crate) fn fraction(number: f64) -> Result<Value, String> {
+pub(crate) fn double_value(number: f64) -> Result<Value, String> {
     Number::from_f64(number).map(Value::Number).ok_or_else(|| "the result is not a number".to_owned())
 }
 
@@ -61,34 +61,34 @@ pub(crate) fn operate(operator: Operator, one: &Value, other: &Value) -> Result<
     }
 }
 
-fn unfit(operator: Operator, one: &Value, other: &Value) -> String {
-    format!("cannot apply {} to {} and {}", operator.sign(), type_word(one), type_word(other))
+fn operand_error(operator: Operator, one: &Value, other: &Value) -> String {
+    format!("cannot apply {} to {} and {}", operator.sign(), type_name(one), type_name(other))
 }
 
 fn arithmetic(operator: Operator, one: &Value, other: &Value) -> Result<Value, String> {
     let (Value::Number(left), Value::Number(right)) = (one, other) else {
-        return Err(unfit(operator, one, other));
+        return Err(operand_error(operator, one, other));
     };
-    if let (Some(left), Some(right)) = (integer(left), integer(right)) {
+    if let (Some(left), Some(right)) = (as_integer(left), as_integer(right)) {
         return match operator {
             Operator::Divide | Operator::Modulo if right == 0 => Err("division by zero".to_owned()),
-            Operator::Add => whole(left.checked_add(right)),
-            Operator::Subtract => whole(left.checked_sub(right)),
-            Operator::Multiply => whole(left.checked_mul(right)),
-            Operator::Divide => whole(left.checked_div(right)),
-            _ => whole(left.checked_rem(right)),
+            Operator::Add => integer_value(left.checked_add(right)),
+            Operator::Subtract => integer_value(left.checked_sub(right)),
+            Operator::Multiply => integer_value(left.checked_mul(right)),
+            Operator::Divide => integer_value(left.checked_div(right)),
+            _ => integer_value(left.checked_rem(right)),
         };
     }
     let (Some(left), Some(right)) = (left.as_f64(), right.as_f64()) else {
-        return Err(unfit(operator, one, other));
+        return Err(operand_error(operator, one, other));
     };
     match operator {
-        Operator::Add => fraction(left + right),
-        Operator::Subtract => fraction(left - right),
-        Operator::Multiply => fraction(left * right),
+        Operator::Add => double_value(left + right),
+        Operator::Subtract => double_value(left - right),
+        Operator::Multiply => double_value(left * right),
         Operator::Divide if right == 0.0 => Err("division by zero".to_owned()),
-        Operator::Divide => fraction(left / right),
-        _ => Err(unfit(operator, one, other)),
+        Operator::Divide => double_value(left / right),
+        _ => Err(operand_error(operator, one, other)),
     }
 }
 
@@ -97,21 +97,21 @@ fn compare(operator: Operator, one: &Value, other: &Value) -> Result<Option<Orde
         (Value::Number(one), Value::Number(other)) => Ok(order(one, other)),
         (Value::String(one), Value::String(other)) => Ok(Some(one.cmp(other))),
         (Value::Bool(one), Value::Bool(other)) => Ok(Some(one.cmp(other))),
-        _ => Err(unfit(operator, one, other)),
+        _ => Err(operand_error(operator, one, other)),
     }
 }
 
 fn order(one: &Number, other: &Number) -> Option<Ordering> {
-    match (integer(one), integer(other)) {
+    match (as_integer(one), as_integer(other)) {
         (Some(one), Some(other)) => Some(one.cmp(&other)),
-        (Some(one), None) => Some(beside(one, other.as_f64()?)),
-        (None, Some(other)) => Some(beside(other, one.as_f64()?).reverse()),
+        (Some(one), None) => Some(compare_with_fraction(one, other.as_f64()?)),
+        (None, Some(other)) => Some(compare_with_fraction(other, one.as_f64()?).reverse()),
         (None, None) => one.as_f64()?.partial_cmp(&other.as_f64()?),
     }
 }
 
 /// Compares an integer with a finite double without losing digits.
-fn beside(whole: i128, fraction: f64) -> Ordering {
+fn compare_with_fraction(whole: i128, fraction: f64) -> Ordering {
     // The cast saturates.
     #[allow(clippy::cast_possible_truncation)]
     let cut = fraction.trunc() as i128;
@@ -137,6 +137,6 @@ fn contains(one: &Value, other: &Value) -> Result<bool, String> {
     match other {
         Value::Array(items) => Ok(items.iter().any(|item| equal(one, item))),
         Value::Object(members) => Ok(one.as_str().is_some_and(|name| members.contains_key(name))),
-        _ => Err(unfit(Operator::In, one, other)),
+        _ => Err(operand_error(Operator::In, one, other)),
     }
 }

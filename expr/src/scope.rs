@@ -38,9 +38,9 @@ pub trait Scope {
 }
 
 /// An empty scope, for constant expressions.
-pub(crate) struct Nothing(pub(crate) WorkMeter);
+pub(crate) struct EmptyScope(pub(crate) WorkMeter);
 
-impl Scope for Nothing {
+impl Scope for EmptyScope {
     fn run_id(&self) -> &str {
         ""
     }

@@ -48,17 +48,17 @@ const RESERVED: &[&str] = &[
     "while",
 ];
 
-type Read<'a, T = Syntax<'a>> = Result<T, String>;
+type ParseResult<'a, T = Syntax<'a>> = Result<T, String>;
 
 /// Parses one expression.
-pub(crate) fn read(source: &str) -> Read<'_> {
+pub(crate) fn parse(source: &str) -> ParseResult<'_> {
     let tokens = lex(source)?;
-    let mut reader = Reader { source, tokens, at: 0, terms: 0 };
+    let mut reader = Parser { source, tokens, at: 0, terms: 0 };
     let tree = reader.expression(EXPRESSION_DEPTH_MAX)?;
     if reader.at < reader.tokens.len() { reader.unexpected() } else { Ok(tree) }
 }
 
-struct Reader<'a> {
+struct Parser<'a> {
     source: &'a str,
     tokens: Vec<(usize, Token<'a>)>,
     at: usize,
@@ -66,7 +66,7 @@ struct Reader<'a> {
 }
 
 /// The precedence of an operator. `&&` and `||` have no `Operator`: they short-circuit.
-fn binding(sign: &str) -> Option<(u8, Option<Operator>)> {
+fn precedence(sign: &str) -> Option<(u8, Option<Operator>)> {
     Some(match sign {
         "||" => (1, None),
         "&&" => (2, None),
@@ -86,8 +86,8 @@ fn binding(sign: &str) -> Option<(u8, Option<Operator>)> {
     })
 }
 
-impl<'a> Reader<'a> {
-    fn unexpected<T>(&self) -> Read<'a, T> {
+impl<'a> Parser<'a> {
+    fn unexpected<T>(&self) -> ParseResult<'a, T> {
         Err(match self.tokens.get(self.at) {
             Some((at, _)) => {
                 let found: String = self.source[*at..].chars().take(12).collect();
@@ -99,22 +99,22 @@ impl<'a> Reader<'a> {
 
     fn sign(&self) -> Option<&'static str> {
         match self.tokens.get(self.at) {
-            Some((_, Token::Sign(sign))) => Some(sign),
+            Some((_, Token::Symbol(sign))) => Some(sign),
             _ => None,
         }
     }
 
-    fn take(&mut self, sign: &str) -> bool {
+    fn take_sign(&mut self, sign: &str) -> bool {
         let found = self.sign() == Some(sign);
         self.at += usize::from(found);
         found
     }
 
-    fn demand(&mut self, sign: &str) -> Read<'a, ()> {
-        if self.take(sign) { Ok(()) } else { self.unexpected() }
+    fn expect_sign(&mut self, sign: &str) -> ParseResult<'a, ()> {
+        if self.take_sign(sign) { Ok(()) } else { self.unexpected() }
     }
 
-    fn name(&mut self) -> Read<'a, &'a str> {
+    fn name(&mut self) -> ParseResult<'a, &'a str> {
         match self.tokens.get(self.at) {
             Some((_, Token::Name(name))) => {
                 self.at += 1;
@@ -124,24 +124,24 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn expression(&mut self, depth: usize) -> Read<'a> {
+    fn expression(&mut self, depth: usize) -> ParseResult<'a> {
         let Some(depth) = depth.checked_sub(1) else {
             return Err(format!("the expression is nested more than {EXPRESSION_DEPTH_MAX} levels deep"));
         };
         let condition = self.binary(1, depth)?;
-        if !self.take("?") {
+        if !self.take_sign("?") {
             return Ok(condition);
         }
         let yes = self.binary(1, depth)?;
-        self.demand(":")?;
+        self.expect_sign(":")?;
         Ok(Syntax::If(Box::new([condition, yes, self.expression(depth)?])))
     }
 
     /// Operators with a precedence of at least `least`, left-associative.
-    fn binary(&mut self, least: u8, depth: usize) -> Read<'a> {
+    fn binary(&mut self, least: u8, depth: usize) -> ParseResult<'a> {
         let mut left = self.unary(depth)?;
         while let Some(sign) = self.sign() {
-            let Some((binds, operator)) = binding(sign).filter(|(binds, _)| *binds >= least) else {
+            let Some((binds, operator)) = precedence(sign).filter(|(binds, _)| *binds >= least) else {
                 break;
             };
             self.at += 1;
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
         Ok(left)
     }
 
-    fn unary(&mut self, depth: usize) -> Read<'a> {
+    fn unary(&mut self, depth: usize) -> ParseResult<'a> {
         self.terms += 1;
         if self.terms > EXPRESSION_TERMS_MAX {
             return Err(format!("the expression has more than {EXPRESSION_TERMS_MAX} terms"));
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
             return self.member(depth);
         };
         let mut count = 0;
-        while self.take(sign) {
+        while self.take_sign(sign) {
             count += 1;
         }
         if count > EXPRESSION_DEPTH_MAX {
@@ -179,22 +179,22 @@ impl<'a> Reader<'a> {
     }
 
     /// A value followed by member accesses, calls and indexes.
-    fn member(&mut self, depth: usize) -> Read<'a> {
+    fn member(&mut self, depth: usize) -> ParseResult<'a> {
         let mut tree = self.primary(depth)?;
         for steps in 0.. {
             if steps > EXPRESSION_DEPTH_MAX {
                 return Err(format!("the expression is nested more than {EXPRESSION_DEPTH_MAX} levels deep"));
             }
-            if self.take(".") {
+            if self.take_sign(".") {
                 let name = self.name()?;
-                tree = if self.take("(") {
-                    Syntax::Call(Some(Box::new(tree)), name, self.until(")", depth)?)
+                tree = if self.take_sign("(") {
+                    Syntax::Call(Some(Box::new(tree)), name, self.parse_items(")", depth)?)
                 } else {
                     Syntax::Member(Box::new(tree), name)
                 };
-            } else if self.take("[") {
+            } else if self.take_sign("[") {
                 let at = self.expression(depth)?;
-                self.demand("]")?;
+                self.expect_sign("]")?;
                 tree = Syntax::Index(Box::new(tree), Box::new(at));
             } else {
                 break;
@@ -203,7 +203,7 @@ impl<'a> Reader<'a> {
         Ok(tree)
     }
 
-    fn primary(&mut self, depth: usize) -> Read<'a> {
+    fn primary(&mut self, depth: usize) -> ParseResult<'a> {
         match self.tokens.get(self.at) {
             Some((_, Token::Literal(value))) => {
                 let value = value.clone();
@@ -219,37 +219,37 @@ impl<'a> Reader<'a> {
                 match self.sign() {
                     Some("(") => {
                         self.at += 1;
-                        Ok(Syntax::Call(None, name, self.until(")", depth)?))
+                        Ok(Syntax::Call(None, name, self.parse_items(")", depth)?))
                     }
                     Some("{") => Err("message literals are not supported".to_owned()),
                     _ => Ok(Syntax::Name(name)),
                 }
             }
-            Some((_, Token::Sign("("))) => {
+            Some((_, Token::Symbol("("))) => {
                 self.at += 1;
                 let tree = self.expression(depth)?;
-                self.demand(")")?;
+                self.expect_sign(")")?;
                 Ok(tree)
             }
-            Some((_, Token::Sign("["))) => {
+            Some((_, Token::Symbol("["))) => {
                 self.at += 1;
-                Ok(Syntax::List(self.until("]", depth)?))
+                Ok(Syntax::List(self.parse_items("]", depth)?))
             }
-            Some((_, Token::Sign("{"))) => {
+            Some((_, Token::Symbol("{"))) => {
                 self.at += 1;
                 self.entries(depth)
             }
-            Some((_, Token::Sign("."))) => Err("a name cannot begin with a dot".to_owned()),
+            Some((_, Token::Symbol("."))) => Err("a name cannot begin with a dot".to_owned()),
             _ => self.unexpected(),
         }
     }
 
     /// Comma-separated expressions. A list may have a trailing comma.
-    fn until(&mut self, close: &str, depth: usize) -> Read<'a, Vec<Syntax<'a>>> {
+    fn parse_items(&mut self, close: &str, depth: usize) -> ParseResult<'a, Vec<Syntax<'a>>> {
         let mut items = Vec::new();
         // CEL allows the trailing comma even in an empty list.
-        let bare = close == "]" && self.take(",");
-        if self.take(close) {
+        let bare = close == "]" && self.take_sign(",");
+        if self.take_sign(close) {
             return Ok(items);
         }
         if bare {
@@ -257,28 +257,28 @@ impl<'a> Reader<'a> {
         }
         loop {
             items.push(self.expression(depth)?);
-            if self.take(close) {
+            if self.take_sign(close) {
                 return Ok(items);
             }
-            self.demand(",")?;
-            if close == "]" && self.take(close) {
+            self.expect_sign(",")?;
+            if close == "]" && self.take_sign(close) {
                 return Ok(items);
             }
         }
     }
 
-    fn entries(&mut self, depth: usize) -> Read<'a> {
+    fn entries(&mut self, depth: usize) -> ParseResult<'a> {
         let mut entries = Vec::new();
-        if self.take(",") {
-            self.demand("}")?;
+        if self.take_sign(",") {
+            self.expect_sign("}")?;
             return Ok(Syntax::Object(entries));
         }
-        while !self.take("}") {
+        while !self.take_sign("}") {
             let name = self.expression(depth)?;
-            self.demand(":")?;
+            self.expect_sign(":")?;
             entries.push((name, self.expression(depth)?));
-            if !self.take(",") {
-                self.demand("}")?;
+            if !self.take_sign(",") {
+                self.expect_sign("}")?;
                 break;
             }
         }
@@ -364,7 +364,7 @@ mod tests {
         fn we_read_what_the_library_reads(words in prop::collection::vec(prop::sample::select(WORDS), 1..9)) {
             let source = words.join(" ");
             if shallow(&source) {
-                match read(&source) {
+                match parse(&source) {
                     Ok(_) => prop_assert!(library(&source), "only we accept {source}"),
                     Err(reason) => {
                         prop_assert!(ours_to_refuse(&reason, &source) || !library(&source), "only we refuse {source}: {reason}");
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn operators_bind_as_in_cel() {
-        let shape = |source| format!("{:?}", read(source).unwrap());
+        let shape = |source| format!("{:?}", parse(source).unwrap());
         for (one, other) in [
             ("a + b * c", "a + (b * c)"),
             ("a - b - c", "(a - b) - c"),

@@ -3,15 +3,15 @@
 //! A string that is a single `${…}` keeps the type of its value; with text around it, it becomes a
 //! string. Member names are never expressions. Constant expressions are evaluated at compile time.
 
-use crate::call::plain;
+use crate::call::to_plain_text;
 use crate::eval::{Budget, DEFERRED, Evaluation, Halt, RenderError};
-use crate::infer::{Mismatch, Types, infer};
+use crate::infer::{Mismatch, TypeScope, infer};
 use crate::limits::{CONSTANT_WORK_MAX, TEMPLATE_EXPRESSIONS_MAX};
-use crate::lower::{Unusable, lower};
+use crate::lower::{LowerError, lower};
 use crate::meter::WorkMeter;
 use crate::pointer_token;
 use crate::scan::{Piece, scan};
-use crate::scope::{Lookup, Nothing, Scope};
+use crate::scope::{Lookup, EmptyScope, Scope};
 use crate::term::{Root, Term};
 use crate::types::Type;
 use serde_json::{Map, Value, json};
@@ -26,7 +26,7 @@ pub struct Template {
 
 #[derive(Debug)]
 struct Inner {
-    root: Part,
+    root: TemplatePart,
     references: BTreeSet<String>,
     loops: bool,
 }
@@ -73,17 +73,17 @@ pub struct Expression {
 }
 
 #[derive(Debug)]
-pub enum Part {
+pub enum TemplatePart {
     Constant(Value),
     /// A string that is a single expression.
-    Lone(Expression),
+    Single(Expression),
     /// A string that mixes text and expressions.
     Mixed {
         source: String,
         pieces: Vec<MixedPiece>,
     },
-    List(Vec<Part>),
-    Object(Vec<(String, Part)>),
+    List(Vec<TemplatePart>),
+    Object(Vec<(String, TemplatePart)>),
 }
 
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Template {
         let (mut references, mut loops) = (BTreeSet::new(), false);
         root.expressions(&mut String::new(), &mut |_, expression| {
             references.extend(expression.term.references());
-            loops |= expression.term.loops();
+            loops |= expression.term.has_loop();
         });
         Ok(Self { inner: Arc::new(Inner { root, references, loops }) })
     }
@@ -133,44 +133,44 @@ impl Template {
     /// Whether it is the same for every run.
     #[must_use]
     pub fn is_constant(&self) -> bool {
-        matches!(self.inner.root, Part::Constant(_))
+        matches!(self.inner.root, TemplatePart::Constant(_))
     }
 
     /// Renders what is known and defers what depends on unknown outputs.
     pub fn preview(&self, scope: &dyn Scope) -> Result<Preview, RenderError> {
         let budget = Budget::of(scope);
         let evaluation = Evaluation { scope, budget: &budget };
-        let mut waits = Waits::default();
+        let mut waits = PreviewDependencies::default();
         let shown = preview(&self.inner.root, &evaluation, &mut waits)?;
         self.check(scope, &shown)?;
         Ok(if waits.deferred { Preview::Deferred { shown, from: waits.from } } else { Preview::Exact(shown) })
     }
 
     /// Whether it is a single expression and nothing else.
-    pub fn is_lone(&self) -> bool {
-        matches!(self.inner.root, Part::Lone(_))
+    pub fn is_single_expression(&self) -> bool {
+        matches!(self.inner.root, TemplatePart::Single(_))
     }
 
     /// Whether it is a constant `true` or `false`.
-    pub fn is_flag(&self) -> bool {
-        matches!(self.inner.root, Part::Constant(Value::Bool(_)))
+    pub fn is_constant_bool(&self) -> bool {
+        matches!(self.inner.root, TemplatePart::Constant(Value::Bool(_)))
     }
 
     /// The member names, empty unless it is an object.
     pub fn members(&self) -> Vec<&str> {
         match &self.inner.root {
-            Part::Object(members) => members.iter().map(|(name, _)| name.as_str()).collect(),
-            Part::Constant(Value::Object(members)) => members.keys().map(String::as_str).collect(),
+            TemplatePart::Object(members) => members.iter().map(|(name, _)| name.as_str()).collect(),
+            TemplatePart::Constant(Value::Object(members)) => members.keys().map(String::as_str).collect(),
             _ => Vec::new(),
         }
     }
 
-    pub fn root(&self) -> &Part {
+    pub fn root(&self) -> &TemplatePart {
         &self.inner.root
     }
 
     /// A JSON pointer to the first expression that reads the outputs of `node`.
-    pub fn place_of(&self, node: &str) -> String {
+    pub fn pointer_to(&self, node: &str) -> String {
         let mut place = None;
         self.inner.root.expressions(&mut String::new(), &mut |path, expression| {
             if place.is_none() && expression.term.references().contains(node) {
@@ -189,22 +189,22 @@ impl Template {
     }
 }
 
-impl Part {
+impl TemplatePart {
     /// Calls `see` with every expression and its JSON pointer.
     fn expressions(&self, path: &mut String, see: &mut dyn FnMut(&str, &Expression)) {
         match self {
             Self::Constant(_) => {}
-            Self::Lone(expression) => see(path, expression),
+            Self::Single(expression) => see(path, expression),
             Self::Mixed { pieces, .. } => pieces.iter().for_each(|piece| {
                 if let MixedPiece::Expression(expression) = piece {
                     see(path, expression);
                 }
             }),
             Self::List(parts) => parts.iter().enumerate().for_each(|(at, part)| {
-                within(path, &at.to_string(), |path| part.expressions(path, see));
+                with_segment(path, &at.to_string(), |path| part.expressions(path, see));
             }),
             Self::Object(members) => members.iter().for_each(|(name, part)| {
-                within(path, name, |path| part.expressions(path, see));
+                with_segment(path, name, |path| part.expressions(path, see));
             }),
         }
     }
@@ -212,7 +212,7 @@ impl Part {
     fn first_source(&self) -> &str {
         match self {
             Self::Constant(_) => "",
-            Self::Lone(expression) => &expression.source,
+            Self::Single(expression) => &expression.source,
             Self::Mixed { source, .. } => source,
             Self::List(parts) => parts.iter().map(Self::first_source).find(|source| !source.is_empty()).unwrap_or(""),
             Self::Object(members) => {
@@ -222,10 +222,10 @@ impl Part {
     }
 
     /// The type of the rendered part, or the first mismatch.
-    pub fn infer(&self, types: &dyn Types) -> Result<Type, Mismatch> {
+    pub fn infer(&self, types: &dyn TypeScope) -> Result<Type, Mismatch> {
         match self {
-            Self::Constant(value) => Ok(Type::of_value(value)),
-            Self::Lone(expression) => infer(&expression.term, types, None),
+            Self::Constant(value) => Ok(Type::from_value(value)),
+            Self::Single(expression) => infer(&expression.term, types, None),
             Self::Mixed { pieces, .. } => {
                 for piece in pieces {
                     if let MixedPiece::Expression(expression) = piece {
@@ -241,7 +241,7 @@ impl Part {
     }
 }
 
-fn within<T>(path: &mut String, name: &str, act: impl FnOnce(&mut String) -> T) -> T {
+fn with_segment<T>(path: &mut String, name: &str, act: impl FnOnce(&mut String) -> T) -> T {
     let length = path.len();
     path.push('/');
     path.push_str(&pointer_token(name));
@@ -250,40 +250,40 @@ fn within<T>(path: &mut String, name: &str, act: impl FnOnce(&mut String) -> T) 
     made
 }
 
-fn compile(value: &Value, path: &mut String, left: &mut usize) -> Result<Part, TemplateError> {
+fn compile(value: &Value, path: &mut String, left: &mut usize) -> Result<TemplatePart, TemplateError> {
     match value {
         Value::String(text) if text.contains("${") => compile_text(text, path, left),
         Value::Array(items) => {
             let mut parts = Vec::with_capacity(items.len());
             for (at, item) in items.iter().enumerate() {
-                parts.push(within(path, &at.to_string(), |path| compile(item, path, left))?);
+                parts.push(with_segment(path, &at.to_string(), |path| compile(item, path, left))?);
             }
-            let constant = parts.iter().all(|part| matches!(part, Part::Constant(_)));
+            let constant = parts.iter().all(|part| matches!(part, TemplatePart::Constant(_)));
             if !constant {
-                return Ok(Part::List(parts));
+                return Ok(TemplatePart::List(parts));
             }
-            Ok(Part::Constant(Value::Array(parts.into_iter().filter_map(Part::into_constant).collect())))
+            Ok(TemplatePart::Constant(Value::Array(parts.into_iter().filter_map(TemplatePart::into_constant).collect())))
         }
         Value::Object(members) => {
             let mut parts = Vec::with_capacity(members.len());
             for (name, value) in members {
                 if name.contains("${") || name == DEFERRED {
                     let reason = "a member name cannot contain an expression or be $deferred".to_owned();
-                    return within(path, name, |path| Err(TemplateError::Invalid { path: path.clone(), reason }));
+                    return with_segment(path, name, |path| Err(TemplateError::Invalid { path: path.clone(), reason }));
                 }
-                parts.push((name.clone(), within(path, name, |path| compile(value, path, left))?));
+                parts.push((name.clone(), with_segment(path, name, |path| compile(value, path, left))?));
             }
-            if parts.iter().any(|(_, part)| !matches!(part, Part::Constant(_))) {
-                return Ok(Part::Object(parts));
+            if parts.iter().any(|(_, part)| !matches!(part, TemplatePart::Constant(_))) {
+                return Ok(TemplatePart::Object(parts));
             }
             let constants = parts.into_iter().filter_map(|(name, part)| Some((name, part.into_constant()?)));
-            Ok(Part::Constant(Value::Object(constants.collect())))
+            Ok(TemplatePart::Constant(Value::Object(constants.collect())))
         }
-        other => Ok(Part::Constant(other.clone())),
+        other => Ok(TemplatePart::Constant(other.clone())),
     }
 }
 
-impl Part {
+impl TemplatePart {
     fn into_constant(self) -> Option<Value> {
         match self {
             Self::Constant(value) => Some(value),
@@ -292,7 +292,7 @@ impl Part {
     }
 }
 
-fn compile_text(text: &str, path: &str, left: &mut usize) -> Result<Part, TemplateError> {
+fn compile_text(text: &str, path: &str, left: &mut usize) -> Result<TemplatePart, TemplateError> {
     let invalid = |reason: String| TemplateError::Invalid { path: path.to_owned(), reason };
     let mut pieces = Vec::new();
     for piece in scan(text).map_err(invalid)? {
@@ -301,8 +301,8 @@ fn compile_text(text: &str, path: &str, left: &mut usize) -> Result<Part, Templa
             Piece::Expression(source) => {
                 *left = left.checked_sub(1).ok_or(TemplateError::TooMany)?;
                 let term = lower(source).map_err(|unusable| match unusable {
-                    Unusable::Invalid(reason) => invalid(reason),
-                    Unusable::UnknownReference(reason) => {
+                    LowerError::Invalid(reason) => invalid(reason),
+                    LowerError::UnknownReference(reason) => {
                         TemplateError::UnknownReference { path: path.to_owned(), reason }
                     }
                 })?;
@@ -312,22 +312,22 @@ fn compile_text(text: &str, path: &str, left: &mut usize) -> Result<Part, Templa
     }
     let free = pieces.iter().all(|piece| match piece {
         MixedPiece::Text(_) => true,
-        MixedPiece::Expression(expression) => expression.term.is_free(),
+        MixedPiece::Expression(expression) => expression.term.is_constant(),
     });
     let part = match pieces.as_mut_slice() {
         [MixedPiece::Expression(_)] => match pieces.pop() {
-            Some(MixedPiece::Expression(expression)) => Part::Lone(expression),
-            _ => Part::Constant(Value::Null),
+            Some(MixedPiece::Expression(expression)) => TemplatePart::Single(expression),
+            _ => TemplatePart::Constant(Value::Null),
         },
-        _ => Part::Mixed { source: text.to_owned(), pieces },
+        _ => TemplatePart::Mixed { source: text.to_owned(), pieces },
     };
     if !free {
         return Ok(part);
     }
-    let nothing = Nothing(WorkMeter::strict(CONSTANT_WORK_MAX));
+    let nothing = EmptyScope(WorkMeter::strict(CONSTANT_WORK_MAX));
     let budget = Budget::of(&nothing);
     match render(&part, &Evaluation { scope: &nothing, budget: &budget }) {
-        Ok(value) => Ok(Part::Constant(value)),
+        Ok(value) => Ok(TemplatePart::Constant(value)),
         // Too expensive to fold at compile time: every run evaluates it.
         Err(_) if budget.is_spent() => Ok(part),
         Err(error) => Err(invalid(error.to_string())),
@@ -336,14 +336,14 @@ fn compile_text(text: &str, path: &str, left: &mut usize) -> Result<Part, Templa
 
 /// The value, or `None` if it is not known yet.
 fn evaluate(expression: &Expression, evaluation: &Evaluation<'_>) -> Result<Option<Value>, RenderError> {
-    match evaluation.taken(&expression.term, None) {
+    match evaluation.owned_value(&expression.term, None) {
         Ok(value) => Ok(Some(value)),
         Err(Halt::Unknown) => Ok(None),
         Err(Halt::Fault(reason)) => Err(RenderError { expression: expression.source.clone(), reason }),
     }
 }
 
-fn mix(pieces: &[MixedPiece], evaluation: &Evaluation<'_>) -> Result<Option<String>, RenderError> {
+fn render_mixed(pieces: &[MixedPiece], evaluation: &Evaluation<'_>) -> Result<Option<String>, RenderError> {
     let mut out = String::new();
     for piece in pieces {
         match piece {
@@ -351,7 +351,7 @@ fn mix(pieces: &[MixedPiece], evaluation: &Evaluation<'_>) -> Result<Option<Stri
             MixedPiece::Expression(expression) => match evaluate(expression, evaluation)? {
                 Some(Value::String(text)) => out.push_str(&text),
                 Some(value) => {
-                    let text = plain(&value);
+                    let text = to_plain_text(&value);
                     let fault = |reason| RenderError { expression: expression.source.clone(), reason };
                     out.push_str(&text.map_err(fault)?);
                 }
@@ -362,17 +362,17 @@ fn mix(pieces: &[MixedPiece], evaluation: &Evaluation<'_>) -> Result<Option<Stri
     Ok(Some(out))
 }
 
-fn render(part: &Part, evaluation: &Evaluation<'_>) -> Result<Value, RenderError> {
+fn render(part: &TemplatePart, evaluation: &Evaluation<'_>) -> Result<Value, RenderError> {
     let unknown = |source: &str| RenderError {
         expression: source.to_owned(),
         reason: "it depends on values that are not known yet".to_owned(),
     };
     match part {
-        Part::Constant(value) => Ok(value.clone()),
-        Part::Lone(expression) => evaluate(expression, evaluation)?.ok_or_else(|| unknown(&expression.source)),
-        Part::Mixed { source, pieces } => mix(pieces, evaluation)?.map(Value::String).ok_or_else(|| unknown(source)),
-        Part::List(parts) => parts.iter().map(|part| render(part, evaluation)).collect(),
-        Part::Object(members) => {
+        TemplatePart::Constant(value) => Ok(value.clone()),
+        TemplatePart::Single(expression) => evaluate(expression, evaluation)?.ok_or_else(|| unknown(&expression.source)),
+        TemplatePart::Mixed { source, pieces } => render_mixed(pieces, evaluation)?.map(Value::String).ok_or_else(|| unknown(source)),
+        TemplatePart::List(parts) => parts.iter().map(|part| render(part, evaluation)).collect(),
+        TemplatePart::Object(members) => {
             let made = members.iter().map(|(name, part)| Ok((name.clone(), render(part, evaluation)?)));
             Ok(Value::Object(made.collect::<Result<Map<_, _>, RenderError>>()?))
         }
@@ -381,12 +381,12 @@ fn render(part: &Part, evaluation: &Evaluation<'_>) -> Result<Value, RenderError
 
 /// What a preview waits for.
 #[derive(Default)]
-struct Waits {
+struct PreviewDependencies {
     deferred: bool,
     from: BTreeSet<String>,
 }
 
-fn preview(part: &Part, evaluation: &Evaluation<'_>, waits: &mut Waits) -> Result<Value, RenderError> {
+fn preview(part: &TemplatePart, evaluation: &Evaluation<'_>, waits: &mut PreviewDependencies) -> Result<Value, RenderError> {
     let mut defer = |source: &str, terms: &mut dyn Iterator<Item = &Term>| {
         let references = terms.flat_map(Term::references);
         let unknown: BTreeSet<String> =
@@ -396,8 +396,8 @@ fn preview(part: &Part, evaluation: &Evaluation<'_>, waits: &mut Waits) -> Resul
         json!({ DEFERRED: {"expression": source, "from": unknown} })
     };
     match part {
-        Part::Constant(value) => Ok(value.clone()),
-        Part::Lone(expression) => match handed_on(expression, evaluation)? {
+        TemplatePart::Constant(value) => Ok(value.clone()),
+        TemplatePart::Single(expression) => match passed_through_input(expression, evaluation)? {
             // Keeps the parent run's `$deferred` marker.
             Some(value) => {
                 waits.deferred = true;
@@ -408,16 +408,16 @@ fn preview(part: &Part, evaluation: &Evaluation<'_>, waits: &mut Waits) -> Resul
                 Ok(value.unwrap_or_else(|| defer(&expression.source, &mut std::iter::once(&expression.term))))
             }
         },
-        Part::Mixed { source, pieces } => {
-            let value = mix(pieces, evaluation)?;
+        TemplatePart::Mixed { source, pieces } => {
+            let value = render_mixed(pieces, evaluation)?;
             let mut terms = pieces.iter().filter_map(|piece| match piece {
                 MixedPiece::Expression(expression) => Some(&expression.term),
                 MixedPiece::Text(_) => None,
             });
             Ok(value.map_or_else(|| defer(source, &mut terms), Value::String))
         }
-        Part::List(parts) => parts.iter().map(|part| preview(part, evaluation, waits)).collect(),
-        Part::Object(members) => {
+        TemplatePart::List(parts) => parts.iter().map(|part| preview(part, evaluation, waits)).collect(),
+        TemplatePart::Object(members) => {
             let mut shown = Map::new();
             for (name, part) in members {
                 shown.insert(name.clone(), preview(part, evaluation, waits)?);
@@ -428,20 +428,20 @@ fn preview(part: &Part, evaluation: &Evaluation<'_>, waits: &mut Waits) -> Resul
 }
 
 /// An input that is passed on unchanged and partly deferred: its known parts stay known.
-fn handed_on(expression: &Expression, evaluation: &Evaluation<'_>) -> Result<Option<Value>, RenderError> {
+fn passed_through_input(expression: &Expression, evaluation: &Evaluation<'_>) -> Result<Option<Value>, RenderError> {
     let Term::Path(Root::Inputs, steps) = &expression.term else { return Ok(None) };
     let Ok(value) = evaluation.input(steps) else { return Ok(None) };
     let fault = |reason| RenderError { expression: expression.source.clone(), reason };
-    Ok(evaluation.is_open(value).map_err(fault)?.then(|| value.clone()))
+    Ok(evaluation.has_deferred_part(value).map_err(fault)?.then(|| value.clone()))
 }
 
 /// Defers every string with an expression, for a document that could not be previewed.
-pub fn deferred_texts(written: &Value) -> Value {
+pub fn defer_expressions(written: &Value) -> Value {
     match written {
         Value::String(text) if text.contains("${") => json!({ DEFERRED: {"expression": text, "from": []} }),
-        Value::Array(items) => items.iter().map(deferred_texts).collect(),
+        Value::Array(items) => items.iter().map(defer_expressions).collect(),
         Value::Object(members) => {
-            members.iter().map(|(name, value)| (name.clone(), deferred_texts(value))).collect::<Map<_, _>>().into()
+            members.iter().map(|(name, value)| (name.clone(), defer_expressions(value))).collect::<Map<_, _>>().into()
         }
         other => other.clone(),
     }

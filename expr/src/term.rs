@@ -1,6 +1,6 @@
 //! An expression after lowering: paths are resolved to their root, operators are enums.
 
-use crate::call::Call;
+use crate::call::Function;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -85,7 +85,7 @@ pub(crate) enum Term {
     Or(Box<Term>, Box<Term>),
     If(Box<[Term; 3]>),
     Binary(Operator, Box<[Term; 2]>),
-    Call(Call, Vec<Term>),
+    Call(Function, Vec<Term>),
     /// A macro over a list. Only the three-argument `map` has a filter.
     Each {
         kind: Macro,
@@ -97,30 +97,30 @@ pub(crate) enum Term {
 
 impl Term {
     /// Calls `see` with the root of every path.
-    pub(crate) fn roots(&self, see: &mut dyn FnMut(&Root)) {
+    pub(crate) fn visit_roots(&self, see: &mut dyn FnMut(&Root)) {
         match self {
             Self::Constant(_) => {}
             Self::Path(root, _) => see(root),
-            Self::Has(of, _) | Self::Member(of, _) | Self::Not(of) | Self::Negate(of) => of.roots(see),
+            Self::Has(of, _) | Self::Member(of, _) | Self::Not(of) | Self::Negate(of) => of.visit_roots(see),
             Self::Index(of, at) => {
-                of.roots(see);
-                at.roots(see);
+                of.visit_roots(see);
+                at.visit_roots(see);
             }
             Self::And(one, other) | Self::Or(one, other) => {
-                one.roots(see);
-                other.roots(see);
+                one.visit_roots(see);
+                other.visit_roots(see);
             }
-            Self::List(terms) | Self::Call(_, terms) => terms.iter().for_each(|term| term.roots(see)),
+            Self::List(terms) | Self::Call(_, terms) => terms.iter().for_each(|term| term.visit_roots(see)),
             Self::Object(entries) => entries.iter().for_each(|(name, value)| {
-                name.roots(see);
-                value.roots(see);
+                name.visit_roots(see);
+                value.visit_roots(see);
             }),
-            Self::If(parts) => parts.iter().for_each(|term| term.roots(see)),
-            Self::Binary(_, sides) => sides.iter().for_each(|term| term.roots(see)),
+            Self::If(parts) => parts.iter().for_each(|term| term.visit_roots(see)),
+            Self::Binary(_, sides) => sides.iter().for_each(|term| term.visit_roots(see)),
             Self::Each { over, filter, body, .. } => {
-                over.roots(see);
-                filter.iter().for_each(|term| term.roots(see));
-                body.roots(see);
+                over.visit_roots(see);
+                filter.iter().for_each(|term| term.visit_roots(see));
+                body.visit_roots(see);
             }
         }
     }
@@ -128,7 +128,7 @@ impl Term {
     /// The nodes whose outputs it reads.
     pub(crate) fn references(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
-        self.roots(&mut |root| {
+        self.visit_roots(&mut |root| {
             if let Root::Outputs(node) = root {
                 found.insert(node.clone());
             }
@@ -137,30 +137,30 @@ impl Term {
     }
 
     /// Whether it iterates over a list, so that its work depends on the data.
-    pub(crate) fn loops(&self) -> bool {
+    pub(crate) fn has_loop(&self) -> bool {
         match self {
             Self::Each { .. } => true,
             Self::Constant(_) | Self::Path(..) => false,
-            Self::Has(of, _) | Self::Member(of, _) | Self::Not(of) | Self::Negate(of) => of.loops(),
-            Self::Index(one, other) | Self::And(one, other) | Self::Or(one, other) => one.loops() || other.loops(),
-            Self::List(terms) | Self::Call(_, terms) => terms.iter().any(Self::loops),
-            Self::Object(entries) => entries.iter().any(|(name, value)| name.loops() || value.loops()),
-            Self::If(parts) => parts.iter().any(Self::loops),
-            Self::Binary(_, sides) => sides.iter().any(Self::loops),
+            Self::Has(of, _) | Self::Member(of, _) | Self::Not(of) | Self::Negate(of) => of.has_loop(),
+            Self::Index(one, other) | Self::And(one, other) | Self::Or(one, other) => one.has_loop() || other.has_loop(),
+            Self::List(terms) | Self::Call(_, terms) => terms.iter().any(Self::has_loop),
+            Self::Object(entries) => entries.iter().any(|(name, value)| name.has_loop() || value.has_loop()),
+            Self::If(parts) => parts.iter().any(Self::has_loop),
+            Self::Binary(_, sides) => sides.iter().any(Self::has_loop),
         }
     }
 
     /// Whether it reads nothing of a run.
-    pub(crate) fn is_free(&self) -> bool {
+    pub(crate) fn is_constant(&self) -> bool {
         let mut free = true;
-        self.roots(&mut |root| free &= *root == Root::Variable);
+        self.visit_roots(&mut |root| free &= *root == Root::Variable);
         free
     }
 
     /// Whether it reads `item` or `index`.
     pub(crate) fn needs_item(&self) -> bool {
         let mut needs = false;
-        self.roots(&mut |root| needs |= matches!(root, Root::Item | Root::Index));
+        self.visit_roots(&mut |root| needs |= matches!(root, Root::Item | Root::Index));
         needs
     }
 }

@@ -50,13 +50,13 @@ impl fmt::Display for Type {
 impl Type {
     /// The type of the values that a schema accepts.
     #[must_use]
-    pub fn of_schema(schema: &Value) -> Self {
-        Reader { root: schema, left: limits::SCHEMA_TYPES_MAX, open: Vec::new() }
+    pub fn from_schema(schema: &Value) -> Self {
+        SchemaReader { root: schema, left: limits::SCHEMA_TYPES_MAX, open: Vec::new() }
             .read(schema, limits::SCHEMA_TYPES_DEPTH_MAX)
     }
 
     #[must_use]
-    pub fn of_value(value: &Value) -> Self {
+    pub fn from_value(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(_) => Self::Bool,
@@ -64,13 +64,13 @@ impl Type {
             Value::Number(_) => Self::Int,
             Value::String(_) => Self::Text,
             Value::Array(items) => {
-                let mut types = items.iter().map(Self::of_value);
+                let mut types = items.iter().map(Self::from_value);
                 let first = types.next().unwrap_or(Self::Any);
-                Self::List(Arc::new(types.fold(first, Self::or)))
+                Self::List(Arc::new(types.fold(first, Self::union)))
             }
             Value::Object(members) => {
                 let named: BTreeMap<_, _> =
-                    members.iter().map(|(name, value)| (name.clone(), Self::of_value(value))).collect();
+                    members.iter().map(|(name, value)| (name.clone(), Self::from_value(value))).collect();
                 let required = named.keys().cloned().collect();
                 Self::Object(Arc::new(Shape { named, required, open: false }))
             }
@@ -78,7 +78,7 @@ impl Type {
     }
 
     /// A closed object type with these members, all optional.
-    pub fn of_names(named: impl IntoIterator<Item = (String, Self)>) -> Self {
+    pub fn closed_object(named: impl IntoIterator<Item = (String, Self)>) -> Self {
         let named = named.into_iter().collect();
         Self::Object(Arc::new(Shape { named, required: BTreeSet::new(), open: false }))
     }
@@ -89,7 +89,7 @@ impl Type {
 
     /// The union of two types, `Any` where they have nothing in common.
     #[must_use]
-    pub fn or(self, other: Self) -> Self {
+    pub fn union(self, other: Self) -> Self {
         match (self, other) {
             (one, other) if one == other => one,
             (one, other) if one.is_number() && other.is_number() => Self::Number,
@@ -101,10 +101,10 @@ impl Type {
 
     /// Whether a value could have both types.
     #[must_use]
-    pub fn meets(&self, other: &Self) -> bool {
+    pub fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Any | Self::Null, _) | (_, Self::Any | Self::Null) => true,
-            (Self::List(one), Self::List(other)) => one.meets(other),
+            (Self::List(one), Self::List(other)) => one.overlaps(other),
             (Self::Object(_), Self::Object(_)) => true,
             (one, other) => one == other || (one.is_number() && other.is_number()),
         }
@@ -137,14 +137,14 @@ impl Shape {
     }
 }
 
-struct Reader<'a> {
+struct SchemaReader<'a> {
     root: &'a Value,
     left: usize,
     /// The references that are being followed.
     open: Vec<&'a str>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SchemaReader<'a> {
     fn read(&mut self, schema: &'a Value, depth: usize) -> Type {
         let (Value::Object(members), Some(depth), Some(left)) =
             (schema, depth.checked_sub(1), self.left.checked_sub(1))
@@ -160,14 +160,14 @@ impl<'a> Reader<'a> {
             Some(Value::Array(words)) => {
                 let mut words = words.iter().filter_map(Value::as_str).filter(|word| *word != "null");
                 let first = words.next().map_or(Type::Null, |word| self.typed(word, schema, depth));
-                words.fold(first, |known, word| known.or(self.typed(word, schema, depth)))
+                words.fold(first, |known, word| known.union(self.typed(word, schema, depth)))
             }
             _ => match (members.get("const"), members.get("enum").and_then(Value::as_array)) {
-                (Some(value), _) => Type::of_value(value),
+                (Some(value), _) => Type::from_value(value),
                 (None, Some(values)) if !values.is_empty() => {
-                    let mut types = values.iter().map(Type::of_value);
+                    let mut types = values.iter().map(Type::from_value);
                     let first = types.next().unwrap_or(Type::Any);
-                    types.fold(first, Type::or)
+                    types.fold(first, Type::union)
                 }
                 _ => Type::Any,
             },
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_schema_gives_the_type_it_is_sure_of() {
-        let of = |schema: Value| Type::of_schema(&schema).to_string();
+        let of = |schema: Value| Type::from_schema(&schema).to_string();
         assert_eq!(of(json!({"type": "integer"})), "integer");
         assert_eq!(of(json!({"type": ["string", "null"]})), "string");
         assert_eq!(of(json!({"type": ["integer", "number"]})), "number");
@@ -244,12 +244,12 @@ mod tests {
     #[test]
     fn a_schema_that_contains_itself_ends() {
         let tree = json!({"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}});
-        assert_eq!(Type::of_schema(&tree).to_string(), "object");
+        assert_eq!(Type::from_schema(&tree).to_string(), "object");
     }
 
     #[test]
     fn only_what_must_be_wrong_is_unfit() {
-        let of = |schema: Value| Type::of_schema(&schema);
+        let of = |schema: Value| Type::from_schema(&schema);
         let closed =
             of(json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false}));
         let wants = of(json!({"type": "object", "required": ["b"]}));

@@ -52,7 +52,7 @@ impl Redis {
         }
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(limits::REDIS_CONNECT_TIMEOUT))
-            .set_response_timeout(Some(limits::REDIS_ANSWER_TIMEOUT));
+            .set_response_timeout(Some(limits::REDIS_RESPONSE_TIMEOUT));
         let connected = self.client.get_multiplexed_async_connection_with_config(&config).await;
         Ok(live.insert(connected.inspect_err(|error| self.leave_alone(error))?).clone())
     }

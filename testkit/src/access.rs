@@ -1,14 +1,14 @@
 //! A front door for tests: actors whose keys follow from their names, and tokens for them.
 
 use crate::planner::VerbPlanner;
-use chimera_core::access::signature::Parts as MessageParts;
+use chimera_core::access::signature::RequestParts as MessageParts;
 use chimera_core::access::token::{Claims, TokenKey};
 use chimera_core::access::{Entry, Level, mac};
 use chimera_core::limits::RATE_HITS_MAX;
 use chimera_core::secret::{Secret, SecretName};
 use chimera_core::time::Timestamp;
 use chimera_engine::access::port::Counters;
-use chimera_engine::access::{Access, Directory, Door, Parts, Rates, Settings, WithoutCounters};
+use chimera_engine::access::{Access, Directory, Authenticator, DirectoryPorts, Rates, Settings, CounterFallback};
 use chimera_engine::act::Actions;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Bus, Clock, Random, Records, SecretError, Secrets};
@@ -124,7 +124,7 @@ pub fn settings(tenant: &str, entries: Vec<Entry>) -> Settings {
         strict_scopes: false,
         cautious: false,
         idempotency_ttl: Duration::from_secs(86_400),
-        without_counters: WithoutCounters::Refuse,
+        counter_fallback: CounterFallback::Refuse,
     }
 }
 
@@ -135,7 +135,7 @@ pub fn everybody(tenant: &str) -> Vec<Entry> {
         scopes: vec!["*".to_owned()],
         quota_per_minute: RATE_HITS_MAX,
         level: Some(Level::ExecuteNotify),
-        ..Entry::unmatched(id, tenant)
+        ..Entry::default_for(id, tenant)
     };
     ["*", "admin", "user_*", "n8n_workflow_*", "anonymous"].into_iter().map(free).collect()
 }
@@ -169,7 +169,7 @@ pub struct Ground {
 impl Ground {
     /// Who there is.
     pub async fn directory(&self, settings: Settings) -> Arc<Directory> {
-        let parts = Parts {
+        let parts = DirectoryPorts {
             records: Arc::clone(&self.records),
             clock: Arc::clone(&self.clock),
             random: Arc::clone(&self.random),
@@ -185,11 +185,11 @@ impl Ground {
 
     /// The door to what a directory knows.
     #[must_use]
-    pub fn door(&self, directory: &Arc<Directory>) -> Door {
-        let without = directory.without_counters();
+    pub fn door(&self, directory: &Arc<Directory>) -> Authenticator {
+        let without = directory.counter_fallback();
         let shared = self.shared.clone().unwrap_or_else(|| Arc::clone(&self.own));
         let rates = Rates { shared, own: Arc::clone(&self.own), without };
-        Door::new(Arc::clone(directory), rates, self.shared.clone())
+        Authenticator::new(Arc::clone(directory), rates, self.shared.clone())
     }
 
     /// The front door to a flow engine.

@@ -74,7 +74,7 @@ impl RunRow {
             ("pause_requested", Value::Bool(false)),
             ("run_seq", Value::Int(0)),
         ];
-        Ok(Insert::into(&RUNS, cells)?)
+        Ok(Insert::new(&RUNS, cells)?)
     }
 
     /// A transaction that inserts it.
@@ -98,7 +98,7 @@ pub fn signal(seeded: &Seeded, run: Uuid, kind: &str) -> Built<Insert> {
         ("payload", json(&json!({"kind": kind}))?),
         ("created_at", NOON.into()),
     ];
-    Ok(Insert::into(&RUN_SIGNALS, cells)?)
+    Ok(Insert::new(&RUN_SIGNALS, cells)?)
 }
 
 /// A pending step of a run, which must be there or come with it.
@@ -115,7 +115,7 @@ pub fn step(seeded: &Seeded, run: Uuid) -> Result<Insert, InvalidTx> {
         ("created_at", NOON.into()),
         ("state_version", Value::Int(1)),
     ];
-    Insert::into(&STEPS, cells)
+    Insert::new(&STEPS, cells)
 }
 
 /// A sealed entry of a tenant.
@@ -138,5 +138,5 @@ pub fn entry(seeded: &Seeded, tenant: &str, event: &str) -> Built<SealedEntry> {
 }
 
 fn json(value: &serde_json::Value) -> Result<Value, JsonError> {
-    Json::of(value).map(Value::Json)
+    Json::encode(value).map(Value::Json)
 }

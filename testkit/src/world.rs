@@ -4,11 +4,11 @@
 use crate::build::NOON;
 use crate::seeded::{FakeClock, Seeded};
 use chimera_core::ledger::checkpoint::{PublicKey, SignedCheckpoint, Signer};
-use chimera_core::ledger::decision::{Outcome, Source};
+use chimera_core::ledger::decision::{Outcome, DecisionSource};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
-use chimera_engine::ledger::audit::{Decision, Event, Writer};
-use chimera_engine::ledger::checkpoint::{Made, make};
+use chimera_engine::ledger::audit::{Decision, EventRecord, Writer};
+use chimera_engine::ledger::checkpoint::{CheckpointOutcome, make};
 use chimera_engine::port::{Receipt, Records};
 use serde_json::json;
 use uuid::Uuid;
@@ -66,14 +66,14 @@ impl World {
     }
 
     /// Tries to make a checkpoint.
-    pub async fn try_checkpoint(&self, records: &dyn Records) -> Made {
+    pub async fn try_checkpoint(&self, records: &dyn Records) -> CheckpointOutcome {
         make(records, &self.signer, &[], &self.clock, ORIGIN).await.unwrap()
     }
 
     /// Makes a checkpoint.
     pub async fn checkpoint(&self, records: &dyn Records) -> SignedCheckpoint {
         match self.try_checkpoint(records).await {
-            Made::New(signed) => *signed,
+            CheckpointOutcome::Created(signed) => *signed,
             other => panic!("no checkpoint: {other:?}"),
         }
     }
@@ -81,8 +81,8 @@ impl World {
 
 /// A person's action in `tenant`.
 #[must_use]
-pub fn event(tenant: &str) -> Event {
-    Event {
+pub fn event(tenant: &str) -> EventRecord {
+    EventRecord {
         tenant_id: tenant.into(),
         subject_type: SubjectType::Task,
         subject_id: "task-1".into(),
@@ -100,8 +100,8 @@ pub fn event(tenant: &str) -> Event {
 #[must_use]
 pub fn decision(tenant: &str) -> Decision {
     Decision {
-        event: Event { event_type: "intent.denied".into(), ..event(tenant) },
-        source: Source::Policy,
+        event: EventRecord { event_type: "intent.denied".into(), ..event(tenant) },
+        source: DecisionSource::Policy,
         outcome: Outcome::Rejected,
         rationale: "the budget is spent".into(),
         agent_id: Some(Uuid::from_u128(5)),

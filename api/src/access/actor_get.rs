@@ -7,7 +7,7 @@ use crate::refusals::Asking;
 use axum::Json;
 use axum::extract::{Path, State};
 use chimera_core::access::{Kind, Level};
-use chimera_engine::access::{Directory, Shown};
+use chimera_engine::access::{Directory, ActorView};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -46,8 +46,8 @@ pub(crate) struct ActorDocument {
     keys: usize,
 }
 
-impl From<Shown> for ActorDocument {
-    fn from(shown: Shown) -> Self {
+impl From<ActorView> for ActorDocument {
+    fn from(shown: ActorView) -> Self {
         let entry = shown.entry;
         Self {
             id: entry.id,

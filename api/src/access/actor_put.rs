@@ -60,7 +60,7 @@ pub(crate) async fn put(
     ApiJson(body): ApiJson<ActorBody>,
 ) -> Result<Json<ActorDocument>, ApiError> {
     let directory = directory(&edge)?;
-    let plain = Entry::unmatched(&id, caller.permit.tenant());
+    let plain = Entry::default_for(&id, caller.permit.tenant());
     let notify = body.notify.map(Notify::checked).transpose()?;
     let entry = Entry {
         tenant: plain.tenant,

@@ -7,7 +7,7 @@ use crate::problem::ApiError;
 use crate::refusals::Asking;
 use axum::Json;
 use axum::extract::State;
-use chimera_engine::access::TenantShown;
+use chimera_engine::access::TenantView;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -26,9 +26,9 @@ pub(crate) struct TenantDocument {
     created_at: Option<String>,
 }
 
-impl From<TenantShown> for TenantDocument {
-    fn from(shown: TenantShown) -> Self {
-        let TenantShown { id, slug, name, disabled, created_at, .. } = shown;
+impl From<TenantView> for TenantDocument {
+    fn from(shown: TenantView) -> Self {
+        let TenantView { id, slug, name, disabled, created_at, .. } = shown;
         Self { id, slug, name, disabled, created_at: created_at.map(|at| at.to_string()) }
     }
 }

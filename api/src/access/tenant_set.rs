@@ -35,5 +35,5 @@ pub(crate) async fn set(
     Path(slug): Path<String>,
     ApiJson(body): ApiJson<TenantChange>,
 ) -> Result<Json<TenantDocument>, ApiError> {
-    Ok(Json(directory(&edge)?.set_tenant(&caller.permit, &slug, body.disabled).await?.into()))
+    Ok(Json(directory(&edge)?.set_tenant_disabled(&caller.permit, &slug, body.disabled).await?.into()))
 }

@@ -22,9 +22,9 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::json::Digest32;
-use chimera_core::limits::{ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, REDACT_AT_ONCE_BYTES_MAX};
+use chimera_core::limits::{ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, REDACT_INLINE_BYTES_MAX};
 use chimera_core::redact::Redactor;
-use chimera_engine::act::{Act, Acted, Actions, Begun, OnDuplicate, What};
+use chimera_engine::act::{ActRequest, ActOutcome, Actions, StartedAction, DuplicatePolicy, Objective};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -141,11 +141,11 @@ pub(crate) async fn act(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let actions = actions(&edge)?;
-    let is_large = shown.body.len() > REDACT_AT_ONCE_BYTES_MAX;
+    let is_large = shown.body.len() > REDACT_INLINE_BYTES_MAX;
     let (ask, wait) = actions.work(&caller.permit, is_large, || read(&shown, &headers, seed)).await??;
     match Box::pin(actions.act(&caller.permit, ask)).await? {
-        Acted::Started(begun) => answer(&edge, &caller, &begun, wait).await,
-        Acted::Duplicate { run, differs } => known(&caller, run, differs).await,
+        ActOutcome::Started(begun) => answer(&edge, &caller, &begun, wait).await,
+        ActOutcome::Duplicate { run, differs } => known(&caller, run, differs).await,
     }
 }
 
@@ -155,14 +155,14 @@ pub(crate) fn actions(edge: &Edge) -> Result<&Actions, ApiError> {
 }
 
 /// A request for something, as it is to be kept, with nothing special about it.
-pub(crate) fn plain(what: What, request: Value, seed: RunSeed) -> Act {
-    Act {
+pub(crate) fn plain(what: Objective, request: Value, seed: RunSeed) -> ActRequest {
+    ActRequest {
         actor: None,
         what,
         level: None,
         dry_run: false,
         idempotency_key: None,
-        on_duplicate: OnDuplicate::Conflict,
+        on_duplicate: DuplicatePolicy::Conflict,
         notify: None,
         priority: None,
         correlation_id: None,
@@ -174,7 +174,7 @@ pub(crate) fn plain(what: What, request: Value, seed: RunSeed) -> Act {
 }
 
 /// Reads the body; what is wrong with it is told here.
-fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(Act, Option<Duration>), ApiError> {
+fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(ActRequest, Option<Duration>), ApiError> {
     let mut request = shown.document(headers)?;
     let body: ActBody = json::shaped(&request)?;
     let wait = place::patience(body.wait)?;
@@ -193,14 +193,14 @@ fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(Act, Optio
     let unmasked = Some(Digest32::of(&request));
     Redactor::default().json(&mut request);
     let what = what(body.goal, body.workflow_id, body.version, body.steps, body.inputs)?;
-    let act = Act {
+    let act = ActRequest {
         actor: body.actor,
         level: body.autonomy_level,
         dry_run: body.dry_run,
         idempotency_key: body.idempotency_key,
         on_duplicate: match body.on_duplicate {
-            Duplicate::Conflict => OnDuplicate::Conflict,
-            Duplicate::Return => OnDuplicate::Return,
+            Duplicate::Conflict => DuplicatePolicy::Conflict,
+            Duplicate::Return => DuplicatePolicy::Return,
         },
         notify: body.notify.map(Notify::checked).transpose()?,
         priority: body.priority,
@@ -217,7 +217,7 @@ fn what(
     version: Option<i64>,
     steps: Option<Vec<StepBody>>,
     inputs: Option<Value>,
-) -> Result<What, ApiError> {
+) -> Result<Objective, ApiError> {
     let invalid = |what: &str| ApiError::new(Code::SchemaInvalid, what).with("pointer", "");
     if inputs.as_ref().is_some_and(|inputs| !inputs.is_object()) {
         let error = ApiError::new(Code::SchemaInvalid, "the inputs are a JSON object");
@@ -226,18 +226,18 @@ fn what(
     let given = inputs.is_some();
     let inputs = inputs.unwrap_or_else(nothing);
     match (goal, workflow, steps) {
-        (Some(goal), None, None) if version.is_none() => Ok(What::Goal { goal, inputs }),
-        (None, Some(id), None) => Ok(What::Workflow { id: place::workflow(&id)?.to_owned(), version, inputs }),
+        (Some(goal), None, None) if version.is_none() => Ok(Objective::Goal { goal, inputs }),
+        (None, Some(id), None) => Ok(Objective::Workflow { id: place::workflow(&id)?.to_owned(), version, inputs }),
         (None, None, Some(_)) if given || version.is_some() => {
             Err(invalid("steps have inputs of their own, and no version"))
         }
-        (None, None, Some(steps)) => Ok(What::Steps(steps.into_iter().map(|step| (step.tool, step.input)).collect())),
+        (None, None, Some(steps)) => Ok(Objective::Steps(steps.into_iter().map(|step| (step.tool, step.input)).collect())),
         _ => Err(invalid("a request has exactly one of goal, workflow_id and steps")),
     }
 }
 
 /// The answer: how long it takes, and what it shows, depends on the level.
-async fn answer(edge: &Edge, caller: &Caller, begun: &Begun, wait: Option<Duration>) -> Result<Response, ApiError> {
+async fn answer(edge: &Edge, caller: &Caller, begun: &StartedAction, wait: Option<Duration>) -> Result<Response, ApiError> {
     let (run, level) = (begun.started.run_id, begun.started.level);
     if level == Level::ExecuteSilent && !begun.dry_run {
         return summed_up(StatusCode::ACCEPTED, run, begun);
@@ -260,7 +260,7 @@ async fn answer(edge: &Edge, caller: &Caller, begun: &Begun, wait: Option<Durati
 }
 
 /// What is known of a run without asking the store.
-fn summed_up(status: StatusCode, run: Uuid, begun: &Begun) -> Result<Response, ApiError> {
+fn summed_up(status: StatusCode, run: Uuid, begun: &StartedAction) -> Result<Response, ApiError> {
     let mut text = Vec::with_capacity(SUMMARY_BYTES);
     serde_json::to_writer(&mut text, &begun.summary()).map_err(|_| ApiError::internal())?;
     let kind = [(header::CONTENT_TYPE, "application/json")];

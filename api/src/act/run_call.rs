@@ -20,8 +20,8 @@ use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::RunStatus;
 use chimera_core::limits;
-use chimera_engine::act::{Acted, What};
-use chimera_engine::flow::Standing;
+use chimera_engine::act::{ActOutcome, Objective};
+use chimera_engine::flow::RunProgress;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -61,18 +61,18 @@ pub(crate) async fn call(
     let wait = place::patience(patience.wait)?.unwrap_or(limits::RUN_CALL_WAIT_DEFAULT);
     let id = place::workflow(&id)?;
     let request = json!({"workflow_id": id, "inputs": inputs});
-    let what = What::Workflow { id: id.to_owned(), version: None, inputs };
+    let what = Objective::Workflow { id: id.to_owned(), version: None, inputs };
     let acted = act_post::actions(&edge)?.act(&caller.permit, act_post::plain(what, request, seed)).await?;
-    let Acted::Started(begun) = acted else { return Err(ApiError::internal()) };
+    let ActOutcome::Started(begun) = acted else { return Err(ApiError::internal()) };
     let mut started = begun.started;
     let wait = wait.min(edge.request_timeout.mul_f64(0.9));
     // Whether it rests or the time is over: where it stands is the answer.
-    drop(timeout(wait, started.standing.wait_for(|standing| standing.rests)).await);
+    drop(timeout(wait, started.standing.wait_for(|standing| standing.is_resting)).await);
     let standing = started.standing.borrow().clone();
     answer(started.run_id, started.level, &standing)
 }
 
-fn answer(run: Uuid, level: Level, standing: &Standing) -> Result<Response, ApiError> {
+fn answer(run: Uuid, level: Level, standing: &RunProgress) -> Result<Response, ApiError> {
     let place = [(header::LOCATION, format!("/runs/{run}"))];
     let Some(ended) = &standing.ended else {
         let told = json!({

@@ -9,7 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chimera_core::flow::run::RunStatus;
 use chimera_core::limits;
-use chimera_engine::flow::Started;
+use chimera_engine::flow::RunHandle;
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 pub(crate) async fn answer(
     edge: &Edge,
     caller: &Caller,
-    started: Started,
+    started: RunHandle,
     wait: Option<Duration>,
 ) -> Result<Response, ApiError> {
     let run = started.run_id;
@@ -39,14 +39,14 @@ pub(crate) async fn answer(
 }
 
 /// Waits until the run has ended or needs somebody; says where it stands.
-pub(crate) async fn wait_for(caller: &Caller, started: &Started, until: Instant) -> Result<RunStatus, ApiError> {
+pub(crate) async fn wait_for(caller: &Caller, started: &RunHandle, until: Instant) -> Result<RunStatus, ApiError> {
     let stands = |status: RunStatus| status.is_final() || status == RunStatus::AwaitingApproval;
     let mut standing = started.standing.clone();
-    let in_time = timeout_at(until, standing.wait_for(|standing| standing.rests)).await.is_ok();
+    let in_time = timeout_at(until, standing.wait_for(|standing| standing.is_resting)).await.is_ok();
     let mut status = standing.borrow().status;
     // A run that rests while a child runs or a timer waits goes on later, perhaps elsewhere.
     while in_time && !stands(status) && Instant::now() < until {
-        sleep(limits::RUN_LOOK_INTERVAL).await;
+        sleep(limits::RUN_POLL_INTERVAL).await;
         status = caller.flow.status(&caller.permit, started.run_id).await?;
     }
     Ok(status)

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use chimera_core::error::Code;
 use chimera_core::id::BlobId;
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::port::{Blob, BlobError, Outgoing, PresentedLink};
+use chimera_engine::flow::port::{Blob, BlobError, DownloadStream, PresentedLink};
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 use serde::Deserialize;
 use tracing::Span;
@@ -111,7 +111,7 @@ fn has_already(asked: &HeaderMap, etag: &str) -> bool {
 /// announced length is reached. Damage within the first pieces is found before the answer begins.
 async fn whole(blob: Blob) -> Result<impl Stream<Item = Result<Bytes, BlobError>> + use<>, BlobError> {
     struct Rest {
-        content: Outgoing,
+        content: DownloadStream,
         ahead: Option<Bytes>,
         left: u64,
     }
@@ -136,7 +136,7 @@ async fn whole(blob: Blob) -> Result<impl Stream<Item = Result<Bytes, BlobError>
 fn report(error: &BlobError) {
     let code = ApiError::from(error.clone()).code;
     let class = code.error_type();
-    if class.alerts() {
+    if class.is_alerting() {
         let (code, class) = (code.as_str(), class.as_str());
         tracing::error!(error_code = code, error_type = class, critical = true, "an artifact can't be sent: {error}");
     }

@@ -12,7 +12,7 @@ use axum::extract::rejection::{FormRejection, PathRejection};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use chimera_engine::flow::{Decided, Decision};
+use chimera_engine::flow::{DecisionResult, Decision};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -80,7 +80,7 @@ async fn decided(
     edge: &Edge,
     token: &str,
     said: Result<Form<Said>, FormRejection>,
-) -> Result<(Decision, Decided), ApiError> {
+) -> Result<(Decision, DecisionResult), ApiError> {
     let flow = link_open::flow(edge)?;
     let Form(Said { decision, digest, reason }) = said.map_err(|rejection| ApiError::of_status(rejection.status()))?;
     let digest = place::digest(&digest)?;
@@ -92,7 +92,7 @@ async fn decided(
     Ok((decision, flow.decide_by_link(token, decision, digest, reason).await?))
 }
 
-fn outcome(decision: Decision, decided: &Decided) -> (&'static str, String) {
+fn outcome(decision: Decision, decided: &DecisionResult) -> (&'static str, String) {
     match (decision, decided.status) {
         (Decision::Approve, "pending") => {
             let (said, needed) = (decided.approvals, decided.needed);

@@ -13,8 +13,8 @@ use axum::response::Response;
 use chimera_core::error::Code;
 use chimera_core::flow::review::{Change, Review};
 use chimera_core::limits::NOTES_BYTES_MAX;
-use chimera_core::text::{readable, visible};
-use chimera_engine::flow::{Flow, Opened};
+use chimera_core::text::{render_lines, escape_invisible};
+use chimera_engine::flow::{Flow, LinkView};
 
 /// Shows what a link asks to decide about.
 #[utoipa::path(
@@ -56,7 +56,7 @@ pub(crate) fn flow(edge: &Edge) -> Result<&Flow, ApiError> {
     edge.flow.as_ref().ok_or_else(|| ApiError::new(Code::NotFound, "no workflows run here"))
 }
 
-fn show(page: &mut String, opened: &Opened) {
+fn show(page: &mut String, opened: &LinkView) {
     let review = &opened.review;
     page.push_str(&format!("<h1>{}</h1>", escape(&review.title())));
     if !review.refusals.is_empty() {
@@ -68,12 +68,12 @@ fn show(page: &mut String, opened: &Opened) {
         let prompt = question.prompt.as_deref().unwrap_or("(no prompt, only data)");
         let prompt: Vec<String> = prompt.lines().map(shown).collect();
         page.push_str(&format!("<blockquote>{}</blockquote>", prompt.join("<br>")));
-        block(page, "What goes with the question", &readable(&question.shown));
+        block(page, "What goes with the question", &render_lines(&question.shown));
     }
     changes(page, review);
     calls(page, review);
     if let Some(patch) = &review.patch {
-        block(page, "The change", &readable(patch));
+        block(page, "The change", &render_lines(patch));
     }
     page.push_str("<h2>Who asks, and until when</h2><table>");
     for (label, value) in review.facts() {
@@ -86,7 +86,7 @@ fn show(page: &mut String, opened: &Opened) {
 
 /// Text in which no character hides, as part of a page.
 fn shown(text: &str) -> String {
-    escape(&visible(text))
+    escape(&escape_invisible(text))
 }
 
 /// Lines that are visible already, as a block.
@@ -113,7 +113,7 @@ fn calls(page: &mut String, review: &Review) {
             page.push_str(&format!("<div{class}>{}</div>", escape(&remark)));
         }
         if let Some(input) = &call.input {
-            page.push_str(&format!("<pre>{}</pre>", escape(&readable(input).join("\n"))));
+            page.push_str(&format!("<pre>{}</pre>", escape(&render_lines(input).join("\n"))));
         }
         page.push_str("</li>");
     }
@@ -130,7 +130,7 @@ fn risk(page: &mut String, review: &Review) {
     page.push_str("</ul>");
 }
 
-fn form(page: &mut String, opened: &Opened) {
+fn form(page: &mut String, opened: &LinkView) {
     // Without one nothing can be decided: the server compares it.
     let digest = opened.review.digest.as_deref().map_or_else(String::new, escape);
     let person = shown(&opened.person);

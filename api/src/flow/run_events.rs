@@ -22,7 +22,7 @@ use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::Feed;
+use chimera_engine::flow::EventPage;
 use futures::{Stream, stream};
 use serde::Deserialize;
 use serde_json::Value;
@@ -115,7 +115,7 @@ struct Follower {
     edge: Edge,
     caller: Caller,
     run: Uuid,
-    feed: Feed,
+    feed: EventPage,
     admitted: Admitted,
     _place: Place,
 }
@@ -124,7 +124,7 @@ impl Follower {
     /// Whether the caller would be let in now, with the scopes of now. A stream may be open for days: whoever was
     /// disabled meanwhile, or whose token was revoked or has run out, hears no more.
     async fn is_still_let_in(&mut self) -> bool {
-        if self.admitted.at.elapsed() < limits::STREAM_READMIT_INTERVAL {
+        if self.admitted.at.elapsed() < limits::STREAM_REAUTHORIZE_INTERVAL {
             return true;
         }
         let Ok(door) = gate::door(&self.edge) else { return false };
@@ -150,7 +150,7 @@ impl Follower {
             let after = self.feed.after;
             self.feed = self.caller.flow.feed(&self.caller.permit, self.run, after).await.ok()?;
             if self.feed.after == after && !self.feed.over {
-                sleep(limits::EVENTS_LOOK_INTERVAL).await;
+                sleep(limits::EVENTS_POLL_INTERVAL).await;
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::refusals::Asking;
 use axum::response::Response;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
-use chimera_engine::flow::Filter;
+use chimera_engine::flow::RunFilter;
 use serde::Deserialize;
 
 /// Which runs.
@@ -52,7 +52,7 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Re
             .with("parameter", "status")
             .with("expected", known.join(", ")));
     }
-    let filter = Filter {
+    let filter = RunFilter {
         status: which.status,
         actor: which.actor,
         workflow_id: which.workflow_id,

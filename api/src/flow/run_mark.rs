@@ -60,7 +60,7 @@ pub(crate) async fn mark(
     while !marked && Instant::now() < until {
         marked = caller.flow.status(&caller.permit, run).await? == RunStatus::RolledBack;
         if !marked {
-            sleep(limits::MARK_LOOK_INTERVAL).await;
+            sleep(limits::MARK_POLL_INTERVAL).await;
         }
     }
     let code = if marked { StatusCode::OK } else { StatusCode::ACCEPTED };

@@ -59,10 +59,10 @@ impl Streams {
         }
         let of_tenant = open.by_tenant.get(tenant).copied().unwrap_or(0);
         let pool = Pool { total: self.total_max, taken: open.total, held: of_tenant };
-        if !pool.has_place() {
+        if !pool.has_free_slot() {
             return Err(Full::All);
         }
-        if !pool.has_room(shared) {
+        if !pool.may_take_slot(shared) {
             return Err(Full::Tenant(of_tenant));
         }
         open.total += 1;

@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chimera_core::access::signature;
-use chimera_engine::access::{Presented, Proof};
+use chimera_engine::access::{Credentials, RequestProof};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -85,7 +85,7 @@ impl Shown {
             return page::refused(error, &*edge.random);
         }
         match door(edge) {
-            Ok(door) if error.code.status() < 500 => turned_away(door.refuse(&self.presented(), error.body).await),
+            Ok(door) if error.code.status() < 500 => turned_away(door.reject_unparsed(&self.presented(), error.body).await),
             _ => error.into_response(),
         }
     }
@@ -107,14 +107,14 @@ impl Shown {
     }
 
     /// As the door wants to see it.
-    pub(crate) fn presented(&self) -> Presented<'_> {
+    pub(crate) fn presented(&self) -> Credentials<'_> {
         let signature = self.signature.as_deref();
-        Presented {
+        Credentials {
             bearer: self.bearer.as_deref(),
             proof: match self.rules.signed {
-                Signed::No => Proof::Token,
-                Signed::Body => Proof::Body { signature, dated: self.rules.dated == Dated::IfSaid },
-                Signed::Message => Proof::Message(self.parts()),
+                Signed::No => RequestProof::Token,
+                Signed::Body => RequestProof::Body { signature, dated: self.rules.dated == Dated::IfSaid },
+                Signed::Message => RequestProof::Message(self.parts()),
             },
             body: self.has_body.then_some(&self.body),
             reads: self.rules.limit == Limit::Reads,
@@ -125,9 +125,9 @@ impl Shown {
     }
 
     /// What a signature of the whole request can cover.
-    fn parts(&self) -> signature::Parts<'_> {
+    fn parts(&self) -> signature::RequestParts<'_> {
         let host = self.fields.iter().find(|(name, _)| name == "host").map(|(_, value)| value.as_str());
-        signature::Parts {
+        signature::RequestParts {
             method: self.method.as_str(),
             scheme: self.public.scheme(),
             authority: self.uri.authority().map(Authority::as_str).or(host).unwrap_or_default(),

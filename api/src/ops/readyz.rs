@@ -10,7 +10,7 @@ use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::State;
 use chimera_core::error::Code;
-use chimera_core::limits::READINESS_KEPT_MS;
+use chimera_core::limits::READINESS_CACHED_MS;
 use chimera_core::time::Timestamp;
 use futures::future::join_all;
 use serde::Serialize;
@@ -77,7 +77,7 @@ async fn parts(edge: &Edge) -> Vec<Part> {
     let mut kept = edge.kept_answer.lock().await;
     let now = edge.clock.steady();
     let age_ms = |kept: &KeptAnswer| now.millis() - kept.at.millis();
-    if let Some(kept) = kept.as_ref().filter(|kept| age_ms(kept) < READINESS_KEPT_MS) {
+    if let Some(kept) = kept.as_ref().filter(|kept| age_ms(kept) < READINESS_CACHED_MS) {
         return kept.parts.clone();
     }
     let parts = join_all(edge.checks.iter().map(|check| ask(check, edge.check_timeout))).await;

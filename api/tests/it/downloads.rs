@@ -8,7 +8,7 @@ use chimera_core::id::BlobId;
 use chimera_core::ledger::Digest32;
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::{
-    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outgoing, PresentedLink, PresignedUrl,
+    Blob, BlobError, BlobStat, Blobs, UploadStream, InvalidLink, DownloadStream, PresentedLink, PresignedUrl,
 };
 use chimera_engine::port::{Outage, Unavailable};
 use futures::{StreamExt, stream};
@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 const PIECE: usize = 64 * 1024;
 
-type Make = Box<dyn Fn() -> Outgoing + Send + Sync>;
+type Make = Box<dyn Fn() -> DownloadStream + Send + Sync>;
 
 /// One blob of a given size that is made while it is read; every link opens it.
 struct Made {
@@ -34,11 +34,11 @@ impl Blobs for Made {
         Ok(Blob { stat: BlobStat { id, size: self.size }, content: (self.make)() })
     }
 
-    fn check_link(&self, _: &PresentedLink<'_>, _: Timestamp) -> Result<(), LinkRefused> {
+    fn check_link(&self, _: &PresentedLink<'_>, _: Timestamp) -> Result<(), InvalidLink> {
         Ok(())
     }
 
-    async fn put(&self, _: Incoming) -> Result<BlobStat, BlobError> {
+    async fn put(&self, _: UploadStream) -> Result<BlobStat, BlobError> {
         Err(BlobError::Interrupted)
     }
 
@@ -63,7 +63,7 @@ impl Blobs for Made {
     }
 }
 
-fn with(size: u64, make: impl Fn() -> Outgoing + Send + Sync + 'static) -> Edge {
+fn with(size: u64, make: impl Fn() -> DownloadStream + Send + Sync + 'static) -> Edge {
     edge().with_blobs(Arc::new(Made { size, make: Box::new(make) }))
 }
 
@@ -80,7 +80,7 @@ fn piece() -> Result<Bytes, BlobError> {
 }
 
 /// A first piece at once, a second one after `pause`.
-fn two_pieces<F: Future<Output = ()> + Send + 'static>(pause: F) -> Outgoing {
+fn two_pieces<F: Future<Output = ()> + Send + 'static>(pause: F) -> DownloadStream {
     let second = async move {
         pause.await;
         piece()
@@ -187,7 +187,7 @@ async fn content_that_is_shorter_or_longer_than_announced_never_looks_whole() {
         assert!(taken.is_err(), "{count} pieces looked like {size} bytes");
     }
     let broken = || {
-        stream::iter([piece(), piece(), Err(BlobError::Unavailable(Unavailable::new(Outage::Passing, "gone")))]).boxed()
+        stream::iter([piece(), piece(), Err(BlobError::Unavailable(Unavailable::new(Outage::Transient, "gone")))]).boxed()
     };
     let server = served(with(2 * PIECE as u64, broken)).await;
     assert!(fetch(&server).await.bytes().await.is_err());

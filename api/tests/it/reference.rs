@@ -2,7 +2,7 @@
 
 use crate::support::{client, edge, served};
 use chimera_api::{document, error_index, error_page, table};
-use chimera_core::error::{Code, ErrorBody, Problem};
+use chimera_core::error::{Code, ErrorBody, ProblemDetails};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ fn the_documented_problem_has_the_members_of_the_real_one() {
             .cloned()
             .collect()
     };
-    let problem = Problem::new(Code::Internal, ErrorBody::new(Code::Internal, "m").retry_after(1), "/x", "t");
+    let problem = ProblemDetails::new(Code::Internal, ErrorBody::new(Code::Internal, "m").retry_after(1), "/x", "t");
     let real = serde_json::to_value(problem).unwrap();
     let keys = |value: &Value| -> BTreeSet<String> { value.as_object().unwrap().keys().cloned().collect() };
     assert_eq!(members("ProblemDocument"), keys(&real));

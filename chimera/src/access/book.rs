@@ -13,7 +13,7 @@ use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_engine::access::{
     ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Directory, Permit, RUNS_MANAGE,
-    RUNS_READ, Shown, TenantShown, WORKFLOWS_READ, WORKFLOWS_WRITE,
+    RUNS_READ, ActorView, TenantView, WORKFLOWS_READ, WORKFLOWS_WRITE,
 };
 use serde_json::{Map, Value, json};
 
@@ -201,7 +201,7 @@ impl Book {
                 backend.tell("PATCH", &format!("tenants/{}", escaped(slug)), Some(body)).await
             }
             Self::Store(store, permit) => {
-                let set = directory(store).set_tenant(permit, slug, disabled).await;
+                let set = directory(store).set_tenant_disabled(permit, slug, disabled).await;
                 Ok(tenant(set.map_err(|error| Failure::told(error.body()))?))
             }
         }
@@ -251,7 +251,7 @@ fn strange() -> Failure {
 }
 
 /// An entry as a server shows it.
-fn document(shown: Shown) -> Value {
+fn document(shown: ActorView) -> Value {
     let entry = shown.entry;
     json!({
         "id": entry.id, "tenant": shown.tenant, "kind": entry.kind, "scopes": entry.scopes,
@@ -262,7 +262,7 @@ fn document(shown: Shown) -> Value {
 }
 
 /// A tenant as a server shows it.
-fn tenant(shown: TenantShown) -> Value {
+fn tenant(shown: TenantView) -> Value {
     json!({
         "id": shown.id, "slug": shown.slug, "name": shown.name, "disabled": shown.disabled,
         "created_at": shown.created_at.map(|at| at.to_string()),

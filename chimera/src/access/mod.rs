@@ -9,7 +9,7 @@ use chimera_engine::access::Access;
 
 /// An access token for whoever started this process.
 pub(crate) fn token(access: &Access, actor: &str) -> Outcome<String> {
-    access.door().operators_token(actor).map_err(|error| Failure::told(error.body()))
+    access.authenticator().issue_operator_token(actor).map_err(|error| Failure::told(error.body()))
 }
 
 /// The signature of a body.

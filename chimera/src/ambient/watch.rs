@@ -1,7 +1,7 @@
 //! Watches the machine's clock while a server runs: its jumps are logged and counted.
 
 use super::clock::{Notice, SystemClock};
-use chimera_core::limits::{CLOCK_JUMP_LASTING_SECONDS, CLOCK_LOOK_INTERVAL};
+use chimera_core::limits::{CLOCK_JUMP_LASTING_SECONDS, CLOCK_CHECK_INTERVAL};
 use std::sync::Arc;
 
 /// Watches until it is dropped.
@@ -16,7 +16,7 @@ pub(crate) async fn watch(clock: Arc<SystemClock>) {
             log(notice);
         }
         ahead.set(clock.ahead());
-        tokio::time::sleep(CLOCK_LOOK_INTERVAL).await;
+        tokio::time::sleep(CLOCK_CHECK_INTERVAL).await;
     }
 }
 

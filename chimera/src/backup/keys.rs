@@ -29,7 +29,7 @@ pub(crate) fn save(data: &Path, backup: &Path, key: &Secret, random: &dyn Random
     random.fill(&mut salt);
     random.fill(&mut nonce);
     let plain = Secret::new(serde_json::to_vec(&found).map_err(|error| internal(&error))?);
-    let key = seal::stretch(key, &salt).ok_or_else(|| internal(&"no key could be made"))?;
+    let key = seal::derive_key(key, &salt).ok_or_else(|| internal(&"no key could be made"))?;
     let sealed = seal::seal(&key, PLACE, nonce, &plain).ok_or_else(|| internal(&"the keys could not be sealed"))?;
     files::write(&backup.join(KEYS), &[&salt[..], &sealed].concat())?;
     Ok(true)
@@ -43,7 +43,7 @@ pub(crate) fn open(backup: &Path, key: &Secret) -> Outcome<Opened> {
     let path = backup.join(KEYS);
     let bytes = std::fs::read(&path).map_err(|error| Failure::file("can't read", &path, &error))?;
     let (salt, sealed) = bytes.split_first_chunk::<SALT_BYTES>().ok_or_else(wrong)?;
-    let key = seal::stretch(key, salt).ok_or_else(wrong)?;
+    let key = seal::derive_key(key, salt).ok_or_else(wrong)?;
     let plain = seal::open(&key, PLACE, sealed).ok_or_else(wrong)?;
     Ok(Opened(serde_json::from_slice(plain.expose()).map_err(|_| wrong())?))
 }

@@ -167,7 +167,7 @@ fn short(input: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chimera_core::flow::review::{Request, Review};
+    use chimera_core::flow::review::{ApprovalRecord, Review};
 
     #[test]
     fn what_waits_is_shown_whole_with_its_risk_and_how_to_approve_it() {
@@ -175,7 +175,7 @@ mod tests {
         let data = json!({"reason": "the plan must be approved as a whole",
             "plan": {"steps": (0..30).map(line).collect::<Vec<_>>()}});
         let risk = json!({"score": 35, "reasons": [{"factor": "many_steps", "pointer": "/steps", "points": 35}]});
-        let review = Review::of(&Request {
+        let review = Review::of(&ApprovalRecord {
             approval_id: uuid::Uuid::nil(),
             run_id: uuid::Uuid::nil(),
             workflow_id: "act.x",

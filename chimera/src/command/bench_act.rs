@@ -177,7 +177,7 @@ async fn one(side: &Side, n: usize) -> Outcome {
         Side::Engine { flow, permit } => {
             let ask = StartRun { level: Level::ExecuteNotify, ..StartRun::of("one", json!({ "n": n })) };
             let mut started = flow.start(permit, ask).await?;
-            match started.standing.wait_for(|standing| standing.rests).await.map(|standing| standing.status) {
+            match started.standing.wait_for(|standing| standing.is_resting).await.map(|standing| standing.status) {
                 Ok(RunStatus::Completed) => Ok(()),
                 _ => Err(broken("a run of the benchmark did not complete")),
             }

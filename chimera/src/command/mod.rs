@@ -33,7 +33,7 @@ use crate::failure::{Failure, Outcome};
 use crate::telemetry::{self, Telemetry, Terminal};
 use chimera_core::error::{Code, io_reason};
 use chimera_core::limits;
-use chimera_core::text::without_hidden;
+use chimera_core::text::escape_invisible_only;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -150,7 +150,7 @@ impl Scene<'_> {
 
 /// Writes data to stdout. Whatever others wrote hides nothing on a terminal; a JSON document means the same.
 pub(crate) fn print(text: &str) -> Outcome {
-    paint(&without_hidden(text))
+    paint(&escape_invisible_only(text))
 }
 
 /// Writes to stdout what steers the terminal on purpose; texts of others in it were made visible before. A reader that has
@@ -215,5 +215,5 @@ pub(crate) fn page_words(page: &serde_json::Value, is_empty: bool, what: &str) {
 
 /// Writes words to stderr.
 pub(crate) fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", without_hidden(text));
+    let _ = writeln!(std::io::stderr(), "{}", escape_invisible_only(text));
 }

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::flow::table::table;
 use chimera_core::error::{Code, io_reason};
 use chimera_core::limits;
-use chimera_engine::flow::{Lapsed, RestoredRun, Resume, Survey};
+use chimera_engine::flow::{DroppedSignal, RestoredRun, ResumeOptions, RestoreSurvey};
 use chimera_engine::port::Hold;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -57,7 +57,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &ResumeArgs) -> Outcome<ExitCod
 
 /// What came of a resume.
 struct Resumed {
-    survey: Survey,
+    survey: RestoreSurvey,
     sign_ins_ended: usize,
 }
 
@@ -111,7 +111,7 @@ async fn go(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumer: &compose
             agreed()?
         });
     if resumes {
-        let resume = Resume { hold, end_sign_ins: !args.keep_sign_ins };
+        let resume = ResumeOptions { hold, end_sign_ins: !args.keep_sign_ins };
         let sign_ins_ended = resumer.flow.resume_store(&compose::operator(), &survey, &resume).await?;
         return Ok(Some(Resumed { survey, sign_ins_ended }));
     }
@@ -151,7 +151,7 @@ fn agreed() -> Outcome<bool> {
     Ok(answer.trim() == "yes")
 }
 
-fn shown(hold: &Hold, survey: &Survey) -> String {
+fn shown(hold: &Hold, survey: &RestoreSurvey) -> String {
     let mut text = format!("The store is held since {}: {}\n\n", hold.since, hold.reason);
     if survey.runs.is_empty() {
         text.push_str("No run has anything left to do.\n");
@@ -183,12 +183,12 @@ fn row(run: &RestoredRun) -> Vec<String> {
     if run.rolling_back {
         waits.push("rollback".to_owned());
     }
-    let dropped = |lapsed: &Lapsed| format!("{} by {}", lapsed.kind, lapsed.by);
+    let dropped = |lapsed: &DroppedSignal| format!("{} by {}", lapsed.kind, lapsed.by);
     if !run.lapsed.is_empty() {
         let all: BTreeSet<String> = run.lapsed.iter().map(dropped).collect();
         waits.push(format!("dropped: {}", all.into_iter().collect::<Vec<_>>().join(", ")));
     }
-    let step = |step: &chimera_core::flow::run::UnsureStep| {
+    let step = |step: &chimera_core::flow::run::UncertainStep| {
         let item = step.item.map(|item| format!("[{item}]")).unwrap_or_default();
         format!("{}{item} ({})", step.node, step.tool.as_deref().unwrap_or("workflow"))
     };
@@ -202,10 +202,10 @@ fn row(run: &RestoredRun) -> Vec<String> {
     vec![run.id.to_string(), run.workflow.clone(), run.status.clone(), waits, unsure]
 }
 
-fn document(hold: &Hold, survey: &Survey, resumed: bool, ended: usize) -> Value {
+fn document(hold: &Hold, survey: &RestoreSurvey, resumed: bool, ended: usize) -> Value {
     let run = |run: &RestoredRun| {
-        let step = |step: &chimera_core::flow::run::UnsureStep| json!({"node": step.node, "item": step.item, "tool": step.tool, "status": step.status});
-        let dropped = |lapsed: &Lapsed| json!({"kind": lapsed.kind, "by": lapsed.by});
+        let step = |step: &chimera_core::flow::run::UncertainStep| json!({"node": step.node, "item": step.item, "tool": step.tool, "status": step.status});
+        let dropped = |lapsed: &DroppedSignal| json!({"kind": lapsed.kind, "by": lapsed.by});
         json!({
             "run_id": run.id, "tenant": run.tenant, "workflow_id": run.workflow, "actor": run.actor,
             "status": run.status, "calls_under_way": run.under_way, "approvals_pending": run.approvals,

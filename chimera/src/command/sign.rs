@@ -8,7 +8,7 @@ use crate::backend::key_of;
 use crate::cli::SignArgs;
 use crate::compose::Ambient;
 use crate::failure::{Failure, Outcome};
-use chimera_core::access::signature::Parts;
+use chimera_core::access::signature::RequestParts;
 use chimera_core::access::{ADMIN, mac};
 use chimera_core::error::Code;
 use chimera_core::secret::Secret;
@@ -47,7 +47,7 @@ fn message(scene: &Scene<'_>, actor: &str, key: &Secret, request: &str, body: &[
         return Err(refused("a request is a method in capitals and a path that begins with a slash"));
     }
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-    let parts = Parts { method, scheme: "http", authority: "", path, prefix: "", query, fields: &[], body };
+    let parts = RequestParts { method, scheme: "http", authority: "", path, prefix: "", query, fields: &[], body };
     let ambient = Ambient::new();
     let (now, nonce) = (ambient.clock.now().millis().div_euclid(1_000), ambient.random.opaque_id());
     let signed = parts.sign(actor, key, now, &nonce).ok_or_else(|| refused("the actor's name is not plain text"))?;

@@ -6,20 +6,20 @@ use super::{Ambient, Redis, plain, secret, secrets};
 use crate::config::{AccessConfig, Config, Secretive, Token};
 use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
-use chimera_core::access::registry::{Entry, Kind, Registry, is_name, shipped};
+use chimera_core::access::registry::{Entry, Kind, Registry, is_actor_name, shipped};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
-use chimera_core::access::tenant::{Tenant, is_domain};
+use chimera_core::access::tenant::{TenantSettings, is_domain};
 use chimera_core::access::token::TokenKey;
-use chimera_core::access::{Level, Role, Roles, Shared, overlap};
+use chimera_core::access::{Level, Role, Roles, SharedResources, overlap};
 use chimera_core::error::Code;
 use chimera_core::limits::{
-    ACTORS_MAX, DECLARED_FILE_BYTES_MAX, IDEMPOTENCY_TTL_SECONDS, RATE_HITS_MAX, ROLES_MAX, SHARED_SECRET_CHARS_GOOD,
+    ACTORS_MAX, DECLARED_FILE_BYTES_MAX, IDEMPOTENCY_TTL_SECONDS, RATE_HITS_MAX, ROLES_MAX, SHARED_SECRET_CHARS_RECOMMENDED,
     SHARED_SECRET_CHARS_MIN,
 };
 use chimera_core::record::{Row, Scope, Select, Tx};
 use chimera_core::secret::Secret;
 use chimera_engine::access::port::Counters;
-use chimera_engine::access::{Directory, Door, Parts, Rates, SealedKeys, Settings, WithoutCounters, stored_entry};
+use chimera_engine::access::{Directory, Authenticator, DirectoryPorts, Rates, SealedKeys, Settings, CounterFallback, stored_entry};
 use chimera_engine::port::{Bus, Records};
 use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::{LocalCounters, RedisCounters};
@@ -77,9 +77,9 @@ pub(super) async fn directory(
         strict_scopes: access.strict_scopes,
         cautious: access.cautious,
         idempotency_ttl: access.idempotency_ttl,
-        without_counters: without(access),
+        counter_fallback: without(access),
     };
-    let parts = Parts {
+    let parts = DirectoryPorts {
         records: Arc::clone(records),
         clock: Arc::clone(&ambient.clock),
         random: Arc::clone(&ambient.random),
@@ -97,7 +97,7 @@ pub(super) async fn directory(
 /// any of them. The registry says who is a person; what the store says later is looked at when the key is used.
 fn check_key_holder(holder: &str, registered: &[Entry]) -> Outcome<()> {
     let refused = |why: &str| Err(invalid("access.hmac_actor", format!("{holder:?} {why}")));
-    if !is_name(holder) {
+    if !is_actor_name(holder) {
         return refused("is not the name of an actor");
     }
     let registry = Registry::new(TENANT, shipped(TENANT).into_iter().chain(registered.iter().cloned()));
@@ -173,7 +173,7 @@ pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<A
         Err(failure) => return Err(failure),
     }
     let registry = Registry::new(TENANT, entries);
-    let namesakes = registry.namesakes().into_iter().map(|(one, other)| format!("{one} and {other}")).collect();
+    let namesakes = registry.mail_duplicates().into_iter().map(|(one, other)| format!("{one} and {other}")).collect();
     Ok(ActorFacts { entries: registry.entries().count(), keys, namesakes })
 }
 
@@ -187,15 +187,15 @@ pub(super) async fn counters(config: &Config, ambient: &Ambient) -> Outcome<Opti
 }
 
 /// What lets callers in; `claims` is what all nodes count with.
-pub(super) fn door(config: &Config, directory: &Arc<Directory>, claims: Option<Arc<dyn Counters>>) -> Door {
+pub(super) fn door(config: &Config, directory: &Arc<Directory>, claims: Option<Arc<dyn Counters>>) -> Authenticator {
     let own: Arc<dyn Counters> = Arc::new(LocalCounters::new());
     let shared = claims.clone().unwrap_or_else(|| Arc::clone(&own));
     let rates = Rates { shared, own, without: without(&config.access) };
-    Door::new(Arc::clone(directory), rates, claims)
+    Authenticator::new(Arc::clone(directory), rates, claims)
 }
 
-const fn without(access: &AccessConfig) -> WithoutCounters {
-    if access.refuse_without_redis { WithoutCounters::Refuse } else { WithoutCounters::Database }
+const fn without(access: &AccessConfig) -> CounterFallback {
+    if access.refuse_without_redis { CounterFallback::Refuse } else { CounterFallback::Database }
 }
 
 /// The value of a setting that is a secret or names one.
@@ -204,10 +204,10 @@ async fn shared(config: &Config, setting: &str, value: &Token) -> Outcome<Secret
     if text.chars().count() < SHARED_SECRET_CHARS_MIN {
         return Err(invalid(setting, format!("a secret has at least {SHARED_SECRET_CHARS_MIN} characters")));
     }
-    if text.chars().count() < SHARED_SECRET_CHARS_GOOD {
+    if text.chars().count() < SHARED_SECRET_CHARS_RECOMMENDED {
         tracing::warn!(
             setting,
-            "the secret is short enough to be guessed; {SHARED_SECRET_CHARS_GOOD} characters are not"
+            "the secret is short enough to be guessed; {SHARED_SECRET_CHARS_RECOMMENDED} characters are not"
         );
     }
     Ok(Secret::new(text))
@@ -218,8 +218,8 @@ async fn token_keys(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<
     if access.hs256 {
         let secret = access.jwt_secret.as_ref();
         let secret = secret.ok_or_else(|| invalid("access.jwt_secret", "`HS256` needs a secret (JWT_SECRET_KEY)"))?;
-        let only = access.hmac_secret.is_some().then(|| access.hmac_actor.clone());
-        return Ok(vec![TokenKey::Hs256 { secret: shared(config, "access.jwt_secret", secret).await?, only }]);
+        let restricted_to = access.hmac_secret.is_some().then(|| access.hmac_actor.clone());
+        return Ok(vec![TokenKey::Hs256 { secret: shared(config, "access.jwt_secret", secret).await?, restricted_to }]);
     }
     let seed = match &access.token_key {
         None => home.token_seed(&*ambient.random)?,
@@ -235,7 +235,7 @@ async fn seal_key(config: &Config, home: &Home, ambient: &Ambient, records: &dyn
     let existing = existing_seal_key(config).await?;
     let sealed = SealedKeys::read(records, ambient.clock.now()).await?;
     let count = sealed.count();
-    if count > 0 && sealed.closed_to(existing.as_ref()).count() == count {
+    if count > 0 && sealed.undecryptable_with(existing.as_ref()).count() == count {
         records.close().await;
         return Err(seal_lost(config, existing.is_some(), count));
     }
@@ -286,7 +286,7 @@ pub(crate) async fn seal_facts(config: &Config, ambient: &Ambient) -> Outcome<(u
     let sealed = SealedKeys::read(&*records, ambient.clock.now()).await?;
     records.close().await;
     let count = sealed.count();
-    let closed = sealed.closed_to(existing.as_ref()).count();
+    let closed = sealed.undecryptable_with(existing.as_ref()).count();
     if count > 0 && closed == count {
         return Err(seal_lost(config, existing.is_some(), count));
     }
@@ -306,7 +306,7 @@ pub(crate) async fn give_up_sealed(config: &Config, ambient: &Ambient) -> Outcom
 
 async fn revoke_sealed(config: &Config, ambient: &Ambient, node: &str, records: &dyn Records) -> Outcome<Vec<String>> {
     let (existing, now) = (existing_seal_key(config).await?, ambient.clock.now());
-    let closed = SealedKeys::read(records, now).await?.closed_to(existing.as_ref());
+    let closed = SealedKeys::read(records, now).await?.undecryptable_with(existing.as_ref());
     let actors: Vec<String> = closed.actors().into_iter().map(str::to_owned).collect();
     if actors.is_empty() {
         return Ok(actors);
@@ -393,7 +393,7 @@ pub(super) struct Registered {
     /// The roles.
     pub(super) roles: Vec<Role>,
     /// What tenants registered, by their ids.
-    pub(super) tenants: BTreeMap<String, Tenant>,
+    pub(super) tenants: BTreeMap<String, TenantSettings>,
 }
 
 impl Notify {
@@ -414,7 +414,7 @@ pub(super) fn registered(access: &AccessConfig) -> Outcome<Registered> {
     let roles = written_roles(file.role, &refused)?;
     let known: Roles = roles.iter().cloned().collect();
     let entry = |written: Written| {
-        let plain = Entry::unmatched(&written.id, TENANT);
+        let plain = Entry::default_for(&written.id, TENANT);
         let entry = Entry {
             tenant: written.tenant.unwrap_or(plain.tenant),
             kind: written.kind.unwrap_or(plain.kind),
@@ -437,11 +437,11 @@ pub(super) fn registered(access: &AccessConfig) -> Outcome<Registered> {
         if let Some(domain) = written.domains.iter().find(|domain| !is_domain(domain)) {
             return Err(refused(&format!("{domain:?} is not a domain: write names in lower case, like acme.example")));
         }
-        let shared = Shared { tools: written.tools, buckets: written.buckets, secrets: written.secrets };
-        if id == TENANT && shared != Shared::default() {
+        let shared = SharedResources { tools: written.tools, buckets: written.buckets, secrets: written.secrets };
+        if id == TENANT && shared != SharedResources::default() {
             return Err(refused(&format!("the tenant {TENANT} has every tool, bucket and secret: share with others")));
         }
-        let tenant = Tenant { domains: written.domains, notify: written.notify.and_then(Notify::value), shared };
+        let tenant = TenantSettings { domains: written.domains, notify: written.notify.and_then(Notify::value), shared };
         if tenants.insert(id.clone(), tenant).is_some() {
             return Err(refused(&format!("the tenant {id} is listed twice")));
         }
@@ -486,10 +486,10 @@ pub(super) async fn bench_directory(
         scopes: vec!["local.*".to_owned()],
         quota_per_minute: RATE_HITS_MAX,
         level: Some(Level::ExecuteNotify),
-        ..Entry::unmatched(&actor.actor, TENANT)
+        ..Entry::default_for(&actor.actor, TENANT)
     };
     let operator =
-        Entry { quota_per_minute: RATE_HITS_MAX, scopes: vec!["*".to_owned()], ..Entry::unmatched("admin", TENANT) };
+        Entry { quota_per_minute: RATE_HITS_MAX, scopes: vec!["*".to_owned()], ..Entry::default_for("admin", TENANT) };
     let settings = Settings {
         tenant: TENANT.to_owned(),
         entries: vec![entry, operator],
@@ -501,9 +501,9 @@ pub(super) async fn bench_directory(
         strict_scopes: false,
         cautious: false,
         idempotency_ttl: Duration::from_secs(IDEMPOTENCY_TTL_SECONDS.unsigned_abs()),
-        without_counters: WithoutCounters::Refuse,
+        counter_fallback: CounterFallback::Refuse,
     };
-    let parts = Parts {
+    let parts = DirectoryPorts {
         records: Arc::clone(records),
         clock: Arc::clone(&ambient.clock),
         random: Arc::clone(&ambient.random),

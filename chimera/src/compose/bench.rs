@@ -15,8 +15,8 @@ use chimera_core::secret::Secret;
 use chimera_engine::access::Access;
 use chimera_engine::act::rules::Rules;
 use chimera_engine::act::{Actions, Guard};
-use chimera_engine::flow::gate::Slots;
-use chimera_engine::flow::{Asking, Flow, Parts, Registry, TenantBlobs};
+use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, TenantBlobs};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
@@ -88,7 +88,7 @@ impl FlowBench {
         flow::found_tenant(ambient, &*records).await?;
         let actor = access::bench_actor(ambient);
         let directory = access::bench_directory(ambient, &records, &actor, alone).await?;
-        let flow = Flow::new(Parts {
+        let flow = Flow::new(FlowPorts {
             records: Arc::clone(&records),
             clock: Arc::clone(&ambient.clock),
             random: Arc::clone(&ambient.random),
@@ -98,7 +98,7 @@ impl FlowBench {
             asking: Asking::default(),
             registry: Arc::new(registry),
             policy: Arc::new(Guard::new(Arc::clone(&directory), Rules::default())),
-            slots: Slots::default(),
+            slots: CallLimits::default(),
             alone,
         });
         let door = access::door(&config, &directory, access::counters(&config, ambient).await?);

@@ -8,7 +8,7 @@ use chimera_engine::access::port::Counters;
 use chimera_engine::flow::Flow;
 use chimera_engine::flow::port::Blobs;
 use chimera_engine::port::{Clock, Records};
-use chimera_engine::pulse::Pulse;
+use chimera_engine::pulse::Heartbeat;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -30,7 +30,7 @@ pub(super) fn records_check(records: &Arc<dyn Records>) -> Check {
         let records = Arc::clone(&records);
         async move { records.ready().await.map_err(|error| error.reason) }
     });
-    check.noting(move || noted.note())
+    check.noting(move || noted.warning())
 }
 
 pub(super) fn blobs_check(blobs: &Arc<dyn Blobs>) -> Check {
@@ -59,7 +59,7 @@ pub(super) fn clock_check(clock: &Arc<SystemClock>) -> Check {
 /// Whether the loops of this process still do their work.
 pub(super) struct Upkeep {
     clock: Arc<dyn Clock>,
-    pulses: Vec<(&'static str, Pulse)>,
+    pulses: Vec<(&'static str, Heartbeat)>,
     loops: Vec<AbortHandle>,
     flow: Option<Flow>,
     directory: Option<Arc<Directory>>,
@@ -77,7 +77,7 @@ impl Upkeep {
 
     /// Something that is looked after at least now and then; `what` begins the sentence that says how
     /// long it was not.
-    pub(super) fn beats(&mut self, what: &'static str, pulse: &Pulse) {
+    pub(super) fn beats(&mut self, what: &'static str, pulse: &Heartbeat) {
         self.pulses.push((what, pulse.clone()));
     }
 
@@ -104,14 +104,14 @@ impl Upkeep {
                 "a loop of this process has ended; the log says why, and a restart begins it again".to_owned(),
             );
         }
-        if self.directory.as_ref().is_some_and(|directory| directory.is_behind()) {
+        if self.directory.as_ref().is_some_and(|directory| directory.is_stale()) {
             return Some(
                 "the actors could not be read again; what was disabled or revoked may still count here".to_owned(),
             );
         }
         let steady = self.clock.steady();
-        let silent = |(what, pulse): &(&'static str, Pulse)| {
-            let seconds = pulse.silent_seconds(steady);
+        let silent = |(what, pulse): &(&'static str, Heartbeat)| {
+            let seconds = pulse.seconds_since_beat(steady);
             let said = || format!("{what} last looked after {seconds} seconds ago");
             (seconds > UPKEEP_SILENCE_SECONDS_MAX).then(said)
         };
@@ -129,7 +129,7 @@ mod tests {
     async fn a_loop_that_is_silent_or_has_ended_makes_the_process_not_ready() {
         let clock = Arc::new(FakeClock::at(NOON));
         let mut upkeep = Upkeep::new(Arc::clone(&clock) as Arc<dyn Clock>);
-        let pulse = Pulse::begin(NOON);
+        let pulse = Heartbeat::start(NOON);
         upkeep.beats("runs were", &pulse);
         let running = tokio::spawn(std::future::pending());
         upkeep.runs([&running].into_iter());

@@ -13,16 +13,16 @@ use chimera_connect::http::{Client, Egress, Settings};
 use chimera_core::access::tables::TENANTS;
 use chimera_core::error::{Code, io_reason};
 use chimera_core::flow::policy::Policy;
-use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, STOP_LOOK_INTERVAL, STOP_LOOPS_TIMEOUT, STOP_TURNS_TIMEOUT};
+use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, STOP_POLL_INTERVAL, STOP_LOOPS_TIMEOUT, STOP_TURNS_TIMEOUT};
 use chimera_core::record::{Insert, Scope, Select, Tx};
 use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::access::{Directory, Permit, TenantSecrets, local_operator};
 use chimera_engine::act::rules::{Rule, Rules};
-use chimera_engine::act::{Deciders, Guard};
-use chimera_engine::flow::gate::Slots;
+use chimera_engine::act::{DirectoryRecipients, Guard};
+use chimera_engine::flow::gate::CallLimits;
 use chimera_engine::flow::port::{Blobs, Buckets, Notifier, Tool};
-use chimera_engine::flow::{Asking, Flow, Parts, Places, Registry, TenantBlobs, TenantBuckets};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, Registry, TenantBlobs, TenantBuckets};
 use chimera_engine::port::{Blocked, Bus, CommitError, Records, SecretError, Secrets};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
@@ -67,7 +67,7 @@ impl Running {
             tracing::info!(calls, "stopping: calls under way may end");
         }
         if !self.quiet(grace).await {
-            let (runs, calls) = (self.flow.active(), self.flow.calls_under_way());
+            let (runs, calls) = (self.flow.active_runs(), self.flow.calls_under_way());
             tracing::warn!(runs, calls, "calls were cut; what came of them is looked into with the next start");
         }
     }
@@ -92,8 +92,8 @@ impl Running {
     /// Waits until no run is driven; false: the time is over.
     async fn quiet(&self, patience: Duration) -> bool {
         let quiet = async {
-            while self.flow.active() > 0 {
-                tokio::time::sleep(STOP_LOOK_INTERVAL).await;
+            while self.flow.active_runs() > 0 {
+                tokio::time::sleep(STOP_POLL_INTERVAL).await;
             }
         };
         tokio::time::timeout(patience, quiet).await.is_ok()
@@ -137,7 +137,7 @@ pub(super) async fn start(
     let sender = WebhookSender::new(toolbox.client.clone(), Arc::clone(&toolbox.secrets));
     let channels = Channels { webhook: Some((sender, key)), mail, clock: Arc::clone(&ambient.clock) };
     let base_url = voice.base_url.trim_end_matches('/').to_owned();
-    let recipients = Arc::new(Deciders::new(Arc::clone(&voice.directory)));
+    let recipients = Arc::new(DirectoryRecipients::new(Arc::clone(&voice.directory)));
     let asking = Asking { base_url, recipients, seal: Some(voice.directory.seal().clone()) };
     let outlets = Outlets { bus: voice.bus, notifier: Arc::new(channels), asking };
     let guard = Guard::new(voice.directory, rules(config)?);
@@ -145,8 +145,8 @@ pub(super) async fn start(
     let (keeper, messenger, meter) = (flow.clone(), flow.clone(), flow.clone());
     let loops = vec![
         tokio::spawn(async move { keeper.keep().await }),
-        tokio::spawn(async move { messenger.deliver().await }),
-        tokio::spawn(async move { meter.measure().await }),
+        tokio::spawn(async move { messenger.run_delivery().await }),
+        tokio::spawn(async move { meter.run_gauges().await }),
     ];
     Ok(Running { flow, loops, stop: None })
 }
@@ -216,7 +216,7 @@ fn engine(
     policy: Arc<dyn Policy>,
     outlets: Outlets,
 ) -> Flow {
-    let parts = Parts {
+    let parts = FlowPorts {
         records: Arc::clone(records),
         clock: Arc::clone(&ambient.clock),
         random: Arc::clone(&ambient.random),
@@ -231,12 +231,12 @@ fn engine(
     };
     let [total, per_tenant, _] = config.flow.runs_max;
     let memory_bytes = config.flow.runs_memory_bytes_max;
-    Flow::bounded(parts, Places { total, per_tenant, memory_bytes })
+    Flow::bounded(parts, RunLimits { total, per_tenant, memory_bytes })
 }
 
-fn slots(flow: &FlowConfig) -> Slots {
+fn slots(flow: &FlowConfig) -> CallLimits {
     let ([total, per_tenant, per_tool, per_host], [_, _, in_memory_per_tool]) = (flow.calls_max, flow.runs_max);
-    Slots {
+    CallLimits {
         total,
         per_tenant,
         per_tool,
@@ -245,7 +245,7 @@ fn slots(flow: &FlowConfig) -> Slots {
         hosts: flow.calls_to.iter().map(|(host, calls)| (host.to_ascii_lowercase(), *calls)).collect(),
         in_memory_per_tool,
         waiting: flow.calls_waiting_max,
-        ..Slots::default()
+        ..CallLimits::default()
     }
 }
 
@@ -302,7 +302,7 @@ fn registry(
     }
     let mut registry = Registry::default();
     if config.mail.is_none() {
-        registry.lack("email_send", "set `mail.server` and `mail.from` (CHIMERA_MAIL__SERVER, CHIMERA_MAIL__FROM)");
+        registry.add_absent("email_send", "set `mail.server` and `mail.from` (CHIMERA_MAIL__SERVER, CHIMERA_MAIL__FROM)");
     }
     for tool in tools {
         registry.add(tool).map_err(|twice| invalid("flow.tools_dir", twice))?;
@@ -401,7 +401,7 @@ pub(super) async fn found_tenant(ambient: &Ambient, records: &dyn Records) -> Ou
         ("created_at", now.into()),
         ("updated_at", now.into()),
     ];
-    let row = Insert::into(&TENANTS, cells).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+    let row = Insert::new(&TENANTS, cells).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     match records.commit(Tx { inserts: vec![row], ..Tx::default() }).await {
         // Another node was faster.
         // A held store takes nobody in; whoever resumes it does this then.

@@ -22,9 +22,9 @@ use chimera_engine::access::{Access, Directory};
 use chimera_engine::act::Actions;
 use chimera_engine::flow::Flow;
 use chimera_engine::flow::port::Blobs;
-use chimera_engine::ledger::checkpoint::{Checkpointer, Pace};
+use chimera_engine::ledger::checkpoint::{Checkpointer, Schedule};
 use chimera_engine::port::{Bus, Records};
-use chimera_engine::pulse::Pulse;
+use chimera_engine::pulse::Heartbeat;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,9 +108,9 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
         trusted: config.trusted_keys.clone(),
         clock: Arc::clone(&ambient.clock),
         origin: format!("chimera/{}", signer.public_key().id()),
-        pace: Pace { seconds: seconds(config.checkpoint_interval), entries: limits::CHECKPOINT_DUE_ENTRIES },
-        tick: limits::CHECKPOINT_LOOK_INTERVAL,
-        pulse: Pulse::begin(ambient.clock.steady()),
+        pace: Schedule { seconds: seconds(config.checkpoint_interval), entries: limits::CHECKPOINT_DUE_ENTRIES },
+        tick: limits::CHECKPOINT_POLL_INTERVAL,
+        pulse: Heartbeat::start(ambient.clock.steady()),
     };
     let mut upkeep = Upkeep::new(Arc::clone(&ambient.clock));
     upkeep.beats("checkpoints were", &checkpointer.pulse);

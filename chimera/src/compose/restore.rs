@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use crate::home::Home;
 use chimera_core::error::Code;
-use chimera_core::ledger::{Digest32, Head};
+use chimera_core::ledger::{Digest32, ChainHead};
 use chimera_core::record::Tx;
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
@@ -125,7 +125,7 @@ pub(crate) async fn copy_records(
 /// Writes down what was copied.
 fn tell(manifest: &mut Manifest, copied: &Copied) {
     (manifest.schema_version, manifest.generation) = (copied.schema_version, copied.generation);
-    let lane = |(lane, epoch, head): &(i64, i64, Head)| LaneHead {
+    let lane = |(lane, epoch, head): &(i64, i64, ChainHead)| LaneHead {
         lane: *lane,
         epoch: *epoch,
         entries: head.seq,
@@ -142,7 +142,7 @@ fn tell(manifest: &mut Manifest, copied: &Copied) {
 /// What a manifest says was copied.
 fn told(manifest: &Manifest) -> Outcome<Copied> {
     let lane = |lane: &LaneHead| match Digest32::from_hex(&lane.hash) {
-        Some(hash) => Ok((lane.lane, lane.epoch, Head { seq: lane.entries, hash })),
+        Some(hash) => Ok((lane.lane, lane.epoch, ChainHead { seq: lane.entries, hash })),
         None => {
             let message = format!("the manifest of the backup names no hash of the head of lane {}", lane.lane);
             Err(Failure::new(Code::LedgerBroken, message).hint("use another one; nothing was changed"))

@@ -5,12 +5,12 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chimera_core::access::window::{Hit, Quota};
-use chimera_core::record::{Count, Counted, Page, Select, Tx};
+use chimera_core::access::window::{RateDecision, Quota};
+use chimera_core::record::{CountQuery, RowGroup, Page, Select, Tx};
 use chimera_core::time::Timestamp;
-use chimera_engine::access::port::{Claim, CounterError, Counters};
+use chimera_engine::access::port::{ClaimOutcome, CounterError, Counters};
 use chimera_engine::port::{
-    Bus, BusError, CommitError, Held, Hold, ReadError, Receipt, Records, Subscription, Unavailable,
+    Bus, BusError, CommitError, HeldLane, Hold, ReadError, Receipt, Records, Subscription, Unavailable,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl Records for TracedRecords {
         watched(span, self.inner.read(select)).await
     }
 
-    async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
+    async fn count(&self, count: CountQuery) -> Result<Vec<RowGroup>, ReadError> {
         let span = client_span!(
             "db.count",
             db.system.name = self.system,
@@ -77,7 +77,7 @@ impl Records for TracedRecords {
         watched(span, self.inner.count(count)).await
     }
 
-    fn lane(&self, affinity: u64) -> Option<Held> {
+    fn lane(&self, affinity: u64) -> Option<HeldLane> {
         self.inner.lane(affinity)
     }
 
@@ -89,8 +89,8 @@ impl Records for TracedRecords {
         self.inner.damage()
     }
 
-    fn note(&self) -> Option<String> {
-        self.inner.note()
+    fn warning(&self) -> Option<String> {
+        self.inner.warning()
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {
@@ -128,7 +128,7 @@ pub(super) struct TracedCounters(pub(super) Arc<dyn Counters>);
 
 #[async_trait]
 impl Counters for TracedCounters {
-    async fn claim(&self, key: &str, value: &str, ttl: Duration, now: Timestamp) -> Result<Claim, CounterError> {
+    async fn claim(&self, key: &str, value: &str, ttl: Duration, now: Timestamp) -> Result<ClaimOutcome, CounterError> {
         let span = client_span!("redis.claim", db.system.name = "redis");
         watched(span, self.0.claim(key, value, ttl, now)).await
     }
@@ -141,7 +141,7 @@ impl Counters for TracedCounters {
         watched(client_span!("redis.release", db.system.name = "redis"), self.0.release(key, value, now)).await
     }
 
-    async fn hit(&self, key: &str, quota: Quota, now: Timestamp) -> Result<Hit, CounterError> {
+    async fn hit(&self, key: &str, quota: Quota, now: Timestamp) -> Result<RateDecision, CounterError> {
         watched(client_span!("redis.hit", db.system.name = "redis"), self.0.hit(key, quota, now)).await
     }
 

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
 use chimera_core::id::BlobId;
-use chimera_core::text::without_hidden;
+use chimera_core::text::escape_invisible_only;
 use chimera_engine::flow::port::{BlobError, Blobs};
 use futures::StreamExt;
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn tell(&mut self, what: &str) {
-        self.write(&format!("\r\x1b[2Klooking at {}", without_hidden(what)));
+        self.write(&format!("\r\x1b[2Klooking at {}", escape_invisible_only(what)));
     }
 
     fn write(&mut self, text: &str) {

@@ -5,7 +5,7 @@
 
 use super::table::text;
 use chimera_core::flow::review::Review;
-use chimera_core::text::without_hidden;
+use chimera_core::text::escape_invisible_only;
 use chimera_core::time::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -271,7 +271,7 @@ fn length(micros: i64) -> String {
 }
 
 fn paint(text: &str, color: &str, canvas: Canvas) -> String {
-    let text = without_hidden(text);
+    let text = escape_invisible_only(text);
     if canvas.colors { format!("\u{1b}[{color}m{text}\u{1b}[0m") } else { text.into_owned() }
 }
 

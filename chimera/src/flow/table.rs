@@ -1,6 +1,6 @@
 //! Rows under each other, for people.
 
-use chimera_core::text::visible_line;
+use chimera_core::text::escape_invisible_line;
 
 /// A table whose columns are as wide as their widest cell; nothing when there are no rows.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
@@ -25,7 +25,7 @@ pub(crate) fn text(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Null => "-".to_owned(),
         // Texts of strangers must not steer a terminal, and none is shown as another.
-        serde_json::Value::String(text) => visible_line(text),
+        serde_json::Value::String(text) => escape_invisible_line(text),
         other => other.to_string(),
     }
 }

@@ -56,7 +56,7 @@ pub(crate) struct Reader<'a> {
 
 impl Reader<'_> {
     fn put(&mut self, field: &Field, value: impl FnOnce(&Mask) -> Value) {
-        let value = if Redactor::hides(field.name()) { REDACTED.into() } else { value(self.mask) };
+        let value = if Redactor::is_secret_name(field.name()) { REDACTED.into() } else { value(self.mask) };
         self.fields.set(field.name(), value);
     }
 }

@@ -173,7 +173,7 @@ struct Scrubbed {
 
 impl Scrubbed {
     fn attribute(&self, attribute: &mut KeyValue) {
-        if Redactor::hides(attribute.key.as_str()) {
+        if Redactor::is_secret_name(attribute.key.as_str()) {
             attribute.value = Value::String(REDACTED.into());
             return;
         }

@@ -108,7 +108,7 @@ impl Spans for Teller {
         span.end_with_timestamp(system_time(told.end));
     }
 
-    fn stand_in(&self, trace: Uuid, span: OwnSpanId) -> tracing::Span {
+    fn placeholder(&self, trace: Uuid, span: OwnSpanId) -> tracing::Span {
         let stands = tracing::info_span!(parent: None, "run", otel.stand_in = true, trace_id = %trace.simple());
         // Asking for its context starts it.
         drop(under(trace, span, || stands.context()));

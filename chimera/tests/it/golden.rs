@@ -9,7 +9,7 @@ mod make;
 
 use crate::support::Place;
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, EFFECTS, RUN_PATCHES, RUNS, STEPS, TOOL_CALLS};
-use chimera_core::record::{Kind, Table};
+use chimera_core::record::{ColumnType, Table};
 use chimera_testkit::access::unix_seconds;
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::{Map, Value, json};
@@ -71,7 +71,7 @@ impl Store {
     /// test does.
     fn move_times(&self, place: &Place, seconds: u64) {
         for table in MOVED {
-            let times = table.columns.iter().filter(|column| matches!(column.kind, Kind::Time | Kind::LocalTime));
+            let times = table.columns.iter().filter(|column| matches!(column.kind, ColumnType::Time | ColumnType::LocalTime));
             let set: Vec<String> = times
                 .map(|column| match self {
                     Self::Sqlite => format!("{0} = {0} + {seconds} * 1000000", column.name),

@@ -12,10 +12,10 @@ use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_core::error::Code;
-use chimera_core::json::schema::BadSchema;
+use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits::{ERROR_TEXT_CHARS_MAX, HTTP_REDIRECTS_MAX, TARGET_BYTES_MAX};
 use chimera_core::secret::SecretName;
-use chimera_core::tool::{Declared, Metadata, Reach, ReadsWhen, Risk, Rollback, Spec, is_dry, overrides_method};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, ReadOnlyInputs, Risk, Rollback, Spec, is_dry_run, is_method_override};
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use chimera_engine::port::Secrets;
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -72,8 +72,8 @@ pub struct HttpRequest {
 
 impl HttpRequest {
     /// The tool.
-    pub fn new(client: Client, secrets: Arc<dyn Secrets>) -> Result<Self, BadSchema> {
-        let spec = Declared {
+    pub fn new(client: Client, secrets: Arc<dyn Secrets>) -> Result<Self, InvalidSchema> {
+        let spec = ToolDeclaration {
             name: "http.request",
             version: "1",
             description: DESCRIPTION,
@@ -84,8 +84,8 @@ impl HttpRequest {
                 capabilities: vec!["http.request".into(), "external_api".into()],
                 risk_level: Risk::Medium,
             },
-            effect: Reach::Write,
-            reads_when: Some(ReadsWhen { member: "method", values: &["GET", "HEAD", "OPTIONS"], deletes: &["DELETE"] }),
+            effect: EffectKind::Write,
+            reads_when: Some(ReadOnlyInputs { member: "method", values: &["GET", "HEAD", "OPTIONS"], deletes: &["DELETE"] }),
             checkable: false,
             rollback: Rollback::Unsupported,
             timeout_ms: 30_000,
@@ -188,14 +188,14 @@ impl Tool for HttpRequest {
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let request = self.request(input)?;
         self.client.allows(&request)?;
-        if is_dry(input) {
+        if is_dry_run(input) {
             for (name, value) in input["headers"].as_object().into_iter().flatten() {
                 if let Some((_, secret, _)) = reference(header(name, value)?.1) {
                     self.may_send(&request, &secret?)?;
                 }
             }
             let output = json!({"status": 200, "headers": {}, "body": null, "truncated": false});
-            return Ok(Spec::simulated(output, would_execute(&request)));
+            return Ok(Spec::dry_run_response(output, would_execute(&request)));
         }
         let call = Call::of(ctx);
         let mut keys = Keyring::of_call(&self.secrets, &call);
@@ -275,7 +275,7 @@ fn header<'a>(name: &str, value: &'a Value) -> Result<(HeaderName, &'a str), Too
 /// Refuses headers by which the other side would do something else than what was decided about.
 fn check_override(method: &Method, headers: &Value) -> Result<(), ToolError> {
     let other = |(name, value): &(&String, &Value)| {
-        overrides_method(name)
+        is_method_override(name)
             && !value.as_str().is_some_and(|value| value.trim().eq_ignore_ascii_case(method.as_str()))
     };
     match headers.as_object().into_iter().flatten().find(other) {

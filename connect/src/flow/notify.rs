@@ -11,7 +11,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::review::Review;
 use chimera_core::flow::trace::{self, SpanId};
 use chimera_core::limits;
-use chimera_engine::flow::port::{CallContext, Cancel, Delivered, Message, Notifier, Tool, ToolError};
+use chimera_engine::flow::port::{CallContext, CancelToken, DeliveryReceipt, Message, Notifier, Tool, ToolError};
 use chimera_engine::port::Clock;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Notifier for Channels {
         }
     }
 
-    async fn send(&self, message: &Message) -> Result<Delivered, ToolError> {
+    async fn send(&self, message: &Message) -> Result<DeliveryReceipt, ToolError> {
         match message.channel.as_str() {
             "webhook" => self.webhook(message).await,
             "email" => self.mail(message).await,
@@ -73,10 +73,10 @@ impl Channels {
         self.mail.as_ref().ok_or_else(|| absent("no mail can be sent: mail.server is not set"))
     }
 
-    async fn webhook(&self, message: &Message) -> Result<Delivered, ToolError> {
+    async fn webhook(&self, message: &Message) -> Result<DeliveryReceipt, ToolError> {
         let (sender, key) = self.signed()?;
         let id = message.id.to_string();
-        let (_keep, cancel) = Cancel::pair();
+        let (_keep, cancel) = CancelToken::pair();
         let call = Call {
             tenant: None,
             until: Instant::now() + limits::MESSAGE_TIMEOUT,
@@ -89,12 +89,12 @@ impl Channels {
         let timestamp = message.payload["timestamp"].as_str();
         let signed = webhook::Message { url: &message.target, id: &id, event_type, timestamp, data, key };
         let status = sender.send(&call, &signed).await?;
-        Ok(Delivered { status: Some(status) })
+        Ok(DeliveryReceipt { status: Some(status) })
     }
 
-    async fn mail(&self, message: &Message) -> Result<Delivered, ToolError> {
+    async fn mail(&self, message: &Message) -> Result<DeliveryReceipt, ToolError> {
         let tool = self.mailer()?;
-        let (_keep, cancel) = Cancel::pair();
+        let (_keep, cancel) = CancelToken::pair();
         let context = CallContext {
             tenant: message.tenant.clone(),
             actor: message.payload["data"]["actor"].as_str().unwrap_or_default().to_owned(),
@@ -112,7 +112,7 @@ impl Channels {
             cancel,
         };
         tool.execute(&context, &letter(message)).await?;
-        Ok(Delivered::default())
+        Ok(DeliveryReceipt::default())
     }
 }
 

@@ -15,10 +15,10 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use chimera_core::error::Code;
 use chimera_core::id::BlobId;
-use chimera_core::json::schema::BadSchema;
+use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits::{OBJECT_KEY_BYTES_MAX, UPLOAD_BYTES_MAX};
-use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
-use chimera_engine::flow::port::{BucketError, CallContext, Done, Found, Object, Sent, Tool, ToolError};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec};
+use chimera_engine::flow::port::{BucketError, CallContext, CompletedCall, CheckResult, Object, Sent, Tool, ToolError};
 use chimera_engine::flow::{TenantBlobs, TenantBuckets};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -92,12 +92,12 @@ struct S3Upload {
 }
 
 /// The tool, over these buckets; artifacts are taken from, and replaced objects kept in, `blobs`.
-pub fn s3_tool(buckets: TenantBuckets, blobs: TenantBlobs) -> Result<Arc<dyn Tool>, BadSchema> {
+pub fn s3_tool(buckets: TenantBuckets, blobs: TenantBlobs) -> Result<Arc<dyn Tool>, InvalidSchema> {
     Ok(Arc::new(S3Upload { spec: Arc::new(declared().compile()?), buckets, blobs }))
 }
 
-fn declared() -> Declared {
-    Declared {
+fn declared() -> ToolDeclaration {
+    ToolDeclaration {
         name: "s3_upload",
         version: "1",
         description: "Puts a text, bytes or an artifact into a bucket.",
@@ -108,7 +108,7 @@ fn declared() -> Declared {
             capabilities: vec!["s3.upload".to_owned(), "external_api".to_owned()],
             risk_level: Risk::Medium,
         },
-        effect: Reach::Write,
+        effect: EffectKind::Write,
         reads_when: None,
         checkable: true,
         rollback: Rollback::Repeatable,
@@ -179,7 +179,7 @@ impl Tool for S3Upload {
         if dry {
             let output = output(&upload, ctx.effect_id, true, None);
             let what = format!("put {} bytes into {} as {}", upload.content.len(), upload.bucket, upload.key);
-            return Ok(Spec::simulated(output, what));
+            return Ok(Spec::dry_run_response(output, what));
         }
         let found = self.look(&upload).await.map_err(before_sending)?;
         if let Some(found) = &found {
@@ -202,7 +202,7 @@ impl Tool for S3Upload {
         self.put(&upload, &origin, origin.replaced.is_some()).await
     }
 
-    async fn rollback(&self, ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {
+    async fn rollback(&self, ctx: &CallContext, done: &CompletedCall) -> Result<Value, ToolError> {
         let text = |name: &str| done.output[name].as_str().unwrap_or_default();
         let (bucket, key) = (text("bucket"), text("key"));
         let told = |undone: bool, restored: Option<&str>, why: &str| {
@@ -243,15 +243,15 @@ impl Tool for S3Upload {
         }
     }
 
-    async fn check(&self, ctx: &CallContext, input: &Value) -> Result<Found, ToolError> {
+    async fn check(&self, ctx: &CallContext, input: &Value) -> Result<CheckResult, ToolError> {
         let upload = self.ready(ctx, read(input)?).await?;
-        let Some(found) = self.look(&upload).await.map_err(before_sending)? else { return Ok(Found::Never) };
+        let Some(found) = self.look(&upload).await.map_err(before_sending)? else { return Ok(CheckResult::DidNotHappen) };
         match ours(&found, ctx) {
             Some(origin) if found.content == upload.content => {
-                Ok(Found::Happened(output(&upload, origin.effect, true, origin.replaced.as_ref())))
+                Ok(CheckResult::Happened(output(&upload, origin.effect, true, origin.replaced.as_ref())))
             }
             // Ours may have been there and been replaced since.
-            _ => Ok(Found::Unknowable),
+            _ => Ok(CheckResult::Unknown),
         }
     }
 }

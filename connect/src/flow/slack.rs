@@ -7,10 +7,10 @@
 use crate::http::{Answer, Call, Care, Client, Keyring, Request, authority_of, lasting};
 use async_trait::async_trait;
 use chimera_core::error::Code;
-use chimera_core::json::schema::BadSchema;
+use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits;
 use chimera_core::secret::{Secret, SecretName};
-use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec, is_dry_run};
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use chimera_engine::port::Secrets;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
@@ -41,8 +41,8 @@ impl SlackPost {
     pub const API: &'static str = "https://slack.com/api/";
 
     /// The tool; `api` is where bots post.
-    pub fn new(client: Client, secrets: Arc<dyn Secrets>, api: Url) -> Result<Self, BadSchema> {
-        let spec = Declared {
+    pub fn new(client: Client, secrets: Arc<dyn Secrets>, api: Url) -> Result<Self, InvalidSchema> {
+        let spec = ToolDeclaration {
             name: "slack_post",
             version: "1",
             description: "Posts a text to the Slack channel behind an alias.",
@@ -53,7 +53,7 @@ impl SlackPost {
                 capabilities: vec!["slack.post".into(), "external_api".into()],
                 risk_level: Risk::Medium,
             },
-            effect: Reach::Write,
+            effect: EffectKind::Write,
             reads_when: None,
             checkable: false,
             rollback: Rollback::Unsupported,
@@ -154,9 +154,9 @@ impl Tool for SlackPost {
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let (alias, text) = (input["channel_alias"].as_str(), input["text"].as_str());
         let (alias, text) = (alias.unwrap_or_default(), text.unwrap_or_default());
-        if is_dry(input) {
+        if is_dry_run(input) {
             let output = json!({"ok": true, "channel_alias": alias});
-            return Ok(Spec::simulated(output, format!("POST to the Slack channel {alias} with {text:?}")));
+            return Ok(Spec::dry_run_response(output, format!("POST to the Slack channel {alias} with {text:?}")));
         }
         let name = SecretName::new(&format!("slack.{alias}"))
             .map_err(|error| ToolError::not_sent(Code::MalformedArgs, format!("channel_alias: {error}")))?;

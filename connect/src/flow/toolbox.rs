@@ -6,7 +6,7 @@ use crate::flow::slack::SlackPost;
 use crate::flow::vendor;
 use crate::flow::webhook::{WebhookSend, WebhookSender};
 use crate::http::Client;
-use chimera_core::json::schema::BadSchema;
+use chimera_core::json::schema::InvalidSchema;
 use chimera_engine::flow::port::Tool;
 use chimera_engine::port::Secrets;
 use reqwest::Url;
@@ -29,7 +29,7 @@ pub struct Toolbox {
 pub enum ToolboxError {
     /// A schema of a built-in tool.
     #[error(transparent)]
-    Schema(#[from] BadSchema),
+    Schema(#[from] InvalidSchema),
     /// A vendor's file, or its address.
     #[error(transparent)]
     Declare(#[from] DeclareError),

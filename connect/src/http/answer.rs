@@ -6,9 +6,9 @@ use super::request::Care;
 use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
-use chimera_core::json::{TooDeep, spells_more_values_than, within_depth};
+use chimera_core::json::{TooDeep, text_has_more_values_than, check_depth};
 use chimera_core::limits::{
-    HTTP_ANSWER_BYTES_ASIDE, HTTP_ANSWER_DEPTH_MAX, HTTP_ANSWER_VALUES_MAX, RETRY_AFTER_SECONDS_MAX,
+    HTTP_RESPONSE_INLINE_BYTES_MAX, HTTP_RESPONSE_DEPTH_MAX, HTTP_RESPONSE_VALUES_MAX, RETRY_AFTER_SECONDS_MAX,
 };
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::ToolError;
@@ -106,7 +106,7 @@ impl Answer {
         work: impl FnOnce(&Opened<'_>) -> T + Send + 'static,
     ) -> Result<T, ToolError> {
         let answer = self.clone();
-        self.worked(self.body.len() > HTTP_ANSWER_BYTES_ASIDE, move || work(&Opened(&answer))).await
+        self.worked(self.body.len() > HTTP_RESPONSE_INLINE_BYTES_MAX, move || work(&Opened(&answer))).await
     }
 
     /// Does work on what the answer gave, off those threads if it may take long.
@@ -145,12 +145,12 @@ impl Answer {
 impl Opened<'_> {
     /// The body as JSON that can be recorded.
     pub fn json(&self) -> Result<Value, ToolError> {
-        if spells_more_values_than(&self.body, HTTP_ANSWER_VALUES_MAX) {
-            return Err(self.unusable(&format!("the answer has more than {HTTP_ANSWER_VALUES_MAX} values")));
+        if text_has_more_values_than(&self.body, HTTP_RESPONSE_VALUES_MAX) {
+            return Err(self.unusable(&format!("the answer has more than {HTTP_RESPONSE_VALUES_MAX} values")));
         }
         let value = serde_json::from_slice(&self.body).map_err(|_| self.unusable("the answer is not JSON"))?;
         let deep = |error: TooDeep| self.unusable(&format!("the answer is {error}"));
-        within_depth(&value, HTTP_ANSWER_DEPTH_MAX).map_err(deep)?;
+        check_depth(&value, HTTP_RESPONSE_DEPTH_MAX).map_err(deep)?;
         Ok(value)
     }
 
@@ -162,7 +162,7 @@ impl Opened<'_> {
     /// The body as far as it can be looked into; null if it is not JSON, or too much of it.
     #[must_use]
     pub fn document(&self) -> Value {
-        let is_too_much = spells_more_values_than(&self.body, HTTP_ANSWER_VALUES_MAX);
+        let is_too_much = text_has_more_values_than(&self.body, HTTP_RESPONSE_VALUES_MAX);
         if is_too_much { Value::Null } else { self.read().unwrap_or(Value::Null) }
     }
 }
@@ -255,7 +255,7 @@ mod tests {
             read["a"],
             serde_json::json!([9007199254740992_u64, 9007199254740993_u64, -9007199254740993_i64, 1.5])
         );
-        let deep = "[".repeat(HTTP_ANSWER_DEPTH_MAX + 1) + &"]".repeat(HTTP_ANSWER_DEPTH_MAX + 1);
+        let deep = "[".repeat(HTTP_RESPONSE_DEPTH_MAX + 1) + &"]".repeat(HTTP_RESPONSE_DEPTH_MAX + 1);
         assert_eq!(json(&deep).unwrap_err().sent, Sent::Maybe);
         assert!(!json("<html>").unwrap_err().body.retryable);
     }

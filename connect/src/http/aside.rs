@@ -4,19 +4,19 @@
 //! itself.
 
 use chimera_core::access::Claimant;
-use chimera_core::limits::HTTP_ANSWERS_READ_MAX;
-use chimera_engine::turns::Turns;
+use chimera_core::limits::HTTP_RESPONSES_PROCESSED_MAX;
+use chimera_engine::turns::FairSlots;
 
 /// The places.
 #[derive(Clone)]
 pub(crate) struct Aside {
-    turns: Turns,
+    turns: FairSlots,
 }
 
 impl Aside {
     pub(crate) fn new() -> Self {
         // Each piece of work is short, so turns are enough; nobody needs a place that is kept free.
-        Self { turns: Turns::new(HTTP_ANSWERS_READ_MAX, || false) }
+        Self { turns: FairSlots::new(HTTP_RESPONSES_PROCESSED_MAX, || false) }
     }
 
     /// Does the work, elsewhere if it may take long. None: it panicked.
@@ -29,7 +29,7 @@ impl Aside {
         if !may_take_long {
             return Some(work());
         }
-        let turn = self.turns.turn(who).await;
+        let turn = self.turns.acquire(who).await;
         // Whoever stops waiting does not end the work: the place is free when it is done.
         let worked = tokio::task::spawn_blocking(move || {
             let _turn = turn;
@@ -49,7 +49,7 @@ mod tests {
     async fn tenants_take_turns() {
         let aside = Aside::new();
         let (order, done) = mpsc::sync_channel(32);
-        let (release, held) = mpsc::sync_channel::<()>(HTTP_ANSWERS_READ_MAX);
+        let (release, held) = mpsc::sync_channel::<()>(HTTP_RESPONSES_PROCESSED_MAX);
         let held = std::sync::Arc::new(std::sync::Mutex::new(held));
         let begin = |tenant: &'static str, waits: bool| {
             let (aside, order, held) = (aside.clone(), order.clone(), std::sync::Arc::clone(&held));
@@ -64,25 +64,25 @@ mod tests {
                 aside.work(&who, true, work).await.unwrap();
             })
         };
-        let mut works: Vec<_> = (0..HTTP_ANSWERS_READ_MAX).map(|_| begin("bob", true)).collect();
+        let mut works: Vec<_> = (0..HTTP_RESPONSES_PROCESSED_MAX).map(|_| begin("bob", true)).collect();
         works.extend((0..20).map(|_| begin("bob", false)));
         until_waiting(&aside, 20).await;
         works.push(begin("acme", false));
         until_waiting(&aside, 21).await;
-        for _ in 0..HTTP_ANSWERS_READ_MAX {
+        for _ in 0..HTTP_RESPONSES_PROCESSED_MAX {
             release.send(()).unwrap();
         }
         for work in works {
             work.await.unwrap();
         }
         let at = done.try_iter().position(|tenant| tenant == "acme").unwrap();
-        assert!(at <= HTTP_ANSWERS_READ_MAX * 2, "{at}");
+        assert!(at <= HTTP_RESPONSES_PROCESSED_MAX * 2, "{at}");
     }
 
     #[tokio::test]
     async fn a_panic_gives_its_place_back() {
         let (aside, who) = (Aside::new(), Claimant::new("bob", ""));
-        for _ in 0..=HTTP_ANSWERS_READ_MAX {
+        for _ in 0..=HTTP_RESPONSES_PROCESSED_MAX {
             assert!(aside.work(&who, true, || panic!("on purpose")).await.is_none());
         }
         assert_eq!(aside.work(&who, true, || 1).await, Some(1));

@@ -15,7 +15,7 @@ use bytes::{Bytes, BytesMut};
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::limits::{
-    HTTP_ANSWER_HEAD_BYTES_MAX, HTTP_ANSWER_HEADERS_MAX, HTTP_CONNECT_TIMEOUT_MS, HTTP_REQUEST_BYTES_MAX,
+    HTTP_RESPONSE_HEAD_BYTES_MAX, HTTP_RESPONSE_HEADERS_MAX, HTTP_CONNECT_TIMEOUT_MS, HTTP_REQUEST_BYTES_MAX,
 };
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Clock;
@@ -81,7 +81,7 @@ impl Client {
             reqwest::Client::builder()
                 .no_proxy()
                 .http1_only()
-                .http1_max_headers(HTTP_ANSWER_HEADERS_MAX)
+                .http1_max_headers(HTTP_RESPONSE_HEADERS_MAX)
                 .redirect(reqwest::redirect::Policy::none())
                 .retry(reqwest::retry::never())
                 .referer(false)
@@ -191,7 +191,7 @@ impl Client {
         let result = out.send().await;
         let response = result.map_err(|error| transport(&error, request, begun.load(Ordering::Acquire), done))?;
         let head: usize = response.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-        if head > HTTP_ANSWER_HEAD_BYTES_MAX {
+        if head > HTTP_RESPONSE_HEAD_BYTES_MAX {
             let what = format!("{}: the head of the answer is too large", request.shown());
             return Err(lasting(failed(sent(request.care, true), Code::ExternalServiceError, what)));
         }
@@ -363,7 +363,7 @@ mod tests {
             let mut heard = [0; 1024];
             connection.read(&mut heard).await.unwrap()
         });
-        let cancel = chimera_engine::flow::port::Cancel::pair().1;
+        let cancel = chimera_engine::flow::port::CancelToken::pair().1;
         let until = Instant::now();
         let (idempotency_key, traceparent) = ("key".to_owned(), "trace".to_owned());
         let call = Call { tenant: None, until, cancel, idempotency_key, traceparent };

@@ -9,7 +9,7 @@ use crate::blocking::off_thread;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_core::error::Code;
-use chimera_core::limits::{ERROR_TEXT_CHARS_MAX, REDACT_AT_ONCE_BYTES_MAX};
+use chimera_core::limits::{ERROR_TEXT_CHARS_MAX, REDACT_INLINE_BYTES_MAX};
 use chimera_core::redact::Redactor;
 use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::flow::port::{Sent, ToolError};
@@ -98,7 +98,7 @@ impl Keyring {
             Ok(output) => output.documents().map(|document| bytes_of(document)).sum(),
             Err(error) => error.body.message.len() + error.body.details.values().map(bytes_of).sum::<usize>(),
         };
-        if bytes <= REDACT_AT_ONCE_BYTES_MAX {
+        if bytes <= REDACT_INLINE_BYTES_MAX {
             return masked(&redactor, told);
         }
         // What can't be masked is not given back, but it has happened.
@@ -116,7 +116,7 @@ impl Keyring {
     pub(crate) fn quote(&self, text: &str) -> String {
         // What is said is the begin of it; a secret that is cut would not be known again, so no less is read than it may take.
         let longest = self.used.iter().map(|secret| secret.expose().len()).max().unwrap_or_default();
-        let end = text.floor_char_boundary(REDACT_AT_ONCE_BYTES_MAX.max(longest * SPELLED_RATIO));
+        let end = text.floor_char_boundary(REDACT_INLINE_BYTES_MAX.max(longest * SPELLED_RATIO));
         let clean = Redactor::new(&self.used).text(&text[..end]).into_owned();
         let printable = clean.chars().map(|c| if c.is_control() { ' ' } else { c });
         printable.take(ERROR_TEXT_CHARS_MAX).collect::<String>().trim().to_owned()
@@ -129,21 +129,21 @@ pub(crate) struct SentSecrets(Vec<Secret>);
 impl SentSecrets {
     /// Whether bytes that nobody can mask hold one of them, however it is spelled.
     pub(crate) fn is_in(&self, bytes: &[u8]) -> bool {
-        !self.0.is_empty() && matches!(Redactor::new(&self.0).values(&String::from_utf8_lossy(bytes)), Cow::Owned(_))
+        !self.0.is_empty() && matches!(Redactor::new(&self.0).mask_values(&String::from_utf8_lossy(bytes)), Cow::Owned(_))
     }
 }
 
 fn masked<T: Output>(redactor: &Redactor, told: Result<T, ToolError>) -> Result<T, ToolError> {
     match told {
         Ok(mut output) => {
-            output.documents().for_each(|document| redactor.values_of(document));
+            output.documents().for_each(|document| redactor.mask_document_values(document));
             Ok(output)
         }
         Err(mut error) => {
-            if let Cow::Owned(masked) = redactor.values(&error.body.message) {
+            if let Cow::Owned(masked) = redactor.mask_values(&error.body.message) {
                 error.body.message = masked;
             }
-            error.body.details.values_mut().for_each(|detail| redactor.values_of(detail));
+            error.body.details.values_mut().for_each(|detail| redactor.mask_document_values(detail));
             Err(error)
         }
     }
@@ -240,8 +240,8 @@ mod tests {
         let context = &mut Context::from_waker(Waker::noop());
         let small = pin!(keys.clean(Ok(json!({"body": lines(1_000)})))).poll(context);
         assert!(matches!(small, Poll::Ready(Ok(output)) if output["body"].as_str().unwrap().ends_with("\n[redacted]")));
-        let listed: Vec<u64> = (0..REDACT_AT_ONCE_BYTES_MAX as u64).collect();
-        let large = lines(REDACT_AT_ONCE_BYTES_MAX + 9);
+        let listed: Vec<u64> = (0..REDACT_INLINE_BYTES_MAX as u64).collect();
+        let large = lines(REDACT_INLINE_BYTES_MAX + 9);
         for large in [json!({"body": large}), json!([{"a": listed}, SECRET]), json!({large: 1, "b": SECRET})] {
             let mut cleaned = pin!(keys.clean(Ok(large.clone())));
             assert!(cleaned.as_mut().poll(context).is_pending());

@@ -1,8 +1,8 @@
 //! A request as tools ask for it, and the call it belongs to.
 
 use bytes::Bytes;
-use chimera_core::limits::{HTTP_ANSWER_BYTES_MAX, HTTP_CALL_TIMEOUT_MAX, HTTP_REDIRECTS_MAX};
-use chimera_engine::flow::port::{CallContext, Cancel};
+use chimera_core::limits::{HTTP_RESPONSE_BYTES_MAX, HTTP_CALL_TIMEOUT_MAX, HTTP_REDIRECTS_MAX};
+use chimera_engine::flow::port::{CallContext, CancelToken};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub struct Call {
     /// When the answer must be there.
     pub until: Instant,
     /// Says when nobody wants it any more.
-    pub cancel: Cancel,
+    pub cancel: CancelToken,
     /// What makes repeated sends one effect.
     pub idempotency_key: String,
     /// W3C trace context.
@@ -82,7 +82,7 @@ impl Request {
             body: Bytes::new(),
             care,
             redirects_max: HTTP_REDIRECTS_MAX,
-            answer_bytes_max: HTTP_ANSWER_BYTES_MAX,
+            answer_bytes_max: HTTP_RESPONSE_BYTES_MAX,
             cuts: false,
             shown: None,
         }

@@ -3,8 +3,8 @@
 use crate::server::{Reply, Server};
 use chimera_connect::client::{self, Credentials, ServerError};
 use chimera_core::access::mac;
-use chimera_core::access::signature::{Claimed, Parts};
-use chimera_core::error::{Code, ErrorBody, Problem};
+use chimera_core::access::signature::{UnverifiedSignature, RequestParts};
+use chimera_core::error::{Code, ErrorBody, ProblemDetails};
 use chimera_core::secret::Secret;
 use chimera_testkit::world::World;
 use futures::StreamExt;
@@ -37,8 +37,8 @@ async fn requests_show_the_token_and_are_signed_and_answers_come_with_their_stat
     let fields =
         ["content-digest", "signature-input", "signature"].map(|name| (name.to_owned(), seen.header(name).to_owned()));
     let (method, path, body) = ("POST", "/runs/x/cancel", b"{\"a\":1}".as_slice());
-    let parts = Parts { method, scheme: "http", authority: "", path, prefix: "", query: None, fields: &fields, body };
-    let claimed = Claimed::read(&parts, "user_ann").unwrap().remove(0);
+    let parts = RequestParts { method, scheme: "http", authority: "", path, prefix: "", query: None, fields: &fields, body };
+    let claimed = UnverifiedSignature::parse(&parts, "user_ann").unwrap().remove(0);
     assert_eq!(claimed.verify([&Secret::new("the key of ann")]), Ok(()));
     at(&server).ask("POST", "act", Some("{}".into())).await.unwrap();
     let signature = mac::sign(&Secret::new("the key of ann"), b"{}");
@@ -75,7 +75,7 @@ async fn an_address_that_is_none_and_a_lack_of_credentials_are_refused_in_words(
 #[tokio::test]
 async fn a_refusal_is_the_servers_own_error_and_a_stranger_is_told_apart() {
     let body = ErrorBody::new(Code::StaleApproval, "too late").with("n", 1);
-    let problem = serde_json::to_value(Problem::new(Code::StaleApproval, body.clone(), "/x", "t")).unwrap();
+    let problem = serde_json::to_value(ProblemDetails::new(Code::StaleApproval, body.clone(), "/x", "t")).unwrap();
     let server = Server::saying(409, problem).await;
     match at(&server).ask("GET", "runs", None).await {
         Err(ServerError::Refused(told)) => assert_eq!(*told, body),

@@ -17,9 +17,9 @@ use chimera_core::record::{Scope, Select};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::gate::CallLimits;
 use chimera_engine::flow::port::Tool;
-use chimera_engine::flow::{Asking, Flow, Parts, Registry, RunKey, StartRun};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, RunKey, StartRun};
 use chimera_engine::port::{NoSpans, Records};
 use chimera_storage::records::{Access, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::crash::Store;
@@ -178,7 +178,7 @@ impl Play {
         for tool in tools {
             registry.add(Arc::new(WiredTool::new(tool, Arc::clone(wire)))).unwrap();
         }
-        Flow::new(Parts {
+        Flow::new(FlowPorts {
             records: Arc::new(WiredRecords::new(Arc::clone(records), Arc::clone(wire))),
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random) as _,
@@ -188,7 +188,7 @@ impl Play {
             asking: Asking::default(),
             registry: Arc::new(registry),
             policy: Arc::new(Rules::default()),
-            slots: Slots::default(),
+            slots: CallLimits::default(),
             alone: true,
         })
     }

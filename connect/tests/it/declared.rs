@@ -4,7 +4,7 @@ use crate::server::{Known, Reply, Server, call, ctx, gist, local, toolbox};
 use chimera_connect::flow::Toolbox;
 use chimera_connect::flow::declared::{HttpTool, load, tools};
 use chimera_core::tool::Rollback;
-use chimera_engine::flow::port::{Done, Found, Sent, Tool};
+use chimera_engine::flow::port::{CompletedCall, CheckResult, Sent, Tool};
 use serde_json::{Value, json};
 
 const CRM: &str = include_str!("../data/crm.toml");
@@ -98,12 +98,12 @@ async fn undoing_needs_the_output_and_a_tool_without_lookup_can_not_tell() {
     let server = Server::start(|_| Reply::status(204)).await;
     let tool = tool(CRM, &server);
     let input = json!({"name": "Ada", "list": "l"});
-    let empty = Done { input: input.clone(), output: json!({}) };
+    let empty = CompletedCall { input: input.clone(), output: json!({}) };
     assert_eq!(gist(&tool.rollback(&ctx(), &empty).await.unwrap_err()), ("MALFORMED_ARGS", false, Sent::No));
-    let done = Done { input: input.clone(), output: json!({"id": 5}) };
+    let done = CompletedCall { input: input.clone(), output: json!({"id": 5}) };
     tool.rollback(&ctx(), &done).await.unwrap();
     assert_eq!(server.lines(), ["DELETE /lists/l/leads/5"]);
-    assert_eq!(tool.check(&ctx(), &input).await.unwrap(), Found::Unknowable);
+    assert_eq!(tool.check(&ctx(), &input).await.unwrap(), CheckResult::Unknown);
 }
 
 /// A second refund is another refund; a second `DELETE` of the same thing is none.
@@ -127,7 +127,7 @@ async fn an_undo_may_be_repeated_if_its_method_or_its_file_says_so() {
         assert_eq!(load(&text, "crm.toml").unwrap()[0].spec().rollback, rollback, "{method} {said}");
         // An error of the server comes after it has begun to work.
         let server = Server::start(|_| Reply::status(503)).await;
-        let done = Done { input: json!({"name": "Ada", "list": "l"}), output: json!({"id": 5}) };
+        let done = CompletedCall { input: json!({"name": "Ada", "list": "l"}), output: json!({"id": 5}) };
         let error = tool(&text, &server).rollback(&ctx(), &done).await.unwrap_err();
         let sent = if rollback == Rollback::Once { Sent::Maybe } else { Sent::No };
         assert_eq!(error.sent, sent, "{method} {said}");

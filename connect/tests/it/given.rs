@@ -2,12 +2,12 @@
 
 use crate::server::{Reply, Server, toolbox};
 use chimera_connect::flow::{MailSettings, MailTls, http_tools, local_tools, mail_tool, s3_tool};
-use chimera_core::access::{Guest, Shared};
+use chimera_core::access::{Guest, SharedResources};
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
-use chimera_core::tool::{Declared, Metadata, Reach, Rollback, Spec};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Rollback, Spec};
 use chimera_engine::access::port::Tenancy;
-use chimera_engine::flow::port::{Blobs, Buckets, CallContext, Cancel, Tool};
+use chimera_engine::flow::port::{Blobs, Buckets, CallContext, CancelToken, Tool};
 use chimera_engine::flow::{TenantBlobs, TenantBuckets};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
 use chimera_storage::bucket::FolderBuckets;
@@ -33,7 +33,7 @@ pub(crate) fn call(effect: u128) -> CallContext {
         deadline: "2026-02-06T15:31:00Z".parse::<Timestamp>().unwrap(),
         time_left: Duration::from_secs(60),
         traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into(),
-        cancel: Cancel::pair().1,
+        cancel: CancelToken::pair().1,
     }
 }
 
@@ -59,12 +59,12 @@ pub(crate) fn neighbours() -> Arc<dyn Tenancy> {
     impl Tenancy for Neighbours {
         fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
             let shared = match tenant {
-                "globex" => Shared {
+                "globex" => SharedResources {
                     tools: vec!["s3_*".into()],
                     buckets: vec!["shared".into(), PrivateS3::BUCKET.into()],
                     secrets: Vec::new(),
                 },
-                _ => Shared::default(),
+                _ => SharedResources::default(),
             };
             (tenant != "acme").then(|| Arc::new(Guest { id: tenant.into(), slug: tenant.into(), shared }))
         }
@@ -116,8 +116,8 @@ pub(crate) async fn every_tool(home: &Path) -> Vec<Arc<dyn Tool>> {
 }
 
 /// A tool that says little of itself.
-pub(crate) fn tool(name: &'static str, effect: Reach, input: Value, output: Value) -> Arc<Spec> {
-    let declared = Declared {
+pub(crate) fn tool(name: &'static str, effect: EffectKind, input: Value, output: Value) -> Arc<Spec> {
+    let declared = ToolDeclaration {
         name,
         version: "1",
         description: "",

@@ -1,7 +1,7 @@
 //! Every tool that reaches outside says which host a call would reach.
 
 use crate::given::every_tool;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -36,7 +36,7 @@ async fn a_tool_that_calls_one_service_reaches_its_host_whatever_the_input() {
 async fn no_tool_of_a_vendor_is_without_a_host() {
     let folder = TempDir::new().unwrap();
     let input = json!({"url": "https://example.com/", "bucket": "notes"});
-    let outside = every_tool(folder.path()).await.into_iter().filter(|tool| tool.spec().effect != Reach::Pure);
+    let outside = every_tool(folder.path()).await.into_iter().filter(|tool| tool.spec().effect != EffectKind::Pure);
     // A folder is on this machine.
     let without: Vec<String> =
         outside.filter(|tool| tool.host(&input).is_none()).map(|tool| tool.spec().name.clone()).collect();

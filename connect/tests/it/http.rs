@@ -3,8 +3,8 @@
 use crate::server::{Known, Reply, Server, call, call_as, cancellable, client, client_knowing, ctx, gist, local};
 use chimera_connect::flow::HttpRequest;
 use chimera_connect::http::Client;
-use chimera_core::limits::{HTTP_ANSWER_BYTES_MAX, HTTP_ANSWER_HEAD_BYTES_MAX};
-use chimera_core::tool::{Reach, Risk};
+use chimera_core::limits::{HTTP_RESPONSE_BYTES_MAX, HTTP_RESPONSE_HEAD_BYTES_MAX};
+use chimera_core::tool::{EffectKind, Risk};
 use chimera_engine::flow::port::{Sent, Tool};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn the_tool_says_what_it_is() {
     let tool = tool(local());
     let spec = tool.spec();
     assert_eq!(spec.name, "http.request");
-    assert_eq!(spec.effect, Reach::Write);
+    assert_eq!(spec.effect, EffectKind::Write);
     assert!(spec.metadata.dry_run_supported && !spec.metadata.idempotent);
     assert_eq!(spec.metadata.risk_level, Risk::Medium);
     for bad in [json!({}), json!({"url": "http://x", "json": 1, "text": "x"}), json!({"url": "http://x", "bodi": 1})] {
@@ -295,15 +295,15 @@ async fn statuses_become_errors_unless_they_were_expected() {
 async fn a_long_answer_is_cut_and_a_long_head_is_refused() {
     let server = Server::start(|seen| match seen.last().unwrap().target.as_str() {
         "/body" => {
-            Reply::Answer(200, vec![("content-type", "application/json".into())], vec![b' '; HTTP_ANSWER_BYTES_MAX + 1])
+            Reply::Answer(200, vec![("content-type", "application/json".into())], vec![b' '; HTTP_RESPONSE_BYTES_MAX + 1])
         }
-        "/edge" => Reply::Answer(200, Vec::new(), vec![b' '; HTTP_ANSWER_BYTES_MAX]),
-        _ => Reply::status(200).with("x-long", "x".repeat(HTTP_ANSWER_HEAD_BYTES_MAX)),
+        "/edge" => Reply::Answer(200, Vec::new(), vec![b' '; HTTP_RESPONSE_BYTES_MAX]),
+        _ => Reply::status(200).with("x-long", "x".repeat(HTTP_RESPONSE_HEAD_BYTES_MAX)),
     })
     .await;
     let cut = call(&tool(local()), json!({"url": server.url("/body")})).await.unwrap();
     assert_eq!(cut["truncated"], true);
-    assert_eq!(cut["body"].as_str().unwrap().len(), HTTP_ANSWER_BYTES_MAX);
+    assert_eq!(cut["body"].as_str().unwrap().len(), HTTP_RESPONSE_BYTES_MAX);
     assert_eq!(call(&tool(local()), json!({"url": server.url("/edge")})).await.unwrap()["truncated"], false);
     let head = call(&tool(local()), json!({"method": "POST", "url": server.url("/head")})).await.unwrap_err();
     assert_eq!(gist(&head), ("EXTERNAL_SERVICE_ERROR", false, Sent::Maybe));
@@ -315,7 +315,7 @@ async fn a_body_that_is_no_text_is_given_as_its_bytes_and_never_as_replaced_text
     const BYTES: &[u8] = b"\x89PNG\r\n\x1a\n\xff\x00\xe9";
     let server = Server::start(|seen| match seen.last().unwrap().target.as_str() {
         "/json" => Reply::Answer(200, vec![("content-type", "application/json".into())], BYTES.to_vec()),
-        "/cut" => Reply::Answer(200, Vec::new(), "aé".repeat(HTTP_ANSWER_BYTES_MAX / 3 + 1).into_bytes()),
+        "/cut" => Reply::Answer(200, Vec::new(), "aé".repeat(HTTP_RESPONSE_BYTES_MAX / 3 + 1).into_bytes()),
         "/echo" => Reply::Answer(200, Vec::new(), [BYTES, b"hunter-2-hunter"].concat()),
         "/text" => Reply::Answer(200, Vec::new(), "hé".into()),
         _ => Reply::Answer(200, Vec::new(), BYTES.to_vec()),
@@ -332,7 +332,7 @@ async fn a_body_that_is_no_text_is_given_as_its_bytes_and_never_as_replaced_text
     // A sign that the limit cuts in two is left out; the rest is text.
     let cut = call(&tool, json!({"url": server.url("/cut")})).await.unwrap();
     let body = cut["body"].as_str().unwrap();
-    assert!(cut["truncated"] == true && body.len() + 1 >= HTTP_ANSWER_BYTES_MAX && !body.contains('\u{fffd}'));
+    assert!(cut["truncated"] == true && body.len() + 1 >= HTTP_RESPONSE_BYTES_MAX && !body.contains('\u{fffd}'));
     // A secret that comes back among bytes can't be masked there.
     let headers = json!({"authorization": "secret://http.127.0.0.1"});
     let echo = call(&tool, json!({"url": server.url("/echo"), "headers": headers})).await.unwrap_err();

@@ -2,8 +2,8 @@
 
 use crate::given::{blobs, call, execute, owned};
 use chimera_connect::flow::local_tools;
-use chimera_core::tool::{Reach, Risk};
-use chimera_engine::flow::port::{Done, Tool};
+use chimera_core::tool::{EffectKind, Risk};
+use chimera_engine::flow::port::{CompletedCall, Tool};
 use serde_json::json;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -32,7 +32,7 @@ fn local_tools_say_of_themselves_what_the_document_says() {
     );
     for tool in &tools {
         let spec = tool.spec();
-        assert_eq!(spec.effect, Reach::Pure);
+        assert_eq!(spec.effect, EffectKind::Pure);
         assert!(!spec.metadata.requires_approval && spec.metadata.dry_run_supported && spec.metadata.idempotent);
         assert_eq!((spec.metadata.capabilities.len(), spec.metadata.risk_level), (1, Risk::Low));
         assert_eq!(spec.input.document()["properties"]["dry_run"]["type"], "boolean");
@@ -47,7 +47,7 @@ async fn a_tool_without_rollback_is_a_tool_and_says_the_same_of_itself_whatever_
     let input = json!({"message": "hi"});
     let output = echo.execute(&call(1), &input).await.unwrap();
     assert_eq!(output, input);
-    let refused = echo.rollback(&call(1), &Done { input, output }).await.unwrap_err();
+    let refused = echo.rollback(&call(1), &CompletedCall { input, output }).await.unwrap_err();
     assert_eq!(refused.body.message, "local.echo does not support rollback");
     assert_eq!(echo.spec().metadata, before);
 }

@@ -4,8 +4,8 @@ use crate::given::{call, execute};
 use async_trait::async_trait;
 use chimera_connect::flow::{InvalidMail, MailSettings, MailTls, mail_tool};
 use chimera_core::secret::{Secret, SecretName};
-use chimera_core::tool::{Reach, Risk};
-use chimera_engine::flow::port::{Cancel, Sent, Tool};
+use chimera_core::tool::{EffectKind, Risk};
+use chimera_engine::flow::port::{CancelToken, Sent, Tool};
 use chimera_engine::port::{SecretError, Secrets};
 use chimera_testkit::proxy::{Cut, Proxy};
 use chimera_testkit::smtp::{PrivateSmtp, Tls};
@@ -58,7 +58,7 @@ async fn a_mail_as_the_documents_workflow_writes_it_arrives() {
     let server = PrivateSmtp::start();
     let mail = tool(settings(server.port()));
     let spec = mail.spec();
-    assert_eq!((spec.name.as_str(), spec.effect, spec.metadata.risk_level), ("email_send", Reach::Write, Risk::High));
+    assert_eq!((spec.name.as_str(), spec.effect, spec.metadata.risk_level), ("email_send", EffectKind::Write, Risk::High));
     assert!(spec.metadata.requires_approval && spec.metadata.dry_run_supported && !spec.metadata.idempotent);
     assert_eq!(spec.metadata.capabilities, ["email.send", "external_api"]);
     assert_eq!(spec.input.document()["properties"]["dry_run"]["type"], "boolean");
@@ -269,7 +269,7 @@ async fn a_silent_server_is_given_up_in_time_and_on_cancel() {
     assert!(matches!(error.body.code.as_str(), "REQUEST_TIMEOUT" | "EXTERNAL_SERVICE_UNAVAILABLE"), "{error:?}");
     assert_eq!(error.sent, Sent::No);
 
-    let (wish, cancel) = Cancel::pair();
+    let (wish, cancel) = CancelToken::pair();
     let mut cancelled = call(2);
     cancelled.cancel = cancel;
     wish.send(true).unwrap();

@@ -7,7 +7,7 @@ use chimera_connect::flow::notify::Channels;
 use chimera_connect::flow::webhook::{Key, WebhookSender, own_key, sign};
 use chimera_connect::flow::{MailSettings, MailTls, mail_tool};
 use chimera_connect::http::{Client, Egress, Settings};
-use chimera_core::flow::review::{Request, Review};
+use chimera_core::flow::review::{ApprovalRecord, Review};
 use chimera_core::secret::SecretName;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::{Message, Notifier, Sent};
@@ -133,7 +133,7 @@ fn review() -> Review {
     let data = json!({"node": "a", "tool": "s3_upload", "input": {"key": "x", "size": "long ".repeat(100)},
         "reason": "every step\r\nhttps://evil.example/", "risk": {"score": 15, "reasons": [
             {"factor": "external_write", "pointer": "/tool", "points": 15}]}});
-    Review::of(&Request {
+    Review::of(&ApprovalRecord {
         approval_id: Uuid::from_u128(3),
         run_id: Uuid::from_u128(9),
         workflow_id: "w",

@@ -9,7 +9,7 @@ use chimera_core::flow::air;
 use chimera_core::flow::plan::Plan;
 use chimera_core::tool::Spec;
 use chimera_engine::act::port::Planner;
-use chimera_engine::flow::{Registry, Tools};
+use chimera_engine::flow::{Registry, ToolCatalog};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -99,7 +99,7 @@ async fn every_plan_compiles_as_a_workflow() {
     for Planned { goal, inputs, .. } in goals().into_iter().flat_map(|goals| goals.planned) {
         let plan = WordPlanner.plan(&goal, &inputs, &tools).await.unwrap();
         let document = air::parse(&workflow(&plan).to_string()).unwrap_or_else(|e| panic!("{goal}: {e:?}"));
-        if let Err(problems) = air::compile(document, &Tools::running(&registry)) {
+        if let Err(problems) = air::compile(document, &ToolCatalog::running(&registry)) {
             panic!("{goal}: {problems:?}");
         }
     }

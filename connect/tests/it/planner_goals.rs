@@ -6,7 +6,7 @@ use chimera_core::act::PlanError;
 use chimera_core::error::Code;
 use chimera_core::flow::plan::Plan;
 use chimera_core::limits::{GOAL_CHARS_MAX, PLAN_STEPS_MAX};
-use chimera_core::tool::{Reach, Spec};
+use chimera_core::tool::{EffectKind, Spec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -17,23 +17,23 @@ fn tools() -> Vec<Arc<Spec>> {
     vec![
         tool(
             "local.summarize",
-            Reach::Pure,
+            EffectKind::Pure,
             closed(json!({"text": text}), &["text"]),
             closed(json!({"summary": text}), &["summary"]),
         ),
         tool(
             "slack_post",
-            Reach::Write,
+            EffectKind::Write,
             closed(json!({"channel_alias": text, "text": text}), &["channel_alias", "text"]),
             closed(json!({"ok": {"const": true}}), &["ok"]),
         ),
         tool(
             "page.fetch",
-            Reach::Read,
+            EffectKind::Read,
             closed(json!({"url": text}), &["url"]),
             closed(json!({"body": text}), &["body"]),
         ),
-        tool("crm.deals.close", Reach::Write, closed(json!({"title": text}), &["title"]), closed(json!({}), &[])),
+        tool("crm.deals.close", EffectKind::Write, closed(json!({"title": text}), &["title"]), closed(json!({}), &[])),
     ]
 }
 
@@ -221,7 +221,7 @@ fn an_input_that_the_schema_refuses_is_told_with_its_reason() {
     let short = json!({"type": "string", "maxLength": 3});
     let tools = [tool(
         "slack_post",
-        Reach::Write,
+        EffectKind::Write,
         closed(json!({"channel_alias": short, "text": short}), &["channel_alias", "text"]),
         json!({}),
     )];

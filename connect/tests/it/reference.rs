@@ -2,7 +2,7 @@
 
 use crate::given::every_tool;
 use chimera_connect::flow::declared::load;
-use chimera_core::tool::{Reach, Risk, Rollback, Spec};
+use chimera_core::tool::{EffectKind, Risk, Rollback, Spec};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
@@ -15,9 +15,9 @@ const fn yes(holds: bool) -> &'static str {
 /// The section of one tool.
 fn section(spec: &Spec) -> String {
     let effect = match spec.effect {
-        Reach::Pure => "pure",
-        Reach::Read => "read",
-        Reach::Write => "write",
+        EffectKind::Pure => "pure",
+        EffectKind::Read => "read",
+        EffectKind::Write => "write",
     };
     let risk = match spec.metadata.risk_level {
         Risk::Low => "low",

@@ -12,7 +12,7 @@ use chimera_connect::flow::slack::SlackPost;
 use chimera_connect::flow::webhook::{WebhookSend, WebhookSender};
 use chimera_connect::flow::{MailSettings, MailTls, mail_tool};
 use chimera_core::secret::SecretName;
-use chimera_engine::flow::port::{Done, Tool, ToolError};
+use chimera_engine::flow::port::{CompletedCall, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -92,7 +92,7 @@ async fn a_secret_that_a_server_repeats_is_masked_by_every_tool() {
         for (name, tool, input) in speakers(&server, way) {
             let what = format!("{name}, {way}");
             clean(&what, &call(&*tool, input.clone()).await);
-            let done = Done { input, output: json!({"id": way}) };
+            let done = CompletedCall { input, output: json!({"id": way}) };
             clean(&what, &tool.rollback(&ctx(), &done).await);
         }
     }

@@ -4,9 +4,9 @@ use crate::given::{apart, blobs, call, call_of, execute, owned};
 use bytes::Bytes;
 use chimera_connect::flow::s3_tool;
 use chimera_core::secret::Secret;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::flow::TenantBlobs;
-use chimera_engine::flow::port::{Blobs, BucketError, Buckets, CallContext, Done, Found, Object, Sent, Tool};
+use chimera_engine::flow::port::{Blobs, BucketError, Buckets, CallContext, CompletedCall, CheckResult, Object, Sent, Tool};
 use chimera_storage::blob::S3Credentials;
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_testkit::proxy::{Cut, Proxy};
@@ -58,15 +58,15 @@ impl Yard {
     }
 }
 
-fn done(input: &Value, output: &Value) -> Done {
-    Done { input: input.clone(), output: output.clone() }
+fn done(input: &Value, output: &Value) -> CompletedCall {
+    CompletedCall { input: input.clone(), output: output.clone() }
 }
 
 #[tokio::test]
 async fn an_upload_as_the_documents_workflow_writes_it_is_read_back() {
     let yard = Yard::new();
     let spec = yard.tool.spec();
-    assert_eq!((spec.name.as_str(), spec.effect), ("s3_upload", Reach::Write));
+    assert_eq!((spec.name.as_str(), spec.effect), ("s3_upload", EffectKind::Write));
     assert!(spec.metadata.idempotent && spec.metadata.dry_run_supported && spec.checkable && spec.is_reversible());
     assert_eq!(spec.input.document()["properties"]["dry_run"]["type"], "boolean");
     let input = json!({"bucket": BUCKET, "key_template": "uploads/run-1.bin"});
@@ -187,12 +187,12 @@ async fn the_same_object_from_elsewhere_is_accepted_and_not_removed() {
 async fn a_check_tells_whether_the_upload_happened() {
     let yard = Yard::new();
     let input = json!({"bucket": BUCKET, "key": "k", "content": "x"});
-    assert_eq!(yard.tool.check(&call(1), &input).await.unwrap(), Found::Never);
+    assert_eq!(yard.tool.check(&call(1), &input).await.unwrap(), CheckResult::DidNotHappen);
     let output = execute(&*yard.tool, &call(1), &input).await.unwrap();
-    assert_eq!(yard.tool.check(&call(1), &input).await.unwrap(), Found::Happened(output));
-    assert_eq!(yard.tool.check(&call(2), &input).await.unwrap(), Found::Unknowable, "it is another effect's");
+    assert_eq!(yard.tool.check(&call(1), &input).await.unwrap(), CheckResult::Happened(output));
+    assert_eq!(yard.tool.check(&call(2), &input).await.unwrap(), CheckResult::Unknown, "it is another effect's");
     yard.leave("k", "changed since").await;
-    assert_eq!(yard.tool.check(&call(1), &input).await.unwrap(), Found::Unknowable);
+    assert_eq!(yard.tool.check(&call(1), &input).await.unwrap(), CheckResult::Unknown);
 }
 
 #[tokio::test]
@@ -286,7 +286,7 @@ async fn kept_apart(yard: &Yard) {
     let ours = put("ours", false);
     let first = execute(&*yard.tool, &call(1), &ours).await.unwrap();
     let neighbour = call_of("globex", 2);
-    assert_eq!(yard.tool.check(&neighbour, &ours).await.unwrap(), Found::Never);
+    assert_eq!(yard.tool.check(&neighbour, &ours).await.unwrap(), CheckResult::DidNotHappen);
     let theirs = put("theirs", true);
     let output = execute(&*yard.tool, &neighbour, &theirs).await.unwrap();
     assert_eq!((&output["created"], &output["replaced"], &output["key"]), (&json!(true), &Value::Null, &json!("k")));

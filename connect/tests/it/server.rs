@@ -4,9 +4,9 @@
 use async_trait::async_trait;
 use chimera_connect::flow::Toolbox;
 use chimera_connect::http::{Client, Egress, Settings};
-use chimera_core::json::schema::Fault;
+use chimera_core::json::schema::SchemaViolation;
 use chimera_core::secret::{Secret, SecretName};
-use chimera_engine::flow::port::{CallContext, Cancel, Tool, ToolError};
+use chimera_engine::flow::port::{CallContext, CancelToken, Tool, ToolError};
 use chimera_engine::port::{SecretError, Secrets};
 use chimera_testkit::build::NOON;
 use chimera_testkit::seeded::FakeClock;
@@ -218,7 +218,7 @@ pub(crate) fn ctx() -> CallContext {
 
 /// A call that can be cancelled.
 pub(crate) fn cancellable() -> (watch::Sender<bool>, CallContext) {
-    let (wish, cancel) = Cancel::pair();
+    let (wish, cancel) = CancelToken::pair();
     let ctx = CallContext {
         tenant: "acme".into(),
         actor: "ada".into(),
@@ -241,7 +241,7 @@ pub(crate) async fn call(tool: &dyn Tool, input: Value) -> Result<Value, ToolErr
 }
 
 pub(crate) async fn call_as(tool: &dyn Tool, ctx: &CallContext, input: Value) -> Result<Value, ToolError> {
-    let faults: Result<(), Vec<Fault>> = tool.spec().input.check(&input);
+    let faults: Result<(), Vec<SchemaViolation>> = tool.spec().input.check(&input);
     assert_eq!(faults, Ok(()), "the input");
     let output = tool.execute(ctx, &input).await?;
     if output["status"] != "dry_run" {

@@ -3,9 +3,9 @@
 use crate::server::{Known, Reply, Seen, Server, call, call_as, ctx, gist, local, toolbox};
 use chimera_connect::flow::{Toolbox, http_tools, vendor};
 use chimera_core::access::scope;
-use chimera_core::tool::{Metadata, Reach, Risk};
+use chimera_core::tool::{Metadata, EffectKind, Risk};
 use chimera_engine::flow::Registry;
-use chimera_engine::flow::port::{Done, Found, Sent, Tool};
+use chimera_engine::flow::port::{CompletedCall, CheckResult, Sent, Tool};
 use chimera_testkit::build::NOON;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -38,21 +38,21 @@ fn metadata(requires_approval: bool, idempotent: bool, capabilities: &[&str], ri
 async fn every_vendor_has_the_metadata_of_the_document() {
     let server = nobody().await;
     for (name, effect, expected) in [
-        ("notion.search", Reach::Read, metadata(false, true, &["notion.pages.read", "notion.search"], Risk::Low)),
+        ("notion.search", EffectKind::Read, metadata(false, true, &["notion.pages.read", "notion.search"], Risk::Low)),
         (
             "notion.create_page",
-            Reach::Write,
+            EffectKind::Write,
             metadata(true, false, &["notion.pages.create", "notion.write"], Risk::Medium),
         ),
-        ("github.repos.read", Reach::Read, metadata(false, true, &["github.repos.read"], Risk::Low)),
-        ("github.issues.list", Reach::Read, metadata(false, true, &["github.issues.read"], Risk::Low)),
+        ("github.repos.read", EffectKind::Read, metadata(false, true, &["github.repos.read"], Risk::Low)),
+        ("github.issues.list", EffectKind::Read, metadata(false, true, &["github.issues.read"], Risk::Low)),
         (
             "github.issues.create",
-            Reach::Write,
+            EffectKind::Write,
             metadata(true, false, &["github.issues.create", "github.write"], Risk::Medium),
         ),
-        ("google.drive.search", Reach::Read, metadata(false, true, &["google.drive.read"], Risk::Low)),
-        ("outlook.send", Reach::Write, metadata(true, false, &["outlook.send", "external_api"], Risk::High)),
+        ("google.drive.search", EffectKind::Read, metadata(false, true, &["google.drive.read"], Risk::Low)),
+        ("outlook.send", EffectKind::Write, metadata(true, false, &["outlook.send", "external_api"], Risk::High)),
     ] {
         let tool = tool(name, &server);
         assert_eq!((tool.spec().effect, &tool.spec().metadata), (effect, &expected), "{name}");
@@ -215,7 +215,7 @@ async fn a_notion_page_is_created_and_undone_by_archiving_it() {
     assert_eq!(server.seen()[0].json(), created);
     assert_eq!(server.seen()[0].header("idempotency-key"), "key-3");
 
-    let done = Done { input, output };
+    let done = CompletedCall { input, output };
     assert_eq!(tool.rollback(&ctx(), &done).await.unwrap(), json!({"rolled_back": true, "status": 200}));
     assert_eq!(server.seen()[1].line(), "PATCH /v1/pages/59833787");
     assert_eq!(server.seen()[1].json(), json!({"archived": true}));
@@ -328,7 +328,7 @@ async fn an_issue_is_opened_and_undone_by_closing_it() {
     assert_eq!(output["number"], 42);
     assert_eq!(server.seen()[0].line(), "POST /repos/acme/rocket/issues");
     assert_eq!(server.seen()[0].json(), json!({"title": "Leak", "body": format!("\n\n{MARK}"), "labels": ["bug"]}));
-    tool.rollback(&ctx(), &Done { input, output }).await.unwrap();
+    tool.rollback(&ctx(), &CompletedCall { input, output }).await.unwrap();
     assert_eq!(server.seen()[1].line(), "PATCH /repos/acme/rocket/issues/42");
     assert_eq!(server.seen()[1].json(), json!({"state": "closed", "state_reason": "not_planned"}));
 }
@@ -358,7 +358,7 @@ async fn an_issue_whose_answer_was_lost_is_found_by_its_mark() {
     let lost = call_as(tool.as_ref(), &ctx, example("github.issues.create")).await.unwrap_err();
     assert_eq!(lost.sent, Sent::Maybe);
     let found = tool.check(&ctx, &example("github.issues.create")).await.unwrap();
-    assert_eq!(found, Found::Happened(json!({"number": 7, "url": "u", "state": "open"})));
+    assert_eq!(found, CheckResult::Happened(json!({"number": 7, "url": "u", "state": "open"})));
     let asked = "GET /repos/acme/rocket/issues?direction=desc&per_page=100&since=2026-02-06T11%3A55%3A00Z&sort=created&state=all";
     assert_eq!(server.lines()[1], asked);
 }
@@ -372,11 +372,11 @@ async fn an_issue_that_is_not_there_after_a_while_never_was() {
     .await;
     let toolbox = toolbox(SECRETS, VENDORS, &server);
     let found = patient(&server, &toolbox).check(&ctx(), &example("github.issues.create")).await.unwrap();
-    assert_eq!((found, server.seen().len()), (Found::Never, 4));
+    assert_eq!((found, server.seen().len()), (CheckResult::DidNotHappen, 4));
     let mut hurried = ctx();
     hurried.time_left = std::time::Duration::from_secs(5);
     let tool = tool("github.issues.create", &server);
-    assert_eq!(tool.check(&hurried, &example("github.issues.create")).await.unwrap(), Found::Unknowable);
+    assert_eq!(tool.check(&hurried, &example("github.issues.create")).await.unwrap(), CheckResult::Unknown);
 }
 
 /// CORE-062, CORE-135, CORE-136
@@ -395,7 +395,7 @@ async fn a_mail_whose_answer_is_an_error_is_not_sent_a_second_time() {
 async fn a_mail_is_handed_to_graph_as_it_asks_for() {
     let server = Server::start(|_| Reply::status(202).with("request-id", "r-9")).await;
     let tool = tool("outlook.send", &server);
-    assert!(tool.spec().effect == Reach::Write && !tool.spec().metadata.idempotent);
+    assert!(tool.spec().effect == EffectKind::Write && !tool.spec().metadata.idempotent);
     let output = call(tool.as_ref(), example("outlook.send")).await.unwrap();
     assert_eq!(output, json!({"accepted": true, "request_id": "r-9"}));
     let seen = &server.seen()[0];
@@ -410,7 +410,7 @@ async fn a_mail_is_handed_to_graph_as_it_asks_for() {
     assert_eq!(seen.json(), json!({"message": message, "saveToSentItems": true}));
     let input = json!({"to": "a@example.com", "subject": "Hi", "mailbox": "ops@acme.com"});
     let output = call(tool.as_ref(), input.clone()).await.unwrap();
-    let undone = tool.rollback(&ctx(), &Done { input, output }).await.unwrap_err();
+    let undone = tool.rollback(&ctx(), &CompletedCall { input, output }).await.unwrap_err();
     assert_eq!(undone.body.message, "outlook.send does not support rollback", "what was sent is sent");
     assert_eq!(server.lines()[1..], ["POST /v1.0/users/ops%40acme.com/sendMail"]);
     assert_eq!(server.seen()[1].json()["message"]["toRecipients"], json!([to("a@example.com")]));

@@ -2,7 +2,7 @@
 
 use crate::server::{Known, Reply, Server, call, call_as, ctx, gist, local};
 use chimera_connect::flow::webhook::{WebhookSend, WebhookSender, sign};
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{Sent, Tool};
 use chimera_testkit::build::NOON;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ async fn a_message_is_signed_over_id_time_and_body() {
 #[tokio::test]
 async fn a_lost_answer_may_be_sent_again_under_the_same_id() {
     let server = Server::start(|seen| if seen.len() == 1 { Reply::Cut } else { Reply::status(200) }).await;
-    assert!(tool().spec().metadata.idempotent && tool().spec().effect == Reach::Write);
+    assert!(tool().spec().metadata.idempotent && tool().spec().effect == EffectKind::Write);
     let error = call(&tool(), input(server.url("/"))).await.unwrap_err();
     assert_eq!(gist(&error), ("EXTERNAL_SERVICE_ERROR", true, Sent::Maybe));
     call(&tool(), input(server.url("/"))).await.unwrap();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// An actor and its kind at the time of an action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
+#[serde(from = "SerializedActor", into = "SerializedActor")]
 pub struct Actor {
     pub id: String,
     /// The kind according to the registry at that time.
@@ -35,30 +35,30 @@ impl Actor {
 
     /// Reads an actor from a row. Old rows have no kind; for those the default of the shipped registry applies.
     #[must_use]
-    pub fn recorded(id: &str, kind: Option<&str>) -> Self {
+    pub fn from_record(id: &str, kind: Option<&str>) -> Self {
         let kind = kind.and_then(ActorType::parse);
-        Self::new(id, kind.unwrap_or_else(|| Kind::of(id).actor_type()))
+        Self::new(id, kind.unwrap_or_else(|| Kind::default_for(id).actor_type()))
     }
 }
 
 /// The serialized form. Old documents have the name only.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Written {
+enum SerializedActor {
     Whole { id: String, kind: String },
     Name(String),
 }
 
-impl From<Written> for Actor {
-    fn from(written: Written) -> Self {
+impl From<SerializedActor> for Actor {
+    fn from(written: SerializedActor) -> Self {
         match written {
-            Written::Whole { id, kind } => Self::recorded(&id, Some(&kind)),
-            Written::Name(id) => Self::recorded(&id, None),
+            SerializedActor::Whole { id, kind } => Self::from_record(&id, Some(&kind)),
+            SerializedActor::Name(id) => Self::from_record(&id, None),
         }
     }
 }
 
-impl From<Actor> for Written {
+impl From<Actor> for SerializedActor {
     fn from(actor: Actor) -> Self {
         Self::Whole { id: actor.id, kind: actor.kind.as_str().to_owned() }
     }
@@ -75,7 +75,7 @@ mod tests {
         let written = serde_json::to_value(&bot).unwrap();
         assert_eq!(written, json!({"id": "user_bot", "kind": "external_node"}));
         assert_eq!(serde_json::from_value::<Actor>(written).unwrap(), bot);
-        assert_eq!(Actor::recorded("ceo", Some("human")).kind, ActorType::Human);
+        assert_eq!(Actor::from_record("ceo", Some("human")).kind, ActorType::Human);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub const ADMIN: &str = "admin";
 
 /// The default kind of an actor name.
 #[must_use]
-pub(super) fn kind_of(actor: &str) -> ActorType {
+pub(super) fn default_actor_type(actor: &str) -> ActorType {
     if actor == ADMIN || (actor.starts_with(PERSON) && actor.len() > PERSON.len()) {
         ActorType::Human
     } else {
@@ -24,7 +24,7 @@ pub(super) fn kind_of(actor: &str) -> ActorType {
 
 /// Whether `actor` matches a pattern in which `*` stands for any characters.
 #[must_use]
-pub fn fits(pattern: &str, actor: &str) -> bool {
+pub fn matches_pattern(pattern: &str, actor: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = actor.strip_prefix(first) else { return false };
@@ -69,9 +69,9 @@ mod tests {
     #[test]
     fn people_are_users_and_the_admin() {
         let people = ["user_123", "admin"];
-        assert!(people.iter().all(|actor| kind_of(actor) == ActorType::Human));
+        assert!(people.iter().all(|actor| default_actor_type(actor) == ActorType::Human));
         let others = ["n8n_workflow_abc", "service_chatbot", "superuser_1", "user_", "anonymous", ""];
-        assert!(others.iter().all(|actor| kind_of(actor) == ActorType::ExternalNode));
+        assert!(others.iter().all(|actor| default_actor_type(actor) == ActorType::ExternalNode));
     }
 
     #[test]
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn a_star_stands_for_any_run_of_characters() {
         let fitting = [("user_*", "user_123"), ("*", ""), ("*", "x"), ("a*c", "abc"), ("a*b*c", "a1b2c"), ("x", "x")];
-        assert!(fitting.iter().all(|(pattern, actor)| fits(pattern, actor)));
+        assert!(fitting.iter().all(|(pattern, actor)| matches_pattern(pattern, actor)));
         let others = [("user_*", "superuser_1"), ("x", "xy"), ("a*c", "ab"), ("a*b*c", "acb"), ("ab*b", "ab")];
-        assert!(others.iter().all(|(pattern, actor)| !fits(pattern, actor)));
+        assert!(others.iter().all(|(pattern, actor)| !matches_pattern(pattern, actor)));
     }
 }

@@ -27,7 +27,7 @@ impl Claimant {
 
 /// Whose waiting limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineFull {
+pub enum QueueFull {
     Actor,
     Tenant,
     /// All tenants together.
@@ -36,7 +36,7 @@ pub enum LineFull {
 
 /// The slots in use and the waiting requests.
 #[derive(Debug, Default)]
-pub struct Line {
+pub struct FairQueue {
     total: usize,
     shared: bool,
     /// Sequence number of requests and grants.
@@ -44,12 +44,12 @@ pub struct Line {
     /// Requests by number, and whether each has a slot.
     asked: BTreeMap<u64, (Claimant, bool)>,
     taken: usize,
-    tenants: BTreeMap<Arc<str>, Tenant>,
+    tenants: BTreeMap<Arc<str>, TenantQueue>,
 }
 
 /// Slots held and requests waiting.
 #[derive(Debug, Default)]
-struct Stand {
+struct QueueShare {
     held: usize,
     waiting: usize,
     /// Sequence number of the last grant, or of the first request.
@@ -57,18 +57,18 @@ struct Stand {
 }
 
 #[derive(Debug, Default)]
-struct Tenant {
-    stand: Stand,
-    actors: BTreeMap<Arc<str>, Actor>,
+struct TenantQueue {
+    stand: QueueShare,
+    actors: BTreeMap<Arc<str>, ActorQueue>,
 }
 
 #[derive(Debug, Default)]
-struct Actor {
-    stand: Stand,
+struct ActorQueue {
+    stand: QueueShare,
     waiting: BTreeSet<u64>,
 }
 
-impl Line {
+impl FairQueue {
     /// A queue for `total` slots.
     #[must_use]
     pub fn new(total: usize) -> Self {
@@ -76,23 +76,23 @@ impl Line {
     }
 
     /// Sets whether there are several tenants, each with its share.
-    pub fn share(&mut self, shared: bool) {
+    pub fn set_shared(&mut self, shared: bool) {
         self.shared = shared;
     }
 
     /// Whose waiting limit would refuse one more request of this claimant, if any.
     #[must_use]
-    pub fn full_for(&self, who: &Claimant) -> Option<LineFull> {
+    pub fn reached_limit(&self, who: &Claimant) -> Option<QueueFull> {
         let tenant = self.tenants.get(&who.tenant);
         let of_tenant = tenant.map_or(0, |tenant| tenant.stand.waiting);
         let of_actor = tenant.and_then(|tenant| tenant.actors.get(&who.actor)).map_or(0, |actor| actor.waiting.len());
         let pool = Pool { total: WORK_WAITING_MAX, taken: self.waiting(), held: of_tenant };
         if of_actor >= ACTOR_WORK_WAITING_MAX {
-            Some(LineFull::Actor)
-        } else if !pool.has_place() {
-            Some(LineFull::Process)
-        } else if of_tenant >= TENANT_WORK_WAITING_MAX || !pool.has_room(self.shared) {
-            Some(LineFull::Tenant)
+            Some(QueueFull::Actor)
+        } else if !pool.has_free_slot() {
+            Some(QueueFull::Process)
+        } else if of_tenant >= TENANT_WORK_WAITING_MAX || !pool.may_take_slot(self.shared) {
+            Some(QueueFull::Tenant)
         } else {
             None
         }
@@ -105,12 +105,12 @@ impl Line {
         let tenant = self
             .tenants
             .entry(Arc::clone(&who.tenant))
-            .or_insert_with(|| Tenant { stand: Stand { since: turn, ..Stand::default() }, actors: BTreeMap::new() });
+            .or_insert_with(|| TenantQueue { stand: QueueShare { since: turn, ..QueueShare::default() }, actors: BTreeMap::new() });
         tenant.stand.waiting += 1;
         let actor = tenant
             .actors
             .entry(Arc::clone(&who.actor))
-            .or_insert_with(|| Actor { stand: Stand { since: turn, ..Stand::default() }, waiting: BTreeSet::new() });
+            .or_insert_with(|| ActorQueue { stand: QueueShare { since: turn, ..QueueShare::default() }, waiting: BTreeSet::new() });
         actor.waiting.insert(turn);
         self.asked.insert(turn, (who.clone(), false));
         turn
@@ -118,9 +118,9 @@ impl Line {
 
     /// Grants a slot to the next request, if one is available to it.
     #[must_use]
-    pub fn serve_next(&mut self) -> Option<u64> {
+    pub fn grant_next(&mut self) -> Option<u64> {
         let (total, taken, shared) = (self.total, self.taken, self.shared);
-        let may = |tenant: &Tenant| Pool { total, taken, held: tenant.stand.held }.has_room(shared);
+        let may = |tenant: &TenantQueue| Pool { total, taken, held: tenant.stand.held }.may_take_slot(shared);
         let waiting = self.tenants.values_mut().filter(|tenant| tenant.stand.waiting > 0 && may(tenant));
         let tenant = waiting.min_by_key(|tenant| (tenant.stand.held, tenant.stand.since))?;
         let waiting = tenant.actors.values_mut().filter(|actor| !actor.waiting.is_empty());
@@ -140,7 +140,7 @@ impl Line {
     }
 
     /// Releases a slot, or withdraws a waiting request.
-    pub fn leave(&mut self, ask: u64) {
+    pub fn release(&mut self, ask: u64) {
         let Some((who, inside)) = self.asked.remove(&ask) else { return };
         let Some(tenant) = self.tenants.get_mut(&who.tenant) else { return };
         let Some(actor) = tenant.actors.get_mut(&who.actor) else { return };
@@ -171,18 +171,18 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn line(total: usize) -> Line {
-        let mut line = Line::new(total);
-        line.share(true);
+    fn line(total: usize) -> FairQueue {
+        let mut line = FairQueue::new(total);
+        line.set_shared(true);
         line
     }
 
     /// Serves one request after the other, and returns whose turn it was.
-    fn served(line: &mut Line, names: &BTreeMap<u64, &'static str>) -> Vec<&'static str> {
+    fn served(line: &mut FairQueue, names: &BTreeMap<u64, &'static str>) -> Vec<&'static str> {
         let mut order = Vec::new();
-        while let Some(ask) = line.serve_next() {
+        while let Some(ask) = line.grant_next() {
             order.push(names[&ask]);
-            line.leave(ask);
+            line.release(ask);
         }
         order
     }
@@ -193,12 +193,12 @@ mod tests {
         for _ in 0..100 {
             names.insert(line.ask(&Claimant::new("bob", "a")), "bob");
         }
-        let first = line.serve_next().unwrap();
-        assert_eq!(line.serve_next(), None, "there is one place");
+        let first = line.grant_next().unwrap();
+        assert_eq!(line.grant_next(), None, "there is one place");
         for _ in 0..2 {
             names.insert(line.ask(&Claimant::new("acme", "a")), "acme");
         }
-        line.leave(first);
+        line.release(first);
         let order = served(&mut line, &names);
         assert_eq!(&order[..5], ["bob", "acme", "bob", "acme", "bob"], "bob's turn came before acme asked");
         assert_eq!(order.len(), 101);
@@ -220,41 +220,41 @@ mod tests {
         let mut line = line(4);
         let bobs: Vec<u64> = (0..8).map(|_| line.ask(&Claimant::new("bob", "a"))).collect();
         assert_eq!(
-            [line.serve_next(), line.serve_next(), line.serve_next(), line.serve_next()].map(|ask| ask.is_some()),
+            [line.grant_next(), line.grant_next(), line.grant_next(), line.grant_next()].map(|ask| ask.is_some()),
             [true, true, true, false]
         );
         let acme = line.ask(&Claimant::new("acme", "a"));
         let more = line.ask(&Claimant::new("acme", "a"));
-        assert_eq!((line.serve_next(), line.serve_next()), (Some(acme), None));
-        line.leave(bobs[0]);
-        assert_eq!(line.serve_next(), None, "the last place is for whoever has none");
-        line.leave(bobs[1]);
+        assert_eq!((line.grant_next(), line.grant_next()), (Some(acme), None));
+        line.release(bobs[0]);
+        assert_eq!(line.grant_next(), None, "the last place is for whoever has none");
+        line.release(bobs[1]);
         assert_eq!(
-            (line.serve_next(), line.serve_next()),
+            (line.grant_next(), line.grant_next()),
             (Some(bobs[3]), None),
             "both hold one, and bob was served longer ago"
         );
-        line.share(false);
-        assert_eq!((line.serve_next(), line.serve_next()), (Some(more), None), "acme has fewer");
+        line.set_shared(false);
+        assert_eq!((line.grant_next(), line.grant_next()), (Some(more), None), "acme has fewer");
     }
 
     #[test]
     fn whoever_stops_waiting_takes_nobodys_turn() {
         let mut line = line(1);
         let asks: Vec<u64> = (0..3).map(|_| line.ask(&Claimant::new("bob", "a"))).collect();
-        assert_eq!(line.serve_next(), Some(asks[0]));
-        line.leave(asks[1]);
-        line.leave(asks[0]);
-        line.leave(asks[0]);
-        assert_eq!((line.serve_next(), line.waiting()), (Some(asks[2]), 0));
+        assert_eq!(line.grant_next(), Some(asks[0]));
+        line.release(asks[1]);
+        line.release(asks[0]);
+        line.release(asks[0]);
+        assert_eq!((line.grant_next(), line.waiting()), (Some(asks[2]), 0));
     }
 
     #[test]
     fn so_many_wait_of_an_actor_of_a_tenant_and_of_all() {
         let mut line = line(1);
-        let ask = |line: &mut Line, tenant: &str, actor: &str| {
+        let ask = |line: &mut FairQueue, tenant: &str, actor: &str| {
             let who = Claimant::new(tenant, actor);
-            let full = line.full_for(&who);
+            let full = line.reached_limit(&who);
             if full.is_none() {
                 line.ask(&who);
             }
@@ -263,15 +263,15 @@ mod tests {
         for _ in 0..ACTOR_WORK_WAITING_MAX {
             assert_eq!(ask(&mut line, "bob", "0"), None);
         }
-        assert_eq!(ask(&mut line, "bob", "0"), Some(LineFull::Actor));
+        assert_eq!(ask(&mut line, "bob", "0"), Some(QueueFull::Actor));
         for n in 0..TENANT_WORK_WAITING_MAX - ACTOR_WORK_WAITING_MAX {
             assert_eq!(ask(&mut line, "bob", &format!("{}", 1 + n / ACTOR_WORK_WAITING_MAX)), None);
         }
-        assert_eq!(ask(&mut line, "bob", "other"), Some(LineFull::Tenant));
+        assert_eq!(ask(&mut line, "bob", "other"), Some(QueueFull::Tenant));
         for tenant in 0..WORK_WAITING_MAX {
             while ask(&mut line, &format!("t{tenant}"), "a").is_none() {}
         }
         assert!(line.waiting() <= WORK_WAITING_MAX);
-        assert_eq!(ask(&mut line, "late", "a"), Some(LineFull::Process));
+        assert_eq!(ask(&mut line, "late", "a"), Some(QueueFull::Process));
     }
 }

@@ -16,11 +16,11 @@ pub fn sign(key: &Secret, body: &[u8]) -> String {
 /// Signs a body; returns the raw bytes.
 #[must_use]
 pub fn bytes(key: &Secret, body: &[u8]) -> [u8; 32] {
-    keyed(key).chain_update(body).finalize().into_bytes().into()
+    new_mac(key).chain_update(body).finalize().into_bytes().into()
 }
 
 /// The keyed HMAC. HMAC starts by padding the key to a block; done here, construction cannot fail.
-fn keyed(key: &Secret) -> Hmac<Sha256> {
+fn new_mac(key: &Secret) -> Hmac<Sha256> {
     let mut block = [0_u8; BLOCK];
     let hashed;
     let bytes = if key.expose().len() > BLOCK {
@@ -36,22 +36,22 @@ fn keyed(key: &Secret) -> Hmac<Sha256> {
 /// Whether one of the keys made this signature. Every key is tried and compared in constant time, so timing reveals
 /// nothing.
 #[must_use]
-pub fn is_signed<'a>(keys: impl IntoIterator<Item = &'a Secret>, body: &[u8], signature: &str) -> bool {
+pub fn verify<'a>(keys: impl IntoIterator<Item = &'a Secret>, body: &[u8], signature: &str) -> bool {
     let mut presented = [0_u8; 32];
-    let read = is_shaped(signature) && hex::decode_to_slice(signature, &mut presented).is_ok();
-    is_made_by(keys, body, &presented) & read
+    let read = is_well_formed(signature) && hex::decode_to_slice(signature, &mut presented).is_ok();
+    verify_bytes(keys, body, &presented) & read
 }
 
 /// Whether a text has the form of a signature: 64 lower-case hex digits.
 #[must_use]
-pub fn is_shaped(signature: &str) -> bool {
+pub fn is_well_formed(signature: &str) -> bool {
     signature.len() == 64 && signature.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Like [`is_signed`], for a raw signature.
 #[must_use]
-pub fn is_made_by<'a>(keys: impl IntoIterator<Item = &'a Secret>, body: &[u8], signature: &[u8]) -> bool {
-    keys.into_iter().fold(false, |signed, key| signed | keyed(key).chain_update(body).verify_slice(signature).is_ok())
+pub fn verify_bytes<'a>(keys: impl IntoIterator<Item = &'a Secret>, body: &[u8], signature: &[u8]) -> bool {
+    keys.into_iter().fold(false, |signed, key| signed | new_mac(key).chain_update(body).verify_slice(signature).is_ok())
 }
 
 #[cfg(test)]
@@ -66,9 +66,9 @@ mod tests {
         let body = b"what do ya want for nothing?";
         let signature = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         assert_eq!(sign(&key, body), signature);
-        assert!(is_signed([&key], body, signature));
-        assert!(!is_signed([&key], b"what do ya want for nothing? ", signature));
-        assert!(!is_signed([&key], body, &signature.to_uppercase()));
+        assert!(verify([&key], body, signature));
+        assert!(!verify([&key], b"what do ya want for nothing? ", signature));
+        assert!(!verify([&key], body, &signature.to_uppercase()));
     }
 
     /// CORE-106
@@ -77,9 +77,9 @@ mod tests {
         let key = Secret::new("k");
         let right = sign(&key, b"x");
         for wrong in ["", "0", &right[..63], &format!("{right}0"), &"0".repeat(64), &"é".repeat(32), &"g".repeat(64)] {
-            assert!(!is_signed([&key], b"x", wrong), "{wrong}");
+            assert!(!verify([&key], b"x", wrong), "{wrong}");
         }
-        assert!(!is_signed([], b"x", &right));
+        assert!(!verify([], b"x", &right));
         // Timing cannot be measured reliably here, so this checks the source: it must use the constant-time comparison
         // of the library and must not stop at the first key that matches.
         let (code, _) = include_str!("mac.rs").split_once("#[cfg(test)]").unwrap();
@@ -93,7 +93,7 @@ mod tests {
     fn keys_overlap_while_one_replaces_the_other() {
         let (old, new) = (Secret::new("old"), Secret::new("new"));
         let signature = sign(&old, b"x");
-        assert!(is_signed([&new, &old], b"x", &signature));
-        assert!(!is_signed([&new], b"x", &signature));
+        assert!(verify([&new, &old], b"x", &signature));
+        assert!(!verify([&new], b"x", &signature));
     }
 }

@@ -7,7 +7,7 @@
 /// Normalizes an address for comparison: no display name, comments, quotes or spaces, in lower case, without a trailing
 /// dot.
 #[must_use]
-pub fn mail_key(written: &str) -> String {
+pub fn normalize_mail_address(written: &str) -> String {
     let address = match written.rsplit_once('<') {
         Some((_, address)) => address.split('>').next().unwrap_or_default(),
         None => written,
@@ -41,9 +41,9 @@ mod tests {
             "\"ann\"@acme.example",
             "ann(home)@acme.example",
         ] {
-            assert_eq!(mail_key(spelled), "ann@acme.example", "{spelled}");
+            assert_eq!(normalize_mail_address(spelled), "ann@acme.example", "{spelled}");
         }
-        assert_ne!(mail_key("ann+x@acme.example"), mail_key("ann@acme.example"), "another address by its letter");
-        assert_ne!(mail_key("ann@acme.example"), mail_key("ann@sales.acme.example"));
+        assert_ne!(normalize_mail_address("ann+x@acme.example"), normalize_mail_address("ann@acme.example"), "another address by its letter");
+        assert_ne!(normalize_mail_address("ann@acme.example"), normalize_mail_address("ann@sales.acme.example"));
     }
 }

@@ -1,7 +1,7 @@
 //! Why an actor may not decide about an approval.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotDecider {
+pub enum DeciderRefusal {
     /// The actor is a workflow, a service or an agent.
     NotAPerson,
     /// The actor is disabled in the registry.
@@ -19,7 +19,7 @@ pub enum NotDecider {
     NotNamed(Vec<String>),
 }
 
-impl NotDecider {
+impl DeciderRefusal {
     /// The reason in the details of a refusal.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
@@ -37,7 +37,7 @@ impl NotDecider {
 
     /// The message for the actor.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn message(&self) -> String {
         match self {
             Self::NotAPerson => "only people can decide about approvals".to_owned(),
             Self::Disabled => "your actor is disabled".to_owned(),

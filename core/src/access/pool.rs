@@ -20,14 +20,14 @@ pub struct Pool {
 impl Pool {
     /// Whether a slot is free for anybody.
     #[must_use]
-    pub const fn has_place(self) -> bool {
+    pub const fn has_free_slot(self) -> bool {
         self.taken < self.total
     }
 
     /// Whether the tenant may take a slot. `shared` says whether there are other tenants.
     #[must_use]
-    pub const fn has_room(self, shared: bool) -> bool {
-        self.has_place() && (!shared || self.held == 0 || self.leaves_enough())
+    pub const fn may_take_slot(self, shared: bool) -> bool {
+        self.has_free_slot() && (!shared || self.held == 0 || self.leaves_enough())
     }
 
     const fn leaves_enough(self) -> bool {
@@ -47,7 +47,7 @@ mod tests {
             let before = held.clone();
             for n in 0..tenants {
                 let pool = Pool { total, taken: held.iter().sum(), held: held[n] };
-                held[n] += usize::from(pool.has_room(shared));
+                held[n] += usize::from(pool.may_take_slot(shared));
             }
             if held == before {
                 return held;
@@ -66,7 +66,7 @@ mod tests {
         for tenants in 1..=20 {
             let held = greedy(256, tenants, true);
             let pool = Pool { total: 256, taken: held.iter().sum(), held: 0 };
-            assert!(pool.has_room(true), "{held:?}");
+            assert!(pool.may_take_slot(true), "{held:?}");
             assert!(held.iter().max().unwrap() - held.iter().min().unwrap() <= 1, "{held:?}");
         }
     }
@@ -76,6 +76,6 @@ mod tests {
         assert_eq!([1, 2, 3, 4].map(|total| greedy(total, 1, true)[0]), [1, 1, 2, 3]);
         assert_eq!(greedy(1, 3, true), [1, 0, 0]);
         assert_eq!(greedy(3, 3, true), [1, 1, 1]);
-        assert!(!Pool { total: 3, taken: 5, held: 0 }.has_room(true), "more are taken than there are");
+        assert!(!Pool { total: 3, taken: 5, held: 0 }.may_take_slot(true), "more are taken than there are");
     }
 }

@@ -4,11 +4,11 @@
 //! a shorter one. An actor without an entry gets the default quota and no scopes. Layers override each other: an
 //! entry in a later layer replaces the whole entry of the same name.
 
-use super::kind::kind_of;
-use super::{ADMIN, Level, Roles, fits, mail_key, scope};
+use super::kind::default_actor_type;
+use super::{ADMIN, Level, Roles, matches_pattern, normalize_mail_address, scope};
 use crate::ledger::ActorType;
 use crate::limits::{ACTOR_CHARS_MAX, ACTOR_ROLES_MAX, ACTOR_SCOPES_MAX, QUOTA_DEFAULT, RATE_HITS_MAX};
-use crate::text::visible_line;
+use crate::text::escape_invisible_line;
 use crate::words::words;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -52,8 +52,8 @@ words! {
 impl Kind {
     /// The default kind of a name.
     #[must_use]
-    pub(super) fn of(actor: &str) -> Self {
-        if kind_of(actor) == ActorType::Human { Self::Human } else { Self::Service }
+    pub(super) fn default_for(actor: &str) -> Self {
+        if default_actor_type(actor) == ActorType::Human { Self::Human } else { Self::Service }
     }
 
     /// The actor type in the ledger.
@@ -86,7 +86,7 @@ pub struct Entry {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadEntry {
+pub enum InvalidActorEntry {
     #[error("an actor name must have 1 to {ACTOR_CHARS_MAX} characters and no spaces")]
     Name,
     /// Not allowed for new actors: people must be able to tell names apart.
@@ -128,46 +128,46 @@ impl Entry {
     #[must_use]
     pub fn person_mail(&self) -> Option<String> {
         let mail = self.notify.as_ref()?.get("email")?.as_str()?;
-        (self.kind == Kind::Human && !self.is_pattern()).then(|| mail_key(mail))
+        (self.kind == Kind::Human && !self.is_pattern()).then(|| normalize_mail_address(mail))
     }
 
     /// Validates the entry.
-    pub fn check(&self) -> Result<(), BadEntry> {
-        if !is_name(&self.id) {
-            return Err(BadEntry::Name);
+    pub fn check(&self) -> Result<(), InvalidActorEntry> {
+        if !is_actor_name(&self.id) {
+            return Err(InvalidActorEntry::Name);
         }
-        if !is_tenant(&self.tenant) {
-            return Err(BadEntry::Tenant(self.tenant.chars().take(ACTOR_CHARS_MAX).collect()));
+        if !is_tenant_name(&self.tenant) {
+            return Err(InvalidActorEntry::Tenant(self.tenant.chars().take(ACTOR_CHARS_MAX).collect()));
         }
         if self.scopes.len() > ACTOR_SCOPES_MAX {
-            return Err(BadEntry::TooMany { what: "scopes", most: ACTOR_SCOPES_MAX, member: "/scopes" });
+            return Err(InvalidActorEntry::TooMany { what: "scopes", most: ACTOR_SCOPES_MAX, member: "/scopes" });
         }
         if self.roles.len() > ACTOR_ROLES_MAX {
-            return Err(BadEntry::TooMany { what: "roles", most: ACTOR_ROLES_MAX, member: "/roles" });
+            return Err(InvalidActorEntry::TooMany { what: "roles", most: ACTOR_ROLES_MAX, member: "/roles" });
         }
         if self.id != ADMIN && self.scopes.iter().any(|scope| scope == "*") {
-            return Err(BadEntry::Everything);
+            return Err(InvalidActorEntry::Everything);
         }
         if let Some(scope) = self.scopes.iter().find(|scope| !scope::is_well_formed(scope)) {
-            return Err(BadEntry::Scope(scope.clone()));
+            return Err(InvalidActorEntry::Scope(scope.clone()));
         }
         if self.quota_per_minute > RATE_HITS_MAX {
             let most = usize::try_from(RATE_HITS_MAX).unwrap_or(usize::MAX);
-            return Err(BadEntry::TooMany { what: "requests a minute", most, member: "/quota_per_minute" });
+            return Err(InvalidActorEntry::TooMany { what: "requests a minute", most, member: "/quota_per_minute" });
         }
-        if self.level == Some(Level::ExecuteSilent) && never_silent(&self.id) {
-            return Err(BadEntry::Silent);
+        if self.level == Some(Level::ExecuteSilent) && is_never_silent(&self.id) {
+            return Err(InvalidActorEntry::Silent);
         }
         Ok(())
     }
 
     /// The entry of an actor without one.
     #[must_use]
-    pub fn unmatched(actor: &str, tenant: &str) -> Self {
+    pub fn default_for(actor: &str, tenant: &str) -> Self {
         Self {
             id: actor.to_owned(),
             tenant: tenant.to_owned(),
-            kind: Kind::of(actor),
+            kind: Kind::default_for(actor),
             scopes: Vec::new(),
             roles: Vec::new(),
             quota_per_minute: QUOTA_DEFAULT,
@@ -180,24 +180,24 @@ impl Entry {
 
 /// Whether a text is a valid actor name or pattern.
 #[must_use]
-pub fn is_name(text: &str) -> bool {
+pub fn is_actor_name(text: &str) -> bool {
     let strange = |c: char| c.is_control() || c.is_whitespace() || c == '/';
     (1..=ACTOR_CHARS_MAX).contains(&text.chars().count()) && !text.contains(strange)
 }
 
 /// Rejects a new name with invisible or confusable characters. Existing names keep working.
-pub fn check_spelling(text: &str) -> Result<(), BadEntry> {
+pub fn check_new_name(text: &str) -> Result<(), InvalidActorEntry> {
     let first = |c: char| c.is_ascii_alphanumeric() || "_*".contains(c);
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-:@+*".contains(c);
     if text.starts_with(first) && text.chars().all(plain) {
         return Ok(());
     }
-    Err(BadEntry::Spelling(visible_line(text).chars().take(ACTOR_CHARS_MAX).collect()))
+    Err(InvalidActorEntry::Spelling(escape_invisible_line(text).chars().take(ACTOR_CHARS_MAX).collect()))
 }
 
 /// Whether a text is a valid tenant name. Stricter than actor names, since it is part of URLs and keys.
 #[must_use]
-pub fn is_tenant(text: &str) -> bool {
+pub fn is_tenant_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     (1..=ACTOR_CHARS_MAX).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -206,7 +206,7 @@ pub fn is_tenant(text: &str) -> bool {
 
 /// Whether an actor may never act silently.
 #[must_use]
-pub fn never_silent(actor: &str) -> bool {
+pub fn is_never_silent(actor: &str) -> bool {
     actor.starts_with("user_") || actor == ANONYMOUS
 }
 
@@ -218,11 +218,11 @@ pub fn shipped(tenant: &str) -> Vec<Entry> {
         .zip(ACTOR_RATE_LIMITS)
         .zip(DEFAULT_AUTONOMY_LEVELS)
         .map(|(((id, scopes), (_, quota)), (_, level))| Entry {
-            kind: Kind::of(id),
+            kind: Kind::default_for(id),
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
             quota_per_minute: *quota,
             level: Some(*level),
-            ..Entry::unmatched(id, tenant)
+            ..Entry::default_for(id, tenant)
         })
         .collect()
 }
@@ -234,30 +234,30 @@ pub struct Registry {
     /// Suspended tenants: all their actors count as disabled.
     suspended: BTreeSet<String>,
     roles: Roles,
-    exact: BTreeMap<String, Held>,
+    exact: BTreeMap<String, RegisteredEntry>,
     /// Longest first.
-    patterns: Vec<Held>,
+    patterns: Vec<RegisteredEntry>,
 }
 
 /// An entry as configured, and with the scopes of its roles applied.
 #[derive(Clone, Debug)]
-struct Held {
-    written: Arc<Entry>,
-    counting: Arc<Entry>,
+struct RegisteredEntry {
+    configured: Arc<Entry>,
+    effective: Arc<Entry>,
 }
 
-impl Held {
+impl RegisteredEntry {
     fn new(entry: Entry) -> Self {
-        let written = Arc::new(entry);
-        Self { counting: Arc::clone(&written), written }
+        let configured = Arc::new(entry);
+        Self { effective: Arc::clone(&configured), configured }
     }
 
     fn with_roles(self, roles: &Roles) -> Self {
-        if self.written.roles.is_empty() {
+        if self.configured.roles.is_empty() {
             return self;
         }
-        let counting = Entry { scopes: roles.granted(&self.written), ..(*self.written).clone() };
-        Self { counting: Arc::new(counting), ..self }
+        let counting = Entry { scopes: roles.effective_scopes(&self.configured), ..(*self.configured).clone() };
+        Self { effective: Arc::new(counting), ..self }
     }
 }
 
@@ -266,13 +266,13 @@ impl Registry {
     /// entry.
     #[must_use]
     pub fn new(tenant: &str, layers: impl IntoIterator<Item = Entry>) -> Self {
-        let mut all: BTreeMap<String, Held> = BTreeMap::new();
+        let mut all: BTreeMap<String, RegisteredEntry> = BTreeMap::new();
         for entry in layers {
-            all.insert(entry.id.clone(), Held::new(entry));
+            all.insert(entry.id.clone(), RegisteredEntry::new(entry));
         }
-        let (patterns, exact): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, held)| held.written.is_pattern());
+        let (patterns, exact): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, held)| held.configured.is_pattern());
         let mut patterns: Vec<_> = patterns.into_iter().map(|(_, held)| held).collect();
-        patterns.sort_by_key(|held| std::cmp::Reverse(held.written.id.chars().count()));
+        patterns.sort_by_key(|held| std::cmp::Reverse(held.configured.id.chars().count()));
         let exact = exact.into_iter().collect();
         Self { tenant: tenant.to_owned(), exact, patterns, ..Self::default() }
     }
@@ -292,14 +292,14 @@ impl Registry {
 
     /// Disables all actors of these tenants.
     #[must_use]
-    pub fn suspending(self, suspended: BTreeSet<String>) -> Self {
+    pub fn with_suspended(self, suspended: BTreeSet<String>) -> Self {
         Self { suspended, ..self }
     }
 
     /// The effective entry of an actor, with the scopes of its roles. Actors of a suspended tenant are disabled.
     #[must_use]
     pub fn resolve(&self, actor: &str) -> Arc<Entry> {
-        let entry = self.found(actor).counting;
+        let entry = self.lookup(actor).effective;
         match self.suspended.contains(&entry.tenant) {
             true => Arc::new(Entry { disabled: true, ..(*entry).clone() }),
             false => entry,
@@ -308,48 +308,48 @@ impl Registry {
 
     /// The entry of an actor as configured: without the scopes of its roles, regardless of a suspension.
     #[must_use]
-    pub fn written(&self, actor: &str) -> Arc<Entry> {
-        self.found(actor).written
+    pub fn configured(&self, actor: &str) -> Arc<Entry> {
+        self.lookup(actor).configured
     }
 
-    fn found(&self, actor: &str) -> Held {
-        let fitting = || self.patterns.iter().find(|held| fits(&held.written.id, actor));
+    fn lookup(&self, actor: &str) -> RegisteredEntry {
+        let fitting = || self.patterns.iter().find(|held| matches_pattern(&held.configured.id, actor));
         let found = self.exact.get(actor).or_else(fitting);
-        found.cloned().unwrap_or_else(|| Held::new(Entry::unmatched(actor, &self.tenant)))
+        found.cloned().unwrap_or_else(|| RegisteredEntry::new(Entry::default_for(actor, &self.tenant)))
     }
 
     /// The configured entry with exactly this name or pattern.
     #[must_use]
     pub fn entry(&self, id: &str) -> Option<&Arc<Entry>> {
-        let pattern = || self.patterns.iter().find(|held| held.written.id == id);
-        self.exact.get(id).or_else(pattern).map(|held| &held.written)
+        let pattern = || self.patterns.iter().find(|held| held.configured.id == id);
+        self.exact.get(id).or_else(pattern).map(|held| &held.configured)
     }
 
     /// All entries with the scopes of their roles: names in order, then patterns, longest first.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.exact.values().chain(&self.patterns).map(|held| &held.counting)
+        self.exact.values().chain(&self.patterns).map(|held| &held.effective)
     }
 
     /// Whether two names belong to one person: the same name, or people with their own entries and the same mail
     /// address.
     #[must_use]
     pub fn is_same_person(&self, one: &str, other: &str) -> bool {
-        let mail = |name: &str| self.exact.get(name).and_then(|held| held.written.person_mail());
+        let mail = |name: &str| self.exact.get(name).and_then(|held| held.configured.person_mail());
         one == other || mail(one).is_some_and(|mailed| mail(other) == Some(mailed))
     }
 
     /// Another person of the entry's tenant with the same mail address.
     #[must_use]
-    pub fn namesake(&self, entry: &Entry) -> Option<&Arc<Entry>> {
+    pub fn find_mail_duplicate(&self, entry: &Entry) -> Option<&Arc<Entry>> {
         let mail = entry.person_mail()?;
-        let others = self.exact.values().map(|held| &held.written).filter(|other| other.id != entry.id);
+        let others = self.exact.values().map(|held| &held.configured).filter(|other| other.id != entry.id);
         others.into_iter().find(|other| other.tenant == entry.tenant && other.person_mail().as_ref() == Some(&mail))
     }
 
     /// Pairs of people of one tenant with the same mail address, each pair once.
     #[must_use]
-    pub fn namesakes(&self) -> Vec<(&str, &str)> {
-        let with_first = self.exact.iter().filter_map(|(id, held)| Some((self.namesake(&held.written)?, id.as_str())));
+    pub fn mail_duplicates(&self) -> Vec<(&str, &str)> {
+        let with_first = self.exact.iter().filter_map(|(id, held)| Some((self.find_mail_duplicate(&held.configured)?, id.as_str())));
         with_first.map(|(first, id)| (first.id.as_str(), id)).filter(|(first, id)| first < id).collect()
     }
 
@@ -374,7 +374,7 @@ mod tests {
     }
 
     fn entry(id: &str, scopes: &[&str]) -> Entry {
-        Entry { scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(), ..Entry::unmatched(id, "default") }
+        Entry { scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(), ..Entry::default_for(id, "default") }
     }
 
     /// CORE-006, CORE-007, CORE-008, CORE-009, CORE-010
@@ -413,7 +413,7 @@ mod tests {
     fn people_of_a_tenant_with_one_address_are_namesakes() {
         let mailed = |id: &str, tenant: &str, mail: &str| Entry {
             notify: Some(serde_json::json!({ "email": mail })),
-            ..Entry::unmatched(id, tenant)
+            ..Entry::default_for(id, tenant)
         };
         let all = [
             mailed("user_a", "t", "x@acme.example"),
@@ -425,7 +425,7 @@ mod tests {
             entry("user_f", &[]),
         ];
         let registry = Registry::new("t", all);
-        assert_eq!(registry.namesakes(), [("user_a", "user_b")]);
+        assert_eq!(registry.mail_duplicates(), [("user_a", "user_b")]);
         assert!(registry.is_same_person("user_a", "user_b") && registry.is_same_person("user_f", "user_f"));
         assert!(registry.is_same_person("user_a", "user_d"), "whichever tenant's they are");
         for other in ["user_c", "service_e", "user_f", "user_unknown"] {
@@ -441,7 +441,7 @@ mod tests {
             assert_eq!((entry.quota_per_minute, entry.level), (60, Some(Level::Ask)), "{actor}");
             assert!(entry.scopes.is_empty() && !registry().check_scope(actor, "local.summarize"));
         }
-        assert!(["user_123", "n8n_workflow_abc", "service_chatbot"].iter().all(|name| is_name(name)));
+        assert!(["user_123", "n8n_workflow_abc", "service_chatbot"].iter().all(|name| is_actor_name(name)));
     }
 
     /// CORE-084, CORE-086
@@ -460,28 +460,28 @@ mod tests {
     /// CORE-079
     #[test]
     fn only_the_admin_may_do_everything_and_nonsense_is_refused() {
-        assert_eq!(entry("user_1", &["*"]).check(), Err(BadEntry::Everything));
-        assert_eq!(entry("admin2", &["*"]).check(), Err(BadEntry::Everything));
+        assert_eq!(entry("user_1", &["*"]).check(), Err(InvalidActorEntry::Everything));
+        assert_eq!(entry("admin2", &["*"]).check(), Err(InvalidActorEntry::Everything));
         assert_eq!(entry("admin", &["*"]).check(), Ok(()));
-        assert_eq!(entry("x", &["notion..read"]).check(), Err(BadEntry::Scope("notion..read".to_owned())));
-        assert_eq!(entry("two words", &[]).check(), Err(BadEntry::Name));
-        assert_eq!(entry("", &[]).check(), Err(BadEntry::Name));
+        assert_eq!(entry("x", &["notion..read"]).check(), Err(InvalidActorEntry::Scope("notion..read".to_owned())));
+        assert_eq!(entry("two words", &[]).check(), Err(InvalidActorEntry::Name));
+        assert_eq!(entry("", &[]).check(), Err(InvalidActorEntry::Name));
         for strange in ["user_re\u{200b}q", "user_app\u{202e}", "user_\u{430}pp", "..", "user_<b>x", "-x", ""] {
-            assert!(matches!(check_spelling(strange), Err(BadEntry::Spelling(_))), "{strange}");
+            assert!(matches!(check_new_name(strange), Err(InvalidActorEntry::Spelling(_))), "{strange}");
         }
         for plain in ["user_1", "n8n_workflow_*", "ann@acme.example", "svc:a+b", "_x", "*"] {
-            assert_eq!(check_spelling(plain), Ok(()), "{plain}");
+            assert_eq!(check_new_name(plain), Ok(()), "{plain}");
         }
         for tenant in ["", " ", "a b", "a/b", "..", "a\n", "ä", "-a"] {
             let strange = Entry { tenant: tenant.to_owned(), ..entry("x", &[]) };
-            assert_eq!(strange.check(), Err(BadEntry::Tenant(tenant.to_owned())));
+            assert_eq!(strange.check(), Err(InvalidActorEntry::Tenant(tenant.to_owned())));
         }
         assert_eq!(Entry { tenant: "acme-2.eu".to_owned(), ..entry("x", &[]) }.check(), Ok(()));
         let silent = Entry { level: Some(Level::ExecuteSilent), ..entry("user_*", &[]) };
-        assert_eq!(silent.check(), Err(BadEntry::Silent));
+        assert_eq!(silent.check(), Err(InvalidActorEntry::Silent));
         let many = Entry { scopes: vec!["a.b".to_owned(); ACTOR_SCOPES_MAX + 1], ..entry("x", &[]) };
         let at = |entry: Entry| match entry.check() {
-            Err(BadEntry::TooMany { member, .. }) => member,
+            Err(InvalidActorEntry::TooMany { member, .. }) => member,
             _ => "-",
         };
         let roles = Entry { roles: vec!["a".to_owned(); ACTOR_ROLES_MAX + 1], ..entry("x", &[]) };
@@ -513,7 +513,7 @@ mod tests {
         ] {
             assert_eq!(registry.get_actor_scopes(actor), scopes, "{actor}");
             let written: &[&str] = if actor == "nobody" { &[] } else { &["a.b"] };
-            assert_eq!(registry.written(actor).scopes, written, "{actor}");
+            assert_eq!(registry.configured(actor).scopes, written, "{actor}");
         }
         assert!(registry.check_scope("ann", "acme.read") && !registry.check_scope("ann", "globex.read"));
         assert_eq!(registry.entries().filter(|entry| entry.scopes.len() == 2).count(), 3);

@@ -3,10 +3,10 @@
 //! A role belongs to one tenant and means nothing in another. An actor holds its own scopes plus those of its roles.
 //! Roles are resolved on use: a removed role grants nothing, and a changed role affects everybody who has it.
 
-use super::registry::{BadEntry, Entry, is_tenant};
+use super::registry::{InvalidActorEntry, Entry, is_tenant_name};
 use super::scope;
 use crate::limits::{ACTOR_CHARS_MAX, ACTOR_SCOPES_MAX, ROLE_CHARS_MAX};
-use crate::text::visible_line;
+use crate::text::escape_invisible_line;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Role {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadRole {
+pub enum InvalidRole {
     #[error(
         "invalid role name `{0}`: use 1 to {ROLE_CHARS_MAX} letters, digits, `_`, `-` or `.`, starting with a letter or digit"
     )]
@@ -35,22 +35,22 @@ pub enum BadRole {
 
 impl Role {
     /// Validates the role.
-    pub fn check(&self) -> Result<(), BadRole> {
-        let quoted = |text: &str| visible_line(text).chars().take(ACTOR_CHARS_MAX).collect();
-        if !is_tenant(&self.name) || self.name.len() > ROLE_CHARS_MAX {
-            return Err(BadRole::Name(quoted(&self.name)));
+    pub fn check(&self) -> Result<(), InvalidRole> {
+        let quoted = |text: &str| escape_invisible_line(text).chars().take(ACTOR_CHARS_MAX).collect();
+        if !is_tenant_name(&self.name) || self.name.len() > ROLE_CHARS_MAX {
+            return Err(InvalidRole::Name(quoted(&self.name)));
         }
-        if !is_tenant(&self.tenant) {
-            return Err(BadRole::Tenant(quoted(&self.tenant)));
+        if !is_tenant_name(&self.tenant) {
+            return Err(InvalidRole::Tenant(quoted(&self.tenant)));
         }
         if self.scopes.len() > ACTOR_SCOPES_MAX {
-            return Err(BadRole::Scopes);
+            return Err(InvalidRole::Scopes);
         }
         if self.scopes.iter().any(|scope| scope == "*") {
-            return Err(BadRole::Everything);
+            return Err(InvalidRole::Everything);
         }
         match self.scopes.iter().find(|scope| !scope::is_well_formed(scope)) {
-            Some(scope) => Err(BadRole::Scope(quoted(scope))),
+            Some(scope) => Err(InvalidRole::Scope(quoted(scope))),
             None => Ok(()),
         }
     }
@@ -69,7 +69,7 @@ impl FromIterator<Role> for Roles {
 impl Roles {
     /// The scopes of a role, if it exists.
     #[must_use]
-    pub fn scopes_of(&self, tenant: &str, name: &str) -> Option<&[String]> {
+    pub fn role_scopes(&self, tenant: &str, name: &str) -> Option<&[String]> {
         self.0.get(&(tenant.to_owned(), name.to_owned())).map(Vec::as_slice)
     }
 
@@ -85,9 +85,9 @@ impl Roles {
 
     /// The scopes of an entry: its own and those of its roles. Idempotent.
     #[must_use]
-    pub fn granted(&self, entry: &Entry) -> Vec<String> {
+    pub fn effective_scopes(&self, entry: &Entry) -> Vec<String> {
         let mut all = entry.scopes.clone();
-        for scope in entry.roles.iter().filter_map(|role| self.scopes_of(&entry.tenant, role)).flatten() {
+        for scope in entry.roles.iter().filter_map(|role| self.role_scopes(&entry.tenant, role)).flatten() {
             if !all.contains(scope) {
                 all.push(scope.clone());
             }
@@ -97,15 +97,15 @@ impl Roles {
 
     /// Rejects an entry with an unknown role, unless the previous entry already had it: an actor with a removed role
     /// can still be edited. Rejects an entry with too many scopes in total.
-    pub fn check(&self, entry: &Entry, before: Option<&Entry>) -> Result<(), BadEntry> {
+    pub fn check(&self, entry: &Entry, before: Option<&Entry>) -> Result<(), InvalidActorEntry> {
         let had =
             |role: &String| before.is_some_and(|before| before.tenant == entry.tenant && before.roles.contains(role));
-        let unknown = |role: &&String| self.scopes_of(&entry.tenant, role).is_none() && !had(role);
+        let unknown = |role: &&String| self.role_scopes(&entry.tenant, role).is_none() && !had(role);
         if let Some(role) = entry.roles.iter().find(unknown) {
-            return Err(BadEntry::Role(visible_line(role).chars().take(ROLE_CHARS_MAX).collect()));
+            return Err(InvalidActorEntry::Role(escape_invisible_line(role).chars().take(ROLE_CHARS_MAX).collect()));
         }
-        if self.granted(entry).len() > ACTOR_SCOPES_MAX {
-            return Err(BadEntry::TooMany {
+        if self.effective_scopes(entry).len() > ACTOR_SCOPES_MAX {
+            return Err(InvalidActorEntry::TooMany {
                 what: "scopes, with those of its roles",
                 most: ACTOR_SCOPES_MAX,
                 member: "/roles",
@@ -126,7 +126,7 @@ mod tests {
 
     fn with(tenant: &str, scopes: &[&str], roles: &[&str]) -> Entry {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        Entry { scopes: texts(scopes), roles: texts(roles), ..Entry::unmatched("user_1", tenant) }
+        Entry { scopes: texts(scopes), roles: texts(roles), ..Entry::default_for("user_1", tenant) }
     }
 
     fn roles() -> Roles {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn an_entry_gives_its_own_scopes_and_those_of_its_roles_in_its_own_tenant() {
-        let granted = |entry: Entry| roles().granted(&entry);
+        let granted = |entry: Entry| roles().effective_scopes(&entry);
         assert_eq!(granted(with("acme", &["a.b"], &["writer", "reader"])), ["a.b", "notion.*", "github.read"]);
         assert_eq!(granted(with("globex", &[], &["writer", "reader"])), ["s3.upload"]);
         assert!(granted(with("initech", &[], &["writer"])).is_empty());
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_role_that_a_tenant_lacks_is_not_given_but_one_that_is_gone_may_stay() {
         let all = roles();
-        let unknown = |name: &str| Err(BadEntry::Role(name.to_owned()));
+        let unknown = |name: &str| Err(InvalidActorEntry::Role(name.to_owned()));
         assert_eq!(all.check(&with("acme", &[], &["writer"]), None), Ok(()));
         assert_eq!(all.check(&with("acme", &[], &["Writer"]), None), unknown("Writer"));
         assert_eq!(all.check(&with("globex", &[], &["reader"]), None), unknown("reader"));
@@ -161,11 +161,11 @@ mod tests {
         assert_eq!(all.check(&before, Some(&before)), Ok(()));
         assert_eq!(all.check(&with("globex", &[], &["gone"]), Some(&before)), unknown("gone"), "another tenant's");
         let hidden = format!("a\u{202e}{}", "b".repeat(1_000));
-        let Err(BadEntry::Role(told)) = all.check(&with("acme", &[], &[&hidden]), None) else { panic!() };
+        let Err(InvalidActorEntry::Role(told)) = all.check(&with("acme", &[], &[&hidden]), None) else { panic!() };
         assert!(told.chars().count() <= ROLE_CHARS_MAX && !told.contains('\u{202e}'), "{told}");
         let many: Vec<String> = (0..ACTOR_SCOPES_MAX).map(|n| format!("a.b{n}")).collect();
         let full = Entry { scopes: many, ..with("acme", &[], &["reader"]) };
-        assert!(matches!(all.check(&full, None), Err(BadEntry::TooMany { member: "/roles", .. })));
+        assert!(matches!(all.check(&full, None), Err(InvalidActorEntry::TooMany { member: "/roles", .. })));
     }
 
     #[test]
@@ -173,12 +173,12 @@ mod tests {
         assert_eq!(role("acme", "writer-2.eu", &["a.*"]).check(), Ok(()));
         let long = "a".repeat(ROLE_CHARS_MAX + 1);
         for strange in ["", "*", "a*", "a b", "-a", "a/b", "ä", "a\u{200b}", long.as_str()] {
-            assert!(matches!(role("acme", strange, &[]).check(), Err(BadRole::Name(_))), "{strange}");
+            assert!(matches!(role("acme", strange, &[]).check(), Err(InvalidRole::Name(_))), "{strange}");
         }
-        assert_eq!(role("a b", "x", &[]).check(), Err(BadRole::Tenant("a b".to_owned())));
-        assert_eq!(role("acme", "x", &["a.b", "*"]).check(), Err(BadRole::Everything));
-        assert_eq!(role("acme", "x", &["a..b"]).check(), Err(BadRole::Scope("a..b".to_owned())));
+        assert_eq!(role("a b", "x", &[]).check(), Err(InvalidRole::Tenant("a b".to_owned())));
+        assert_eq!(role("acme", "x", &["a.b", "*"]).check(), Err(InvalidRole::Everything));
+        assert_eq!(role("acme", "x", &["a..b"]).check(), Err(InvalidRole::Scope("a..b".to_owned())));
         let many = vec!["a.b"; ACTOR_SCOPES_MAX + 1];
-        assert_eq!(role("acme", "x", &many).check(), Err(BadRole::Scopes));
+        assert_eq!(role("acme", "x", &many).check(), Err(InvalidRole::Scopes));
     }
 }

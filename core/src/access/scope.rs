@@ -6,7 +6,7 @@
 //! adapter whose tool declares that class: `github.write` covers `github.issues.create`.
 
 use crate::limits::SCOPE_CHARS_MAX;
-use crate::tool::{Class, Spec};
+use crate::tool::{CallClass, Spec};
 
 /// Whether one of the scopes grants the capability, by the rules of the specification.
 #[must_use]
@@ -49,7 +49,7 @@ fn covers_all(scopes: &[String], parent: &str) -> bool {
 /// The capabilities required to call a tool: its three-part capabilities if it has any, else its two-part ones, else
 /// its own name. A word without a dot is a trait of the tool, not a capability.
 #[must_use]
-pub fn required(tool: &Spec) -> Vec<&str> {
+pub fn required_capabilities(tool: &Spec) -> Vec<&str> {
     let capabilities = || tool.metadata.capabilities.iter().map(String::as_str);
     let dots = |name: &&str| name.matches('.').count();
     let long: Vec<&str> = capabilities().filter(|name| dots(name) >= 2).collect();
@@ -66,18 +66,18 @@ pub fn missing<'a, S: AsRef<str>>(scopes: &[S], tool: &'a Spec, strict: bool) ->
     if !strict && scopes.iter().any(|scope| scope.as_ref() == tool.name) {
         return None;
     }
-    let covered = |name: &str| covered_in_two(scopes, name) || covered_by_class(scopes, name, tool.class());
-    required(tool).into_iter().find(|name| !check_scope(scopes, name) && (strict || !covered(name)))
+    let covered = |name: &str| is_covered_by_action(scopes, name) || is_covered_by_class(scopes, name, tool.worst_class());
+    required_capabilities(tool).into_iter().find(|name| !check_scope(scopes, name) && (strict || !covered(name)))
 }
 
 /// Whether a scope `{adapter}.{class}` covers a capability of that adapter.
-fn covered_by_class<S: AsRef<str>>(scopes: &[S], required: &str, class: Class) -> bool {
+fn is_covered_by_class<S: AsRef<str>>(scopes: &[S], required: &str, class: CallClass) -> bool {
     let Some((adapter, _)) = required.split_once('.') else { return false };
     scopes.iter().any(|scope| scope.as_ref().split_once('.') == Some((adapter, class.as_str())))
 }
 
 /// Whether a scope `{adapter}.{action}` covers `{adapter}.{resource}.{action}`.
-fn covered_in_two<S: AsRef<str>>(scopes: &[S], required: &str) -> bool {
+fn is_covered_by_action<S: AsRef<str>>(scopes: &[S], required: &str) -> bool {
     let parts: Vec<&str> = required.split('.').collect();
     let [adapter, _, action] = parts[..] else { return false };
     scopes.iter().any(|scope| scope.as_ref().split_once('.') == Some((adapter, action)))
@@ -99,7 +99,7 @@ pub fn is_well_formed(scope: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::{Declared, Metadata, Reach, Rollback};
+    use crate::tool::{ToolDeclaration, Metadata, EffectKind, Rollback};
     use serde_json::json;
 
     fn tool(name: &'static str, capabilities: &[&str]) -> Spec {
@@ -107,12 +107,12 @@ mod tests {
             capabilities: capabilities.iter().map(|name| (*name).to_owned()).collect(),
             ..Metadata::default()
         };
-        let declared = Declared {
+        let declared = ToolDeclaration {
             name,
             version: "1",
             description: "A tool.",
             metadata,
-            effect: Reach::Pure,
+            effect: EffectKind::Pure,
             reads_when: None,
             checkable: false,
             rollback: Rollback::Unsupported,
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn the_documents_own_registry_reaches_its_tools_unless_strict() {
         let search = tool("notion.search", &["notion.pages.read", "notion.search"]);
-        assert_eq!(required(&search), ["notion.pages.read"]);
+        assert_eq!(required_capabilities(&search), ["notion.pages.read"]);
         assert_eq!(missing(&["notion.read"], &search, false), None);
         assert_eq!(missing(&["notion.read"], &search, true), Some("notion.pages.read"));
         assert_eq!(missing(&["notion.pages.read"], &search, true), None);
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(missing(&["local.markdown_to_pdf"], &pdf, false), None);
         assert_eq!(missing(&["local.markdown_to_pdf"], &pdf, true), Some("local.convert"));
         let mail = tool("email_send", &["outlook.send", "external_api"]);
-        assert_eq!(required(&mail), ["outlook.send"]);
+        assert_eq!(required_capabilities(&mail), ["outlook.send"]);
         assert_eq!(missing(&["outlook.send"], &mail, true), None);
         let summarize = tool("local.summarize", &["local.summarize"]);
         assert_eq!(missing(&["local.summarize"], &summarize, true), None);
@@ -167,13 +167,13 @@ mod tests {
     /// CORE-078
     #[test]
     fn a_grant_of_a_class_covers_what_the_tools_of_its_adapter_declare() {
-        let writes = |name, capabilities: &[&str]| Spec { effect: Reach::Write, ..tool(name, capabilities) };
+        let writes = |name, capabilities: &[&str]| Spec { effect: EffectKind::Write, ..tool(name, capabilities) };
         let create = writes("notion.create_page", &["notion.pages.create", "notion.write"]);
         assert_eq!(missing(&["notion.write"], &create, false), None);
         assert_eq!(missing(&["notion.read"], &create, false), Some("notion.pages.create"));
         assert_eq!(missing(&["github.write"], &create, false), Some("notion.pages.create"));
         assert_eq!(missing(&["notion.write"], &create, true), Some("notion.pages.create"), "strict");
-        let list = Spec { effect: Reach::Read, ..tool("github.issues.list", &["github.issues.list"]) };
+        let list = Spec { effect: EffectKind::Read, ..tool("github.issues.list", &["github.issues.list"]) };
         assert_eq!(missing(&["github.read"], &list, false), None);
         assert_eq!(missing(&["github.write"], &list, false), Some("github.issues.list"));
         let remove = writes("github.repos.remove", &["github.repos.delete"]);

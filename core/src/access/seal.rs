@@ -31,7 +31,7 @@ const STRETCH_ROUNDS: u32 = 100_000;
 
 /// Derives a key from a passphrase: PBKDF2 with HMAC-SHA256 (RFC 8018), to slow down guessing.
 #[must_use]
-pub fn stretch(passphrase: &Secret, salt: &[u8]) -> Option<[u8; 32]> {
+pub fn derive_key(passphrase: &Secret, salt: &[u8]) -> Option<[u8; 32]> {
     let mac = Hmac::<Sha256>::new_from_slice(passphrase.expose()).ok()?;
     let first = mac.clone().chain_update(salt).chain_update(1_u32.to_be_bytes()).finalize().into_bytes();
     let mut key: [u8; 32] = first.into();
@@ -50,7 +50,7 @@ mod tests {
     /// The test vectors of RFC 6070 are for SHA-1; these come from other implementations.
     #[test]
     fn a_key_is_made_as_others_make_it() {
-        let key = stretch(&Secret::new("password"), b"salt").unwrap();
+        let key = derive_key(&Secret::new("password"), b"salt").unwrap();
         assert_eq!(hex::encode(key), "0394a2ede332c9a13eb82e9b24631604c31df978b4e2f0fbd2c549944f9d79a5");
     }
 

@@ -5,7 +5,7 @@
 //! in any order and under any label.
 
 use super::mac;
-use crate::limits::{NONCE_CHARS_MAX, SIGNATURE_COMPONENTS_MAX, SIGNATURES_LOOKED_AT_MAX, SIGNATURES_TRIED_MAX};
+use crate::limits::{NONCE_CHARS_MAX, SIGNATURE_COMPONENTS_MAX, SIGNATURES_PARSED_MAX, SIGNATURES_TRIED_MAX};
 use crate::secret::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -25,7 +25,7 @@ pub const CONTENT_DIGEST: &str = "content-digest";
 
 /// The parts of a request that a signature can cover.
 #[derive(Clone, Copy, Debug)]
-pub struct Parts<'a> {
+pub struct RequestParts<'a> {
     /// As received.
     pub method: &'a str,
     /// `http` or `https`, as clients see it.
@@ -44,18 +44,18 @@ pub struct Parts<'a> {
     pub body: &'a [u8],
 }
 
-const TOO_MANY: Unsigned = Unsigned::Unreadable("signature-input", "it has too many signatures of the actor");
+const TOO_MANY: SignatureError = SignatureError::Malformed("signature-input", "it has too many signatures of the actor");
 
 /// Why a request counts as unsigned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsigned {
+pub enum SignatureError {
     #[error("missing header {0}")]
     Missing(&'static str),
     /// A header is not a valid structured field.
     #[error("header {0} is not valid: {1}")]
-    Unreadable(&'static str, &'static str),
+    Malformed(&'static str, &'static str),
     #[error("no signature has the keyid {0:?} (the actor of the token)")]
-    OtherKey(String),
+    NoMatchingKey(String),
     #[error("signature parameter {0} {1}")]
     Parameter(&'static str, &'static str),
     /// A required component is not covered.
@@ -66,23 +66,23 @@ pub enum Unsigned {
     UnknownComponent(String),
     /// The digest does not match the body.
     #[error("header content-digest does not match the SHA-256 of the {0}-byte body")]
-    OtherBody(usize),
+    DigestMismatch(usize),
     /// The signature was made with another key, or over different content.
     #[error("the signature does not match the request")]
     Mismatch,
 }
 
-impl Unsigned {
+impl SignatureError {
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Missing(_) => "missing",
-            Self::Unreadable(..) => "unreadable",
-            Self::OtherKey(_) => "keyid",
+            Self::Malformed(..) => "unreadable",
+            Self::NoMatchingKey(_) => "keyid",
             Self::Parameter(..) => "parameter",
             Self::NotCovered(_) => "not_covered",
             Self::UnknownComponent(_) => "unknown_component",
-            Self::OtherBody(_) => "content_digest",
+            Self::DigestMismatch(_) => "content_digest",
             Self::Mismatch => "mismatch",
         }
     }
@@ -90,7 +90,7 @@ impl Unsigned {
 
 /// A parsed signature that is not verified yet.
 #[derive(Clone, Debug)]
-pub struct Claimed {
+pub struct UnverifiedSignature {
     /// Unix seconds.
     pub created: i64,
     /// Unix seconds.
@@ -100,89 +100,89 @@ pub struct Claimed {
     /// The signature base, as this server sees it.
     pub base: String,
     /// The signature base as clients see it, before a proxy removes the path prefix.
-    outer: Option<String>,
+    outer_base: Option<String>,
     mac: Vec<u8>,
 }
 
-impl Claimed {
+impl UnverifiedSignature {
     /// Parses the signatures of `actor` on a request and checks everything that needs no key. Proxies and libraries may
     /// add their own, so unusable ones are skipped; if none is usable, the error of the first is returned. A request
     /// with more than [`SIGNATURES_TRIED_MAX`] is refused: all signatures that match are consumed, so none may be left
     /// unread.
-    pub fn read(parts: &Parts<'_>, actor: &str) -> Result<Vec<Self>, Unsigned> {
+    pub fn parse(parts: &RequestParts<'_>, actor: &str) -> Result<Vec<Self>, SignatureError> {
         let inputs = parts.dictionary("signature-input")?;
         let macs = parts.dictionary("signature")?;
-        let labelled = inputs.iter().filter_map(|(label, entry)| Some((macs.get(label), list_of(entry, actor)?)));
+        let labelled = inputs.iter().filter_map(|(label, entry)| Some((macs.get(label), covered_list(entry, actor)?)));
         // Computed once for all signatures.
         let digest = OnceCell::new();
         let (mut found, mut first) = (Vec::new(), None);
         for (at, (mac, list)) in labelled.enumerate() {
-            match Self::of_list(parts, mac, list, &digest) {
+            match Self::parse_one(parts, mac, list, &digest) {
                 Ok(claimed) => found.push(claimed),
                 Err(why) => first = first.or(Some(why)),
             }
-            if found.len() > SIGNATURES_TRIED_MAX || at >= SIGNATURES_LOOKED_AT_MAX {
+            if found.len() > SIGNATURES_TRIED_MAX || at >= SIGNATURES_PARSED_MAX {
                 // A signature that is not tried would not be consumed, and could be replayed alone.
                 return Err(TOO_MANY);
             }
         }
         match first {
             Some(why) if found.is_empty() => Err(why),
-            None if found.is_empty() => Err(Unsigned::OtherKey(actor.to_owned())),
+            None if found.is_empty() => Err(SignatureError::NoMatchingKey(actor.to_owned())),
             _ => Ok(found),
         }
     }
 
     /// Checks that the headers carry a readable signature of `actor`, like [`Claimed::read`], but without the body.
-    pub fn check_head(parts: &Parts<'_>, actor: &str) -> Result<(), Unsigned> {
+    pub fn check_head(parts: &RequestParts<'_>, actor: &str) -> Result<(), SignatureError> {
         let inputs = parts.dictionary("signature-input")?;
         parts.dictionary("signature")?;
-        match inputs.iter().any(|(_, entry)| list_of(entry, actor).is_some()) {
+        match inputs.iter().any(|(_, entry)| covered_list(entry, actor).is_some()) {
             true => Ok(()),
-            false => Err(Unsigned::OtherKey(actor.to_owned())),
+            false => Err(SignatureError::NoMatchingKey(actor.to_owned())),
         }
     }
 
-    fn of_list(
-        parts: &Parts<'_>,
+    fn parse_one(
+        parts: &RequestParts<'_>,
         mac: Option<&ListEntry>,
         list: &InnerList,
-        digest: &OnceCell<Result<(), Unsigned>>,
-    ) -> Result<Self, Unsigned> {
-        let mac = mac.ok_or(Unsigned::Unreadable("signature", "no signature for the label in signature-input"))?;
-        let mac = bytes(mac).ok_or(Unsigned::Unreadable("signature", "the signature is not a byte sequence"))?;
+        digest: &OnceCell<Result<(), SignatureError>>,
+    ) -> Result<Self, SignatureError> {
+        let mac = mac.ok_or(SignatureError::Malformed("signature", "no signature for the label in signature-input"))?;
+        let mac = bytes(mac).ok_or(SignatureError::Malformed("signature", "the signature is not a byte sequence"))?;
         if list.params.contains_key("alg") && text(list, "alg") != Some(ALGORITHM) {
-            return Err(Unsigned::Parameter("alg", "is not hmac-sha256"));
+            return Err(SignatureError::Parameter("alg", "is not hmac-sha256"));
         }
-        let created = seconds(list, "created")?.ok_or(Unsigned::Parameter("created", "is missing"))?;
-        let nonce = text(list, "nonce").ok_or(Unsigned::Parameter("nonce", "is missing"))?.to_owned();
+        let created = seconds(list, "created")?.ok_or(SignatureError::Parameter("created", "is missing"))?;
+        let nonce = text(list, "nonce").ok_or(SignatureError::Parameter("nonce", "is missing"))?.to_owned();
         if !is_nonce(&nonce) {
-            return Err(Unsigned::Parameter("nonce", "is empty or too long"));
+            return Err(SignatureError::Parameter("nonce", "is empty or too long"));
         }
         let expires = seconds(list, "expires")?;
         let covered = covered(list)?;
         let required = REQUIRED.iter().chain((!parts.body.is_empty()).then_some(&CONTENT_DIGEST));
         if let Some(missing) = required.copied().find(|name| !covered.contains(name)) {
-            return Err(Unsigned::NotCovered(missing));
+            return Err(SignatureError::NotCovered(missing));
         }
         if covered.contains(&CONTENT_DIGEST) {
             digest.get_or_init(|| parts.check_digest()).clone()?;
         }
         let base = parts.base(&covered, list)?;
         let whole = (!parts.prefix.is_empty()).then(|| format!("{}{}", parts.prefix, parts.path));
-        let outer = whole.map(|path| Parts { path: &path, ..*parts }.base(&covered, list)).transpose()?;
-        Ok(Self { created, expires, nonce, base, outer, mac })
+        let outer = whole.map(|path| RequestParts { path: &path, ..*parts }.base(&covered, list)).transpose()?;
+        Ok(Self { created, expires, nonce, base, outer_base: outer, mac })
     }
 
     /// Whether one of the keys made it.
-    pub fn verify<'k>(&self, keys: impl IntoIterator<Item = &'k Secret> + Clone) -> Result<(), Unsigned> {
-        let fits = |base: &String| mac::is_made_by(keys.clone(), base.as_bytes(), &self.mac);
-        let signed = fits(&self.base) || self.outer.as_ref().is_some_and(fits);
-        if signed { Ok(()) } else { Err(Unsigned::Mismatch) }
+    pub fn verify<'k>(&self, keys: impl IntoIterator<Item = &'k Secret> + Clone) -> Result<(), SignatureError> {
+        let fits = |base: &String| mac::verify_bytes(keys.clone(), base.as_bytes(), &self.mac);
+        let signed = fits(&self.base) || self.outer_base.as_ref().is_some_and(fits);
+        if signed { Ok(()) } else { Err(SignatureError::Mismatch) }
     }
 }
 
-impl Parts<'_> {
+impl RequestParts<'_> {
     /// A field as one value: its trimmed lines, joined.
     fn field(&self, name: &str) -> Option<String> {
         let mut values = self.fields.iter().filter(|(field, _)| field == name).map(|(_, value)| value.trim());
@@ -194,17 +194,17 @@ impl Parts<'_> {
         Some(joined)
     }
 
-    fn dictionary(&self, name: &'static str) -> Result<Dictionary, Unsigned> {
-        let value = self.field(name).ok_or(Unsigned::Missing(name))?;
-        Parser::new(&value).parse().map_err(|_| Unsigned::Unreadable(name, "it is not a structured dictionary"))
+    fn dictionary(&self, name: &'static str) -> Result<Dictionary, SignatureError> {
+        let value = self.field(name).ok_or(SignatureError::Missing(name))?;
+        Parser::new(&value).parse().map_err(|_| SignatureError::Malformed(name, "it is not a structured dictionary"))
     }
 
-    fn check_digest(&self) -> Result<(), Unsigned> {
+    fn check_digest(&self) -> Result<(), SignatureError> {
         let digests = self.dictionary(CONTENT_DIGEST)?;
         let digest = digests.get("sha-256").and_then(bytes);
-        let digest = digest.ok_or(Unsigned::Unreadable(CONTENT_DIGEST, "it has no sha-256 digest"))?;
+        let digest = digest.ok_or(SignatureError::Malformed(CONTENT_DIGEST, "it has no sha-256 digest"))?;
         let same = digest == Sha256::digest(self.body).as_slice();
-        if same { Ok(()) } else { Err(Unsigned::OtherBody(self.body.len())) }
+        if same { Ok(()) } else { Err(SignatureError::DigestMismatch(self.body.len())) }
     }
 
     /// The value of a component.
@@ -231,14 +231,14 @@ impl Parts<'_> {
     }
 
     /// The signature base: one line per component, and one for the parameters.
-    fn base(&self, covered: &[&str], list: &InnerList) -> Result<String, Unsigned> {
+    fn base(&self, covered: &[&str], list: &InnerList) -> Result<String, SignatureError> {
         let mut base = String::new();
         for name in covered {
-            let value = self.component(name).ok_or_else(|| Unsigned::UnknownComponent((*name).to_owned()))?;
+            let value = self.component(name).ok_or_else(|| SignatureError::UnknownComponent((*name).to_owned()))?;
             // Writing to a `String` cannot fail.
             let _ = writeln!(base, "\"{name}\": {value}");
         }
-        let _ = write!(base, "\"@signature-params\": {}", in_text(list));
+        let _ = write!(base, "\"@signature-params\": {}", serialize_list(list));
         Ok(base)
     }
 
@@ -247,7 +247,7 @@ impl Parts<'_> {
         let content_digest = (!self.body.is_empty()).then(|| content_digest(self.body));
         let mut fields = self.fields.to_vec();
         fields.extend(content_digest.clone().map(|digest| (CONTENT_DIGEST.to_owned(), digest)));
-        let parts = Parts { fields: &fields, ..*self };
+        let parts = RequestParts { fields: &fields, ..*self };
         let names = REQUIRED.into_iter().chain(content_digest.is_some().then_some(CONTENT_DIGEST));
         let covered: Vec<&str> = names.collect();
         let items = covered.iter().map(|name| Some(Item::new(StringRef::from_str(name).ok()?.to_owned())));
@@ -261,7 +261,7 @@ impl Parts<'_> {
         }
         let base = parts.base(&covered, &list).ok()?;
         let mac = mac::bytes(key, base.as_bytes());
-        let input = format!("sig1={}", in_text(&list));
+        let input = format!("sig1={}", serialize_list(&list));
         let signature = format!("sig1=:{}:", STANDARD.encode(mac));
         Some(Signed { content_digest, input, signature, base })
     }
@@ -289,7 +289,7 @@ impl Signed {
 }
 
 /// The covered components of a signature by `actor`.
-fn list_of<'a>(entry: &'a ListEntry, actor: &str) -> Option<&'a InnerList> {
+fn covered_list<'a>(entry: &'a ListEntry, actor: &str) -> Option<&'a InnerList> {
     match entry {
         ListEntry::InnerList(list) if text(list, "keyid") == Some(actor) => Some(list),
         _ => None,
@@ -310,8 +310,8 @@ pub fn content_digest(body: &[u8]) -> String {
 
 /// The covered components in order. Duplicates and component parameters are rejected: no supported component has
 /// parameters, and one that silently changes a value would be a vulnerability.
-fn covered(list: &InnerList) -> Result<Vec<&str>, Unsigned> {
-    let unreadable = |why| Unsigned::Unreadable("signature-input", why);
+fn covered(list: &InnerList) -> Result<Vec<&str>, SignatureError> {
+    let unreadable = |why| SignatureError::Malformed("signature-input", why);
     if list.items.len() > SIGNATURE_COMPONENTS_MAX {
         return Err(unreadable("it covers too many components"));
     }
@@ -319,7 +319,7 @@ fn covered(list: &InnerList) -> Result<Vec<&str>, Unsigned> {
     for item in &list.items {
         let BareItem::String(name) = &item.bare_item else { return Err(unreadable("a component is not a string")) };
         if !item.params.is_empty() {
-            return Err(Unsigned::UnknownComponent(format!("{name} with parameters")));
+            return Err(SignatureError::UnknownComponent(format!("{name} with parameters")));
         }
         if names.contains(&name.as_str()) {
             return Err(unreadable("duplicate component"));
@@ -336,11 +336,11 @@ fn text<'a>(list: &'a InnerList, name: &str) -> Option<&'a str> {
     }
 }
 
-fn seconds(list: &InnerList, name: &'static str) -> Result<Option<i64>, Unsigned> {
+fn seconds(list: &InnerList, name: &'static str) -> Result<Option<i64>, SignatureError> {
     match list.params.get(name) {
         None => Ok(None),
         Some(BareItem::Integer(seconds)) => Ok(Some(i64::from(*seconds))),
-        Some(_) => Err(Unsigned::Parameter(name, "is not an integer in Unix seconds")),
+        Some(_) => Err(SignatureError::Parameter(name, "is not an integer in Unix seconds")),
     }
 }
 
@@ -352,7 +352,7 @@ fn bytes(entry: &ListEntry) -> Option<Vec<u8>> {
 }
 
 /// Serializes a list with its parameters as a structured field.
-fn in_text(list: &InnerList) -> String {
+fn serialize_list(list: &InnerList) -> String {
     let mut text = ListSerializer::new();
     let mut inner = text.inner_list();
     inner.items(&list.items);
@@ -366,9 +366,9 @@ mod tests {
 
     const BODY: &[u8] = br#"{"decision":"approve"}"#;
 
-    fn parts<'a>(fields: &'a [(String, String)], body: &'a [u8]) -> Parts<'a> {
+    fn parts<'a>(fields: &'a [(String, String)], body: &'a [u8]) -> RequestParts<'a> {
         let (scheme, authority, path) = ("http", "127.0.0.1:8080", "/runs/7/approve");
-        Parts { method: "POST", scheme, authority, path, prefix: "", query: None, fields, body }
+        RequestParts { method: "POST", scheme, authority, path, prefix: "", query: None, fields, body }
     }
 
     fn owned(fields: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -379,13 +379,13 @@ mod tests {
         parts(&[], body).sign("user_ann", &Secret::new("key"), 1_700_000_000, "n1").unwrap()
     }
 
-    fn read(signed: &Signed, change: impl FnOnce(&mut Parts<'_>), body: &[u8]) -> Result<(), Unsigned> {
+    fn read(signed: &Signed, change: impl FnOnce(&mut RequestParts<'_>), body: &[u8]) -> Result<(), SignatureError> {
         let mut fields = vec![("signature-input", signed.input.as_str()), ("signature", signed.signature.as_str())];
         fields.extend(signed.content_digest.as_deref().map(|digest| ("content-digest", digest)));
         let fields = owned(&fields);
         let mut parts = parts(&fields, body);
         change(&mut parts);
-        Claimed::read(&parts, "user_ann")?[0].verify([&Secret::new("key")])
+        UnverifiedSignature::parse(&parts, "user_ann")?[0].verify([&Secret::new("key")])
     }
 
     /// RFC 9421, B.2.5
@@ -393,7 +393,7 @@ mod tests {
     fn the_standards_own_example_gives_the_standards_signature() {
         let fields = [("date", "Tue, 20 Apr 2021 02:07:55 GMT"), ("content-type", "application/json")];
         let fields = owned(&fields);
-        let parts = Parts { scheme: "https", authority: "Example.com:443", ..parts(&fields, b"") };
+        let parts = RequestParts { scheme: "https", authority: "Example.com:443", ..parts(&fields, b"") };
         let input = r#"sig-b25=("date" "@authority" "content-type");created=1618884473;keyid="test-shared-secret""#;
         let inputs: Dictionary = Parser::new(input).parse().unwrap();
         let Some(ListEntry::InnerList(list)) = inputs.get("sig-b25") else { panic!("a list") };
@@ -414,17 +414,17 @@ mod tests {
         for body in [BODY, b""] {
             let signed = signed(body);
             assert_eq!(read(&signed, |_| {}, body), Ok(()));
-            assert_eq!(read(&signed, |parts| parts.method = "PUT", body), Err(Unsigned::Mismatch));
-            assert_eq!(read(&signed, |parts| parts.path = "/runs/8/approve", body), Err(Unsigned::Mismatch));
-            assert_eq!(read(&signed, |parts| parts.query = Some("x=1"), body), Err(Unsigned::Mismatch));
+            assert_eq!(read(&signed, |parts| parts.method = "PUT", body), Err(SignatureError::Mismatch));
+            assert_eq!(read(&signed, |parts| parts.path = "/runs/8/approve", body), Err(SignatureError::Mismatch));
+            assert_eq!(read(&signed, |parts| parts.query = Some("x=1"), body), Err(SignatureError::Mismatch));
             assert_eq!(read(&signed, |parts| parts.authority = "other:1", body), Ok(()), "a proxy may change it");
-            let behind = |parts: &mut Parts<'_>| (parts.prefix, parts.path) = ("/runs", "/7/approve");
+            let behind = |parts: &mut RequestParts<'_>| (parts.prefix, parts.path) = ("/runs", "/7/approve");
             assert_eq!(read(&signed, behind, body), Ok(()), "a proxy may take the front of the path away");
             assert_eq!(read(&signed, |parts| parts.prefix = "/chimera", body), Ok(()), "or the caller may know of it");
         }
-        assert_eq!(read(&signed(BODY), |_| {}, b"{}"), Err(Unsigned::OtherBody(2)));
-        assert_eq!(read(&signed(BODY), |_| {}, b""), Err(Unsigned::OtherBody(0)));
-        assert_eq!(read(&signed(b""), |_| {}, BODY), Err(Unsigned::NotCovered("content-digest")));
+        assert_eq!(read(&signed(BODY), |_| {}, b"{}"), Err(SignatureError::DigestMismatch(2)));
+        assert_eq!(read(&signed(BODY), |_| {}, b""), Err(SignatureError::DigestMismatch(0)));
+        assert_eq!(read(&signed(b""), |_| {}, BODY), Err(SignatureError::NotCovered("content-digest")));
     }
 
     #[test]
@@ -448,79 +448,79 @@ mod tests {
         let mut all = fields.clone();
         all.extend(owned(&[("signature-input", header.as_str()), ("signature", signature.as_str())]));
         parts.fields = &all;
-        let claimed = Claimed::read(&parts, "user_ann").unwrap().remove(0);
+        let claimed = UnverifiedSignature::parse(&parts, "user_ann").unwrap().remove(0);
         assert_eq!((claimed.created, claimed.expires, claimed.nonce.as_str()), (7, None, "n"));
         assert_eq!(claimed.verify([&Secret::new("other"), &Secret::new("key")]), Ok(()));
-        assert_eq!(claimed.verify([]), Err(Unsigned::Mismatch));
-        assert_eq!(Claimed::read(&parts, "user_bob").unwrap_err(), Unsigned::OtherKey("user_bob".to_owned()));
+        assert_eq!(claimed.verify([]), Err(SignatureError::Mismatch));
+        assert_eq!(UnverifiedSignature::parse(&parts, "user_bob").unwrap_err(), SignatureError::NoMatchingKey("user_bob".to_owned()));
     }
 
     #[test]
     fn what_is_missing_or_wrong_is_named() {
         let all = r#"("@method" "@path" "@query")"#;
         let cases = [
-            ("", Unsigned::OtherKey("a".to_owned())),
-            ("(", Unsigned::Unreadable("signature-input", "it is not a structured dictionary")),
-            (r#"s=("@method" "@path");keyid="a";created=1;nonce="n""#, Unsigned::NotCovered("@query")),
-            (&format!(r#"s={all};keyid="a";nonce="n""#), Unsigned::Parameter("created", "is missing")),
+            ("", SignatureError::NoMatchingKey("a".to_owned())),
+            ("(", SignatureError::Malformed("signature-input", "it is not a structured dictionary")),
+            (r#"s=("@method" "@path");keyid="a";created=1;nonce="n""#, SignatureError::NotCovered("@query")),
+            (&format!(r#"s={all};keyid="a";nonce="n""#), SignatureError::Parameter("created", "is missing")),
             (
                 &format!(r#"s={all};keyid="a";created="x";nonce="n""#),
-                Unsigned::Parameter("created", "is not an integer in Unix seconds"),
+                SignatureError::Parameter("created", "is not an integer in Unix seconds"),
             ),
-            (&format!(r#"s={all};keyid="a";created=1"#), Unsigned::Parameter("nonce", "is missing")),
+            (&format!(r#"s={all};keyid="a";created=1"#), SignatureError::Parameter("nonce", "is missing")),
             (
                 &format!(r#"s={all};keyid="a";created=1;nonce="n";alg="none""#),
-                Unsigned::Parameter("alg", "is not hmac-sha256"),
+                SignatureError::Parameter("alg", "is not hmac-sha256"),
             ),
             (
                 r#"s=("@method" "@path" "@query" "@method");keyid="a";created=1;nonce="n""#,
-                Unsigned::Unreadable("signature-input", "duplicate component"),
+                SignatureError::Malformed("signature-input", "duplicate component"),
             ),
             (
                 r#"s=("@method" "@path" "@query" "@status");keyid="a";created=1;nonce="n""#,
-                Unsigned::UnknownComponent("@status".to_owned()),
+                SignatureError::UnknownComponent("@status".to_owned()),
             ),
             (
                 r#"s=("@method" "@path";req "@query");keyid="a";created=1;nonce="n""#,
-                Unsigned::UnknownComponent("@path with parameters".to_owned()),
+                SignatureError::UnknownComponent("@path with parameters".to_owned()),
             ),
             (
                 r#"s=("@method" "@path" "@query" "x-no");keyid="a";created=1;nonce="n""#,
-                Unsigned::UnknownComponent("x-no".to_owned()),
+                SignatureError::UnknownComponent("x-no".to_owned()),
             ),
-            (r#"s=("@METHOD" "@path" "@query");keyid="a";created=1;nonce="n""#, Unsigned::NotCovered("@method")),
+            (r#"s=("@METHOD" "@path" "@query");keyid="a";created=1;nonce="n""#, SignatureError::NotCovered("@method")),
             (
                 r#"s=("@method" "@path" "@query" "signature";sf);keyid="a";created=1;nonce="n""#,
-                Unsigned::UnknownComponent("signature with parameters".to_owned()),
+                SignatureError::UnknownComponent("signature with parameters".to_owned()),
             ),
             (
                 r#"s=("@method" "@path" "@query" "signature";bs);keyid="a";created=1;nonce="n""#,
-                Unsigned::UnknownComponent("signature with parameters".to_owned()),
+                SignatureError::UnknownComponent("signature with parameters".to_owned()),
             ),
             (
                 &format!(r#"s={all};keyid="a";created=1.5;nonce="n""#),
-                Unsigned::Parameter("created", "is not an integer in Unix seconds"),
+                SignatureError::Parameter("created", "is not an integer in Unix seconds"),
             ),
             (
                 &format!(r#"s={all};keyid="a";created=1;expires=9.0;nonce="n""#),
-                Unsigned::Parameter("expires", "is not an integer in Unix seconds"),
+                SignatureError::Parameter("expires", "is not an integer in Unix seconds"),
             ),
             // If a label occurs twice, the last one counts, as the standard says.
-            (&format!(r#"s={all};keyid="a";created=1;nonce="n", s=();keyid="b""#), Unsigned::OtherKey("a".to_owned())),
+            (&format!(r#"s={all};keyid="a";created=1;nonce="n", s=();keyid="b""#), SignatureError::NoMatchingKey("a".to_owned())),
             (
                 &format!(r#"t={all};keyid="a";created=1;nonce="n""#),
-                Unsigned::Unreadable("signature", "no signature for the label in signature-input"),
+                SignatureError::Malformed("signature", "no signature for the label in signature-input"),
             ),
             (
                 r#"s=("@method" "@path" "@query" "content-digest");keyid="a";created=1;nonce="n""#,
-                Unsigned::Missing(CONTENT_DIGEST),
+                SignatureError::Missing(CONTENT_DIGEST),
             ),
         ];
         for (input, wrong) in cases {
             let fields = owned(&[("signature-input", input), ("signature", "s=:AAAA:")]);
-            assert_eq!(Claimed::read(&parts(&fields, b""), "a").unwrap_err(), wrong, "{input}");
+            assert_eq!(UnverifiedSignature::parse(&parts(&fields, b""), "a").unwrap_err(), wrong, "{input}");
         }
-        assert_eq!(Claimed::read(&parts(&[], b""), "a").unwrap_err(), Unsigned::Missing("signature-input"));
+        assert_eq!(UnverifiedSignature::parse(&parts(&[], b""), "a").unwrap_err(), SignatureError::Missing("signature-input"));
     }
 
     #[test]
@@ -530,13 +530,13 @@ mod tests {
             format!(r#"bare=("@method");keyid="a";created=1;nonce="0", other={whole};nonce="1", s={whole};nonce="2""#);
         let read = |input: &str, macs: &str| {
             let fields = owned(&[("signature-input", input), ("signature", macs)]);
-            let read = Claimed::read(&parts(&fields, b""), "a");
+            let read = UnverifiedSignature::parse(&parts(&fields, b""), "a");
             read.map(|all| all.into_iter().map(|claimed| claimed.nonce).collect::<Vec<_>>())
         };
         let macs = "bare=:AAAA:, other=:AAAA:, s=:AAAA:";
         assert_eq!(read(&input, macs), Ok(vec!["1".to_owned(), "2".to_owned()]));
         assert_eq!(read(&input, "bare=:AAAA:, s=:AAAA:"), Ok(vec!["2".to_owned()]));
-        assert_eq!(read(&input, "bare=:AAAA:"), Err(Unsigned::NotCovered("@path")), "the first says why");
+        assert_eq!(read(&input, "bare=:AAAA:"), Err(SignatureError::NotCovered("@path")), "the first says why");
         let numbered =
             |count: usize, each: &dyn Fn(usize) -> String| (0..count).map(each).collect::<Vec<_>>().join(", ");
         let several = |count: usize, more: &str| {
@@ -546,7 +546,7 @@ mod tests {
         assert_eq!(several(SIGNATURES_TRIED_MAX, "").unwrap().len(), SIGNATURES_TRIED_MAX);
         assert_eq!(several(SIGNATURES_TRIED_MAX + 1, ""), Err(TOO_MANY));
         let long = "n".repeat(NONCE_CHARS_MAX);
-        let unusable = Unsigned::Parameter("nonce", "is empty or too long");
+        let unusable = SignatureError::Parameter("nonce", "is empty or too long");
         assert_eq!(several(SIGNATURES_TRIED_MAX + 1, &long), Err(unusable), "such don't count");
         assert_eq!(several(500, &long), Err(TOO_MANY), "but cost something");
     }
@@ -556,14 +556,14 @@ mod tests {
         let input = r#"s=("@method" "@path" "@query" "content-digest");keyid="a";created=1;nonce="n""#;
         let read = |digest: &str, body: &[u8]| {
             let fields = owned(&[("signature-input", input), ("signature", "s=:AAAA:"), ("content-digest", digest)]);
-            Claimed::read(&parts(&fields, body), "a").map(drop)
+            UnverifiedSignature::parse(&parts(&fields, body), "a").map(drop)
         };
         let own = content_digest(BODY);
         assert_eq!(read(&own, BODY), Ok(()));
         assert_eq!(read(&format!("{own}, sha-512=:AAAA:"), BODY), Ok(()));
-        assert_eq!(read("sha-512=:AAAA:", BODY), Err(Unsigned::Unreadable(CONTENT_DIGEST, "it has no sha-256 digest")));
-        assert_eq!(read(&own, b"other"), Err(Unsigned::OtherBody(5)));
-        assert_eq!(read(&format!("{own}, {}", content_digest(b"other")), BODY), Err(Unsigned::OtherBody(BODY.len())));
-        assert_eq!(read(&own, b""), Err(Unsigned::OtherBody(0)));
+        assert_eq!(read("sha-512=:AAAA:", BODY), Err(SignatureError::Malformed(CONTENT_DIGEST, "it has no sha-256 digest")));
+        assert_eq!(read(&own, b"other"), Err(SignatureError::DigestMismatch(5)));
+        assert_eq!(read(&format!("{own}, {}", content_digest(b"other")), BODY), Err(SignatureError::DigestMismatch(BODY.len())));
+        assert_eq!(read(&own, b""), Err(SignatureError::DigestMismatch(0)));
     }
 }

@@ -4,32 +4,32 @@
 //! default tenant is the one that the process is configured for: every configured tool, bucket and secret belongs to
 //! it. Any other tenant (a guest) uses what is shared with it by name, plus secrets and objects of its own.
 
-use super::fits;
+use super::matches_pattern;
 use crate::limits::TENANT_SLUG_CHARS_MAX;
 use crate::secret::SecretName;
-use crate::text::is_shapeless;
-use crate::tool::{Reach, Spec};
+use crate::text::is_invisible;
+use crate::tool::{EffectKind, Spec};
 use serde_json::Value;
 
 /// Key prefix of guest objects in a bucket.
-const OBJECTS: &str = ".tenants";
+const GUEST_OBJECTS_PREFIX: &str = ".tenants";
 
 /// Name prefix of secrets that belong to one guest.
-const SECRETS: &str = "tenants.";
+const GUEST_SECRETS_PREFIX: &str = "tenants.";
 
 /// The settings of a tenant.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tenant {
+pub struct TenantSettings {
     /// Domains in lower case. Subdomains are included.
     pub domains: Vec<String>,
     /// Default notification channel of its actors.
     pub notify: Option<Value>,
-    pub shared: Shared,
+    pub shared: SharedResources,
 }
 
 /// Names and patterns of the resources shared with a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shared {
+pub struct SharedResources {
     /// Tools. Pure tools are shared with everybody.
     pub tools: Vec<String>,
     pub buckets: Vec<String>,
@@ -41,57 +41,57 @@ pub struct Shared {
 pub struct Guest {
     pub id: String,
     pub slug: String,
-    pub shared: Shared,
+    pub shared: SharedResources,
 }
 
 impl Guest {
     #[must_use]
-    pub fn uses_tool(&self, tool: &Spec) -> bool {
-        tool.effect == Reach::Pure || any_fits(&self.shared.tools, &tool.name)
+    pub fn may_use_tool(&self, tool: &Spec) -> bool {
+        tool.effect == EffectKind::Pure || any_matches(&self.shared.tools, &tool.name)
     }
 
     #[must_use]
-    pub fn uses_bucket(&self, bucket: &str) -> bool {
-        any_fits(&self.shared.buckets, bucket)
+    pub fn may_use_bucket(&self, bucket: &str) -> bool {
+        any_matches(&self.shared.buckets, bucket)
     }
 
     /// The key of an object of this tenant in a bucket.
     #[must_use]
     pub fn object_key(&self, key: &str) -> String {
-        format!("{OBJECTS}/{}/{key}", self.id)
+        format!("{GUEST_OBJECTS_PREFIX}/{}/{key}", self.id)
     }
 
     /// Names under which a secret is looked up: first the tenant's own, then the name itself if it is shared. A slug
     /// with a dot has no secrets of its own, since they could be confused with another tenant's.
     pub fn secret_names<'a>(&self, name: &'a SecretName) -> impl Iterator<Item = SecretName> + use<'a> {
-        let own = format!("{SECRETS}{}.{}", self.slug, name.as_str());
+        let own = format!("{GUEST_SECRETS_PREFIX}{}.{}", self.slug, name.as_str());
         let own = (!self.slug.contains('.')).then(|| SecretName::new(&own).ok()).flatten();
-        let shared = !is_tenants_secret(name) && any_fits(&self.shared.secrets, name.as_str());
+        let shared = !is_guest_secret(name) && any_matches(&self.shared.secrets, name.as_str());
         own.into_iter().chain(shared.then(|| name.clone()))
     }
 }
 
-fn any_fits(patterns: &[String], name: &str) -> bool {
-    patterns.iter().any(|pattern| fits(pattern, name))
+fn any_matches(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| matches_pattern(pattern, name))
 }
 
 /// Whether a key is in the guest area of a bucket, in any spelling that a file system accepts.
 #[must_use]
-pub fn is_tenants_object(key: &str) -> bool {
-    key.split('/').next().is_some_and(|first| first.eq_ignore_ascii_case(OBJECTS))
+pub fn is_guest_object_key(key: &str) -> bool {
+    key.split('/').next().is_some_and(|first| first.eq_ignore_ascii_case(GUEST_OBJECTS_PREFIX))
 }
 
 /// Whether a secret belongs to one guest. Such names cannot be referenced.
 #[must_use]
-pub fn is_tenants_secret(name: &SecretName) -> bool {
-    name.as_str().starts_with(SECRETS)
+pub fn is_guest_secret(name: &SecretName) -> bool {
+    name.as_str().starts_with(GUEST_SECRETS_PREFIX)
 }
 
-impl Tenant {
+impl TenantSettings {
     /// Whether a mail address, URL or host is outside the tenant's domains.
     #[must_use]
     pub fn is_outside(&self, destination: &str) -> bool {
-        let Some(host) = host_of(destination) else { return true };
+        let Some(host) = parse_host(destination) else { return true };
         !self.domains.iter().any(|domain| {
             let above = host.strip_suffix(domain.as_str());
             above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
@@ -101,7 +101,7 @@ impl Tenant {
     /// Whether a call sends a message to a destination outside the tenant's domains. Unknown destinations count as
     /// outside.
     #[must_use]
-    pub fn is_written_outside(&self, tool: &Spec, input: &Value) -> bool {
+    pub fn messages_outsiders(&self, tool: &Spec, input: &Value) -> bool {
         let named = tool.destinations(input);
         named.is_some_and(|named| named.iter().any(|destination| self.is_outside(destination)))
     }
@@ -135,7 +135,7 @@ const PATH_SIGNS: &str = "/?#%-._~!$&'()*+,;=:[]";
 
 /// The host of a mail address, a URL, or a host with or without a port. Only plain spellings are accepted: if two
 /// parsers could find different hosts, there is none, so that nobody can hide behind an odd spelling.
-fn host_of(destination: &str) -> Option<String> {
+fn parse_host(destination: &str) -> Option<String> {
     let host = match (destination.split_once("://"), destination.rsplit_once('@')) {
         (Some((scheme, rest)), _) => url_host(scheme, rest)?,
         (None, Some((before, domain))) => mail_domain(before, domain)?,
@@ -157,7 +157,7 @@ fn url_host<'a>(scheme: &str, rest: &'a str) -> Option<&'a str> {
 fn mail_domain<'a>(before: &str, domain: &'a str) -> Option<&'a str> {
     let (local, domain) = match before.split_once('<') {
         Some((name, local)) => {
-            let plain = |sign: char| !is_shapeless(sign) && (sign.is_alphanumeric() || " .-'".contains(sign));
+            let plain = |sign: char| !is_invisible(sign) && (sign.is_alphanumeric() || " .-'".contains(sign));
             let domain = domain.strip_suffix('>')?;
             (local, Some(domain).filter(|_| name.chars().all(plain))?)
         }
@@ -185,13 +185,13 @@ fn without_port(authority: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn acme() -> Tenant {
-        Tenant { domains: vec!["acme.example".to_owned()], ..Tenant::default() }
+    fn acme() -> TenantSettings {
+        TenantSettings { domains: vec!["acme.example".to_owned()], ..TenantSettings::default() }
     }
 
     fn guest(slug: &str, secrets: &[&str]) -> Guest {
         let secrets = secrets.iter().map(|name| (*name).to_owned()).collect();
-        Guest { id: "t1".to_owned(), slug: slug.to_owned(), shared: Shared { secrets, ..Shared::default() } }
+        Guest { id: "t1".to_owned(), slug: slug.to_owned(), shared: SharedResources { secrets, ..SharedResources::default() } }
     }
 
     #[test]
@@ -209,17 +209,17 @@ mod tests {
         );
         // A secret of another guest cannot be shared.
         assert_eq!(names(&guest("acme", &["*"]), "tenants.b.smtp"), ["tenants.acme.tenants.b.smtp"]);
-        assert!(is_tenants_secret(&SecretName::new("tenants.b.smtp").unwrap()));
+        assert!(is_guest_secret(&SecretName::new("tenants.b.smtp").unwrap()));
     }
 
     #[test]
     fn objects_of_a_tenant_lie_where_nobody_else_can_name_them() {
         assert_eq!(guest("acme", &[]).object_key("a/b"), ".tenants/t1/a/b");
         for theirs in [".tenants/t1/a", ".TENANTS/t1/a", ".tenants"] {
-            assert!(is_tenants_object(theirs), "{theirs}");
+            assert!(is_guest_object_key(theirs), "{theirs}");
         }
         for plain in ["a/.tenants/t1", "tenants/t1", ".tenants2/a"] {
-            assert!(!is_tenants_object(plain), "{plain}");
+            assert!(!is_guest_object_key(plain), "{plain}");
         }
     }
 
@@ -307,6 +307,6 @@ mod tests {
         ] {
             assert!(acme().is_outside(outside), "{outside}");
         }
-        assert!(Tenant::default().is_outside("ann@acme.example"), "nobody is inside where no domain is registered");
+        assert!(TenantSettings::default().is_outside("ann@acme.example"), "nobody is inside where no domain is registered");
     }
 }

@@ -4,7 +4,7 @@
 //! signature is checked. Time is an argument, so expiry uses the clock of the whole process. Other JOSE features are
 //! not supported: a header with `crit` is rejected.
 
-use super::{fits, registry, scope};
+use super::{matches_pattern, registry, scope};
 use crate::limits::{ACTOR_SCOPES_MAX, TOKEN_BYTES_MAX};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -52,7 +52,7 @@ pub enum Audience {
 }
 
 impl Audience {
-    fn names(&self, name: &str) -> bool {
+    fn contains(&self, name: &str) -> bool {
         match self {
             Self::One(one) => one == name,
             Self::Several(several) => several.iter().any(|one| one == name),
@@ -74,7 +74,7 @@ pub enum InvalidToken {
     #[error("expired")]
     Expired,
     #[error("not yet valid")]
-    Early,
+    NotYetValid,
     /// The claims are invalid.
     #[error("bad claims")]
     Claims,
@@ -92,7 +92,7 @@ pub enum TokenKey {
     /// Verifies only: a former key, or the key of another node.
     EdDsaPublic(VerifyingKey),
     /// Signs and verifies with HMAC-SHA256. `only` restricts its tokens to one actor or pattern.
-    Hs256 { secret: crate::secret::Secret, only: Option<String> },
+    Hs256 { secret: crate::secret::Secret, restricted_to: Option<String> },
 }
 
 impl fmt::Debug for TokenKey {
@@ -105,7 +105,7 @@ impl TokenKey {
     /// Whether it is shared by all actors that match a pattern.
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        matches!(self, Self::Hs256 { only: Some(only), .. } if only.contains('*'))
+        matches!(self, Self::Hs256 { restricted_to: Some(only), .. } if only.contains('*'))
     }
 
     #[must_use]
@@ -190,7 +190,7 @@ fn mac(key: &[u8]) -> Option<Hmac<Sha256>> {
 }
 
 #[derive(Deserialize)]
-struct Header {
+struct TokenHeader {
     alg: String,
     kid: Option<String>,
     crit: Option<Value>,
@@ -205,7 +205,7 @@ pub fn verify(token: &str, keys: &[TokenKey], audience: &str) -> Result<Claims, 
     let (message, signature) = token.rsplit_once('.').ok_or(InvalidToken::Malformed)?;
     let (header, claims) = message.split_once('.').ok_or(InvalidToken::Malformed)?;
     let part = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidToken::Malformed);
-    let header: Header = serde_json::from_slice(&part(header)?).map_err(|_| InvalidToken::Malformed)?;
+    let header: TokenHeader = serde_json::from_slice(&part(header)?).map_err(|_| InvalidToken::Malformed)?;
     let (payload, signature) = (part(claims)?, part(signature)?);
     let mut fitting = keys.iter().filter(|key| key.algorithm() == header.alg).peekable();
     if fitting.peek().is_none() || header.crit.is_some() {
@@ -221,16 +221,16 @@ pub fn verify(token: &str, keys: &[TokenKey], audience: &str) -> Result<Claims, 
 
 impl Claims {
     fn check(&self, key: &TokenKey, audience: &str) -> Result<(), InvalidToken> {
-        let another = |only: &String| !fits(only, &self.sub);
+        let another = |only: &String| !matches_pattern(only, &self.sub);
         let narrow = self.scopes.as_deref().unwrap_or_default();
         let well_formed = narrow.len() <= ACTOR_SCOPES_MAX && narrow.iter().all(|name| scope::is_well_formed(name));
-        if !registry::is_name(&self.sub) || self.sub.contains('*') || !well_formed || self.iat > self.exp {
+        if !registry::is_actor_name(&self.sub) || self.sub.contains('*') || !well_formed || self.iat > self.exp {
             return Err(InvalidToken::Claims);
         }
-        if matches!(key, TokenKey::Hs256 { only: Some(only), .. } if another(only)) {
+        if matches!(key, TokenKey::Hs256 { restricted_to: Some(only), .. } if another(only)) {
             return Err(InvalidToken::Signature);
         }
-        if self.aud.as_ref().is_some_and(|aud| !aud.names(audience)) {
+        if self.aud.as_ref().is_some_and(|aud| !aud.contains(audience)) {
             return Err(InvalidToken::Audience);
         }
         Ok(())
@@ -238,12 +238,12 @@ impl Claims {
 
     /// Whether the token is valid at this time: not expired, and not issued in the future beyond the allowed clock
     /// skew.
-    pub fn counts_at(&self, now: i64) -> Result<(), InvalidToken> {
+    pub fn check_validity_period(&self, now: i64) -> Result<(), InvalidToken> {
         let from_the_future = self.iat.max(self.nbf.unwrap_or(self.iat)) > now + crate::limits::CLOCK_SKEW_SECONDS;
         if self.exp <= now {
             return Err(InvalidToken::Expired);
         }
-        if from_the_future { Err(InvalidToken::Early) } else { Ok(()) }
+        if from_the_future { Err(InvalidToken::NotYetValid) } else { Ok(()) }
     }
 }
 
@@ -267,7 +267,7 @@ mod tests {
     }
 
     fn shared(only: Option<&str>) -> TokenKey {
-        TokenKey::Hs256 { secret: Secret::new("jwt secret of the deployment"), only: only.map(str::to_owned) }
+        TokenKey::Hs256 { secret: Secret::new("jwt secret of the deployment"), restricted_to: only.map(str::to_owned) }
     }
 
     fn raw(header: &Value, claims: &Value, key: &TokenKey) -> String {
@@ -310,7 +310,7 @@ mod tests {
         }
         // A public key cannot be used as a shared secret.
         let public = key.public().unwrap();
-        let confused = TokenKey::Hs256 { secret: Secret::new(public.as_bytes().to_vec()), only: None };
+        let confused = TokenKey::Hs256 { secret: Secret::new(public.as_bytes().to_vec()), restricted_to: None };
         let forged = raw(&json!({"alg": "HS256"}), &payload, &confused);
         assert_eq!(verify(&forged, std::slice::from_ref(&key), "c"), Err(InvalidToken::Algorithm));
         let unsigned = format!("{}.", token.rsplit_once('.').unwrap().0);
@@ -322,13 +322,13 @@ mod tests {
     /// CORE-112
     #[test]
     fn a_token_counts_until_its_end_and_not_before_it_was_made() {
-        assert_eq!(claims().counts_at(4_599), Ok(()));
-        assert_eq!(claims().counts_at(4_600), Err(InvalidToken::Expired));
-        assert_eq!(claims().counts_at(1_000 - crate::limits::CLOCK_SKEW_SECONDS), Ok(()));
+        assert_eq!(claims().check_validity_period(4_599), Ok(()));
+        assert_eq!(claims().check_validity_period(4_600), Err(InvalidToken::Expired));
+        assert_eq!(claims().check_validity_period(1_000 - crate::limits::CLOCK_SKEW_SECONDS), Ok(()));
         let later = Claims { nbf: Some(2_000), ..claims() };
-        assert_eq!(later.counts_at(1_900), Err(InvalidToken::Early));
-        assert_eq!(later.counts_at(2_000 - crate::limits::CLOCK_SKEW_SECONDS), Ok(()));
-        assert_eq!(claims().counts_at(999 - crate::limits::CLOCK_SKEW_SECONDS), Err(InvalidToken::Early));
+        assert_eq!(later.check_validity_period(1_900), Err(InvalidToken::NotYetValid));
+        assert_eq!(later.check_validity_period(2_000 - crate::limits::CLOCK_SKEW_SECONDS), Ok(()));
+        assert_eq!(claims().check_validity_period(999 - crate::limits::CLOCK_SKEW_SECONDS), Err(InvalidToken::NotYetValid));
     }
 
     /// CORE-111

@@ -21,7 +21,7 @@ pub struct InvalidQuota;
 
 /// The result of one hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hit {
+pub enum RateDecision {
     /// The hit was counted.
     Allowed {
         /// Hits still allowed at this moment.
@@ -40,7 +40,7 @@ pub enum Hit {
 
 /// The position of a moment within the fixed windows of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
+pub struct WindowPosition {
     /// Unix seconds at which the current window began.
     pub window_start: i64,
     /// Unix seconds at which the window before began.
@@ -74,9 +74,9 @@ impl Quota {
     }
 
     #[must_use]
-    pub const fn position(self, now: Timestamp) -> Position {
+    pub const fn position(self, now: Timestamp) -> WindowPosition {
         let window_start = now.millis().div_euclid(self.window_ms()) * self.window_seconds as i64;
-        Position {
+        WindowPosition {
             window_start,
             previous_start: window_start - self.window_seconds as i64,
             elapsed_ms: now.millis() - window_start * 1_000,
@@ -85,7 +85,7 @@ impl Quota {
 
     /// Decides a hit at `now`, given the hits in the previous and the current window.
     #[must_use]
-    pub fn decide(self, previous: u32, current: u32, now: Timestamp) -> Hit {
+    pub fn decide(self, previous: u32, current: u32, now: Timestamp) -> RateDecision {
         let window = self.window_ms();
         let at = self.position(now);
         let reset_at = Timestamp::from_micros((at.window_start * 1_000 + window) * 1_000);
@@ -93,10 +93,10 @@ impl Quota {
         let room = (i64::from(self.limit) - i64::from(current) - 1) * window;
         if weighted <= room {
             let remaining = u32::try_from((room - weighted) / window).unwrap_or(0);
-            return Hit::Allowed { remaining, reset_at };
+            return RateDecision::Allowed { remaining, reset_at };
         }
         let wait_ms = self.wait_ms(i64::from(previous), i64::from(current), at.elapsed_ms);
-        Hit::Refused { retry_after: Duration::from_millis(wait_ms.unsigned_abs()), reset_at }
+        RateDecision::Refused { retry_after: Duration::from_millis(wait_ms.unsigned_abs()), reset_at }
     }
 
     /// Milliseconds until the weighted count leaves room for one more hit.
@@ -137,9 +137,9 @@ mod tests {
         let minute = quota(3, 60);
         for current in 0..3 {
             let remaining = 2 - current;
-            assert_eq!(minute.decide(0, current, at_ms(60_000)), Hit::Allowed { remaining, reset_at: at_ms(120_000) });
+            assert_eq!(minute.decide(0, current, at_ms(60_000)), RateDecision::Allowed { remaining, reset_at: at_ms(120_000) });
         }
-        assert!(matches!(minute.decide(0, 3, at_ms(60_000)), Hit::Refused { .. }));
+        assert!(matches!(minute.decide(0, 3, at_ms(60_000)), RateDecision::Refused { .. }));
     }
 
     /// CORE-089
@@ -148,17 +148,17 @@ mod tests {
         let minute = quota(60, 60);
         assert_eq!(
             minute.decide(60, 0, at_ms(60_000)),
-            Hit::Refused { retry_after: Duration::from_secs(1), reset_at: at_ms(120_000) }
+            RateDecision::Refused { retry_after: Duration::from_secs(1), reset_at: at_ms(120_000) }
         );
-        assert_eq!(minute.decide(60, 0, at_ms(61_000)), Hit::Allowed { remaining: 0, reset_at: at_ms(120_000) });
-        assert!(matches!(minute.decide(60, 29, at_ms(90_000)), Hit::Allowed { remaining: 0, .. }));
-        assert!(matches!(minute.decide(60, 30, at_ms(90_000)), Hit::Refused { .. }));
+        assert_eq!(minute.decide(60, 0, at_ms(61_000)), RateDecision::Allowed { remaining: 0, reset_at: at_ms(120_000) });
+        assert!(matches!(minute.decide(60, 29, at_ms(90_000)), RateDecision::Allowed { remaining: 0, .. }));
+        assert!(matches!(minute.decide(60, 30, at_ms(90_000)), RateDecision::Refused { .. }));
     }
 
     #[test]
     fn a_limit_of_zero_refuses_everything() {
         let never = quota(0, 60);
-        assert!(matches!(never.decide(0, 0, at_ms(0)), Hit::Refused { retry_after, .. } if !retry_after.is_zero()));
+        assert!(matches!(never.decide(0, 0, at_ms(0)), RateDecision::Refused { retry_after, .. } if !retry_after.is_zero()));
     }
 
     #[test]
@@ -192,11 +192,11 @@ mod tests {
             let weight = f64::from(previous) * (quota.window_ms() - elapsed) as f64 / quota.window_ms() as f64;
             let after = weight + f64::from(current) + 1.0;
             match quota.decide(previous, current, at_ms(ms)) {
-                Hit::Allowed { remaining, reset_at } => {
+                RateDecision::Allowed { remaining, reset_at } => {
                     prop_assert!(after + f64::from(remaining) <= f64::from(limit) + 1e-6);
                     prop_assert!(reset_at > at_ms(ms));
                 }
-                Hit::Refused { reset_at, .. } => {
+                RateDecision::Refused { reset_at, .. } => {
                     prop_assert!(after > f64::from(limit) - 1e-6);
                     prop_assert!(reset_at > at_ms(ms));
                 }
@@ -209,7 +209,7 @@ mod tests {
         ) {
             let quota = quota(limit, seconds);
             let (previous, current) = (previous.min(limit), current.min(limit));
-            if let Hit::Refused { retry_after, .. } = quota.decide(previous, current, at_ms(ms)) {
+            if let RateDecision::Refused { retry_after, .. } = quota.decide(previous, current, at_ms(ms)) {
                 let wait = i64::try_from(retry_after.as_millis()).unwrap();
                 let start = quota.position(at_ms(ms)).window_start;
                 let allowed = |ms: i64| {
@@ -218,7 +218,7 @@ mod tests {
                         1 => (current, 0),
                         _ => (0, 0),
                     };
-                    matches!(quota.decide(counts.0, counts.1, at_ms(ms)), Hit::Allowed { .. })
+                    matches!(quota.decide(counts.0, counts.1, at_ms(ms)), RateDecision::Allowed { .. })
                 };
                 prop_assert!(allowed(ms + wait));
                 prop_assert!(!allowed(ms + wait - 1));

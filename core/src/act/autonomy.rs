@@ -9,15 +9,15 @@
 //! silently ignored.
 
 use crate::access::Level;
-use crate::access::registry::never_silent;
-use crate::flow::policy::{Because, Decided};
+use crate::access::registry::is_never_silent;
+use crate::flow::policy::{Because, LevelDecision};
 use crate::flow::risk::Score;
 use crate::limits::PLAN_STEPS_FREE_MAX;
 use crate::tool::{Risk, Spec};
 
 /// The facts that determine the level.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct AutonomyFacts<'a> {
     pub actor: &'a str,
     /// The default level of the actor, if the registry has one.
     pub default: Option<Level>,
@@ -28,7 +28,7 @@ pub struct Facts<'a> {
     /// Whether a call of the plan deletes something.
     pub deletes: bool,
     /// Whether a message goes to a destination outside the tenant's domains.
-    pub outsiders: bool,
+    pub messages_outsiders: bool,
     pub steps: usize,
     pub score: &'a Score,
     /// Whether first-time plans are drafted. Off by default.
@@ -47,49 +47,49 @@ pub struct OverrideForbidden {
 }
 
 /// Determines the autonomy level of a plan. A forbidden override becomes `RBAC_FORBIDDEN`.
-pub fn determine_autonomy_level(facts: &Facts<'_>) -> Result<Decided, OverrideForbidden> {
+pub fn determine_autonomy_level(facts: &AutonomyFacts<'_>) -> Result<LevelDecision, OverrideForbidden> {
     match facts.requested {
-        Some(level) if facts.may_override => Ok(facts.capped(Decided { level, because: Because::Override })),
+        Some(level) if facts.may_override => Ok(facts.apply_caps(LevelDecision { level, reason: Because::Override })),
         Some(asked) => {
-            let Decided { level: granted, because } = facts.capped(facts.choice());
+            let LevelDecision { level: granted, reason: because } = facts.apply_caps(facts.choose());
             match asked {
                 asked if asked > granted => Err(OverrideForbidden { asked, granted }),
-                asked if asked < granted => Ok(Decided { level: asked, because: Because::AskedForLess }),
-                level => Ok(Decided { level, because }),
+                asked if asked < granted => Ok(LevelDecision { level: asked, reason: Because::AskedForLess }),
+                level => Ok(LevelDecision { level, reason: because }),
             }
         }
-        None => Ok(facts.capped(facts.choice())),
+        None => Ok(facts.apply_caps(facts.choose())),
     }
 }
 
-impl Facts<'_> {
+impl AutonomyFacts<'_> {
     /// The level before the caps, if the request does not decide it.
-    fn choice(&self) -> Decided {
+    fn choose(&self) -> LevelDecision {
         if self.tools.iter().any(|tool| tool.metadata.requires_approval) {
             let level = if self.default == Some(Level::Ask) { Level::Ask } else { Level::Draft };
-            return Decided { level, because: Because::ToolRequiresApproval };
+            return LevelDecision { level, reason: Because::ToolRequiresApproval };
         }
         match self.default {
-            Some(level) => Decided { level, because: Because::ActorDefault },
+            Some(level) => LevelDecision { level, reason: Because::ActorDefault },
             None => {
                 let level = match self.score.band() {
                     Risk::Low => Level::ExecuteNotify,
                     Risk::Medium => Level::Draft,
                     Risk::High => Level::Ask,
                 };
-                Decided { level, because: Because::RiskScore }
+                LevelDecision { level, reason: Because::RiskScore }
             }
         }
     }
 
     /// The minimum of a choice and all caps that apply. The first cap that lowers it is the reason.
-    fn capped(&self, choice: Decided) -> Decided {
+    fn apply_caps(&self, choice: LevelDecision) -> LevelDecision {
         let high = self.tools.iter().any(|tool| tool.metadata.risk_level == Risk::High);
-        let untrusted = never_silent(self.actor);
+        let untrusted = is_never_silent(self.actor);
         let caps = [
             (high, Level::Draft, Because::HighRiskTool),
             (self.deletes, Level::Draft, Because::Deletes),
-            (self.outsiders, Level::Draft, Because::MessageToOutsiders),
+            (self.messages_outsiders, Level::Draft, Because::MessageToOutsiders),
             (self.steps > PLAN_STEPS_FREE_MAX, Level::Draft, Because::ManySteps),
             (self.cautious && self.first_time, Level::Draft, Because::FirstTime),
             (untrusted, Level::ExecuteNotify, Because::UntrustedActor),
@@ -98,7 +98,7 @@ impl Facts<'_> {
         holding.fold(
             choice,
             |decided, (_, level, because)| {
-                if level < decided.level { Decided { level, because } } else { decided }
+                if level < decided.level { LevelDecision { level, reason: because } } else { decided }
             },
         )
     }

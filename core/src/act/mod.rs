@@ -4,5 +4,5 @@ pub mod autonomy;
 mod planner;
 pub mod risk;
 
-pub use autonomy::{Facts, OverrideForbidden, determine_autonomy_level};
+pub use autonomy::{AutonomyFacts, OverrideForbidden, determine_autonomy_level};
 pub use planner::{PlanError, excerpt};

@@ -46,7 +46,7 @@ pub enum PlanError {
 impl PlanError {
     /// The part of the goal that the error quotes.
     #[must_use]
-    pub fn into_text(self) -> Option<String> {
+    pub fn into_quote(self) -> Option<String> {
         match self {
             Self::NoTool { wanted: text } | Self::Unplaced { text } => Some(text),
             _ => None,

@@ -7,7 +7,7 @@
 
 use crate::json::{canonical, parse_nested};
 use crate::ledger::checkpoint::{Checkpoint, PublicKey, SignedCheckpoint, Signer};
-use crate::ledger::{ActorType, Digest32, Entry, Link, SealedEntry, StoredEntry, SubjectType};
+use crate::ledger::{ActorType, Digest32, Entry, ChainLink, SealedEntry, StoredEntry, SubjectType};
 use crate::limits::EXPORT_LINE_DEPTH_MAX;
 use crate::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -19,7 +19,7 @@ const VERSION: i64 = 1;
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct ExportHeader {
     pub created_at: Timestamp,
     /// The tenant, or none for a full export.
     pub tenant: Option<String>,
@@ -29,7 +29,7 @@ pub struct Header {
 
 /// The last line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trailer {
+pub struct ExportTrailer {
     pub entries: u64,
     pub checkpoints: u64,
     /// SHA-256 of all lines before, including line breaks.
@@ -39,12 +39,12 @@ pub struct Trailer {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Line {
-    Header(Header),
+pub enum ExportLine {
+    Header(ExportHeader),
     /// An entry, with an inclusion proof in a tenant export.
     Entry(Box<StoredEntry>, Option<Vec<Digest32>>),
     Checkpoint(SignedCheckpoint),
-    Trailer(Trailer),
+    Trailer(ExportTrailer),
 }
 
 /// Produces the lines of one export.
@@ -58,9 +58,9 @@ pub struct Exporter {
 impl Exporter {
     /// Begins an export; returns the exporter and the first line.
     #[must_use]
-    pub fn begin(header: Header) -> (Self, String) {
+    pub fn begin(header: ExportHeader) -> (Self, String) {
         let mut exporter = Self { digest: Sha256::new(), entries: 0, checkpoints: 0 };
-        let line = exporter.line(&Line::Header(header));
+        let line = exporter.line(&ExportLine::Header(header));
         (exporter, line)
     }
 
@@ -68,43 +68,43 @@ impl Exporter {
     #[must_use]
     pub fn entry(&mut self, entry: StoredEntry, proof: Option<Vec<Digest32>>) -> String {
         self.entries += 1;
-        self.line(&Line::Entry(Box::new(entry), proof))
+        self.line(&ExportLine::Entry(Box::new(entry), proof))
     }
 
     /// The line of a checkpoint.
     #[must_use]
     pub fn checkpoint(&mut self, checkpoint: SignedCheckpoint) -> String {
         self.checkpoints += 1;
-        self.line(&Line::Checkpoint(checkpoint))
+        self.line(&ExportLine::Checkpoint(checkpoint))
     }
 
     /// The last line. If signed, it also protects entries that no checkpoint covers yet.
     #[must_use]
     pub fn finish(self, signer: Option<&Signer>) -> String {
         let digest = Digest32(self.digest.finalize().into());
-        let mut trailer = Trailer { entries: self.entries, checkpoints: self.checkpoints, digest, signature: None };
+        let mut trailer = ExportTrailer { entries: self.entries, checkpoints: self.checkpoints, digest, signature: None };
         if let Some(signer) = signer {
             let signature = signer.sign(trailer.signed_text().as_bytes());
             trailer.signature = Some((signer.key_id().to_owned(), signature));
         }
-        Line::Trailer(trailer).write() + "\n"
+        ExportLine::Trailer(trailer).write() + "\n"
     }
 
-    fn line(&mut self, line: &Line) -> String {
+    fn line(&mut self, line: &ExportLine) -> String {
         let text = line.write() + "\n";
         self.digest.update(text.as_bytes());
         text
     }
 }
 
-impl Trailer {
+impl ExportTrailer {
     /// The signed text.
     pub(crate) fn signed_text(&self) -> String {
-        Line::Trailer(Self { signature: None, ..self.clone() }).write()
+        ExportLine::Trailer(Self { signature: None, ..self.clone() }).write()
     }
 }
 
-impl Line {
+impl ExportLine {
     /// The canonical text, without a line break.
     #[must_use]
     pub fn write(&self) -> String {
@@ -152,7 +152,7 @@ impl Line {
         Some(match text("kind")? {
             "header" => {
                 let keys = members.get("keys")?.as_array()?.iter();
-                Self::Header(Header {
+                Self::Header(ExportHeader {
                     created_at: text("created_at")?.parse().ok()?,
                     tenant: text("tenant").map(str::to_owned),
                     keys: keys.map(|key| PublicKey::from_hex(key.as_str()?)).collect::<Option<_>>()?,
@@ -163,11 +163,11 @@ impl Line {
                     Value::Null => None,
                     steps => Some(digests(steps)?),
                 };
-                Self::Entry(Box::new(entry_from(members)?), proof)
+                Self::Entry(Box::new(parse_entry(members)?), proof)
             }
             "checkpoint" => {
                 let body = Checkpoint::from_value(members.get("body")?)?.body();
-                let signed = SignedCheckpoint::read(body, bytes(text("signature")?)?, text("key_id")?.to_owned());
+                let signed = SignedCheckpoint::parse(body, bytes(text("signature")?)?, text("key_id")?.to_owned());
                 Self::Checkpoint(signed.ok()?)
             }
             "trailer" => {
@@ -178,7 +178,7 @@ impl Line {
                         bytes(signature.get("signature")?.as_str()?)?,
                     )),
                 };
-                Self::Trailer(Trailer {
+                Self::Trailer(ExportTrailer {
                     entries: members.get("entries")?.as_u64()?,
                     checkpoints: members.get("checkpoints")?.as_u64()?,
                     digest: Digest32::from_hex(text("digest")?)?,
@@ -224,7 +224,7 @@ fn entry_value(stored: &StoredEntry, proof: Option<&[Digest32]>) -> Value {
     })
 }
 
-fn entry_from(members: &Map<String, Value>) -> Option<StoredEntry> {
+fn parse_entry(members: &Map<String, Value>) -> Option<StoredEntry> {
     let text = |name| members.get(name).and_then(Value::as_str);
     let owned = |name| text(name).map(str::to_owned);
     let int = |name| members.get(name).and_then(Value::as_i64);
@@ -247,6 +247,6 @@ fn entry_from(members: &Map<String, Value>) -> Option<StoredEntry> {
     };
     let sealed =
         SealedEntry { entry, data_json, salt: bytes(text("salt")?)?, content_digest: digest("content_digest")? };
-    let link = Link { seq: int("seq")?, prev_hash: digest("prev_hash")?, hash: digest("hash")? };
+    let link = ChainLink { seq: int("seq")?, prev_hash: digest("prev_hash")?, hash: digest("hash")? };
     Some(StoredEntry { lane: int("lane")?, link, sealed })
 }

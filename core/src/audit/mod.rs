@@ -5,5 +5,5 @@ pub mod proof;
 mod verify;
 mod walk;
 
-pub use verify::{Report, Verifier, verify, verify_entry};
-pub use walk::Walk;
+pub use verify::{VerificationReport, Verifier, verify, verify_entry};
+pub use walk::LedgerWalk;

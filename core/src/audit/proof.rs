@@ -4,19 +4,19 @@
 //! hashes that a proof needs are therefore known before anything is read.
 
 use crate::ledger::Digest32;
-use crate::ledger::merkle::{LEVEL_STRIDE, MissingNode, NodeId, Nodes, Span, node_hash};
+use crate::ledger::merkle::{LEVEL_STRIDE, MissingNode, TreeNodeId, NodeSource, NodeRange, node_hash};
 
 /// The leaves `from..to` of a tree, as the RFC splits it.
 type Subtree = (u64, u64);
 
 /// The stored hashes that the inclusion proof of leaf `index` in a tree of `size` leaves needs.
 #[must_use]
-pub fn inclusion_needs(index: u64, size: u64) -> Vec<Span> {
-    needs(&inclusion_path(index, size))
+pub fn inclusion_spans(index: u64, size: u64) -> Vec<NodeRange> {
+    required_spans(&inclusion_path(index, size))
 }
 
 /// The inclusion proof of leaf `index` in a tree of `size` leaves, from the leaf up.
-pub fn inclusion(index: u64, size: u64, nodes: &impl Nodes) -> Result<Vec<Digest32>, MissingNode> {
+pub fn inclusion(index: u64, size: u64, nodes: &impl NodeSource) -> Result<Vec<Digest32>, MissingNode> {
     if index >= size {
         return Err(MissingNode);
     }
@@ -51,12 +51,12 @@ pub fn verify_inclusion(leaf: Digest32, index: u64, size: u64, proof: &[Digest32
 
 /// The stored hashes that the consistency proof from `old` to `new` leaves needs.
 #[must_use]
-pub fn consistency_needs(old: u64, new: u64) -> Vec<Span> {
-    needs(&consistency_path(old, new))
+pub fn consistency_spans(old: u64, new: u64) -> Vec<NodeRange> {
+    required_spans(&consistency_path(old, new))
 }
 
 /// The proof that the tree of `new` leaves begins with the tree of `old` leaves.
-pub fn consistency(old: u64, new: u64, nodes: &impl Nodes) -> Result<Vec<Digest32>, MissingNode> {
+pub fn consistency(old: u64, new: u64, nodes: &impl NodeSource) -> Result<Vec<Digest32>, MissingNode> {
     if old > new {
         return Err(MissingNode);
     }
@@ -156,24 +156,24 @@ fn consistency_path(old: u64, new: u64) -> Vec<Subtree> {
 /// its halves.
 fn visit<T>(
     (from, to): Subtree,
-    stored: &mut impl FnMut(NodeId) -> Result<T, MissingNode>,
+    stored: &mut impl FnMut(TreeNodeId) -> Result<T, MissingNode>,
     join: &impl Fn(T, T) -> T,
 ) -> Result<T, MissingNode> {
     let size = to - from;
     if size.is_power_of_two() && size.ilog2().is_multiple_of(LEVEL_STRIDE) {
         let level = size.ilog2();
-        return stored(NodeId { level, idx: from >> level });
+        return stored(TreeNodeId { level, idx: from >> level });
     }
     let middle = from + split(size);
     let left = visit((from, middle), stored, join)?;
     Ok(join(left, visit((middle, to), stored, join)?))
 }
 
-fn hash(tree: Subtree, nodes: &impl Nodes) -> Result<Digest32, MissingNode> {
+fn hash(tree: Subtree, nodes: &impl NodeSource) -> Result<Digest32, MissingNode> {
     visit(tree, &mut |id| nodes.node(id).ok_or(MissingNode), &node_hash)
 }
 
-fn needs(path: &[Subtree]) -> Vec<Span> {
+fn required_spans(path: &[Subtree]) -> Vec<NodeRange> {
     let mut ids = Vec::new();
     for tree in path {
         let collected = visit(
@@ -187,11 +187,11 @@ fn needs(path: &[Subtree]) -> Vec<Span> {
         debug_assert!(collected.is_ok());
     }
     ids.sort_unstable();
-    let mut spans: Vec<Span> = Vec::new();
-    for NodeId { level, idx } in ids {
+    let mut spans: Vec<NodeRange> = Vec::new();
+    for TreeNodeId { level, idx } in ids {
         match spans.last_mut() {
             Some(span) if span.level == level && span.to == idx => span.to = idx + 1,
-            _ => spans.push(Span { level, from: idx, to: idx + 1 }),
+            _ => spans.push(NodeRange { level, from: idx, to: idx + 1 }),
         }
     }
     spans

@@ -4,14 +4,14 @@
 //! The export verifier and the verifier of a live store both work like this.
 
 use crate::ledger::checkpoint::{LaneState, PublicKey, SignedCheckpoint};
-use crate::ledger::merkle::{Frontier, Node, leaf_hash};
-use crate::ledger::{Broken, Digest32, Fault, Head, StoredEntry};
+use crate::ledger::merkle::{Frontier, TreeNode, leaf_hash};
+use crate::ledger::{LocatedFault, Digest32, LedgerFault, ChainHead, StoredEntry};
 use crate::limits::LANES_MAX;
 use std::collections::BTreeMap;
 
 /// The state of a verification.
 #[derive(Debug, Default)]
-pub struct Walk {
+pub struct LedgerWalk {
     lanes: BTreeMap<i64, Lane>,
     last: Option<(i64, Digest32)>,
     pub entries: u64,
@@ -22,13 +22,13 @@ pub struct Walk {
 
 #[derive(Debug)]
 struct Lane {
-    head: Head,
+    head: ChainHead,
     frontier: Frontier,
     /// The state at the last checkpoint, so that an idle lane is not hashed again.
     checked: Option<LaneState>,
 }
 
-impl Walk {
+impl LedgerWalk {
     #[must_use]
     pub fn lanes(&self) -> usize {
         self.lanes.len()
@@ -36,27 +36,27 @@ impl Walk {
 
     /// The current head of a lane.
     #[must_use]
-    pub fn head(&self, lane: i64) -> Head {
-        self.lanes.get(&lane).map_or(Head::EMPTY, |lane| lane.head)
+    pub fn head(&self, lane: i64) -> ChainHead {
+        self.lanes.get(&lane).map_or(ChainHead::EMPTY, |lane| lane.head)
     }
 
     /// Verifies the next entry of its lane. Returns the tree hashes that a store must hold as a result.
-    pub fn entry(&mut self, entry: &StoredEntry) -> Result<Vec<Node>, Broken> {
+    pub fn entry(&mut self, entry: &StoredEntry) -> Result<Vec<TreeNode>, LocatedFault> {
         let before = self.head(entry.lane);
         if entry.link.seq != before.seq + 1 || entry.link.prev_hash != before.hash {
-            return Err(Broken::entry(entry, Fault::Link));
+            return Err(LocatedFault::entry(entry, LedgerFault::Link));
         }
         if !entry.sealed.is_intact() {
-            return Err(Broken::entry(entry, Fault::Content));
+            return Err(LocatedFault::entry(entry, LedgerFault::Content));
         }
         if !entry.is_linked() {
-            return Err(Broken::entry(entry, Fault::Link));
+            return Err(LocatedFault::entry(entry, LedgerFault::Link));
         }
         if self.lanes.len() >= LANES_MAX && !self.lanes.contains_key(&entry.lane) {
-            return Err(Broken::entry(entry, Fault::Malformed));
+            return Err(LocatedFault::entry(entry, LedgerFault::Malformed));
         }
         let lane = self.lanes.entry(entry.lane).or_insert_with(|| Lane {
-            head: Head::EMPTY,
+            head: ChainHead::EMPTY,
             frontier: Frontier::default(),
             checked: None,
         });
@@ -68,15 +68,15 @@ impl Walk {
     }
 
     /// Verifies the next checkpoint. Exactly the entries that it covers must have been fed before.
-    pub fn checkpoint(&mut self, signed: &SignedCheckpoint, keys: &[PublicKey]) -> Result<(), Broken> {
+    pub fn checkpoint(&mut self, signed: &SignedCheckpoint, keys: &[PublicKey]) -> Result<(), LocatedFault> {
         let checkpoint = &signed.checkpoint;
-        signed.verify(keys).map_err(|fault| Broken::checkpoint(checkpoint.seq, fault.into()))?;
+        signed.verify(keys).map_err(|fault| LocatedFault::checkpoint(checkpoint.seq, fault.into()))?;
         let (seq, previous) = self.last.map_or((0, None), |(seq, digest)| (seq, Some(digest)));
         if checkpoint.seq != seq + 1 || checkpoint.previous != previous {
-            return Err(Broken::checkpoint(checkpoint.seq, Fault::Checkpoint));
+            return Err(LocatedFault::checkpoint(checkpoint.seq, LedgerFault::Checkpoint));
         }
         if let Some(unnamed) = self.lanes.keys().find(|lane| checkpoint.lane(**lane).is_none()) {
-            return Err(Broken::lane(*unnamed, 1, Fault::Checkpoint));
+            return Err(LocatedFault::lane(*unnamed, 1, LedgerFault::Checkpoint));
         }
         for state in &checkpoint.lanes {
             self.check_lane(*state)?;
@@ -87,20 +87,20 @@ impl Walk {
         Ok(())
     }
 
-    fn check_lane(&mut self, state: LaneState) -> Result<(), Broken> {
+    fn check_lane(&mut self, state: LaneState) -> Result<(), LocatedFault> {
         let Some(lane) = self.lanes.get_mut(&state.lane) else {
-            return Err(Broken::lane(state.lane, 1, Fault::Checkpoint));
+            return Err(LocatedFault::lane(state.lane, 1, LedgerFault::Checkpoint));
         };
         if lane.checked == Some(state) && lane.head == state.head {
             return Ok(());
         }
         if lane.head.seq != state.head.seq {
             let first_missing = lane.head.seq.min(state.head.seq) + 1;
-            return Err(Broken::lane(state.lane, first_missing, Fault::Checkpoint));
+            return Err(LocatedFault::lane(state.lane, first_missing, LedgerFault::Checkpoint));
         }
         if lane.head != state.head || lane.frontier.root() != state.root {
             let first_new = lane.checked.map_or(0, |checked| checked.head.seq) + 1;
-            return Err(Broken::lane(state.lane, first_new, Fault::Checkpoint));
+            return Err(LocatedFault::lane(state.lane, first_new, LedgerFault::Checkpoint));
         }
         lane.checked = Some(state);
         Ok(())

@@ -37,7 +37,7 @@ impl ErrorBody {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code: code.as_str().to_owned(),
-            message: text::storable(message.into()),
+            message: text::sanitize_message(message.into()),
             error_type: code.error_type(),
             retryable: code.retryable(),
             details: Map::new(),
@@ -47,16 +47,16 @@ impl ErrorBody {
 
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.details.insert(name.to_owned(), text::storable_value(value.into()));
+        self.details.insert(name.to_owned(), text::sanitize_detail(value.into()));
         self
     }
 
     /// Sanitizes an error that was built elsewhere, so that every store can hold it.
     #[must_use]
-    pub fn storable(self) -> Self {
+    pub fn sanitized(self) -> Self {
         let details = self.details.into_iter();
-        let details = details.map(|(name, value)| (text::storable(name), text::storable_value(value))).collect();
-        Self { code: text::storable(self.code), message: text::storable(self.message), details, ..self }
+        let details = details.map(|(name, value)| (text::sanitize_message(name), text::sanitize_detail(value))).collect();
+        Self { code: text::sanitize_message(self.code), message: text::sanitize_message(self.message), details, ..self }
     }
 
     /// Sets the time after which a retry makes sense.
@@ -69,7 +69,7 @@ impl ErrorBody {
 
 /// A problem document (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Problem {
+pub struct ProblemDetails {
     /// Path of the code's documentation page.
     #[serde(rename = "type")]
     pub kind: String,
@@ -85,7 +85,7 @@ pub struct Problem {
     pub trace_id: String,
 }
 
-impl Problem {
+impl ProblemDetails {
     /// The document for `error`, which occurred at path `instance`.
     #[must_use]
     pub fn new(code: Code, error: ErrorBody, instance: &str, trace_id: &str) -> Self {
@@ -152,7 +152,7 @@ mod tests {
         assert!(text.len() < 2 * limits::ERROR_DETAIL_BYTES_MAX && !text.contains("\\u0000"), "{}", text.len());
         assert!(body.details["faults"].as_array().is_some_and(|faults| faults[0]["poin\u{fffd}ter"] == 0));
         assert_eq!(body.details["limit"], 7);
-        assert_eq!(body.clone().storable(), body);
+        assert_eq!(body.clone().sanitized(), body);
     }
 
     #[test]

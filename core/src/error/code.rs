@@ -48,7 +48,7 @@ impl ErrorType {
 
     /// Whether operators are alerted: for internal errors and policy violations.
     #[must_use]
-    pub const fn alerts(self) -> bool {
+    pub const fn is_alerting(self) -> bool {
         matches!(self, Self::SystemError | Self::PolicyViolationError)
     }
 }
@@ -208,20 +208,20 @@ impl fmt::Display for Code {
 
 /// Codes of different specifications that mean the same thing.
 #[derive(Clone, Copy, Debug)]
-pub struct Equivalent {
+pub struct EquivalentCodes {
     pub meaning: &'static str,
     /// One code per surface.
     pub codes: &'static [Code],
 }
 
 /// Codes that mean the same thing, so that a client of one surface can understand the others.
-pub static EQUIVALENTS: &[Equivalent] = &[
-    Equivalent {
+pub static EQUIVALENTS: &[EquivalentCodes] = &[
+    EquivalentCodes {
         meaning: "the input is not valid",
         codes: &[Code::SchemaInvalid, Code::ValidationFailed, Code::ValidationError],
     },
-    Equivalent { meaning: "a policy forbids the action", codes: &[Code::PolicyDenied, Code::PolicyViolation] },
-    Equivalent {
+    EquivalentCodes { meaning: "a policy forbids the action", codes: &[Code::PolicyDenied, Code::PolicyViolation] },
+    EquivalentCodes {
         meaning: "an external service is unavailable or failing",
         codes: &[Code::ToolUnavailable, Code::ExternalServiceUnavailable, Code::ExternalServiceError],
     },
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn operators_are_alerted_of_our_own_faults_and_of_broken_rules_and_of_nothing_else() {
         let alerting: Vec<_> =
-            ErrorType::ALL.iter().filter(|class| class.alerts()).map(|class| class.as_str()).collect();
+            ErrorType::ALL.iter().filter(|class| class.is_alerting()).map(|class| class.as_str()).collect();
         assert_eq!(alerting, ["policy_violation_error", "system_error"]);
     }
 

@@ -19,14 +19,14 @@ pub struct ErrorReport {
 pub struct ErrorContext {
     /// The agents that handled the request. The one that failed comes first.
     pub agent_chain: Vec<String>,
-    pub timestamps: Timestamps,
+    pub timestamps: ErrorTimestamps,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
 }
 
 /// When an error occurred and when it was last propagated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Timestamps {
+pub struct ErrorTimestamps {
     /// When the first agent failed.
     #[serde(deserialize_with = "date_time")]
     pub initial_failure: String,
@@ -50,7 +50,7 @@ impl ErrorReport {
             error,
             context: ErrorContext {
                 agent_chain: vec![agent.to_owned()],
-                timestamps: Timestamps { initial_failure: at.clone(), propagated_at: at },
+                timestamps: ErrorTimestamps { initial_failure: at.clone(), propagated_at: at },
                 task_id: task_id.map(str::to_owned),
             },
         }

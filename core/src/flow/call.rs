@@ -24,21 +24,21 @@ pub struct ToolError {
 
 /// The result of checking whether an earlier call took effect.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum CheckResult {
     /// It took effect. The value is the output that the call would have returned.
     Happened(Value),
     /// It did not take effect and never will.
-    Never,
+    DidNotHappen,
     /// The tool cannot tell.
-    Unknowable,
+    Unknown,
 }
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum CallOutcome {
     Output(Value),
     Failed(ToolError),
-    Found(Found),
+    Checked(CheckResult),
 }
 
 impl ToolError {

@@ -5,21 +5,21 @@
 //! thought of. Members for text, such as `body`, are exempt unless the whole text is an address.
 
 use crate::access::tenant::is_domain;
-use crate::text::is_shapeless;
+use crate::text::is_invisible;
 use crate::tool::Spec;
 use serde_json::Value;
 
 /// A capability with this suffix declares that the tool sends messages.
-pub const SENDS: &str = ".send";
+pub const SEND_SUFFIX: &str = ".send";
 
 /// The member of an input schema that lists the recipient properties.
-pub const DECLARED: &str = "x-destinations";
+pub const DESTINATIONS_MEMBER: &str = "x-destinations";
 
 /// The recipient members of a tool that declares none.
-const KNOWN: [&str; 4] = ["to", "cc", "bcc", "url"];
+const DEFAULT_MEMBERS: [&str; 4] = ["to", "cc", "bcc", "url"];
 
 /// The members for text.
-const WORDS: [&str; 17] = [
+const TEXT_MEMBERS: [&str; 17] = [
     "subject",
     "title",
     "text",
@@ -47,25 +47,25 @@ impl Spec {
     /// an empty string.
     #[must_use]
     pub fn destinations<'a>(&self, input: &'a Value) -> Option<Vec<&'a str>> {
-        if !self.metadata.capabilities.iter().any(|name| name.to_ascii_lowercase().ends_with(SENDS)) {
+        if !self.metadata.capabilities.iter().any(|name| name.to_ascii_lowercase().ends_with(SEND_SUFFIX)) {
             return None;
         }
         let schema = self.input.document();
-        let declared = schema[DECLARED].as_array();
+        let declared = schema[DESTINATIONS_MEMBER].as_array();
         let named = |name: &str| match declared {
             Some(listed) => listed.iter().any(|listed| listed == name),
-            None => KNOWN.contains(&name),
+            None => DEFAULT_MEMBERS.contains(&name),
         };
         let members = || input.as_object().into_iter().flatten();
         let mut texts = Vec::new();
-        members().filter(|(name, _)| named(name)).for_each(|(_, value)| leaves(value, &mut texts));
+        members().filter(|(name, _)| named(name)).for_each(|(_, value)| collect_texts(value, &mut texts));
         texts.extend(members().map(|(name, _)| name.as_str()).filter(|name| is_address(name)));
         if texts.is_empty() {
             texts.push("");
         }
         if declared.is_none() {
             for (name, value) in members().filter(|(name, _)| !named(name) && *name != "dry_run") {
-                others(name, value, &schema["properties"][name.as_str()], &mut texts);
+                collect_undeclared(name, value, &schema["properties"][name.as_str()], &mut texts);
             }
         }
         Some(texts)
@@ -73,30 +73,30 @@ impl Spec {
 }
 
 /// Adds the possible recipients in a member that is not a known recipient member.
-fn others<'a>(name: &str, value: &'a Value, schema: &Value, texts: &mut Vec<&'a str>) {
+fn collect_undeclared<'a>(name: &str, value: &'a Value, schema: &Value, texts: &mut Vec<&'a str>) {
     // The tool's own schema lists every possible value.
     if schema.get("enum").is_some() || schema.get("const").is_some() {
         return;
     }
     let mut found = Vec::new();
-    leaves(value, &mut found);
+    collect_texts(value, &mut found);
     // An object is not text, whatever its member is called.
-    if WORDS.contains(&name) && !holds_object(value) {
+    if TEXT_MEMBERS.contains(&name) && !holds_object(value) {
         found.retain(|text| is_address(text));
     }
     texts.extend(found);
 }
 
 /// Collects the strings within a value. A number becomes an empty string; null and booleans are ignored.
-fn leaves<'a>(value: &'a Value, into: &mut Vec<&'a str>) {
+fn collect_texts<'a>(value: &'a Value, into: &mut Vec<&'a str>) {
     match value {
         Value::Null | Value::Bool(_) => {}
         Value::String(text) => into.push(text),
         Value::Number(_) => into.push(""),
-        Value::Array(items) => items.iter().for_each(|item| leaves(item, into)),
+        Value::Array(items) => items.iter().for_each(|item| collect_texts(item, into)),
         Value::Object(members) => members.iter().for_each(|(name, member)| {
             into.extend(Some(name.as_str()).filter(|name| is_address(name)));
-            leaves(member, into);
+            collect_texts(member, into);
         }),
     }
 }
@@ -112,7 +112,7 @@ fn holds_object(value: &Value) -> bool {
 /// Whether a text consists only of mail addresses, URLs, hosts, handles or a phone number.
 fn is_address(text: &str) -> bool {
     // Programs ignore invisible characters, and some treat a backslash as a slash.
-    let text = text.replace(|char: char| is_shapeless(char) && !char.is_whitespace(), "").replace('\\', "/");
+    let text = text.replace(|char: char| is_invisible(char) && !char.is_whitespace(), "").replace('\\', "/");
     let text = text.trim();
     let ends_in_one = text.ends_with('>') && text.contains('@');
     let mut words =
@@ -142,19 +142,19 @@ fn is_phone(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Tenant;
+    use crate::access::TenantSettings;
     use crate::json::schema::Schema;
     use serde_json::json;
 
     fn sender(input: Value) -> Spec {
-        let mut spec = Spec { input: Schema::compile(input).unwrap(), ..Spec::stand_in("chat").unwrap() };
+        let mut spec = Spec { input: Schema::compile(input).unwrap(), ..Spec::placeholder("chat").unwrap() };
         spec.metadata.capabilities = vec!["desk.send".to_owned()];
         spec
     }
 
     fn is_outside(spec: &Spec, input: &Value) -> bool {
-        let acme = Tenant { domains: vec!["acme.example".to_owned()], ..Tenant::default() };
-        acme.is_written_outside(spec, input)
+        let acme = TenantSettings { domains: vec!["acme.example".to_owned()], ..TenantSettings::default() };
+        acme.messages_outsiders(spec, input)
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //! about the plan sees what will be sent, not the shape of the document. A map over a list that an
 //! earlier step produces becomes one call with its template.
 
-use crate::flow::air::{Child, CompiledNode, Graph, Node};
-use crate::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter, deferred_texts};
+use crate::flow::air::{ChildWorkflow, CompiledNode, Graph, Node};
+use crate::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter, defer_expressions};
 use crate::flow::plan::{Plan, PlanStep};
-use crate::json::unstorable;
+use crate::json::unstorable_reason;
 use crate::limits::{PLAN_CALLS_MAX, PLAN_INPUT_BYTES_MAX, PLAN_NODES_MAX, PLAN_WORK_MAX, RUN_DEPTH_MAX};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -20,18 +20,18 @@ impl Plan {
     /// The calls of a run of this workflow and its children, in topological order, with inputs as far as
     /// they are known before the run.
     #[must_use]
-    pub fn of_graph(graph: &Graph, inputs: &Value, children: &Children) -> Self {
-        let mut layout = Layout { children, plan: Self::default(), bytes: 0, looked: 0 };
-        layout.graph(graph, &Beforehand::of(inputs, &WorkMeter::strict(PLAN_WORK_MAX)), "", 0);
+    pub fn from_graph(graph: &Graph, inputs: &Value, children: &Children) -> Self {
+        let mut layout = PlanBuilder { children, plan: Self::default(), bytes: 0, visited: 0 };
+        layout.graph(graph, &InitialScope::of(inputs, &WorkMeter::strict(PLAN_WORK_MAX)), "", 0);
         layout.plan
     }
 
     /// The calls of a graph, with inputs as far as `scope` knows them. Child workflows are not expanded:
     /// their own runs do that.
     #[must_use]
-    pub(crate) fn of_scope(graph: &Graph, scope: &dyn Scope) -> Self {
+    pub(crate) fn from_scope(graph: &Graph, scope: &dyn Scope) -> Self {
         let children = Children::new();
-        let mut layout = Layout { children: &children, plan: Self::default(), bytes: 0, looked: 0 };
+        let mut layout = PlanBuilder { children: &children, plan: Self::default(), bytes: 0, visited: 0 };
         layout.graph(graph, scope, "", 0);
         layout.plan
     }
@@ -44,18 +44,18 @@ impl Plan {
 }
 
 /// A plan under construction.
-struct Layout<'a> {
+struct PlanBuilder<'a> {
     children: &'a Children,
     plan: Plan,
     /// Total size of the inputs so far.
     bytes: usize,
     /// Nodes visited, whether they call anything or not.
-    looked: usize,
+    visited: usize,
 }
 
-impl Layout<'_> {
+impl PlanBuilder<'_> {
     fn graph(&mut self, graph: &Graph, scope: &dyn Scope, within: &str, depth: u32) {
-        for at in graph.in_order() {
+        for at in graph.topological_order() {
             if self.plan.more {
                 return;
             }
@@ -68,7 +68,7 @@ impl Layout<'_> {
             match over.preview(scope) {
                 Ok(Preview::Exact(Value::Array(items))) => {
                     for (index, item) in items.iter().enumerate() {
-                        let view = OfItem { scope, item: (item, index) };
+                        let view = ItemScope { scope, item: (item, index) };
                         self.call(compiled, &view, format!("{id}[{index}]"), depth);
                         if self.plan.more {
                             return;
@@ -82,12 +82,12 @@ impl Layout<'_> {
 
     /// Adds one call, or all calls of a child workflow.
     fn call(&mut self, compiled: &CompiledNode, view: &dyn Scope, id: String, depth: u32) {
-        self.looked += 1;
-        self.plan.more |= self.looked > PLAN_NODES_MAX || view.meter().is_over();
+        self.visited += 1;
+        self.plan.more |= self.visited > PLAN_NODES_MAX || view.meter().is_exhausted();
         if self.plan.more {
             return;
         }
-        let (input, deferred) = given(&compiled.node, compiled.inputs.as_ref(), view);
+        let (input, deferred) = preview_input(&compiled.node, compiled.inputs.as_ref(), view);
         if let Some(tool) = &compiled.tool {
             self.bytes = self.bytes.saturating_add(size(&input));
             if self.plan.steps.len() >= PLAN_CALLS_MAX || self.bytes > PLAN_INPUT_BYTES_MAX {
@@ -95,12 +95,12 @@ impl Layout<'_> {
                 return;
             }
             self.plan.steps.push(PlanStep { id, tool: tool.name.clone(), input });
-        } else if let Some(Child { workflow_id, version, .. }) = compiled.node.child() {
+        } else if let Some(ChildWorkflow { workflow_id, version, .. }) = compiled.node.child() {
             match self.children.get(&(workflow_id.clone(), *version)) {
                 Some(graph) if depth < RUN_DEPTH_MAX => {
                     self.graph(
                         graph,
-                        &Beforehand { inputs: &input, deferred, meter: view.meter() },
+                        &InitialScope { inputs: &input, deferred, meter: view.meter() },
                         &format!("{id}/"),
                         depth + 1,
                     );
@@ -113,14 +113,14 @@ impl Layout<'_> {
 }
 
 /// The input of a node, and whether a part of it is not known yet and marked `{"$deferred": …}`.
-fn given(node: &Node, template: Option<&Template>, view: &dyn Scope) -> (Value, bool) {
+fn preview_input(node: &Node, template: Option<&Template>, view: &dyn Scope) -> (Value, bool) {
     match template.map(|template| template.preview(view)) {
         Some(Ok(Preview::Exact(input))) => (input, false),
         Some(Ok(Preview::Deferred { shown, .. })) => (shown, true),
         _ => {
             let written = node.function().map(|function| &function.inputs);
             let written = written.or(node.child().map(|child| &child.inputs)).cloned().unwrap_or_default();
-            (deferred_texts(&written.into()), true)
+            (defer_expressions(&written.into()), true)
         }
     }
 }
@@ -136,20 +136,20 @@ fn size(value: &Value) -> usize {
 }
 
 /// The scope of a run before its first step.
-pub(crate) struct Beforehand<'a> {
+pub(crate) struct InitialScope<'a> {
     inputs: &'a Value,
     /// Whether a part of the inputs is not known to the parent run yet.
     deferred: bool,
     meter: &'a WorkMeter,
 }
 
-impl<'a> Beforehand<'a> {
+impl<'a> InitialScope<'a> {
     pub(crate) const fn of(inputs: &'a Value, meter: &'a WorkMeter) -> Self {
         Self { inputs, deferred: false, meter }
     }
 }
 
-impl Scope for Beforehand<'_> {
+impl Scope for InitialScope<'_> {
     fn run_id(&self) -> &str {
         ""
     }
@@ -171,7 +171,7 @@ impl Scope for Beforehand<'_> {
     }
 
     fn refusal(&self, value: &Value) -> Option<String> {
-        unstorable(value)
+        unstorable_reason(value)
     }
 
     fn has_deferred_inputs(&self) -> bool {
@@ -180,12 +180,12 @@ impl Scope for Beforehand<'_> {
 }
 
 /// The scope of one item of a map.
-pub(crate) struct OfItem<'a> {
+pub(crate) struct ItemScope<'a> {
     pub(crate) scope: &'a dyn Scope,
     pub(crate) item: (&'a Value, usize),
 }
 
-impl Scope for OfItem<'_> {
+impl Scope for ItemScope<'_> {
     fn run_id(&self) -> &str {
         self.scope.run_id()
     }
@@ -207,7 +207,7 @@ impl Scope for OfItem<'_> {
     }
 
     fn refusal(&self, value: &Value) -> Option<String> {
-        unstorable(value)
+        unstorable_reason(value)
     }
 
     fn has_deferred_inputs(&self) -> bool {

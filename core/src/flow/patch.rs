@@ -5,7 +5,7 @@
 //! [`digest`]; [`inverse`] reverts the patch while its nodes are pending.
 
 use super::air::{
-    CURRENT_NODE, Catalog, Edge, Graph, Members, Node, Problem, ProblemCode, Problems, compile_onto, read_edges,
+    CURRENT_NODE, Catalog, Edge, Graph, Members, Node, DocumentProblem, ProblemCode, Problems, compile_onto, read_edges,
     read_nodes,
 };
 use super::pins::Pins;
@@ -56,17 +56,17 @@ pub struct Inverse {
 }
 
 impl Patch {
-    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+    pub fn parse(text: &str) -> Result<Self, Vec<DocumentProblem>> {
         if text.len() > WORKFLOW_BYTES_MAX {
             let reason = format!("the patch has {} bytes, at most {WORKFLOW_BYTES_MAX}", text.len());
-            return Err(vec![Problem::new(ProblemCode::TooLarge, "", reason)]);
+            return Err(vec![DocumentProblem::new(ProblemCode::TooLarge, "", reason)]);
         }
         let value =
-            json::parse_exact(text).map_err(|error| vec![Problem::new(ProblemCode::NotJson, "", error.to_string())])?;
+            json::parse_exact(text).map_err(|error| vec![DocumentProblem::new(ProblemCode::NotJson, "", error.to_string())])?;
         Self::from_value(value)
     }
 
-    pub fn from_value(value: Value) -> Result<Self, Vec<Problem>> {
+    pub fn from_value(value: Value) -> Result<Self, Vec<DocumentProblem>> {
         let mut out = Problems::default();
         let mut members = Members::of(value, "", &mut out);
         let patch = Self {
@@ -93,11 +93,11 @@ impl Patch {
             out.add(ProblemCode::InvalidValue, "/add_nodes", "a patch must add at least one node");
         }
         members.finish(&mut out);
-        out.or(patch)
+        out.into_result(patch)
     }
 
     /// Reads the stored form, with the members that a proposer cannot set.
-    pub fn from_stored(mut value: Value) -> Result<Self, Vec<Problem>> {
+    pub fn from_stored(mut value: Value) -> Result<Self, Vec<DocumentProblem>> {
         let mut take = |member| value.as_object_mut().and_then(|members| members.remove(member));
         let (pins, tools, calls, authors) = (take(PINS), take(TOOLS), take(CALLS), take(AUTHORS));
         let calls = calls.and_then(|calls| usize::try_from(calls.as_u64()?).ok());
@@ -110,7 +110,7 @@ impl Patch {
     }
 
     /// Records the current versions of its tools. A tool missing from the catalog keeps its recorded version.
-    pub fn name_tools(&mut self, catalog: &dyn Catalog) {
+    pub fn record_tool_versions(&mut self, catalog: &dyn Catalog) {
         for function in self.add_nodes.iter().filter_map(Node::function) {
             if let Some(spec) = catalog.tool(&function.tool) {
                 self.tools.insert(spec.name.clone(), spec.version.clone());
@@ -142,7 +142,7 @@ impl Patch {
     }
 
     /// The edges with `CURRENT_NODE` resolved.
-    fn edges(&self, current: &[&str]) -> Result<Vec<Edge>, Vec<Problem>> {
+    fn resolve_edges(&self, current: &[&str]) -> Result<Vec<Edge>, Vec<DocumentProblem>> {
         let mut out = Problems::default();
         let put_in = |(at, edge): (usize, &Edge)| {
             if edge.from != CURRENT_NODE {
@@ -156,7 +156,7 @@ impl Patch {
             Edge { from: (*only).to_owned(), ..edge.clone() }
         };
         let edges = self.add_edges.iter().enumerate().map(put_in).collect();
-        out.or(edges)
+        out.into_result(edges)
     }
 }
 
@@ -167,25 +167,25 @@ pub fn apply(
     current: &[&str],
     finished: &[&str],
     catalog: &dyn Catalog,
-) -> Result<Graph, Vec<Problem>> {
-    let edges = patch.edges(current)?;
-    permitted(graph, patch, &edges, current, finished)?;
+) -> Result<Graph, Vec<DocumentProblem>> {
+    let edges = patch.resolve_edges(current)?;
+    check_edges(graph, patch, &edges, current, finished)?;
     let mut document = graph.document.clone();
     document.nodes.extend(patch.add_nodes.iter().cloned());
     document.edges.extend(edges);
     compile_onto(Some(graph), document, catalog)
-        .map_err(|problems| problems.into_iter().map(|problem| into_patch(problem, graph)).collect())
+        .map_err(|problems| problems.into_iter().map(|problem| relocate_problem(problem, graph)).collect())
 }
 
 /// Checks that every edge starts at an allowed node and ends at a new one, and that every new node has an
 /// incoming edge.
-fn permitted(
+fn check_edges(
     graph: &Graph,
     patch: &Patch,
     edges: &[Edge],
     current: &[&str],
     finished: &[&str],
-) -> Result<(), Vec<Problem>> {
+) -> Result<(), Vec<DocumentProblem>> {
     let mut out = Problems::default();
     let new: BTreeSet<&str> = patch.add_nodes.iter().map(|node| node.id.as_str()).collect();
     let open: BTreeSet<&str> = current.iter().chain(finished).copied().collect();
@@ -209,11 +209,11 @@ fn permitted(
         let reason = format!("no edge leads to {}", node.id);
         out.add(ProblemCode::Unreachable, format!("/add_nodes/{at}"), reason);
     }
-    out.or(())
+    out.into_result(())
 }
 
 /// Maps the path of a problem in the patched document to a path in the patch.
-pub(crate) fn into_patch(problem: Problem, graph: &Graph) -> Problem {
+pub(crate) fn relocate_problem(problem: DocumentProblem, graph: &Graph) -> DocumentProblem {
     let moved = [("/nodes/", "/add_nodes/", graph.nodes.len()), ("/edges/", "/add_edges/", graph.edges.len())]
         .into_iter()
         .find_map(|(from, to, before)| {
@@ -222,7 +222,7 @@ pub(crate) fn into_patch(problem: Problem, graph: &Graph) -> Problem {
             let at = at.parse::<usize>().ok()?.checked_sub(before)?;
             Some(format!("{to}{at}{tail}"))
         });
-    Problem { path: moved.unwrap_or(problem.path), ..problem }
+    DocumentProblem { path: moved.unwrap_or(problem.path), ..problem }
 }
 
 /// What to remove to revert the patch. `current` is what it was when the patch was applied.
@@ -230,7 +230,7 @@ pub(crate) fn into_patch(problem: Problem, graph: &Graph) -> Problem {
 pub fn inverse(patch: &Patch, current: &[&str]) -> Inverse {
     Inverse {
         remove_nodes: patch.add_nodes.iter().map(|node| node.id.clone()).collect(),
-        remove_edges: patch.edges(current).unwrap_or_else(|_| patch.add_edges.clone()),
+        remove_edges: patch.resolve_edges(current).unwrap_or_else(|_| patch.add_edges.clone()),
     }
 }
 
@@ -246,7 +246,7 @@ impl Inverse {
 
     /// The stored form, with the sequence number of the ledger entry that applied the patch.
     #[must_use]
-    pub fn applied_at(&self, seq: i64) -> Value {
+    pub fn to_value_applied_at(&self, seq: i64) -> Value {
         let mut value = self.to_value();
         value[APPLIED_SEQ] = json!(seq);
         value
@@ -258,20 +258,20 @@ impl Inverse {
     }
 
     /// Reads the stored form.
-    pub fn from_value(value: Value) -> Result<Self, Vec<Problem>> {
+    pub fn from_value(value: Value) -> Result<Self, Vec<DocumentProblem>> {
         let mut out = Problems::default();
         let mut members = Members::of(value, "", &mut out);
         let names = members.list("remove_nodes", &mut out).unwrap_or_default();
         let remove_nodes = names.iter().filter_map(Value::as_str).map(str::to_owned).collect();
         let remove_edges = read_edges(&mut members, "remove_edges", PATCH_EDGES_MAX, &mut out);
         members.finish(&mut out);
-        out.or(Self { remove_nodes, remove_edges })
+        out.into_result(Self { remove_nodes, remove_edges })
     }
 }
 
 /// The graph without what a patch added. Every node to remove must still be `pending`, and no other
 /// node may depend on one.
-pub fn revert(graph: &Graph, inverse: &Inverse, pending: &[&str]) -> Result<Graph, Vec<Problem>> {
+pub fn revert(graph: &Graph, inverse: &Inverse, pending: &[&str]) -> Result<Graph, Vec<DocumentProblem>> {
     let mut out = Problems::default();
     let gone: BTreeSet<&str> = inverse.remove_nodes.iter().map(String::as_str).collect();
     for (at, id) in inverse.remove_nodes.iter().enumerate() {
@@ -287,7 +287,7 @@ pub fn revert(graph: &Graph, inverse: &Inverse, pending: &[&str]) -> Result<Grap
         let reason = format!("{} depends on {}: revert the later patch first", edge.to, edge.from);
         out.add(ProblemCode::ForbiddenEdge, "/remove_nodes", reason);
     }
-    out.or(())?;
+    out.into_result(())?;
     graph.without(&gone)
 }
 

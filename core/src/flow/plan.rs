@@ -28,7 +28,7 @@ pub struct PlanStep {
 
 /// A plan compiled to a workflow and its inputs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Compiled {
+pub struct CompiledPlan {
     /// Derived from the document: plans with the same tools and the same data flow share it.
     pub workflow_id: String,
     /// The AIR document.
@@ -42,16 +42,16 @@ impl Plan {
     /// of the document. So user data is never evaluated as an expression, and plans that differ only in
     /// their data share a workflow.
     #[must_use]
-    pub fn compile(&self, prefix: &str) -> Compiled {
+    pub fn compile(&self, prefix: &str) -> CompiledPlan {
         let mut inputs = Map::new();
         let nodes: Vec<Value> = self
             .steps
             .iter()
             .map(|step| {
-                let given = if refers(&step.input) {
+                let given = if has_expression(&step.input) {
                     step.input.clone()
                 } else {
-                    let (given, data) = apart(&step.id, &step.input);
+                    let (given, data) = split_data(&step.id, &step.input);
                     inputs.insert(step.id.clone(), data);
                     given
                 };
@@ -64,13 +64,13 @@ impl Plan {
         let digest = Digest32::of(&document).0;
         let workflow_id = format!("{prefix}{}", hex::encode(&digest[..16]));
         document["workflow_id"] = workflow_id.as_str().into();
-        Compiled { workflow_id, document, inputs: inputs.into() }
+        CompiledPlan { workflow_id, document, inputs: inputs.into() }
     }
 }
 
 /// Splits the input of a step into references and data. A reference names the member, or its position if
 /// the name is not a valid identifier.
-fn apart(step: &str, input: &Value) -> (Value, Value) {
+fn split_data(step: &str, input: &Value) -> (Value, Value) {
     let Value::Object(members) = input else { return (input.clone(), Value::Null) };
     let plain = |name: &String| {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -86,11 +86,11 @@ fn apart(step: &str, input: &Value) -> (Value, Value) {
 }
 
 /// Whether any string or member name contains an expression.
-fn refers(value: &Value) -> bool {
+fn has_expression(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains("${"),
-        Value::Array(items) => items.iter().any(refers),
-        Value::Object(members) => members.iter().any(|(name, value)| name.contains("${") || refers(value)),
+        Value::Array(items) => items.iter().any(has_expression),
+        Value::Object(members) => members.iter().any(|(name, value)| name.contains("${") || has_expression(value)),
         _ => false,
     }
 }

@@ -6,10 +6,10 @@
 use crate::access::Level;
 use crate::flow::plan::Plan;
 use crate::flow::risk::Score;
-use crate::flow::run::Demand;
+use crate::flow::run::ApprovalRequirement;
 use crate::limits::PLAN_STEPS_FREE_MAX;
 use crate::time::Timestamp;
-use crate::tool::{Class, Spec};
+use crate::tool::{CallClass, Spec};
 use crate::words::words;
 use serde_json::Value;
 
@@ -39,10 +39,10 @@ words! {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct LevelDecision {
     pub level: Level,
     /// Why the level is not higher.
-    pub because: Because,
+    pub reason: Because,
 }
 
 /// A call that is about to be made.
@@ -61,7 +61,7 @@ pub struct Action<'a> {
 impl Action<'_> {
     #[must_use]
     pub fn deletes(&self) -> bool {
-        self.tool.class_of(self.input) == Class::Delete
+        self.tool.call_class(self.input) == CallClass::Delete
     }
 }
 
@@ -69,7 +69,7 @@ impl Action<'_> {
 pub enum PolicyVerdict {
     Allow,
     /// Allowed after approval.
-    Ask(Demand),
+    Ask(ApprovalRequirement),
     Deny {
         rule: String,
         reason: String,
@@ -78,7 +78,7 @@ pub enum PolicyVerdict {
 
 /// A run with more known calls than when its level was decided.
 #[derive(Clone, Copy, Debug)]
-pub struct Grown<'a> {
+pub struct ExpandedRun<'a> {
     /// The requester of the run.
     pub actor: &'a str,
     /// The current level.
@@ -95,12 +95,12 @@ pub struct Grown<'a> {
     pub cap: Option<Because>,
 }
 
-impl Grown<'_> {
+impl ExpandedRun<'_> {
     /// The level after the cap on the number of calls.
     #[must_use]
-    pub fn capped(&self) -> Decided {
+    pub fn apply_call_cap(&self) -> LevelDecision {
         let level = if self.calls > PLAN_STEPS_FREE_MAX { self.level.min(Level::Draft) } else { self.level };
-        Decided { level, because: Because::ManySteps }
+        LevelDecision { level, reason: Because::ManySteps }
     }
 }
 
@@ -111,7 +111,7 @@ pub trait Policy: Send + Sync {
     /// Judges one call for a contributor: someone other than the run's actor who wrote the workflow or data that
     /// the call uses, but not the call itself. The contributor's scopes are not checked, so losing a scope does not
     /// stop the runs of others.
-    fn judge_part(&self, action: &Action<'_>) -> PolicyVerdict {
+    fn judge_contributor(&self, action: &Action<'_>) -> PolicyVerdict {
         self.judge(action)
     }
 
@@ -123,7 +123,7 @@ pub trait Policy: Send + Sync {
 
     /// Since when the current holder has this name. Decisions made under the name before that belong to a previous
     /// holder. `None` if the registry knows no previous holder.
-    fn held_since(&self, _actor: &str) -> Option<Timestamp> {
+    fn name_held_since(&self, _actor: &str) -> Option<Timestamp> {
         None
     }
 
@@ -139,13 +139,13 @@ pub trait Policy: Send + Sync {
     fn score(&self, plan: &Plan, tools: &[&Spec]) -> Score;
 
     /// The level that the run would get if it were requested now, with everything known so far.
-    fn level(&self, grown: &Grown<'_>) -> Decided {
-        grown.capped()
+    fn level(&self, grown: &ExpandedRun<'_>) -> LevelDecision {
+        grown.apply_call_cap()
     }
 
     /// Why this call needs a person at every level, if it does. The level was decided before all inputs were known;
     /// this is checked with the actual input.
-    fn cap(&self, action: &Action<'_>) -> Option<Because> {
+    fn mandatory_approval_reason(&self, action: &Action<'_>) -> Option<Because> {
         action.deletes().then_some(Because::Deletes)
     }
 }

@@ -18,23 +18,23 @@ impl SpanId {
     /// The span of the request that started a run.
     #[must_use]
     pub fn request(run: Uuid) -> Self {
-        Self::derived("request", run)
+        Self::derive("request", run)
     }
 
     #[must_use]
     pub fn run(run: Uuid) -> Self {
-        Self::derived("run", run)
+        Self::derive("run", run)
     }
 
     #[must_use]
     pub fn step(step: Uuid) -> Self {
-        Self::derived("step", step)
+        Self::derive("step", step)
     }
 
     /// The span of a tool call. Each attempt has its own.
     #[must_use]
     pub fn call(call: Uuid) -> Self {
-        Self::derived("call", call)
+        Self::derive("call", call)
     }
 
     /// Parses sixteen hex digits.
@@ -50,7 +50,7 @@ impl SpanId {
         self.0
     }
 
-    fn derived(kind: &str, of: Uuid) -> Self {
+    fn derive(kind: &str, of: Uuid) -> Self {
         let digest: [u8; 32] = Sha256::new().chain_update(kind).chain_update(of.as_bytes()).finalize().into();
         let first = u64::from_be_bytes(*digest.first_chunk().unwrap_or(&[1; 8]));
         Self(first.max(1).to_be_bytes())
@@ -71,7 +71,7 @@ pub fn traceparent(run: Uuid, span: SpanId) -> String {
 
 /// The creation time of a time-ordered id, in milliseconds. `None` for any other id.
 #[must_use]
-pub fn made_at(id: Uuid) -> Option<Timestamp> {
+pub fn created_at(id: Uuid) -> Option<Timestamp> {
     let (seconds, nanos) = id.get_timestamp()?.to_unix();
     let micros = i64::try_from(seconds).ok()?.checked_mul(1_000_000)?;
     Some(Timestamp::from_micros(micros.checked_add(i64::from(nanos / 1_000))?))
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_time_ordered_id_tells_when_it_was_made() {
         let now = Timestamp::from_micros(1_700_000_000_123_000);
-        assert_eq!(made_at(id::time_ordered(now, [9; 10])), Some(now));
-        assert_eq!(made_at(Uuid::from_u128(7)), None);
+        assert_eq!(created_at(id::time_ordered(now, [9; 10])), Some(now));
+        assert_eq!(created_at(Uuid::from_u128(7)), None);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! None of the four has a tenant column: read the `scoped_…` views.
 
-use crate::record::{Column, Kind, Table, scoped};
+use crate::record::{Column, ColumnType, Table, scoped};
 
 scoped! {
     /// Execution profiles.
@@ -12,15 +12,15 @@ scoped! {
     key: &["id"],
     uniques: &[],
     columns: [
-        Column::new("id", Kind::Uuid),
-        Column::new("name", Kind::Text),
-        Column::new("agent_level", Kind::Text),
-        Column::new("llm_provider", Kind::Text),
-        Column::new("llm_model", Kind::Text),
-        Column::new("max_tokens", Kind::Int32),
-        Column::new("temperature", Kind::Decimal).default(),
-        Column::new("allowed_skills", Kind::Texts),
-        Column::new("created_at", Kind::LocalTime).default(),
+        Column::new("id", ColumnType::Uuid),
+        Column::new("name", ColumnType::Text),
+        Column::new("agent_level", ColumnType::Text),
+        Column::new("llm_provider", ColumnType::Text),
+        Column::new("llm_model", ColumnType::Text),
+        Column::new("max_tokens", ColumnType::Int32),
+        Column::new("temperature", ColumnType::Decimal).default(),
+        Column::new("allowed_skills", ColumnType::Texts),
+        Column::new("created_at", ColumnType::LocalTime).default(),
     ],
 }
 
@@ -32,18 +32,18 @@ scoped! {
     key: &["id"],
     uniques: &[],
     columns: [
-        Column::new("id", Kind::Uuid),
-        Column::new("command_id", Kind::Uuid),
-        Column::new("plan_step_id", Kind::Uuid),
-        Column::new("agent_id", Kind::Uuid),
-        Column::new("identity_id", Kind::Uuid),
-        Column::new("context_id", Kind::Uuid),
-        Column::new("status", Kind::Text).default(),
-        Column::new("token_limit", Kind::Int32),
-        Column::new("tokens_used", Kind::Int32).nullable().default(),
-        Column::new("started_at", Kind::LocalTime).nullable(),
-        Column::new("finished_at", Kind::LocalTime).nullable(),
-        Column::new("created_at", Kind::LocalTime).default(),
+        Column::new("id", ColumnType::Uuid),
+        Column::new("command_id", ColumnType::Uuid),
+        Column::new("plan_step_id", ColumnType::Uuid),
+        Column::new("agent_id", ColumnType::Uuid),
+        Column::new("identity_id", ColumnType::Uuid),
+        Column::new("context_id", ColumnType::Uuid),
+        Column::new("status", ColumnType::Text).default(),
+        Column::new("token_limit", ColumnType::Int32),
+        Column::new("tokens_used", ColumnType::Int32).nullable().default(),
+        Column::new("started_at", ColumnType::LocalTime).nullable(),
+        Column::new("finished_at", ColumnType::LocalTime).nullable(),
+        Column::new("created_at", ColumnType::LocalTime).default(),
     ],
 }
 
@@ -55,11 +55,11 @@ scoped! {
     key: &["id"],
     uniques: &[],
     columns: [
-        Column::new("id", Kind::Uuid),
-        Column::new("job_id", Kind::Uuid),
-        Column::new("output_type", Kind::Text),
-        Column::new("reference", Kind::Json),
-        Column::new("created_at", Kind::LocalTime).default(),
+        Column::new("id", ColumnType::Uuid),
+        Column::new("job_id", ColumnType::Uuid),
+        Column::new("output_type", ColumnType::Text),
+        Column::new("reference", ColumnType::Json),
+        Column::new("created_at", ColumnType::LocalTime).default(),
     ],
 }
 
@@ -71,18 +71,18 @@ scoped! {
     key: &["execution_id"],
     uniques: &[],
     columns: [
-        Column::new("execution_id", Kind::Uuid),
-        Column::new("agent_id", Kind::Uuid),
-        Column::new("agent_type", Kind::Text).chars(20),
-        Column::new("execution_type", Kind::Text).chars(50),
-        Column::new("input_data", Kind::Json).nullable(),
-        Column::new("output_data", Kind::Json).nullable(),
-        Column::new("status", Kind::Text).chars(20),
-        Column::new("error_data", Kind::Json).nullable(),
-        Column::new("execution_duration_ms", Kind::Int32).default(),
-        Column::new("resource_usage", Kind::Json).nullable(),
-        Column::new("started_at", Kind::Time).default(),
-        Column::new("completed_at", Kind::Time).nullable(),
+        Column::new("execution_id", ColumnType::Uuid),
+        Column::new("agent_id", ColumnType::Uuid),
+        Column::new("agent_type", ColumnType::Text).chars(20),
+        Column::new("execution_type", ColumnType::Text).chars(50),
+        Column::new("input_data", ColumnType::Json).nullable(),
+        Column::new("output_data", ColumnType::Json).nullable(),
+        Column::new("status", ColumnType::Text).chars(20),
+        Column::new("error_data", ColumnType::Json).nullable(),
+        Column::new("execution_duration_ms", ColumnType::Int32).default(),
+        Column::new("resource_usage", ColumnType::Json).nullable(),
+        Column::new("started_at", ColumnType::Time).default(),
+        Column::new("completed_at", ColumnType::Time).nullable(),
     ],
 }
 
@@ -90,18 +90,18 @@ scoped! {
 pub static JOB_DETAILS: Table = Table {
     name: "job_details",
     columns: &[
-        Column::new("job_id", Kind::Uuid),
-        Column::new("tenant_id", Kind::Text),
-        Column::new("run_id", Kind::Uuid).nullable(),
-        Column::new("step_id", Kind::Uuid).nullable(),
-        Column::new("effect_id", Kind::Uuid).nullable(),
-        Column::new("constraints", Kind::Json).nullable(),
-        Column::new("input_digest", Kind::Bytes).nullable(),
-        Column::new("failure_category", Kind::Text).nullable(),
-        Column::new("usage", Kind::Json).nullable(),
-        Column::new("sandbox_state", Kind::Text).default(),
-        Column::new("deadline", Kind::Time).nullable(),
-        Column::new("state_version", Kind::Int).default(),
+        Column::new("job_id", ColumnType::Uuid),
+        Column::new("tenant_id", ColumnType::Text),
+        Column::new("run_id", ColumnType::Uuid).nullable(),
+        Column::new("step_id", ColumnType::Uuid).nullable(),
+        Column::new("effect_id", ColumnType::Uuid).nullable(),
+        Column::new("constraints", ColumnType::Json).nullable(),
+        Column::new("input_digest", ColumnType::Bytes).nullable(),
+        Column::new("failure_category", ColumnType::Text).nullable(),
+        Column::new("usage", ColumnType::Json).nullable(),
+        Column::new("sandbox_state", ColumnType::Text).default(),
+        Column::new("deadline", ColumnType::Time).nullable(),
+        Column::new("state_version", ColumnType::Int).default(),
     ],
     key: &["job_id"],
     uniques: &[],

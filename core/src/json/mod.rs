@@ -12,7 +12,7 @@ pub use chimera_expr::{canonical, number_text};
 pub(crate) use chimera_expr::{write_integer, write_text};
 pub use digest::Digest32;
 pub(crate) use strict::parse_nested;
-pub use strict::{Excess, ParseError, parse, parse_bounded, parse_exact, pointer_at};
+pub use strict::{ParseLimit, ParseError, parse, parse_bounded, parse_exact, pointer_at};
 
 use crate::limits::{JSON_DEPTH_MAX, JSON_VALUE_BYTES, JSON_VALUE_MEMORY_BYTES};
 use serde_json::Value;
@@ -37,7 +37,7 @@ pub struct TooDeep {
 impl CanonicalJson {
     /// Checks the depth and computes the digest.
     pub fn new(value: Value) -> Result<Self, TooDeep> {
-        within_depth(&value, JSON_DEPTH_MAX)?;
+        check_depth(&value, JSON_DEPTH_MAX)?;
         Ok(Self { digest: Digest32::of(&value), value: Arc::new(value) })
     }
 
@@ -53,9 +53,9 @@ impl CanonicalJson {
 }
 
 /// Checks that a document is nested at most `levels` deep.
-pub fn within_depth(value: &Value, levels: usize) -> Result<(), TooDeep> {
+pub fn check_depth(value: &Value, levels: usize) -> Result<(), TooDeep> {
     let mut path = Vec::new();
-    if deeper_than(value, levels, &mut path) {
+    if find_too_deep(value, levels, &mut path) {
         path.reverse();
         let escaped = |part: &String| format!("/{}", part.replace('~', "~0").replace('/', "~1"));
         return Err(TooDeep { levels, pointer: path.iter().map(escaped).collect() });
@@ -64,14 +64,14 @@ pub fn within_depth(value: &Value, levels: usize) -> Result<(), TooDeep> {
 }
 
 /// Whether a value is nested deeper. If so, `path` is filled with its location, innermost first.
-fn deeper_than(value: &Value, levels: usize, path: &mut Vec<String>) -> bool {
+fn find_too_deep(value: &Value, levels: usize, path: &mut Vec<String>) -> bool {
     let found = match value {
         Value::Array(_) | Value::Object(_) if levels == 0 => return true,
         Value::Array(items) => {
-            items.iter().position(|item| deeper_than(item, levels - 1, path)).map(|at| at.to_string())
+            items.iter().position(|item| find_too_deep(item, levels - 1, path)).map(|at| at.to_string())
         }
         Value::Object(members) => {
-            members.iter().find(|(_, member)| deeper_than(member, levels - 1, path)).map(|(name, _)| name.clone())
+            members.iter().find(|(_, member)| find_too_deep(member, levels - 1, path)).map(|(name, _)| name.clone())
         }
         _ => None,
     };
@@ -83,7 +83,7 @@ fn deeper_than(value: &Value, levels: usize, path: &mut Vec<String>) -> bool {
 /// Whether a document is larger than about `bytes`. Stops as soon as that is known.
 #[must_use]
 pub fn is_larger_than(value: &Value, bytes: usize) -> bool {
-    left_of(value, bytes).is_none()
+    size_left(value, bytes).is_none()
 }
 
 /// Approximate size of a document: its text, plus a constant per value.
@@ -102,12 +102,12 @@ pub fn size(value: &Value) -> usize {
 
 /// Approximate memory use of a document.
 #[must_use]
-pub fn weight(value: &Value) -> usize {
+pub fn memory_size(value: &Value) -> usize {
     let inside = match value {
         Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(weight).fold(0, usize::saturating_add),
+        Value::Array(items) => items.iter().map(memory_size).fold(0, usize::saturating_add),
         Value::Object(members) => {
-            members.iter().map(|(name, member)| name.len() + weight(member)).fold(0, usize::saturating_add)
+            members.iter().map(|(name, member)| name.len() + memory_size(member)).fold(0, usize::saturating_add)
         }
         _ => 0,
     };
@@ -130,7 +130,7 @@ pub fn has_more_values_than(value: &Value, values: usize) -> bool {
 
 /// Whether a text would have more than `values` values if it is JSON, without parsing it.
 #[must_use]
-pub fn spells_more_values_than(text: &[u8], values: usize) -> bool {
+pub fn text_has_more_values_than(text: &[u8], values: usize) -> bool {
     let (mut count, mut opened, mut in_text, mut escaped) = (1_usize, false, false, false);
     for byte in text {
         if in_text {
@@ -155,13 +155,13 @@ pub fn spells_more_values_than(text: &[u8], values: usize) -> bool {
     count > values
 }
 
-fn left_of(value: &Value, bytes: usize) -> Option<usize> {
+fn size_left(value: &Value, bytes: usize) -> Option<usize> {
     let bytes = bytes.checked_sub(JSON_VALUE_BYTES)?;
     match value {
         Value::String(text) => bytes.checked_sub(text.len()),
-        Value::Array(items) => items.iter().try_fold(bytes, |bytes, item| left_of(item, bytes)),
+        Value::Array(items) => items.iter().try_fold(bytes, |bytes, item| size_left(item, bytes)),
         Value::Object(members) => {
-            members.iter().try_fold(bytes, |bytes, (name, member)| left_of(member, bytes.checked_sub(name.len())?))
+            members.iter().try_fold(bytes, |bytes, (name, member)| size_left(member, bytes.checked_sub(name.len())?))
         }
         _ => Some(bytes),
     }
@@ -180,8 +180,8 @@ pub fn has_nul(value: &Value) -> bool {
 
 /// Why no store can hold a document, or none if one can.
 #[must_use]
-pub fn unstorable(value: &Value) -> Option<String> {
-    match within_depth(value, JSON_DEPTH_MAX) {
+pub fn unstorable_reason(value: &Value) -> Option<String> {
+    match check_depth(value, JSON_DEPTH_MAX) {
         Err(error) => Some(format!("the value is {error}")),
         Ok(()) => has_nul(value).then(|| "the value holds the character U+0000, which can't be stored".to_owned()),
     }

@@ -28,19 +28,19 @@ pub enum ParseError {
     NumberInexact { at: usize },
     /// A limit is exceeded.
     #[error("{what} at byte {at}")]
-    TooMuch { at: usize, what: Excess },
+    LimitExceeded { at: usize, what: ParseLimit },
     #[error("trailing content at byte {at}")]
     Trailing { at: usize },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Excess {
+pub enum ParseLimit {
     Depth,
     /// More values than a received document may have.
     Values,
 }
 
-impl fmt::Display for Excess {
+impl fmt::Display for ParseLimit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Depth => out.write_str("nested too deeply"),
@@ -73,13 +73,13 @@ pub(crate) fn parse_nested(bytes: &[u8], depth: usize) -> Result<Value, ParseErr
 
 fn read(bytes: &[u8], depth: usize, (exact, values): (bool, usize)) -> Result<Value, ParseError> {
     let text = std::str::from_utf8(bytes).map_err(|error| ParseError::Unicode { at: error.valid_up_to() })?;
-    let mut reader = Reader { text, at: 0, exact, values };
+    let mut reader = Parser { text, at: 0, exact, values };
     let value = reader.value(depth)?;
     reader.space();
     if reader.at < text.len() { Err(ParseError::Trailing { at: reader.at }) } else { Ok(value) }
 }
 
-struct Reader<'a> {
+struct Parser<'a> {
     text: &'a str,
     at: usize,
     /// Reject fractions that would be rounded.
@@ -88,7 +88,7 @@ struct Reader<'a> {
     values: usize,
 }
 
-impl Reader<'_> {
+impl Parser<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -119,7 +119,7 @@ impl Reader<'_> {
 
     fn value(&mut self, depth: usize) -> Result<Value, ParseError> {
         self.space();
-        self.values = self.values.checked_sub(1).ok_or(ParseError::TooMuch { at: self.at, what: Excess::Values })?;
+        self.values = self.values.checked_sub(1).ok_or(ParseError::LimitExceeded { at: self.at, what: ParseLimit::Values })?;
         match self.peek() {
             Some(b'n') => self.word("null", Value::Null),
             Some(b't') => self.word("true", Value::Bool(true)),
@@ -127,7 +127,7 @@ impl Reader<'_> {
             Some(b'"') => self.string().map(Value::String),
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(open @ (b'[' | b'{')) => {
-                let depth = depth.checked_sub(1).ok_or(ParseError::TooMuch { at: self.at, what: Excess::Depth })?;
+                let depth = depth.checked_sub(1).ok_or(ParseError::LimitExceeded { at: self.at, what: ParseLimit::Depth })?;
                 self.at += 1;
                 if open == b'[' { self.array(depth) } else { self.object(depth) }
             }

@@ -8,20 +8,20 @@ use sha2::{Digest, Sha256};
 
 /// The end of a chain: the number and hash of its last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ChainHead {
     /// Sequence number of the last entry, starting at 1.
     pub seq: i64,
     pub hash: Digest32,
 }
 
-impl Head {
+impl ChainHead {
     /// The head of an empty lane.
     pub const EMPTY: Self = Self { seq: 0, hash: Digest32::ZERO };
 }
 
 /// The position of an entry in its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct ChainLink {
     pub seq: i64,
     pub prev_hash: Digest32,
     pub hash: Digest32,
@@ -29,21 +29,21 @@ pub struct Link {
 
 /// The next link after `head` in `lane`, for an entry with this content digest.
 #[must_use]
-pub fn extend(lane: i64, head: Head, content: Digest32) -> Link {
+pub fn extend(lane: i64, head: ChainHead, content: Digest32) -> ChainLink {
     let seq = head.seq + 1;
     let mut hasher = Sha256::new();
     hasher.update(lane.to_be_bytes());
     hasher.update(seq.to_be_bytes());
     hasher.update(head.hash.0);
     hasher.update(content.0);
-    Link { seq, prev_hash: head.hash, hash: Digest32(hasher.finalize().into()) }
+    ChainLink { seq, prev_hash: head.hash, hash: Digest32(hasher.finalize().into()) }
 }
 
-impl Link {
+impl ChainLink {
     /// The head of the chain that ends here.
     #[must_use]
-    pub const fn head(&self) -> Head {
-        Head { seq: self.seq, hash: self.hash }
+    pub const fn head(&self) -> ChainHead {
+        ChainHead { seq: self.seq, hash: self.hash }
     }
 }
 
@@ -53,11 +53,11 @@ mod tests {
 
     #[test]
     fn a_link_depends_on_lane_position_past_and_content() {
-        let base = extend(1, Head::EMPTY, Digest32([1; 32]));
+        let base = extend(1, ChainHead::EMPTY, Digest32([1; 32]));
         assert_eq!((base.seq, base.prev_hash), (1, Digest32::ZERO));
-        assert_ne!(base.hash, extend(2, Head::EMPTY, Digest32([1; 32])).hash);
-        assert_ne!(base.hash, extend(1, Head { seq: 1, ..Head::EMPTY }, Digest32([1; 32])).hash);
-        assert_ne!(base.hash, extend(1, Head { hash: Digest32([9; 32]), ..Head::EMPTY }, Digest32([1; 32])).hash);
-        assert_ne!(base.hash, extend(1, Head::EMPTY, Digest32([2; 32])).hash);
+        assert_ne!(base.hash, extend(2, ChainHead::EMPTY, Digest32([1; 32])).hash);
+        assert_ne!(base.hash, extend(1, ChainHead { seq: 1, ..ChainHead::EMPTY }, Digest32([1; 32])).hash);
+        assert_ne!(base.hash, extend(1, ChainHead { hash: Digest32([9; 32]), ..ChainHead::EMPTY }, Digest32([1; 32])).hash);
+        assert_ne!(base.hash, extend(1, ChainHead::EMPTY, Digest32([2; 32])).hash);
     }
 }

@@ -5,7 +5,7 @@
 //! The exact signed bytes are stored and compared.
 
 use super::tables::LEDGER_CHECKPOINTS;
-use super::{Digest32, Head};
+use super::{Digest32, ChainHead};
 use crate::json;
 use crate::record::{Insert, InvalidTx, Json, Row};
 use crate::time::Timestamp;
@@ -23,7 +23,7 @@ const VERSION: i64 = 1;
 pub struct LaneState {
     pub lane: i64,
     /// The last entry. Its number is also the size of the tree.
-    pub head: Head,
+    pub head: ChainHead,
     /// The Merkle root over the entries' hashes.
     pub root: Digest32,
 }
@@ -208,13 +208,13 @@ fn lane_state(value: &Value) -> Option<LaneState> {
     let members: &Map<String, Value> = value.as_object()?;
     let digest = |name| members.get(name).and_then(Value::as_str).and_then(Digest32::from_hex);
     let seq = members.get("size")?.as_i64().filter(|size| *size > 0)?;
-    let head = Head { seq, hash: digest("head_hash")? };
+    let head = ChainHead { seq, hash: digest("head_hash")? };
     Some(LaneState { lane: members.get("lane")?.as_i64()?, head, root: digest("root")? })
 }
 
 impl SignedCheckpoint {
     /// Parses a signed checkpoint. The bytes must be canonical.
-    pub fn read(body: String, signature: [u8; 64], key_id: String) -> Result<Self, CheckpointFault> {
+    pub fn parse(body: String, signature: [u8; 64], key_id: String) -> Result<Self, CheckpointFault> {
         let value = json::parse(&body).map_err(|_| CheckpointFault::Malformed)?;
         let checkpoint = Checkpoint::from_value(&value).ok_or(CheckpointFault::Malformed)?;
         if checkpoint.body() != body {
@@ -227,7 +227,7 @@ impl SignedCheckpoint {
     pub fn from_row(row: &Row) -> Result<Self, CheckpointFault> {
         let body = row.get("body").as_json().ok_or(CheckpointFault::Malformed)?.as_str().to_owned();
         let signature = row.get("signature").as_bytes().and_then(|bytes| bytes.try_into().ok());
-        let signed = Self::read(body, signature.ok_or(CheckpointFault::Malformed)?, row.text("key_id").to_owned())?;
+        let signed = Self::parse(body, signature.ok_or(CheckpointFault::Malformed)?, row.text("key_id").to_owned())?;
         let agrees = row.int("seq") == signed.checkpoint.seq
             && row.get("created_at").as_time() == Some(signed.checkpoint.created_at)
             && row.get("digest").as_bytes() == Some(&signed.digest().0);
@@ -235,12 +235,12 @@ impl SignedCheckpoint {
     }
 
     pub fn insert(&self) -> Result<Insert, InvalidTx> {
-        Insert::into(
+        Insert::new(
             &LEDGER_CHECKPOINTS,
             vec![
                 ("seq", self.checkpoint.seq.into()),
                 ("created_at", self.checkpoint.created_at.into()),
-                ("body", Json::stored(self.body.clone()).into()),
+                ("body", Json::from_stored(self.body.clone()).into()),
                 ("signature", self.signature.to_vec().into()),
                 ("key_id", self.key_id.clone().into()),
                 ("digest", self.digest().0.to_vec().into()),

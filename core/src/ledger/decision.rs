@@ -31,7 +31,7 @@ words! {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum DecisionSource {
     Intent,
     Access,
     Policy,
@@ -46,7 +46,7 @@ pub enum Source {
     Output,
 }
 
-impl Source {
+impl DecisionSource {
     #[must_use]
     pub const fn event_type(self) -> EventType {
         match self {
@@ -77,7 +77,7 @@ impl Source {
 impl Outcome {
     /// Maps the verdict of a specification to an outcome.
     #[must_use]
-    pub fn of_verdict(word: &str) -> Option<Self> {
+    pub fn from_verdict(word: &str) -> Option<Self> {
         Some(match word {
             "approve" | "approved" | "allow" | "allowed" | "accepted" => Self::Approved,
             "reject" | "rejected" | "deny" | "denied" | "request_changes" | "expired" => Self::Rejected,
@@ -97,10 +97,10 @@ mod tests {
     fn every_source_of_decisions_has_one_of_the_four_event_types() {
         let words: Vec<_> = EventType::ALL.iter().map(|event| event.as_str()).collect();
         assert_eq!(words, ["policy_evaluation", "approval_workflow", "boundary_enforcement", "output_validation"]);
-        assert_eq!(Source::Intent.event_type(), Source::Policy.event_type());
-        assert_eq!(Source::Approval.event_type().as_str(), "approval_workflow");
-        assert_eq!(Source::Tenant.event_type().as_str(), "boundary_enforcement");
-        assert_eq!(Source::Output.event_type().as_str(), "output_validation");
+        assert_eq!(DecisionSource::Intent.event_type(), DecisionSource::Policy.event_type());
+        assert_eq!(DecisionSource::Approval.event_type().as_str(), "approval_workflow");
+        assert_eq!(DecisionSource::Tenant.event_type().as_str(), "boundary_enforcement");
+        assert_eq!(DecisionSource::Output.event_type().as_str(), "output_validation");
     }
 
     /// CONTENT-087
@@ -118,9 +118,9 @@ mod tests {
             ("pending", Outcome::Deferred),
             ("failed", Outcome::Error),
         ] {
-            assert_eq!(Outcome::of_verdict(verdict), Some(outcome), "{verdict}");
+            assert_eq!(Outcome::from_verdict(verdict), Some(outcome), "{verdict}");
         }
-        assert_eq!(Outcome::of_verdict("perhaps"), None);
-        assert!(Outcome::ALL.iter().all(|outcome| Outcome::of_verdict(outcome.as_str()) == Some(*outcome)));
+        assert_eq!(Outcome::from_verdict("perhaps"), None);
+        assert!(Outcome::ALL.iter().all(|outcome| Outcome::from_verdict(outcome.as_str()) == Some(*outcome)));
     }
 }

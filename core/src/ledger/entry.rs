@@ -83,11 +83,11 @@ impl Entry {
     /// Seals the entry with `salt`. Data that exceeds the limit is shortened, and its size and digest are recorded: an
     /// entry is written however large the input was.
     pub fn seal(mut self, salt: [u8; 16]) -> Result<SealedEntry, EntryError> {
-        let (data_json, content) = match self.texts() {
+        let (data_json, content) = match self.canonical_texts() {
             Ok(texts) => texts,
             Err(_) => {
-                self.data = shortened(self.data);
-                self.texts()?
+                self.data = shorten(self.data);
+                self.canonical_texts()?
             }
         };
         let content_digest = content_digest(salt, &content);
@@ -95,13 +95,13 @@ impl Entry {
     }
 
     /// The canonical text of the data and of the whole content.
-    fn texts(&self) -> Result<(String, String), EntryError> {
-        json::within_depth(&self.data, limits::JSON_DEPTH_MAX)?;
+    fn canonical_texts(&self) -> Result<(String, String), EntryError> {
+        json::check_depth(&self.data, limits::JSON_DEPTH_MAX)?;
         let data_json = json::canonical(&self.data);
         if data_json.len() > limits::ENTRY_DATA_BYTES_MAX {
             return Err(EntryError::TooLarge { bytes_max: limits::ENTRY_DATA_BYTES_MAX });
         }
-        let content = self.content_around(&data_json);
+        let content = self.content_with(&data_json);
         if content.len() - data_json.len() > limits::ENTRY_TEXT_BYTES_MAX {
             return Err(EntryError::TooLarge { bytes_max: limits::ENTRY_TEXT_BYTES_MAX });
         }
@@ -114,12 +114,12 @@ impl Entry {
     /// The canonical text that is digested: every field of the entry.
     #[must_use]
     pub fn content(&self) -> String {
-        self.content_around(&json::canonical(&self.data))
+        self.content_with(&json::canonical(&self.data))
     }
 
     /// Writes the content around canonical data. Sealing is on the hot path, so no document is built; the members below
     /// are in canonical order.
-    fn content_around(&self, data_json: &str) -> String {
+    fn content_with(&self, data_json: &str) -> String {
         let mut out = String::with_capacity(data_json.len() + 512);
         let text = |out: &mut String, name: &str, value: Option<&str>| {
             out.push_str(name);
@@ -156,15 +156,15 @@ impl SealedEntry {
     /// Whether the stored bytes still match the digest.
     #[must_use]
     pub fn is_intact(&self) -> bool {
-        content_digest(self.salt, &self.entry.content_around(&self.data_json)) == self.content_digest
+        content_digest(self.salt, &self.entry.content_with(&self.data_json)) == self.content_digest
     }
 }
 
 /// Shortens the data to a quarter of the limit, and adds the size and digest of the original.
-fn shortened(data: Value) -> Value {
+fn shorten(data: Value) -> Value {
     let whole = json::canonical(&data);
     let shortened = json!({"bytes": whole.len(), "digest": Digest32::of_bytes(whole.as_bytes())});
-    let mut members = match text::bounded(data, limits::ENTRY_DATA_BYTES_MAX / 4, limits::ENTRY_SHORTENED_CHARS_MAX) {
+    let mut members = match text::truncate_value(data, limits::ENTRY_DATA_BYTES_MAX / 4, limits::ENTRY_SHORTENED_CHARS_MAX) {
         Value::Object(members) => members,
         other => Map::from_iter([("data".to_owned(), other)]),
     };

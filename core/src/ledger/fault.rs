@@ -6,7 +6,7 @@ use std::fmt;
 
 /// What is wrong with a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum LedgerFault {
     /// A line or row that does not follow the format.
     #[error("malformed")]
     Malformed,
@@ -32,42 +32,42 @@ pub enum Fault {
 
 /// The first fault, with its location as far as known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct LocatedFault {
     /// Line of an export, starting at 1.
     pub line: Option<u64>,
     pub checkpoint: Option<i64>,
     pub lane: Option<i64>,
     pub seq: Option<i64>,
     pub id: Option<String>,
-    pub why: Fault,
+    pub fault: LedgerFault,
 }
 
-impl Broken {
+impl LocatedFault {
     /// A fault that does not concern one entry.
     #[must_use]
-    pub const fn ledger(why: Fault) -> Self {
-        Self { line: None, checkpoint: None, lane: None, seq: None, id: None, why }
+    pub const fn ledger(fault: LedgerFault) -> Self {
+        Self { line: None, checkpoint: None, lane: None, seq: None, id: None, fault }
     }
 
     /// A fault of checkpoint `seq` itself.
     #[must_use]
-    pub const fn checkpoint(seq: i64, why: Fault) -> Self {
-        Self { line: None, checkpoint: Some(seq), lane: None, seq: None, id: None, why }
+    pub const fn checkpoint(seq: i64, fault: LedgerFault) -> Self {
+        Self { line: None, checkpoint: Some(seq), lane: None, seq: None, id: None, fault }
     }
 
     /// A fault of a lane at entry `seq`.
     #[must_use]
-    pub const fn lane(lane: i64, seq: i64, why: Fault) -> Self {
-        Self { line: None, checkpoint: None, lane: Some(lane), seq: Some(seq), id: None, why }
+    pub const fn lane(lane: i64, seq: i64, fault: LedgerFault) -> Self {
+        Self { line: None, checkpoint: None, lane: Some(lane), seq: Some(seq), id: None, fault }
     }
 
     #[must_use]
-    pub fn entry(entry: &StoredEntry, why: Fault) -> Self {
+    pub fn entry(entry: &StoredEntry, why: LedgerFault) -> Self {
         Self { id: Some(entry.sealed.entry.id.clone()), ..Self::lane(entry.lane, entry.link.seq, why) }
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for LocatedFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.line {
             write!(f, "line {line}, ")?;
@@ -84,11 +84,11 @@ impl fmt::Display for Broken {
         if let Some(id) = &self.id {
             write!(f, "id {id}, ")?;
         }
-        write!(f, "{}", self.why)
+        write!(f, "{}", self.fault)
     }
 }
 
-impl From<CheckpointFault> for Fault {
+impl From<CheckpointFault> for LedgerFault {
     fn from(fault: CheckpointFault) -> Self {
         match fault {
             CheckpointFault::Malformed => Self::Malformed,

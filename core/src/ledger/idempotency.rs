@@ -13,14 +13,14 @@
 use super::tables::IDEMPOTENCY_RECORDS;
 use super::{DamagedRow, Digest32};
 use crate::limits;
-use crate::record::{Compare, Condition, Insert, InvalidTx, Json, JsonError, Row, RowCount, Step, Update, Value};
+use crate::record::{Comparison, Condition, Insert, InvalidTx, Json, JsonError, Row, RowCount, Step, Update, Value};
 use crate::time::Timestamp;
 use std::fmt;
 use uuid::Uuid;
 
 /// The scope in which a key is unique.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum KeyOwner {
     /// Requests of one user of one tenant.
     User { tenant: String, user: String },
     /// Skill invocations of one agent.
@@ -29,7 +29,7 @@ pub enum Owner {
     Effect { tenant: String },
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for KeyOwner {
     /// Unambiguous for any characters in the names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -42,49 +42,49 @@ impl fmt::Display for Owner {
 
 /// A request under an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct KeyedRequest {
     owner: String,
     key: String,
     fingerprint: Digest32,
     resource_id: Option<String>,
-    seconds: i64,
+    ttl_seconds: i64,
 }
 
 /// Why a request can't have an idempotency record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidRequest {
+pub enum InvalidIdempotencyKey {
     /// The key is empty, too long, or holds U+0000.
     #[error("idempotency key must have 1 to {} characters", limits::IDEMPOTENCY_KEY_CHARS_MAX)]
     Key,
 }
 
-impl Request {
+impl KeyedRequest {
     /// A request with `body` under `key`, with the default TTL.
-    pub fn new(owner: &Owner, key: &str, body: &serde_json::Value) -> Result<Self, InvalidRequest> {
+    pub fn new(owner: &KeyOwner, key: &str, body: &serde_json::Value) -> Result<Self, InvalidIdempotencyKey> {
         let chars = key.chars().take(limits::IDEMPOTENCY_KEY_CHARS_MAX + 1).count();
         if !(1..=limits::IDEMPOTENCY_KEY_CHARS_MAX).contains(&chars) || key.contains('\0') {
-            return Err(InvalidRequest::Key);
+            return Err(InvalidIdempotencyKey::Key);
         }
         Ok(Self {
             owner: owner.to_string(),
             key: key.to_owned(),
             fingerprint: Digest32::of(body),
             resource_id: None,
-            seconds: limits::IDEMPOTENCY_TTL_SECONDS,
+            ttl_seconds: limits::IDEMPOTENCY_TTL_SECONDS,
         })
     }
 
     /// Sets the resource that the request creates, so that a duplicate can refer to it while the request is in flight.
     #[must_use]
-    pub fn making(mut self, resource_id: impl Into<String>) -> Self {
+    pub fn with_resource(mut self, resource_id: impl Into<String>) -> Self {
         self.resource_id = Some(resource_id.into());
         self
     }
 
     /// Sets the TTL.
     #[must_use]
-    pub const fn remembered_for(mut self, seconds: i64) -> Self {
-        self.seconds = seconds;
+    pub const fn with_ttl(mut self, seconds: i64) -> Self {
+        self.ttl_seconds = seconds;
         self
     }
 
@@ -96,7 +96,7 @@ impl Request {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum State {
+pub enum RecordState {
     /// Accepted, without a response yet.
     InFlight,
     /// Completed.
@@ -108,11 +108,11 @@ pub enum State {
 
 /// An idempotency record.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct IdempotencyRecord {
     pub owner: String,
     pub key: String,
     pub fingerprint: Digest32,
-    pub state: State,
+    pub state: RecordState,
     pub resource_id: Option<String>,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
@@ -123,27 +123,27 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// First use of the key: the insert, and the resulting record.
-    Fresh(Insert, Record),
+    Fresh(Insert, IdempotencyRecord),
     /// The previous record has expired: the update that replaces it, and the resulting record.
-    TakeOver(Update, Record),
+    TakeOver(Update, IdempotencyRecord),
     /// The same request is in flight.
-    InFlight(Record),
+    InFlight(IdempotencyRecord),
     /// The same request has completed.
-    Done(Record),
+    Done(IdempotencyRecord),
     /// The key was used for a different request.
-    Mismatch(Record),
+    Mismatch(IdempotencyRecord),
 }
 
 /// Decides about `request`, given the existing record under its key.
-pub fn decide(existing: Option<Record>, request: &Request, now: Timestamp) -> Result<Decision, InvalidTx> {
-    let claimed = |state_version| Record {
+pub fn decide(existing: Option<IdempotencyRecord>, request: &KeyedRequest, now: Timestamp) -> Result<Decision, InvalidTx> {
+    let claimed = |state_version| IdempotencyRecord {
         owner: request.owner.clone(),
         key: request.key.clone(),
         fingerprint: request.fingerprint,
-        state: State::InFlight,
+        state: RecordState::InFlight,
         resource_id: request.resource_id.clone(),
         created_at: now,
-        expires_at: now.plus_seconds(request.seconds),
+        expires_at: now.plus_seconds(request.ttl_seconds),
         state_version,
     };
     let Some(existing) = existing else {
@@ -171,8 +171,8 @@ pub fn decide(existing: Option<Record>, request: &Request, now: Timestamp) -> Re
         return Ok(Decision::Mismatch(existing));
     }
     Ok(match existing.state {
-        State::InFlight => Decision::InFlight(existing),
-        State::Done { .. } => Decision::Done(existing),
+        RecordState::InFlight => Decision::InFlight(existing),
+        RecordState::Done { .. } => Decision::Done(existing),
     })
 }
 
@@ -187,13 +187,13 @@ pub enum FinishError {
     Invalid(#[from] InvalidTx),
 }
 
-impl Record {
+impl IdempotencyRecord {
     /// Decodes a row of `idempotency_records`.
     pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
         let time = |column| row.get(column).as_time().ok_or(DamagedRow { column });
         let state = match (row.text("state"), row.get("answer")) {
-            ("in_flight", _) => State::InFlight,
-            ("done", Value::Json(answer)) => State::Done { answer: answer.to_value() },
+            ("in_flight", _) => RecordState::InFlight,
+            ("done", Value::Json(answer)) => RecordState::Done { answer: answer.to_value() },
             _ => return Err(DamagedRow { column: "state" }),
         };
         let fingerprint = row.get("fingerprint").as_bytes().and_then(Digest32::from_slice);
@@ -210,7 +210,7 @@ impl Record {
     }
 
     fn insert(&self) -> Result<Insert, InvalidTx> {
-        Insert::into(
+        Insert::new(
             &IDEMPOTENCY_RECORDS,
             vec![
                 ("owner", self.owner.as_str().into()),
@@ -231,13 +231,13 @@ impl Record {
 
     /// The update that stores the response, with a TTL of `seconds` from `now`. It applies only while nobody took the
     /// record over.
-    pub fn finish(&self, answer: &serde_json::Value, now: Timestamp, seconds: i64) -> Result<Update, FinishError> {
-        if self.state != State::InFlight {
+    pub fn complete(&self, answer: &serde_json::Value, now: Timestamp, seconds: i64) -> Result<Update, FinishError> {
+        if self.state != RecordState::InFlight {
             return Err(FinishError::Done);
         }
         let set = vec![
             ("state", "done".into()),
-            ("answer", Json::of(answer)?.into()),
+            ("answer", Json::encode(answer)?.into()),
             ("expires_at", now.plus_seconds(seconds).into()),
         ];
         Ok(Update::versioned(&IDEMPOTENCY_RECORDS, self.row_key(), self.state_version, set)?)
@@ -246,7 +246,7 @@ impl Record {
     /// The step that deletes the record of a request without effect, so that it can be retried.
     #[must_use]
     pub fn abandon(&self) -> Step {
-        let is = |column, value| Condition { column, compare: Compare::Is, value };
+        let is = |column, value| Condition { column, compare: Comparison::Is, value };
         Step::Delete {
             table: &IDEMPOTENCY_RECORDS,
             conditions: vec![

@@ -4,7 +4,7 @@
 //! was more. The mark does. It is written after a commit is durable, so it is never ahead of its store. A store that
 //! is behind its mark has lost data.
 
-use super::{Digest32, Head};
+use super::{Digest32, ChainHead};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
@@ -25,33 +25,33 @@ pub struct Mark {
     pub generation: i64,
     /// The epoch in which the lane was held.
     pub epoch: i64,
-    pub head: Head,
+    pub head: ChainHead,
 }
 
 /// What a store has for the lane of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaneRow {
+pub struct StoredLane {
     pub epoch: i64,
-    pub head: Head,
+    pub head: ChainHead,
     /// The hash of the entry that the mark names, if it exists.
     pub hash_at_mark: Option<Digest32>,
 }
 
 /// How a store is behind a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behind {
+pub enum MarkMismatch {
     /// The store has an older generation than the mark.
     Generation,
     LaneMissing(Mark),
     /// The lane has a lower epoch than the mark.
-    Epoch(Mark, LaneRow),
+    Epoch(Mark, StoredLane),
     /// The lane has fewer entries than the mark.
-    Entries(Mark, LaneRow),
+    Entries(Mark, StoredLane),
     /// The lane has a different entry at the position of the mark.
-    Other(Mark),
+    EntryMismatch(Mark),
 }
 
-impl fmt::Display for Behind {
+impl fmt::Display for MarkMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Generation => f.write_str("it was resumed after a restore, and this is a state from before that"),
@@ -64,7 +64,7 @@ impl fmt::Display for Behind {
             Self::Entries(mark, row) => {
                 write!(f, "lane {} has {} entries, and had {} before", mark.lane, row.head.seq, mark.head.seq)
             }
-            Self::Other(mark) => {
+            Self::EntryMismatch(mark) => {
                 write!(f, "entry {} of lane {} is not the one that was there before", mark.head.seq, mark.lane)
             }
         }
@@ -74,22 +74,22 @@ impl fmt::Display for Behind {
 impl Mark {
     /// Compares the store with this mark.
     #[must_use]
-    pub fn behind(&self, generation: i64, row: Option<LaneRow>) -> Option<Behind> {
+    pub fn check(&self, generation: i64, row: Option<StoredLane>) -> Option<MarkMismatch> {
         // An operator has reviewed and resumed that state.
         if generation > self.generation {
             return None;
         }
         if generation < self.generation {
-            return Some(Behind::Generation);
+            return Some(MarkMismatch::Generation);
         }
-        let Some(row) = row else { return Some(Behind::LaneMissing(*self)) };
+        let Some(row) = row else { return Some(MarkMismatch::LaneMissing(*self)) };
         if row.epoch < self.epoch {
-            return Some(Behind::Epoch(*self, row));
+            return Some(MarkMismatch::Epoch(*self, row));
         }
         if row.head.seq < self.head.seq {
-            return Some(Behind::Entries(*self, row));
+            return Some(MarkMismatch::Entries(*self, row));
         }
-        (self.head.seq > 0 && row.hash_at_mark != Some(self.head.hash)).then_some(Behind::Other(*self))
+        (self.head.seq > 0 && row.hash_at_mark != Some(self.head.hash)).then_some(MarkMismatch::EntryMismatch(*self))
     }
 
     /// Whether this mark is newer than another of its lane.
@@ -123,7 +123,7 @@ impl Mark {
             payload.get(start..start + 8)?.try_into().ok().map(i64::from_be_bytes)
         };
         let hash = Digest32::from_slice(payload.get(MAGIC.len() + 32..)?)?;
-        Some(Self { lane: number(0)?, generation: number(1)?, epoch: number(2)?, head: Head { seq: number(3)?, hash } })
+        Some(Self { lane: number(0)?, generation: number(1)?, epoch: number(2)?, head: ChainHead { seq: number(3)?, hash } })
     }
 }
 
@@ -132,11 +132,11 @@ mod tests {
     use super::*;
 
     fn mark() -> Mark {
-        Mark { lane: 1, generation: 7, epoch: 3, head: Head { seq: 9, hash: Digest32([5; 32]) } }
+        Mark { lane: 1, generation: 7, epoch: 3, head: ChainHead { seq: 9, hash: Digest32([5; 32]) } }
     }
 
-    fn row() -> LaneRow {
-        LaneRow { epoch: 3, head: mark().head, hash_at_mark: Some(Digest32([5; 32])) }
+    fn row() -> StoredLane {
+        StoredLane { epoch: 3, head: mark().head, hash_at_mark: Some(Digest32([5; 32])) }
     }
 
     #[test]
@@ -153,32 +153,32 @@ mod tests {
 
     #[test]
     fn a_store_that_went_on_is_not_behind() {
-        let grown = LaneRow { epoch: 8, head: Head { seq: 90, hash: Digest32([6; 32]) }, ..row() };
-        assert_eq!([mark().behind(7, Some(row())), mark().behind(7, Some(grown))], [None, None]);
-        assert_eq!(mark().behind(8, None), None, "it was resumed since, whatever it looks like");
-        let empty = Mark { head: Head::EMPTY, ..mark() };
-        assert_eq!(empty.behind(7, Some(LaneRow { head: Head::EMPTY, hash_at_mark: None, ..row() })), None);
+        let grown = StoredLane { epoch: 8, head: ChainHead { seq: 90, hash: Digest32([6; 32]) }, ..row() };
+        assert_eq!([mark().check(7, Some(row())), mark().check(7, Some(grown))], [None, None]);
+        assert_eq!(mark().check(8, None), None, "it was resumed since, whatever it looks like");
+        let empty = Mark { head: ChainHead::EMPTY, ..mark() };
+        assert_eq!(empty.check(7, Some(StoredLane { head: ChainHead::EMPTY, hash_at_mark: None, ..row() })), None);
     }
 
     #[test]
     fn whatever_is_less_or_other_than_the_mark_is_behind() {
-        let fewer = LaneRow { head: Head { seq: 8, hash: Digest32([5; 32]) }, ..row() };
-        let older = LaneRow { epoch: 2, ..row() };
-        let other = LaneRow { hash_at_mark: Some(Digest32([4; 32])), ..row() };
-        let hole = LaneRow { hash_at_mark: None, ..row() };
-        assert!(matches!(mark().behind(6, Some(row())), Some(Behind::Generation)));
-        assert!(matches!(mark().behind(7, None), Some(Behind::LaneMissing(_))));
-        assert!(matches!(mark().behind(7, Some(fewer)), Some(Behind::Entries(..))));
-        assert!(matches!(mark().behind(7, Some(older)), Some(Behind::Epoch(..))));
-        assert!(matches!(mark().behind(7, Some(other)), Some(Behind::Other(_))));
-        assert!(matches!(mark().behind(7, Some(hole)), Some(Behind::Other(_))));
+        let fewer = StoredLane { head: ChainHead { seq: 8, hash: Digest32([5; 32]) }, ..row() };
+        let older = StoredLane { epoch: 2, ..row() };
+        let other = StoredLane { hash_at_mark: Some(Digest32([4; 32])), ..row() };
+        let hole = StoredLane { hash_at_mark: None, ..row() };
+        assert!(matches!(mark().check(6, Some(row())), Some(MarkMismatch::Generation)));
+        assert!(matches!(mark().check(7, None), Some(MarkMismatch::LaneMissing(_))));
+        assert!(matches!(mark().check(7, Some(fewer)), Some(MarkMismatch::Entries(..))));
+        assert!(matches!(mark().check(7, Some(older)), Some(MarkMismatch::Epoch(..))));
+        assert!(matches!(mark().check(7, Some(other)), Some(MarkMismatch::EntryMismatch(_))));
+        assert!(matches!(mark().check(7, Some(hole)), Some(MarkMismatch::EntryMismatch(_))));
     }
 
     #[test]
     fn a_later_mark_has_a_later_generation_epoch_or_entry() {
-        let next = Mark { head: Head { seq: 10, ..mark().head }, ..mark() };
+        let next = Mark { head: ChainHead { seq: 10, ..mark().head }, ..mark() };
         assert!(next.is_later_than(&mark()) && !mark().is_later_than(&mark()));
-        let resumed = Mark { generation: 8, epoch: 1, head: Head::EMPTY, ..mark() };
+        let resumed = Mark { generation: 8, epoch: 1, head: ChainHead::EMPTY, ..mark() };
         assert!(resumed.is_later_than(&next) && !next.is_later_than(&resumed));
     }
 }

@@ -45,7 +45,7 @@ pub fn root(leaves: &[Digest32]) -> Digest32 {
 
 /// The position of a stored hash. Leaves have level 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NodeId {
+pub struct TreeNodeId {
     /// A multiple of `LEVEL_STRIDE`.
     pub level: u32,
     /// Index on that level, from the left.
@@ -54,14 +54,14 @@ pub struct NodeId {
 
 /// A stored hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Node {
-    pub id: NodeId,
+pub struct TreeNode {
+    pub id: TreeNodeId,
     pub hash: Digest32,
 }
 
 /// Stored hashes `from..to` of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct NodeRange {
     pub level: u32,
     pub from: u64,
     /// Exclusive.
@@ -69,13 +69,13 @@ pub struct Span {
 }
 
 /// Access to the stored hashes that the caller has read.
-pub trait Nodes {
+pub trait NodeSource {
     /// The hash at `id`, if it was read.
-    fn node(&self, id: NodeId) -> Option<Digest32>;
+    fn node(&self, id: TreeNodeId) -> Option<Digest32>;
 }
 
-impl<F: Fn(NodeId) -> Option<Digest32>> Nodes for F {
-    fn node(&self, id: NodeId) -> Option<Digest32> {
+impl<F: Fn(TreeNodeId) -> Option<Digest32>> NodeSource for F {
+    fn node(&self, id: TreeNodeId) -> Option<Digest32> {
         self(id)
     }
 }
@@ -96,22 +96,22 @@ pub struct Frontier {
 impl Frontier {
     /// The stored hashes that are needed to load the frontier of a tree of `size` leaves.
     #[must_use]
-    pub fn needs(size: u64) -> Vec<Span> {
+    pub fn required_nodes(size: u64) -> Vec<NodeRange> {
         let spans = (0..u64::BITS / LEVEL_STRIDE).map(|layer| {
             let to = size >> (layer * LEVEL_STRIDE);
-            Span { level: layer * LEVEL_STRIDE, from: to & !(FANOUT - 1), to }
+            NodeRange { level: layer * LEVEL_STRIDE, from: to & !(FANOUT - 1), to }
         });
         spans.filter(|span| span.from < span.to).collect()
     }
 
     /// Loads the frontier of a tree of `size` leaves.
-    pub fn load(size: u64, nodes: &impl Nodes) -> Result<Self, MissingNode> {
+    pub fn load(size: u64, nodes: &impl NodeSource) -> Result<Self, MissingNode> {
         let mut frontier = Self { size, layers: Vec::new() };
-        for Span { level, from, to } in Self::needs(size) {
+        for NodeRange { level, from, to } in Self::required_nodes(size) {
             let layer = (level / LEVEL_STRIDE) as usize;
             frontier.layers.resize(layer + 1, Vec::new());
             for idx in from..to {
-                frontier.layers[layer].push(nodes.node(NodeId { level, idx }).ok_or(MissingNode)?);
+                frontier.layers[layer].push(nodes.node(TreeNodeId { level, idx }).ok_or(MissingNode)?);
             }
         }
         Ok(frontier)
@@ -124,7 +124,7 @@ impl Frontier {
     }
 
     /// Appends a leaf hash. Hashes that must be stored as a result are added to `stored`.
-    pub fn append(&mut self, leaf: Digest32, stored: &mut Vec<Node>) {
+    pub fn append(&mut self, leaf: Digest32, stored: &mut Vec<TreeNode>) {
         self.size += 1;
         let mut carry = leaf;
         for layer in 0.. {
@@ -138,7 +138,7 @@ impl Frontier {
             carry = root(&self.layers[layer]);
             self.layers[layer].clear();
             let level = (layer as u32 + 1) * LEVEL_STRIDE;
-            stored.push(Node { id: NodeId { level, idx: (self.size >> level) - 1 }, hash: carry });
+            stored.push(TreeNode { id: TreeNodeId { level, idx: (self.size >> level) - 1 }, hash: carry });
         }
     }
 

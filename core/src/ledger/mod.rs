@@ -15,8 +15,8 @@ mod stored;
 pub mod tables;
 
 pub use crate::json::Digest32;
-pub use chain::{Head, Link, extend};
+pub use chain::{ChainHead, ChainLink, extend};
 pub use entry::{ActorType, Entry, EntryError, SealedEntry, SubjectType, content_digest};
-pub use fault::{Broken, Fault};
-pub use mark::{Behind, LaneRow, MARK_BYTES, Mark};
+pub use fault::{LocatedFault, LedgerFault};
+pub use mark::{MarkMismatch, StoredLane, MARK_BYTES, Mark};
 pub use stored::{DamagedRow, StoredEntry, StoredLink};

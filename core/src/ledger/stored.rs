@@ -4,14 +4,14 @@
 //! parsed and serialized again.
 
 use super::tables::AUDIT_LOG_ENTRIES;
-use super::{ActorType, Digest32, Entry, Head, Link, SealedEntry, SubjectType, extend};
+use super::{ActorType, Digest32, Entry, ChainHead, ChainLink, SealedEntry, SubjectType, extend};
 use crate::json;
 use crate::record::{Cell, Row, Value};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredEntry {
     pub lane: i64,
-    pub link: Link,
+    pub link: ChainLink,
     pub sealed: SealedEntry,
 }
 
@@ -19,7 +19,7 @@ pub struct StoredEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredLink {
     pub lane: i64,
-    pub link: Link,
+    pub link: ChainLink,
     pub content_digest: Digest32,
 }
 
@@ -28,13 +28,13 @@ impl StoredLink {
     pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
         let int = |column| row.get(column).as_int().ok_or(DamagedRow { column });
         let digest = |column| row.get(column).as_bytes().and_then(Digest32::from_slice).ok_or(DamagedRow { column });
-        let link = Link { seq: int("seq")?, prev_hash: digest("prev_hash")?, hash: digest("hash")? };
+        let link = ChainLink { seq: int("seq")?, prev_hash: digest("prev_hash")?, hash: digest("hash")? };
         Ok(Self { lane: int("lane")?, link, content_digest: digest("content_digest")? })
     }
 
     /// Whether it is the next link after `head`.
     #[must_use]
-    pub fn continues(&self, head: Head) -> bool {
+    pub fn continues(&self, head: ChainHead) -> bool {
         extend(self.lane, head, self.content_digest) == self.link
     }
 }
@@ -84,14 +84,14 @@ impl StoredEntry {
 
     /// Places the entry after `head`.
     #[must_use]
-    pub fn after(lane: i64, head: Head, sealed: SealedEntry) -> Self {
+    pub fn after(lane: i64, head: ChainHead, sealed: SealedEntry) -> Self {
         Self { lane, link: extend(lane, head, sealed.content_digest), sealed }
     }
 
     /// Whether its hash matches its lane, number, previous hash and content digest.
     #[must_use]
     pub fn is_linked(&self) -> bool {
-        let before = Head { seq: self.link.seq.saturating_sub(1), hash: self.link.prev_hash };
+        let before = ChainHead { seq: self.link.seq.saturating_sub(1), hash: self.link.prev_hash };
         let (link, content_digest) = (self.link, self.sealed.content_digest);
         StoredLink { lane: self.lane, link, content_digest }.continues(before)
     }
@@ -100,13 +100,13 @@ impl StoredEntry {
 impl SealedEntry {
     /// The row at `link` in `lane`, with cells in column order.
     #[must_use]
-    pub fn row(&self, lane: i64, link: &Link) -> Row {
+    pub fn row(&self, lane: i64, link: &ChainLink) -> Row {
         Row { table: &AUDIT_LOG_ENTRIES, cells: self.cells(lane, link).map(Value::from).into() }
     }
 
     /// The borrowed cells of that row: a committer adds many rows and copies none.
     #[must_use]
-    pub fn cells<'a>(&'a self, lane: i64, link: &'a Link) -> [Cell<'a>; 18] {
+    pub fn cells<'a>(&'a self, lane: i64, link: &'a ChainLink) -> [Cell<'a>; 18] {
         let entry = &self.entry;
         [
             Cell::Int(Some(lane)),

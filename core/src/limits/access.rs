@@ -38,10 +38,10 @@ pub const TENANT_SLUG_CHARS_MAX: usize = 63;
 pub const TENANT_NAME_CHARS_MAX: usize = 200;
 /// Interval between two reads of actors, keys and revocations that other nodes may have changed. A change without a
 /// notification is seen this much later.
-pub const DIRECTORY_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+pub const DIRECTORY_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Seconds between two such reads where no other node can change anything. A change whose caller disconnected before
 /// the reload takes effect this much later.
-pub const DIRECTORY_ALONE_LOOK_SECONDS: i64 = 5;
+pub const DIRECTORY_SINGLE_NODE_POLL_SECONDS: i64 = 5;
 /// Seconds between two sweeps of expired nonces, tokens and keys. Until then expired rows stay in the store and have no
 /// effect.
 pub const EXPIRED_SWEEP_SECONDS: i64 = 60;
@@ -56,13 +56,13 @@ pub const ACTOR_KEYS_MAX: usize = 8;
 /// refused.
 pub const ACTOR_KEY_OVERLAP_SECONDS: u32 = 86_400;
 /// Expired keys that one step of a sweep removes. The next step removes more.
-pub const ENDED_KEYS_SWEPT_MAX: usize = 500;
+pub const EXPIRED_KEYS_SWEPT_MAX: usize = 500;
 /// Characters of `access.hmac_secret` and `access.jwt_secret`, at least. With a shorter secret the server does not
 /// start: `CONFIG_INVALID`.
 pub const SHARED_SECRET_CHARS_MIN: usize = 8;
 /// Characters of such a secret that are considered enough against guessing. With a shorter secret the server starts and
 /// logs a warning.
-pub const SHARED_SECRET_CHARS_GOOD: usize = 32;
+pub const SHARED_SECRET_CHARS_RECOMMENDED: usize = 32;
 
 // Tokens
 
@@ -78,9 +78,9 @@ pub const REFRESH_SECONDS: i64 = 30 * 86_400;
 pub const REFRESH_GRACE_SECONDS: i64 = 30;
 /// Revoked tokens, and revoked sign-ins, that a process caches in memory. With more, each token is looked up in the
 /// store.
-pub const REVOKED_HELD_MAX: usize = 10_000;
+pub const REVOKED_CACHED_MAX: usize = 10_000;
 /// Verified tokens that a process caches. When the cache is full it is cleared, and tokens are verified again.
-pub const TOKENS_KNOWN_MAX: usize = 4_096;
+pub const TOKENS_CACHED_MAX: usize = 4_096;
 
 // Signatures
 
@@ -93,7 +93,7 @@ pub const NONCE_CHARS_MAX: usize = 128;
 pub const SIGNATURES_TRIED_MAX: usize = 8;
 /// Signatures of one actor in one request that are parsed, including those that can't match. A request with more is
 /// refused with `SIGNATURE_INVALID`.
-pub const SIGNATURES_LOOKED_AT_MAX: usize = 4 * SIGNATURES_TRIED_MAX;
+pub const SIGNATURES_PARSED_MAX: usize = 4 * SIGNATURES_TRIED_MAX;
 /// Components that one signature covers. A signature with more is ignored.
 pub const SIGNATURE_COMPONENTS_MAX: usize = 32;
 /// Time by which a second signature of a request may be ahead of the server's time. A request with one that is further
@@ -132,7 +132,7 @@ pub const REFUSAL_POINTERS_MAX: usize = 32;
 pub const RECENT_KEYS_MAX: usize = 65_536;
 /// Interval between two checks whether the caller that claimed a key first has started its run. The response is later
 /// by up to this time.
-pub const KEY_CLAIM_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+pub const KEY_CLAIM_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time that a claim on a key may last without a run. After it the claim counts as abandoned, and the next caller takes
 /// it over.
 pub const KEY_CLAIM_ABANDONED_SECONDS: i64 = 5;

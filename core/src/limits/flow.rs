@@ -15,16 +15,16 @@ pub const WORKFLOW_EDGES_MAX: usize = 50_000;
 pub const WORKFLOW_ID_CHARS_MAX: usize = 128;
 /// Workflows that one may start through its children and theirs, in total. A workflow with more is refused with
 /// `VALIDATION_FAILED`.
-pub const WORKFLOW_FAMILY_MAX: usize = 1_000;
+pub const WORKFLOW_DESCENDANTS_MAX: usize = 1_000;
 /// Compiled workflows that one process caches. Others are compiled again on demand.
-pub const WORKFLOWS_KEPT_MAX: usize = 1_000;
+pub const WORKFLOWS_CACHED_MAX: usize = 1_000;
 /// Time for which a process trusts the latest version that it has read. After it the store is asked whether another
 /// process applied a newer one.
-pub const WORKFLOW_NEWEST_SECONDS: i64 = 1;
+pub const WORKFLOW_LATEST_CACHE_SECONDS: i64 = 1;
 /// Attempts to add a version while others add theirs. After the last one the request fails with `OCC_CONFLICT`.
 pub const APPLY_TRIES_MAX: u32 = 8;
 /// Bytes of a workflow that is compiled on a request thread. A larger one is compiled on a worker thread.
-pub const COMPILE_BYTES_ASIDE: usize = 1_024;
+pub const COMPILE_INLINE_BYTES_MAX: usize = 1_024;
 /// Problems of one workflow or patch that a refusal lists. Further problems are omitted.
 pub const PROBLEMS_MAX: usize = 50;
 /// Nodes at each end of a long cycle that a refusal names. The nodes between them are omitted.
@@ -153,7 +153,7 @@ pub const STEP_CALLS_SHOWN_MAX: usize = 100;
 pub const DOUBT_PAGES_MAX: usize = 8;
 /// Runs that are searched for the tools that a rollback would call. For more, the rollback needs the scope `*`, else it
 /// is refused with `RBAC_FORBIDDEN`.
-pub const UNDO_RUNS_LOOKED_MAX: usize = 1_000;
+pub const UNDO_RUNS_SEARCHED_MAX: usize = 1_000;
 /// Steps without a completed compensation that the entry about a rollback lists. Further steps are only counted.
 pub const UNDO_LEFT_SHOWN_MAX: usize = 20;
 /// Steps or lanes that one ledger entry about a restore lists. If there are more, it has their number and a digest.
@@ -184,7 +184,7 @@ pub const CALLS_WAITING_MAX: usize = 10_000;
 pub const CALLS_REMEMBERED_MAX: usize = 50_000;
 /// Retry delay suggested to a refused caller when too many calls wait. A caller that retries sooner is probably refused
 /// again.
-pub const CROWD_RETRY_SECONDS: u64 = 10;
+pub const OVERLOAD_RETRY_SECONDS: u64 = 10;
 /// Retries of a step after the first attempt. After the last one the step fails with the error of that attempt.
 pub const RETRIES_MAX: u32 = 3;
 /// Backoff before the first retry of a step. It doubles with each retry.
@@ -221,19 +221,19 @@ pub const TOOL_RUNS_MAX: usize = 2_000;
 pub const RUNS_WATCHED_MAX: usize = 4_096;
 /// Minimum time after which a run parked for a slot is checked without a notification. A lost notification delays the
 /// run by this time.
-pub const SLOT_LOOK_SECONDS: u64 = 30;
+pub const SLOT_POLL_SECONDS_MIN: u64 = 30;
 /// Runs parked for a slot that are checked per second. With more of them each is checked later.
-pub const SLOT_LOOKS_PER_SECOND: usize = 50;
+pub const SLOT_POLLS_PER_SECOND: usize = 50;
 /// Interval between two attempts of a run in memory to get a slot without a notification. A lost notification delays
 /// the run by this time.
-pub const SLOT_ASK_INTERVAL: Duration = Duration::from_secs(1);
+pub const SLOT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum time until its deadline for a waiting run to be parked. A run with a nearer deadline stays in memory.
 pub const PARK_SECONDS_MIN: i64 = 5;
 /// Time after which a run that only waits for a signal is checked without one. A lost notification delays the run by
 /// this time.
-pub const LOOK_AGAIN_SECONDS: i64 = 60;
+pub const SIGNAL_POLL_SECONDS: i64 = 60;
 /// Interval between two scans for runs without an owner. A run without a notification is taken over this much later.
-pub const KEEPER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+pub const KEEPER_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between two scans for such runs in the lanes of this process. A run without a notification is taken over
 /// this much later.
 pub const KEEPER_OWN_LANE_SECONDS: i64 = 10;
@@ -243,7 +243,7 @@ pub const KEEPER_GAP_SECONDS_MAX: i64 = 3;
 /// Time beyond its lease that a silent lane is given. After it the lane counts as dead, and its runs are taken over.
 pub const LANE_SILENCE_MARGIN_SECONDS: i64 = 2;
 /// Pause before a run whose failure can't be written is tried again. The run stays as it is meanwhile.
-pub const RUN_UNWRITABLE_PAUSE: Duration = Duration::from_secs(60);
+pub const RUN_WRITE_FAILED_PAUSE: Duration = Duration::from_secs(60);
 /// First backoff of a run after the store refused a commit or a read. It doubles with each attempt.
 pub const STORE_RETRY_PAUSE_FIRST: Duration = Duration::from_millis(50);
 /// Longest such backoff. The run retries at this pace until the store answers.
@@ -269,7 +269,7 @@ pub const DRAFT_ITEMS_MAX: usize = 100;
 /// Bytes of the calls that one approval request lists. Calls that don't fit get a request of their own.
 pub const DRAFT_BYTES_MAX: usize = 1024 * 1024;
 /// Dry-run calls that a draft buffers. Then they are written, and the draft continues.
-pub const DRAFT_CALLS_GATHERED_MAX: usize = 200;
+pub const DRAFT_CALLS_BUFFERED_MAX: usize = 200;
 
 // Messages to people
 
@@ -290,4 +290,4 @@ pub const MESSAGE_ACTION_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of the review in a message that asks for a decision. A larger one is shown only on the linked page.
 pub const MESSAGE_REVIEW_BYTES_MAX: usize = 512 * 1024;
 /// Interval between two scans of the outbox without a notification. A lost notification delays a message by this time.
-pub const OUTBOX_LOOK_INTERVAL: Duration = Duration::from_secs(2);
+pub const OUTBOX_POLL_INTERVAL: Duration = Duration::from_secs(2);

@@ -15,7 +15,7 @@ pub const PATH_SHOWN_CHARS_MAX: usize = 256;
 pub const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Bytes of an unauthenticated body: to sign in, to refresh a token, or through a link. A larger one is refused with
 /// `PAYLOAD_TOO_LARGE`.
-pub const STRANGER_BODY_BYTES_MAX: usize = 64 * 1024;
+pub const UNAUTHENTICATED_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Time for a body before the minimum rate applies. A slower one is refused with `BODY_TIMEOUT`. The setting
 /// `http.body_timeout_seconds` changes it.
 pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ pub const JSON_DEPTH_MAX: usize = 64;
 pub const JSON_VALUES_MAX: usize = 100_000;
 /// Bytes of a body or of a stored run that are processed on a request thread. A larger one is read, decided and
 /// rendered on worker threads, a few at a time.
-pub const JSON_BYTES_ASIDE: usize = 16_384;
+pub const JSON_INLINE_BYTES_MAX: usize = 16_384;
 /// Such tasks of one actor that may wait for a worker thread. A further request of the actor is refused at once with
 /// `RATE_LIMITED`.
 pub const ACTOR_WORK_WAITING_MAX: usize = 64;
@@ -97,9 +97,9 @@ pub const DRAFT_WAIT_MIN: Duration = Duration::from_secs(20);
 /// Wait until a run has applied a mark. After it the response is sent without it.
 pub const MARK_WAIT: Duration = Duration::from_secs(2);
 /// Interval between two reads of the run meanwhile. The response is later by up to this time.
-pub const MARK_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+pub const MARK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval between two reads of a run that another process drives. The response is later by up to this time.
-pub const RUN_LOOK_INTERVAL: Duration = Duration::from_millis(100);
+pub const RUN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 // Streams of events
 
@@ -108,10 +108,10 @@ pub const EVENT_STREAMS_MAX: usize = 256;
 /// Event streams that one process keeps open for one actor. More are refused with `OVERLOADED`.
 pub const EVENT_STREAMS_PER_ACTOR_MAX: usize = 32;
 /// Interval between two reads of new events of a run. An event is shown this much later.
-pub const EVENTS_LOOK_INTERVAL: Duration = Duration::from_millis(200);
+pub const EVENTS_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Interval between two checks whether the reader of a stream is still authorized. The stream of a reader who is not is
 /// closed this much later.
-pub const STREAM_READMIT_INTERVAL: Duration = Duration::from_millis(400);
+pub const STREAM_REAUTHORIZE_INTERVAL: Duration = Duration::from_millis(400);
 /// Silence of a stream. After it the server sends a comment as a heartbeat.
 pub const STREAM_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -120,7 +120,7 @@ pub const STREAM_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// Timeout of the readiness check of one component. After it the component counts as not ready: `NOT_READY`.
 pub const READINESS_CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for which a readiness result is cached. The next request after it checks again.
-pub const READINESS_KEPT_MS: i64 = 500;
+pub const READINESS_CACHED_MS: i64 = 500;
 /// Time that a background loop for runs, actors or checkpoints may be without success. After it the node is not ready:
 /// `NOT_READY`.
 pub const UPKEEP_SILENCE_SECONDS_MAX: i64 = 60;

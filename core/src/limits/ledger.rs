@@ -25,7 +25,7 @@ pub const LANE_LEASE_SECONDS: i64 = 15;
 pub const LANE_ADD_TRIES_MAX: usize = 8;
 /// Times that a busy lane yields so that its next batch grows as large as the last. After them it sends a smaller
 /// batch.
-pub const LANE_STAND_ASIDE_MAX: usize = 8;
+pub const LANE_YIELDS_MAX: usize = 8;
 
 // Checkpoints and exports
 
@@ -34,7 +34,7 @@ pub const CHECKPOINT_ENTRIES_MAX: i64 = 200_000;
 /// New entries that make a checkpoint due early. With fewer it is made after `ledger.checkpoint_seconds`.
 pub const CHECKPOINT_DUE_ENTRIES: i64 = 10_000;
 /// Interval between two checks whether a checkpoint is due. A checkpoint is later by up to this time.
-pub const CHECKPOINT_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+pub const CHECKPOINT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Attempts of a stopping node to make its last checkpoint while other nodes make theirs. After the last one another
 /// node makes it.
 pub const CHECKPOINT_LAST_TRIES_MAX: usize = 4;
@@ -67,9 +67,9 @@ pub const REDACT_DECODED_BYTES_MIN: usize = 64 * 1024;
 pub const REDACT_DECODED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of a text to which each decoder is applied separately, in every order. To a longer text all decoders are
 /// applied together.
-pub const REDACT_APART_BYTES_MAX: usize = 4096;
+pub const REDACT_SEPARATE_BYTES_MAX: usize = 4096;
 /// Bytes of a text that is also searched backwards. A longer text is searched forwards only.
 pub const REDACT_REVERSED_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of an output or of a request to `/act` that are searched for secrets on a request thread. A larger one is
 /// searched on a worker thread.
-pub const REDACT_AT_ONCE_BYTES_MAX: usize = 64 * 1024;
+pub const REDACT_INLINE_BYTES_MAX: usize = 64 * 1024;

@@ -17,7 +17,7 @@ pub const CLOCK_DIFFERENCE_SECONDS_MAX: i64 = 60;
 /// Interval between two comparisons of these clocks while a node waits. The node starts this much later.
 pub const CLOCK_COMPARE_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between two checks for jumps of the machine's clock. A jump is logged this much later.
-pub const CLOCK_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+pub const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Clock jumps that are queued for logging. Further ones are not logged.
 pub const CLOCK_NOTICES_MAX: usize = 16;
 
@@ -32,7 +32,7 @@ pub const STOP_LOOPS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that runs may take to finish their turn. After it another process or the next start continues them.
 pub const STOP_TURNS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval between two checks whether they have. The stop is later by up to this time.
-pub const STOP_LOOK_INTERVAL: Duration = Duration::from_millis(5);
+pub const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Minimum time for requests, stores and spans to finish when calls have used up `shutdown.grace_seconds`. After it
 /// they are dropped.
 pub const STOP_TIME_MIN: Duration = Duration::from_secs(1);
@@ -61,7 +61,7 @@ pub const DISK_BYTES_FAIL: u64 = 64 * 1024 * 1024;
 /// Clock skew that `chimera doctor` accepts. With more it reports the difference.
 pub const DOCTOR_SKEW_SECONDS_MAX: i64 = 5;
 /// Time that one service may take to answer `chimera doctor`. After it the service counts as not reachable.
-pub const DOCTOR_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+pub const DOCTOR_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Total time of all checks of `chimera doctor`, without `--deep`. After it the check that timed out is named, and the
 /// rest is skipped.
 pub const DOCTOR_TIMEOUT: Duration = Duration::from_secs(60);
@@ -71,7 +71,7 @@ pub const DOCTOR_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time that a command takes to connect to the server. After it the command fails.
 pub const CLIENT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that a command waits for a response of the server. After it the command fails.
-pub const CLIENT_ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+pub const CLIENT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time that an event stream may be silent, longer than the server's heartbeat. After it the command reconnects.
 pub const CLIENT_SILENCE_TIMEOUT: Duration = Duration::from_secs(45);
 /// Bytes of one event that a command reads. With a larger one the stream fails.
@@ -79,9 +79,9 @@ pub const CLIENT_EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Attempts of a command to reconnect to a stream without an event in between. After the last one the command fails.
 pub const COMMAND_RECONNECTS_MAX: u32 = 20;
 /// Interval between two checks of a command whether a run has applied a signal. The command ends this much later.
-pub const COMMAND_HEARD_LOOK_INTERVAL: Duration = Duration::from_millis(50);
+pub const COMMAND_SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Such checks of one command. After the last one the command continues without waiting.
-pub const COMMAND_HEARD_LOOKS_MAX: u32 = 600;
+pub const COMMAND_SIGNAL_POLLS_MAX: u32 = 600;
 /// Time to send the spans of a command. After it they are dropped.
 pub const COMMAND_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between two updates of the times that `runs watch` shows. They are this old at most.

@@ -32,9 +32,9 @@ pub const COUNT_ROWS_MAX: usize = 100_000;
 /// database counts as unavailable.
 pub const DATABASE_SILENCE_SECONDS_MAX: u64 = 15;
 /// First pause before a damaged store is examined again. The pause doubles with each check.
-pub const DAMAGE_LOOK_PAUSE_FIRST: Duration = Duration::from_secs(10);
+pub const DAMAGE_CHECK_PAUSE_FIRST: Duration = Duration::from_secs(10);
 /// Longest such pause. The store is examined at this pace until it is intact.
-pub const DAMAGE_LOOK_PAUSE_MAX: Duration = Duration::from_secs(600);
+pub const DAMAGE_CHECK_PAUSE_MAX: Duration = Duration::from_secs(600);
 /// Failed reads that one readiness check repeats. The next check repeats further ones.
 pub const READINESS_READS_MAX: usize = 4;
 /// Failed changes of different kinds that are kept for a probe to retry. The oldest one is dropped.
@@ -78,12 +78,12 @@ pub const POSTGRES_READ_STATEMENTS_MAX: usize = 256;
 pub const POSTGRES_LANE_STATEMENTS_MAX: usize = 512;
 /// Interval between two checks of a lane whether the schema version is still its own. A manual change is noticed this
 /// much later.
-pub const SCHEMA_LOOK_INTERVAL: Duration = Duration::from_secs(2);
+pub const SCHEMA_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval between two checks whether the database is held or behind the marks. A hold is noticed this much later.
-pub const HOLD_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+pub const HOLD_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between two checks of a node whether the database still has Chimera's own guards, keys and constraints. A
 /// missing one is noticed this much later.
-pub const GUARD_LOOK_INTERVAL: Duration = Duration::from_secs(5);
+pub const GUARD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 // SQLite
 
@@ -118,9 +118,9 @@ pub const SQLITE_LOG_KEPT_BYTES: u32 = 64 * 1024 * 1024;
 /// tries again later.
 pub const SQLITE_LOG_READERS_TIMEOUT: Duration = Duration::from_millis(20);
 /// Interval between two checks of the write-ahead log when nobody writes. The log is checkpointed this much later.
-pub const SQLITE_LOG_LOOK_INTERVAL: Duration = Duration::from_secs(2);
+pub const SQLITE_LOG_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Reads of a file and its log while another process changes them. After the last one they count as consistent.
-pub const SQLITE_FILE_LOOKS_MAX: usize = 8;
+pub const SQLITE_FILE_READS_MAX: usize = 8;
 
 // Backups
 
@@ -132,7 +132,7 @@ pub const COPY_CHUNK_BYTES: usize = 256 * 1024;
 /// Time to connect to Redis. After it Redis counts as not reachable.
 pub const REDIS_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time that Redis may take to respond. After it Redis counts as not reachable.
-pub const REDIS_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+pub const REDIS_RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time that a Redis server is not contacted after it did not respond. Commands fail at once meanwhile.
 pub const REDIS_PAUSE: Duration = Duration::from_secs(1);
 /// Interval between two attempts to restore a lost connection of the bus. Notifications are lost meanwhile, and nodes

@@ -9,20 +9,20 @@ use std::time::Duration;
 pub const HTTP_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of a response body that a tool reads. `http.request` truncates the rest; other tools fail with
 /// `EXTERNAL_SERVICE_ERROR`.
-pub const HTTP_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const HTTP_RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of all headers of a response. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
-pub const HTTP_ANSWER_HEAD_BYTES_MAX: usize = 64 * 1024;
+pub const HTTP_RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Headers of a response. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
-pub const HTTP_ANSWER_HEADERS_MAX: usize = 128;
+pub const HTTP_RESPONSE_HEADERS_MAX: usize = 128;
 /// Nesting of a JSON response, which leaves room for the record around it. With more the call fails with
 /// `EXTERNAL_SERVICE_ERROR`.
-pub const HTTP_ANSWER_DEPTH_MAX: usize = JSON_DEPTH_MAX - 8;
+pub const HTTP_RESPONSE_DEPTH_MAX: usize = JSON_DEPTH_MAX - 8;
 /// Values of a JSON response, including lists and objects. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
-pub const HTTP_ANSWER_VALUES_MAX: usize = OUTPUT_VALUES_MAX;
+pub const HTTP_RESPONSE_VALUES_MAX: usize = OUTPUT_VALUES_MAX;
 /// Bytes of a response that is processed on a request thread. A larger one is processed on a worker thread.
-pub const HTTP_ANSWER_BYTES_ASIDE: usize = 16_384;
+pub const HTTP_RESPONSE_INLINE_BYTES_MAX: usize = 16_384;
 /// Large responses that are processed at a time. Others wait, each tenant in its turn.
-pub const HTTP_ANSWERS_READ_MAX: usize = 2;
+pub const HTTP_RESPONSES_PROCESSED_MAX: usize = 2;
 /// Redirects that one request follows. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
 pub const HTTP_REDIRECTS_MAX: usize = 5;
 /// Time to open one connection, including DNS resolution. After it the call fails with `EXTERNAL_SERVICE_UNAVAILABLE`.
@@ -44,7 +44,7 @@ pub const DECLARED_TOOLS_MAX: usize = 100;
 /// Pages that one call of a declared tool reads. Further pages are not read.
 pub const DECLARED_PAGES_MAX: usize = 50;
 /// Time before its expiry from which on a vendor's access token is not used. A new token is fetched.
-pub const DECLARED_TOKEN_SPARE_SECONDS: i64 = 60;
+pub const DECLARED_TOKEN_REFRESH_SECONDS: i64 = 60;
 /// Clock skew allowed when searching a vendor for a call that may have happened. A call with a timestamp further off is
 /// not found.
 pub const DECLARED_CLOCK_SKEW_SECONDS: i64 = 300;
@@ -52,7 +52,7 @@ pub const DECLARED_CLOCK_SKEW_SECONDS: i64 = 300;
 // Mail and Slack
 
 /// Recipients of one mail. A mail with more is refused with `MALFORMED_ARGS`.
-pub const MAIL_RECEIVERS_MAX: usize = 100;
+pub const MAIL_RECIPIENTS_MAX: usize = 100;
 /// Characters of a mail's subject. A longer one is refused with `MALFORMED_ARGS`.
 pub const MAIL_SUBJECT_CHARS_MAX: usize = 500;
 /// Bytes of a mail's text, and of its HTML. A longer one is refused with `PAYLOAD_TOO_LARGE`.
@@ -61,7 +61,7 @@ pub const MAIL_TEXT_BYTES_MAX: usize = 1024 * 1024;
 pub const MAIL_CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time to close the session with the mail server after a mail was accepted. After it the connection is dropped; the
 /// mail is delivered.
-pub const MAIL_GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
+pub const MAIL_QUIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Characters of a Slack message. A longer one is refused with `VALIDATION_FAILED`, because Slack would truncate it.
 pub const SLACK_TEXT_CHARS_MAX: usize = 40_000;
 

@@ -3,7 +3,7 @@
 //! A cursor holds the order columns of the last row and a fingerprint of the query, so that it cannot be used to
 //! continue a different one.
 
-use super::{Kind, Row, Select, Value};
+use super::{ColumnType, Row, Select, Value};
 use crate::time::Timestamp;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -25,14 +25,14 @@ pub struct InvalidCursor;
 impl Cursor {
     /// The position after `row` in the listing `select`.
     #[must_use]
-    pub fn behind(select: &Select, row: &Row) -> Self {
+    pub fn after(select: &Select, row: &Row) -> Self {
         let position = select.order_columns().iter().map(|column| row.get(column).clone()).collect();
         Self { fingerprint: fingerprint(select), position }
     }
 
     #[must_use]
     pub fn encode(&self) -> String {
-        let values: Vec<String> = self.position.iter().map(spell).collect();
+        let values: Vec<String> = self.position.iter().map(encode_value).collect();
         let mut bytes = self.fingerprint.to_vec();
         bytes.extend(serde_json::to_vec(&values).unwrap_or_default());
         URL_SAFE_NO_PAD.encode(bytes)
@@ -48,7 +48,7 @@ impl Cursor {
             return Err(InvalidCursor);
         }
         let position =
-            columns.iter().zip(values).map(|(column, value)| read(select, column, &value)).collect::<Option<_>>();
+            columns.iter().zip(values).map(|(column, value)| decode_value(select, column, &value)).collect::<Option<_>>();
         Ok(Self { fingerprint: *head, position: position.ok_or(InvalidCursor)? })
     }
 }
@@ -64,7 +64,7 @@ fn fingerprint(select: &Select) -> [u8; 8] {
     head
 }
 
-fn spell(value: &Value) -> String {
+fn encode_value(value: &Value) -> String {
     match value {
         Value::Int(n) => n.to_string(),
         Value::Text(text) | Value::Decimal(text) => text.clone(),
@@ -76,17 +76,17 @@ fn spell(value: &Value) -> String {
     }
 }
 
-fn read(select: &Select, column: &str, text: &str) -> Option<Value> {
+fn decode_value(select: &Select, column: &str, text: &str) -> Option<Value> {
     let kind = select.table.columns.get(select.table.position(column)?)?.kind;
     Some(match kind {
-        Kind::Int | Kind::Int32 => Value::Int(text.parse().ok()?),
-        Kind::Text => Value::Text(text.to_owned()),
-        Kind::Decimal => Value::Decimal(text.to_owned()),
-        Kind::Uuid => Value::Uuid(Uuid::parse_str(text).ok()?),
-        Kind::Time | Kind::LocalTime => Value::Time(Timestamp::from_micros(text.parse().ok()?)),
-        Kind::Bool => Value::Bool(text.parse().ok()?),
-        Kind::Bytes => Value::Bytes(hex::decode(text).ok()?),
-        Kind::Json | Kind::ExactJson | Kind::Uuids | Kind::Texts => return None,
+        ColumnType::Int | ColumnType::Int32 => Value::Int(text.parse().ok()?),
+        ColumnType::Text => Value::Text(text.to_owned()),
+        ColumnType::Decimal => Value::Decimal(text.to_owned()),
+        ColumnType::Uuid => Value::Uuid(Uuid::parse_str(text).ok()?),
+        ColumnType::Time | ColumnType::LocalTime => Value::Time(Timestamp::from_micros(text.parse().ok()?)),
+        ColumnType::Bool => Value::Bool(text.parse().ok()?),
+        ColumnType::Bytes => Value::Bytes(hex::decode(text).ok()?),
+        ColumnType::Json | ColumnType::ExactJson | ColumnType::Uuids | ColumnType::Texts => return None,
     })
 }
 
@@ -102,7 +102,7 @@ mod tests {
         cells[AUDIT_LOG_ENTRIES.position("lane").unwrap()] = Value::Int(3);
         cells[AUDIT_LOG_ENTRIES.position("seq").unwrap()] = Value::Int(41);
         let row = Row { table: &AUDIT_LOG_ENTRIES, cells };
-        let cursor = Cursor::behind(&select, &row);
+        let cursor = Cursor::after(&select, &row);
         (select, cursor)
     }
 

@@ -14,6 +14,6 @@ pub enum Unstorable {
 /// Stored rows that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the rows are damaged: {what}")]
-pub struct Damaged {
+pub struct DamagedRows {
     pub what: String,
 }

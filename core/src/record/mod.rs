@@ -12,10 +12,10 @@ mod tx;
 mod value;
 
 pub use cursor::{Cursor, InvalidCursor};
-pub use fault::{Damaged, Unstorable};
-pub use query::{Compare, Condition, Count, Counted, Direction, Gathered, Page, Row, Scope, Select};
+pub use fault::{DamagedRows, Unstorable};
+pub use query::{Comparison, Condition, CountQuery, RowGroup, Direction, PageBuilder, Page, Row, Scope, Select};
 pub(crate) use scoped::scoped;
-pub use table::{Column, Kind, Table};
+pub use table::{Column, ColumnType, Table};
 pub use tx::{Conflict, Insert, InvalidTx, RowCount, RowKey, Step, Touch, Tx, Update};
 pub(crate) use value::escapes_nul;
 pub use value::{Cell, Json, JsonError, Value};

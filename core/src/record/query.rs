@@ -15,7 +15,7 @@ pub enum Scope {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compare {
+pub enum Comparison {
     /// Equal; null equals null.
     Is,
     /// Different; null differs from every value.
@@ -34,7 +34,7 @@ pub enum Compare {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     pub column: &'static str,
-    pub compare: Compare,
+    pub compare: Comparison,
     pub value: Value,
 }
 
@@ -81,7 +81,7 @@ impl Select {
     }
 
     #[must_use]
-    pub fn filter(mut self, column: &'static str, compare: Compare, value: impl Into<Value>) -> Self {
+    pub fn filter(mut self, column: &'static str, compare: Comparison, value: impl Into<Value>) -> Self {
         self.conditions.push(Condition { column, compare, value: value.into() });
         self
     }
@@ -89,7 +89,7 @@ impl Select {
     /// Adds an equality condition.
     #[must_use]
     pub fn with(self, column: &'static str, value: impl Into<Value>) -> Self {
-        self.filter(column, Compare::Is, value)
+        self.filter(column, Comparison::Is, value)
     }
 
     #[must_use]
@@ -116,7 +116,7 @@ impl Select {
 
     /// Whether a column is fetched.
     #[must_use]
-    pub fn reads(&self, column: &str) -> bool {
+    pub fn is_fetched(&self, column: &str) -> bool {
         !self.without.contains(&column) || self.order.contains(&column) || self.table.key.contains(&column)
     }
 
@@ -142,9 +142,9 @@ impl Select {
     /// Builds a page from rows that were read with `limit + 1`.
     #[must_use]
     pub fn page(&self, rows: Vec<Row>) -> Page {
-        let mut gathered = Gathered::of(self);
+        let mut gathered = PageBuilder::new(self);
         for row in rows {
-            if !gathered.take(row) {
+            if !gathered.push(row) {
                 break;
             }
         }
@@ -156,21 +156,21 @@ impl Select {
 ///
 /// It is full at the requested number of rows, or when the next row would exceed [`limits::PAGE_BYTES_MAX`] bytes. It
 /// holds at least one row if there is one, however large.
-pub struct Gathered<'a> {
+pub struct PageBuilder<'a> {
     select: &'a Select,
     rows: Vec<Row>,
     bytes: usize,
     more: bool,
 }
 
-impl<'a> Gathered<'a> {
+impl<'a> PageBuilder<'a> {
     #[must_use]
-    pub const fn of(select: &'a Select) -> Self {
+    pub const fn new(select: &'a Select) -> Self {
         Self { select, rows: Vec::new(), bytes: 0, more: false }
     }
 
     /// Adds the next row. Returns false when the page is full; further rows are refused too.
-    pub fn take(&mut self, row: Row) -> bool {
+    pub fn push(&mut self, row: Row) -> bool {
         let bytes = self.bytes.saturating_add(row.bytes());
         let is_full = self.rows.len() >= self.select.limit || bytes > limits::PAGE_BYTES_MAX;
         if self.more || (is_full && !self.rows.is_empty()) {
@@ -194,14 +194,14 @@ impl<'a> Gathered<'a> {
     #[must_use]
     pub fn page(self) -> Page {
         let last = self.rows.last().filter(|_| self.more);
-        let next = last.map(|row| Cursor::behind(self.select, row));
+        let next = last.map(|row| Cursor::after(self.select, row));
         Page { rows: self.rows, next }
     }
 }
 
 /// Counts rows grouped by one column.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Count {
+pub struct CountQuery {
     /// The rows to count. Order, cursor and limit are ignored.
     pub select: Select,
     /// The text column to group by.
@@ -213,7 +213,7 @@ pub struct Count {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct RowGroup {
     /// The group value, empty when it is null.
     pub value: String,
     pub rows: u64,
@@ -221,9 +221,9 @@ pub struct Counted {
     pub oldest: Option<Timestamp>,
 }
 
-impl Count {
+impl CountQuery {
     /// Adds rows to the counts.
-    pub fn add(&self, rows: &[Row], counted: &mut Vec<Counted>) {
+    pub fn add(&self, rows: &[Row], counted: &mut Vec<RowGroup>) {
         for row in rows {
             let (value, at) = (row.text(self.by), row.get(self.oldest).as_time());
             match counted.iter_mut().find(|counted| counted.value == value) {
@@ -231,7 +231,7 @@ impl Count {
                     counted.rows += 1;
                     counted.oldest = [counted.oldest, at].into_iter().flatten().min();
                 }
-                None => counted.push(Counted { value: value.to_owned(), rows: 1, oldest: at }),
+                None => counted.push(RowGroup { value: value.to_owned(), rows: 1, oldest: at }),
             }
         }
     }

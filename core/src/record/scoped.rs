@@ -28,10 +28,10 @@ macro_rules! scoped {
             name: $view_name,
             columns: &[
                 $($column,)*
-                Column::new("tenant_id", Kind::Text),
-                Column::new("campaign_id", Kind::Text).nullable(),
-                Column::new("swarm_task_id", Kind::Text).nullable(),
-                Column::new("trace_id", Kind::Text).nullable(),
+                Column::new("tenant_id", ColumnType::Text),
+                Column::new("campaign_id", ColumnType::Text).nullable(),
+                Column::new("swarm_task_id", ColumnType::Text).nullable(),
+                Column::new("trace_id", ColumnType::Text).nullable(),
             ],
             key: $key,
             uniques: &[],

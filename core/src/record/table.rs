@@ -6,7 +6,7 @@
 use super::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ColumnType {
     /// `boolean`
     Bool,
     /// `integer`, 32 bits
@@ -35,7 +35,7 @@ pub enum Kind {
     Texts,
 }
 
-impl Kind {
+impl ColumnType {
     /// Whether a column of this type accepts a value other than null.
     #[must_use]
     pub const fn accepts(self, value: &Value) -> bool {
@@ -58,7 +58,7 @@ impl Kind {
 #[derive(Debug)]
 pub struct Column {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: ColumnType,
     pub nullable: bool,
     /// Whether the database has a default for it.
     pub default: bool,
@@ -71,7 +71,7 @@ pub struct Column {
 impl Column {
     /// A required column.
     #[must_use]
-    pub const fn new(name: &'static str, kind: Kind) -> Self {
+    pub const fn new(name: &'static str, kind: ColumnType) -> Self {
         Self { name, kind, nullable: false, default: false, chars_max: None, fresh: false }
     }
 

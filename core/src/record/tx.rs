@@ -123,7 +123,7 @@ pub enum InvalidTx {
     #[error("{table}.{column} can't hold the character U+0000")]
     Nul { table: &'static str, column: &'static str },
     #[error("two changes of one row in {table}")]
-    Twice { table: &'static str },
+    DuplicateRow { table: &'static str },
     /// Only the committer writes this table: a row that it did not chain would break the ledger.
     #[error("{table} is written by the committer alone")]
     Reserved { table: &'static str },
@@ -142,7 +142,7 @@ pub struct Touch {
 
 impl Touch {
     #[must_use]
-    pub fn of(table: &Table, columns: &[&str], values: &[&Value]) -> Self {
+    pub fn new(table: &Table, columns: &[&str], values: &[&Value]) -> Self {
         let mut digest = Fnv::new();
         digest.write(table.name.as_bytes());
         for (column, value) in columns.iter().zip(values) {
@@ -156,7 +156,7 @@ impl Touch {
 
 impl Insert {
     /// Builds an insert from column names and values.
-    pub fn into(table: &'static Table, cells: Vec<(&'static str, Value)>) -> Result<Self, InvalidTx> {
+    pub fn new(table: &'static Table, cells: Vec<(&'static str, Value)>) -> Result<Self, InvalidTx> {
         Ok(Self { table, cells: positions(table, cells)? })
     }
 
@@ -182,7 +182,7 @@ impl Insert {
     fn touches<'a>(&'a self) -> impl Iterator<Item = Touch> + 'a {
         self.keys().filter_map(|columns| {
             let values: Vec<&Value> = columns.iter().map(|column| self.value(column)).collect();
-            let touch = values.iter().all(|value| !value.is_null()).then(|| Touch::of(self.table, columns, &values))?;
+            let touch = values.iter().all(|value| !value.is_null()).then(|| Touch::new(self.table, columns, &values))?;
             let is_fresh = |name: &&str| self.table.columns.iter().any(|column| column.name == *name && column.fresh);
             Some(Touch { lock: touch.lock && !columns.iter().any(is_fresh), ..touch })
         })
@@ -216,7 +216,7 @@ impl Step {
 
 impl Update {
     /// Updates the row with this primary key.
-    pub fn of(
+    pub fn new(
         table: &'static Table,
         key: Vec<Value>,
         expect: Vec<(&'static str, Value)>,
@@ -233,7 +233,7 @@ impl Update {
         mut set: Vec<(&'static str, Value)>,
     ) -> Result<Self, InvalidTx> {
         set.push(("state_version", Value::Int(version + 1)));
-        Self::of(table, key, vec![("state_version", Value::Int(version))], set)
+        Self::new(table, key, vec![("state_version", Value::Int(version))], set)
     }
 
     #[must_use]
@@ -243,7 +243,7 @@ impl Update {
 
     fn touch(&self) -> Touch {
         let values: Vec<&Value> = self.key.iter().collect();
-        Touch { lock: true, ..Touch::of(self.table, self.table.key, &values) }
+        Touch { lock: true, ..Touch::new(self.table, self.table.key, &values) }
     }
 }
 
@@ -269,7 +269,7 @@ impl Tx {
                 Step::Lock { .. } | Step::Delete { .. } => {}
             }
         }
-        self.check_once()
+        self.check_unique_rows()
     }
 
     fn tables(&self) -> impl Iterator<Item = &'static Table> {
@@ -282,14 +282,14 @@ impl Tx {
     }
 
     /// Each row may be changed once: the result of two changes would depend on their order.
-    fn check_once(&self) -> Result<(), InvalidTx> {
+    fn check_unique_rows(&self) -> Result<(), InvalidTx> {
         let inserts =
             self.inserts.iter().flat_map(|insert| insert.touches().map(|touch| (touch.digest, insert.table.name)));
         let updates = self.updates.iter().map(|update| (update.touch().digest, update.table.name));
         let mut seen: Vec<_> = inserts.chain(updates).collect();
         seen.sort_unstable();
         match seen.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            Some(pair) => Err(InvalidTx::Twice { table: pair[0].1 }),
+            Some(pair) => Err(InvalidTx::DuplicateRow { table: pair[0].1 }),
             None => Ok(()),
         }
     }
@@ -332,11 +332,11 @@ impl Tx {
 /// A step with conditions on the whole primary key touches that row; any other touches its whole table.
 fn step_touch(table: &'static Table, conditions: &[Condition]) -> Touch {
     let value = |column: &&str| {
-        conditions.iter().find(|c| c.column == *column && c.compare == super::Compare::Is).map(|c| &c.value)
+        conditions.iter().find(|c| c.column == *column && c.compare == super::Comparison::Is).map(|c| &c.value)
     };
     let touch = match table.key.iter().map(value).collect::<Option<Vec<_>>>() {
-        Some(values) => Touch::of(table, table.key, &values),
-        None => Touch::of(table, &[], &[]),
+        Some(values) => Touch::new(table, table.key, &values),
+        None => Touch::new(table, &[], &[]),
     };
     Touch { lock: true, ..touch }
 }
@@ -426,14 +426,14 @@ impl Fnv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Column, Kind};
+    use crate::record::{Column, ColumnType};
 
     static NOTES: Table = Table {
         name: "notes",
         columns: &[
-            Column::new("actor", Kind::Text),
-            Column::new("id", Kind::Text).fresh(),
-            Column::new("slug", Kind::Text).nullable(),
+            Column::new("actor", ColumnType::Text),
+            Column::new("id", ColumnType::Text).fresh(),
+            Column::new("slug", ColumnType::Text).nullable(),
         ],
         key: &["actor", "id"],
         uniques: &[&["slug"]],
@@ -444,7 +444,7 @@ mod tests {
     #[test]
     fn lanes_queue_for_what_two_may_want_and_not_for_what_is_made_for_one_row() {
         let locks = |cells: Vec<(&'static str, Value)>| {
-            let insert = Insert::into(&NOTES, cells).unwrap();
+            let insert = Insert::new(&NOTES, cells).unwrap();
             insert.touches().map(|touch| touch.lock).collect::<Vec<_>>()
         };
         let (actor, id, slug) = (("actor", "ada".into()), ("id", "n1".into()), ("slug", "same".into()));

@@ -41,7 +41,7 @@ impl From<Cell<'_>> for Value {
             Cell::Text(text) => text.map(str::to_owned).into(),
             Cell::Uuid(id) => id.into(),
             Cell::Time(at) => at.into(),
-            Cell::Json(text) => Self::Json(Json::stored(text.to_owned())),
+            Cell::Json(text) => Self::Json(Json::from_stored(text.to_owned())),
             Cell::Bytes(bytes) => bytes.to_vec().into(),
         }
     }
@@ -129,7 +129,7 @@ pub enum JsonError {
 }
 
 impl Json {
-    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
+    pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
         Self::checked(serde_json::to_string(value).map_err(JsonError::Serialise)?)
     }
 
@@ -141,7 +141,7 @@ impl Json {
 
     /// Wraps text that a store read from a JSON column.
     #[must_use]
-    pub const fn stored(text: String) -> Self {
+    pub const fn from_stored(text: String) -> Self {
         Self(text)
     }
 
@@ -212,8 +212,8 @@ mod tests {
 
     #[test]
     fn json_with_an_escaped_nul_is_refused_and_an_escaped_backslash_is_not() {
-        assert!(matches!(Json::of("a\0b"), Err(JsonError::Nul)));
-        assert!(Json::of("a\\u0000b").is_ok());
+        assert!(matches!(Json::encode("a\0b"), Err(JsonError::Nul)));
+        assert!(Json::encode("a\\u0000b").is_ok());
         assert!(Json::parse(r#"{"a":"\\\u0000"}"#).is_err());
     }
 
@@ -222,7 +222,7 @@ mod tests {
         let stored = r#"{"b": [1,2.50], "a":"\u00e9"}"#;
         assert_eq!(serde_json::to_string(&[Json::parse(stored).unwrap()]).unwrap(), format!("[{stored}]"));
         assert_eq!(serde_json::to_value(Json::parse(stored).unwrap()).unwrap()["b"][1], 2.5);
-        assert_eq!(serde_json::to_string(&Json::stored("{".to_owned())).unwrap(), "null");
+        assert_eq!(serde_json::to_string(&Json::from_stored("{".to_owned())).unwrap(), "null");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! on. The decoded bytes are searched as they are, and decoded further where they are text, in UTF-8 or UTF-16.
 
 use super::decode::Budget;
-use super::view::{Maker, View};
+use super::view::{ViewBuilder, DecodedView};
 use std::ops::Range;
 
 /// Ordinary words are shorter.
@@ -23,7 +23,7 @@ const ZEROS_IN_UTF16: usize = 5;
 const PADDING_MAX: usize = 6;
 
 /// A decoded word.
-pub(super) struct Block<'a> {
+pub(super) struct DecodedWord<'a> {
     pub(super) bytes: &'a [u8],
     /// Its range in the view.
     from: usize,
@@ -89,8 +89,8 @@ impl Encoding {
     }
 
     /// Decodes a word from each of its first characters on.
-    fn decode(&self, view: &View, word: &Range<usize>, reader: &mut Reader<'_, impl FnMut(Block<'_>)>) {
-        let Reader { decoded, budget, look } = reader;
+    fn decode(&self, view: &DecodedView, word: &Range<usize>, reader: &mut WordDecoder<'_, impl FnMut(DecodedWord<'_>)>) {
+        let WordDecoder { decoded, budget, look } = reader;
         let behind = &view.bytes[word.end..];
         let padding = behind.iter().take(PADDING_MAX).take_while(|b| **b == b'=').count();
         for from in word.start..(word.start + self.period).min(word.end + 1 - self.chars_min) {
@@ -107,7 +107,7 @@ impl Encoding {
                     decoded.push((held >> count & 0xff) as u8);
                 }
             }
-            look(Block { bytes: decoded, from, end: word.end, padding, bits: self.bits });
+            look(DecodedWord { bytes: decoded, from, end: word.end, padding, bits: self.bits });
         }
     }
 }
@@ -120,15 +120,15 @@ fn is_word(word: &[u8]) -> bool {
 }
 
 /// Decoding state.
-struct Reader<'a, Look> {
+struct WordDecoder<'a, Look> {
     decoded: Vec<u8>,
     budget: &'a Budget,
     look: Look,
 }
 
 /// Decodes every word of a view that may be encoded, within the budget.
-pub(super) fn each(view: &View, budget: &Budget, look: impl FnMut(Block<'_>)) {
-    let mut reader = Reader { decoded: Vec::new(), budget, look };
+pub(super) fn decode_words(view: &DecodedView, budget: &Budget, look: impl FnMut(DecodedWord<'_>)) {
+    let mut reader = WordDecoder { decoded: Vec::new(), budget, look };
     BASE64.words(&view.bytes, |word| {
         let bytes = &view.bytes[word.clone()];
         if is_word(bytes) {
@@ -154,20 +154,20 @@ pub(super) fn each(view: &View, budget: &Budget, look: impl FnMut(Block<'_>)) {
     });
 }
 
-impl Block<'_> {
+impl DecodedWord<'_> {
     /// The bytes of the view that encode a range of the decoded ones, including partially.
-    pub(super) fn spelled(&self, range: &Range<usize>) -> Range<usize> {
+    pub(super) fn source_range(&self, range: &Range<usize>) -> Range<usize> {
         let start = self.from + range.start * 8 / self.bits;
         let end = self.from + (range.end * 8).div_ceil(self.bits);
         start..if end == self.end { end + self.padding } else { end }
     }
 
     /// Emits the parts of it that are text.
-    pub(super) fn texts(&self, view: &View, mut each: impl FnMut(View)) {
-        texts_in(self.bytes, |part| {
-            let mut made = Maker::with_capacity(part.len());
+    pub(super) fn for_each_text(&self, view: &DecodedView, mut each: impl FnMut(DecodedView)) {
+        for_each_text_range(self.bytes, |part| {
+            let mut made = ViewBuilder::with_capacity(part.len());
             for at in part {
-                made.push(&self.bytes[at..=at], view.place(&self.spelled(&(at..at + 1))));
+                made.push(&self.bytes[at..=at], view.place(&self.source_range(&(at..at + 1))));
             }
             each(made.view(view.depth + 1));
         });
@@ -180,20 +180,20 @@ impl Block<'_> {
             let zeros = self.bytes[first..].iter().step_by(2).filter(|b| **b == 0).count();
             if zeros * ZEROS_IN_UTF16 >= self.bytes.len() {
                 let other = units[1 - first].1;
-                each(self.of_utf16(view, 0, unit));
-                each(self.of_utf16(view, 1, other));
+                each(self.decode_utf16(view, 0, unit));
+                each(self.decode_utf16(view, 1, other));
             }
         }
     }
 
-    fn of_utf16(&self, view: &View, from: usize, unit: fn([u8; 2]) -> u16) -> View {
+    fn decode_utf16(&self, view: &DecodedView, from: usize, unit: fn([u8; 2]) -> u16) -> DecodedView {
         let units = self.bytes[from..].chunks_exact(2).map(|pair| unit([pair[0], pair[1]]));
-        let mut made = Maker::with_capacity(self.bytes.len());
+        let mut made = ViewBuilder::with_capacity(self.bytes.len());
         let mut at = from;
         for c in char::decode_utf16(units) {
             let c = c.unwrap_or(char::REPLACEMENT_CHARACTER);
             let end = at + c.len_utf16() * 2;
-            made.push(c.encode_utf8(&mut [0; 4]).as_bytes(), view.place(&self.spelled(&(at..end))));
+            made.push(c.encode_utf8(&mut [0; 4]).as_bytes(), view.place(&self.source_range(&(at..end))));
             at = end;
         }
         made.view(view.depth + 1)
@@ -201,7 +201,7 @@ impl Block<'_> {
 }
 
 /// Finds ranges of text that are long enough to be worth decoding: printable ASCII and multi-byte UTF-8.
-fn texts_in(bytes: &[u8], mut each: impl FnMut(Range<usize>)) {
+fn for_each_text_range(bytes: &[u8], mut each: impl FnMut(Range<usize>)) {
     // Start of the text, and remaining bytes of the current character.
     let (mut start, mut more) = (0, 0);
     for at in 0..=bytes.len() {

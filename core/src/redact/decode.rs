@@ -5,17 +5,17 @@
 //! result is searched for the values. Depth and bytes are bounded. A text without anything to decode costs one look
 //! per byte, plus its long words.
 
-use super::index::Index;
-use super::pattern::Span;
-use super::source::Source;
+use super::index::ValueIndex;
+use super::pattern::MaskSpan;
+use super::source::ScannedText;
 use super::spelling::code_point;
-use super::view::{Meant, View};
+use super::view::{Decoded, DecodedView};
 use super::{block, numbers};
 use crate::limits::{
-    REDACT_APART_BYTES_MAX, REDACT_DECODED_BYTES_MAX, REDACT_DECODED_BYTES_MIN, REDACT_DECODED_RATIO_MAX,
+    REDACT_SEPARATE_BYTES_MAX, REDACT_DECODED_BYTES_MAX, REDACT_DECODED_BYTES_MIN, REDACT_DECODED_RATIO_MAX,
     REDACT_DEPTH_MAX, REDACT_REVERSED_BYTES_MAX,
 };
-use crate::text::is_shapeless;
+use crate::text::is_invisible;
 use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -78,10 +78,10 @@ const ENTITIES: [(&str, char); 40] = [
 ];
 
 /// Decodes at the start of a slice: bytes consumed, and the result.
-type Decoder = fn(&[u8]) -> Option<(usize, Meant)>;
+type Decoder = fn(&[u8]) -> Option<(usize, Decoded)>;
 
 /// The decoders. Each handles one encoding, since what another would decode may belong to the value itself.
-const DECODERS: [Decoder; 8] = [stripped, percent, backslash, entity, quoted_printable, soft_break, full_width, listed];
+const DECODERS: [Decoder; 8] = [decode_invisible, percent, backslash, entity, quoted_printable, soft_break, full_width, decode_list_separator];
 
 /// Bit set of the decoders that may match at a byte, in their order.
 static READ_BY: [u8; 256] = {
@@ -116,7 +116,7 @@ impl Default for Budget {
 
 impl Budget {
     /// The share of one text.
-    fn of_text(&self, text: &str) -> Self {
+    fn share_for(&self, text: &str) -> Self {
         let fair = text.len().saturating_mul(REDACT_DECODED_RATIO_MAX).max(REDACT_DECODED_BYTES_MIN);
         Self(Cell::new(fair.min(self.left())))
     }
@@ -138,83 +138,83 @@ impl Budget {
 /// The state of a search.
 pub(super) struct Search<'a> {
     text: &'a str,
-    plain: &'a Index,
+    plain: &'a ValueIndex,
     /// Values without line breaks and separators.
-    bare: &'a Index,
-    spans: &'a mut Vec<Span>,
+    bare: &'a ValueIndex,
+    spans: &'a mut Vec<MaskSpan>,
     budget: &'a Budget,
-    waiting: VecDeque<View>,
+    waiting: VecDeque<DecodedView>,
     /// Digests of searched views: decoders in another order produce the same bytes.
     seen: BTreeSet<u64>,
 }
 
 /// Appends the spans of all values in a text, however they are encoded.
-pub(super) fn find(text: &str, (plain, bare): (&Index, &Index), budget: &Budget, spans: &mut Vec<Span>) {
-    let own = budget.of_text(text);
+pub(super) fn find(text: &str, (plain, bare): (&ValueIndex, &ValueIndex), budget: &Budget, spans: &mut Vec<MaskSpan>) {
+    let own = budget.share_for(text);
     let given = own.left();
     let (waiting, seen) = (VecDeque::new(), BTreeSet::new());
     let mut search = Search { text, plain, bare, spans, budget: &own, waiting, seen };
-    let whole = View::of(text);
+    let whole = DecodedView::of(text);
     // Plain words and punctuation need no reversal, since the values are indexed in both directions.
-    if search.look_into(&whole) && text.len() <= REDACT_REVERSED_BYTES_MAX {
-        search.wait_for(View::reversed(text));
+    if search.search_view(&whole) && text.len() <= REDACT_REVERSED_BYTES_MAX {
+        search.enqueue(DecodedView::reversed(text));
     }
     while let Some(view) = search.waiting.pop_front() {
-        search.look_into(&view);
+        search.search_view(&view);
     }
     budget.take(given - own.left());
 }
 
 impl Search<'_> {
     /// Searches a view and queues everything that can be decoded from it. Returns false if there is nothing to decode.
-    fn look_into(&mut self, view: &View) -> bool {
+    fn search_view(&mut self, view: &DecodedView) -> bool {
         let index = if view.joined { self.bare } else { self.plain };
-        index.each_in(&view.bytes, |range, _| self.spans.push(view.span(&range, self.text)));
+        index.for_each_match(&view.bytes, |range, _| self.spans.push(view.span(&range, self.text)));
         if view.depth >= REDACT_DEPTH_MAX || self.budget.left() == 0 {
             return false;
         }
         let read_by = view.bytes.iter().fold(0, |all, byte| all | READ_BY[usize::from(*byte)]);
         let mut any = read_by != 0;
-        if self.text.len() > REDACT_APART_BYTES_MAX {
+        if self.text.len() > REDACT_SEPARATE_BYTES_MAX {
             let all = |rest: &[u8]| DECODERS.iter().find_map(|decoder| decoder(rest));
             if any && self.budget.left() >= view.bytes.len() {
                 let read = view.rewritten(|byte| READ_BY[usize::from(byte)] != 0, all);
-                read.into_iter().for_each(|read| self.wait_for(read));
+                read.into_iter().for_each(|read| self.enqueue(read));
             }
         } else {
             for (at, decoder) in DECODERS.iter().enumerate().filter(|(at, _)| read_by & 1 << at != 0) {
                 let read = view.rewritten(|byte| READ_BY[usize::from(byte)] & 1 << at != 0, decoder);
-                read.into_iter().for_each(|read| self.wait_for(read));
+                read.into_iter().for_each(|read| self.enqueue(read));
             }
         }
-        joined(view, |parts| {
+        for_each_broken_run(view, |parts| {
             any = true;
             if self.budget.left() >= parts.iter().map(Range::len).sum() {
-                self.wait_for(view.joined(parts));
+                self.enqueue(view.joined(parts));
             }
         });
-        numbers::each(view, |numbers| {
+        numbers::decode_numbers(view, |numbers| {
             any = true;
-            self.wait_for(numbers);
+            self.enqueue(numbers);
         });
         let budget = self.budget;
-        block::each(view, budget, |block| {
+        block::decode_words(view, budget, |block| {
             any = true;
-            self.look_into_block(view, &block);
+            self.search_word(view, &block);
         });
         any
     }
 
-    fn look_into_block(&mut self, view: &View, block: &block::Block<'_>) {
-        let found = |range, _: &_| self.spans.push(view.span(&block.spelled(&range), self.text));
-        self.plain.each_in(block.bytes, found);
+    fn search_word(&mut self, view: &DecodedView, block: &block::DecodedWord<'_>) {
+        let found = |range, _: &_| self.spans.push(view.span(&block.source_range(&range), self.text));
+        self.plain.for_each_match(block.bytes, found);
         if view.depth + 1 < REDACT_DEPTH_MAX {
-            block.texts(view, |text| self.wait_for(text));
+            block.for_each_text(view, |text| self.enqueue(text));
         }
     }
 
     /// Queues a view, within the budget.
-    fn wait_for(&mut self, view: View) {
+    fn enqueue(&mut self, view: DecodedView) {
         let mut digest = DefaultHasher::new();
         (view.joined, &view.bytes).hash(&mut digest);
         if !self.seen.contains(&digest.finish()) && self.budget.take(view.bytes.len()) {
@@ -225,35 +225,35 @@ impl Search<'_> {
 }
 
 /// Removes invisible characters, non-ASCII blanks and tags.
-fn stripped(rest: &[u8]) -> Option<(usize, Meant)> {
+fn decode_invisible(rest: &[u8]) -> Option<(usize, Decoded)> {
     match *rest.first()? {
         b'<' => {
             let begins = rest.get(1).is_some_and(|b| b.is_ascii_alphabetic() || matches!(b, b'/' | b'!'));
             let end = rest.iter().take(TAG_BYTES_MAX).position(|b| *b == b'>').filter(|_| begins)?;
-            Some((end + 1, Meant::default()))
+            Some((end + 1, Decoded::default()))
         }
         b'\t' | b'\n' | b'\r' => None,
         0..=0x1f | 0x7f..=0xff => {
-            let hides = |c: &char| is_shapeless(*c) || c.is_whitespace();
-            char_at(rest).filter(hides).map(|c| (c.len_utf8(), Meant::default()))
+            let hides = |c: &char| is_invisible(*c) || c.is_whitespace();
+            char_at(rest).filter(hides).map(|c| (c.len_utf8(), Decoded::default()))
         }
         _ => None,
     }
 }
 
 /// Full-width letters.
-fn full_width(rest: &[u8]) -> Option<(usize, Meant)> {
+fn full_width(rest: &[u8]) -> Option<(usize, Decoded)> {
     let c = char_at(rest).filter(|c| ('\u{ff01}'..='\u{ff5e}').contains(c))?;
     Some((c.len_utf8(), char::from_u32(u32::from(c) - 0xfee0)?.into()))
 }
 
 /// Removes the separator between list fragments: `", "`.
-fn listed(rest: &[u8]) -> Option<(usize, Meant)> {
+fn decode_list_separator(rest: &[u8]) -> Option<(usize, Decoded)> {
     let quote = *rest.first().filter(|b| matches!(b, b'"' | b'\''))?;
     let blanks = |at: usize| rest[at..].iter().take(BLANKS_MAX).take_while(|b| b.is_ascii_whitespace()).count();
     let comma = 1 + blanks(1);
     let next = comma + 1 + blanks((comma + 1).min(rest.len()));
-    (rest.get(comma) == Some(&b',') && rest.get(next) == Some(&quote)).then(|| (next + 1, Meant::default()))
+    (rest.get(comma) == Some(&b',') && rest.get(next) == Some(&quote)).then(|| (next + 1, Decoded::default()))
 }
 
 fn char_at(rest: &[u8]) -> Option<char> {
@@ -266,22 +266,22 @@ fn char_at(rest: &[u8]) -> Option<char> {
 }
 
 /// `%41`.
-fn percent(rest: &[u8]) -> Option<(usize, Meant)> {
+fn percent(rest: &[u8]) -> Option<(usize, Decoded)> {
     let [b'%', high, low, ..] = rest else { return None };
     Some((3, hex_byte(&[*high, *low])?.into()))
 }
 
 /// `=41` of quoted-printable.
-fn quoted_printable(rest: &[u8]) -> Option<(usize, Meant)> {
+fn quoted_printable(rest: &[u8]) -> Option<(usize, Decoded)> {
     let [b'=', high, low, ..] = rest else { return None };
     Some((3, hex_byte(&[*high, *low])?.into()))
 }
 
 /// A soft line break of quoted-printable.
-fn soft_break(rest: &[u8]) -> Option<(usize, Meant)> {
+fn soft_break(rest: &[u8]) -> Option<(usize, Decoded)> {
     match rest {
-        [b'=', b'\n', ..] => Some((2, Meant::default())),
-        [b'=', b'\r', b'\n', ..] => Some((3, Meant::default())),
+        [b'=', b'\n', ..] => Some((2, Decoded::default())),
+        [b'=', b'\r', b'\n', ..] => Some((3, Decoded::default())),
         _ => None,
     }
 }
@@ -291,13 +291,13 @@ fn hex_byte(digits: &[u8]) -> Option<u8> {
 }
 
 /// `\x41`, `\u0041`, `\101`, `\n` and the like.
-fn backslash(rest: &[u8]) -> Option<(usize, Meant)> {
+fn backslash(rest: &[u8]) -> Option<(usize, Decoded)> {
     let [b'\\', kind, more @ ..] = rest else { return None };
-    let simple = |c: char| Some((2, Meant::from(c)));
+    let simple = |c: char| Some((2, Decoded::from(c)));
     match *kind {
         b'u' | b'x' if more.first() == Some(&b'{') => braced(more),
         b'u' => {
-            let source = Source::of(rest);
+            let source = ScannedText::of(rest);
             code_point(source, 1, |at| source.run(at, |b| b == b'\\')).map(|(spelled, c)| (spelled, c.into()))
         }
         b'x' => Some((4, hex_byte(more.get(..2)?)?.into())),
@@ -315,7 +315,7 @@ fn backslash(rest: &[u8]) -> Option<(usize, Meant)> {
 }
 
 /// `{1f4a9}`, after two characters.
-fn braced(more: &[u8]) -> Option<(usize, Meant)> {
+fn braced(more: &[u8]) -> Option<(usize, Decoded)> {
     let inside = more.strip_prefix(b"{")?;
     let digits = inside.iter().take(8).position(|b| *b == b'}')?;
     let code = u32::from_str_radix(std::str::from_utf8(&inside[..digits]).ok()?, 16).ok()?;
@@ -323,7 +323,7 @@ fn braced(more: &[u8]) -> Option<(usize, Meant)> {
 }
 
 /// HTML entities: decimal, hexadecimal or named.
-fn entity(rest: &[u8]) -> Option<(usize, Meant)> {
+fn entity(rest: &[u8]) -> Option<(usize, Decoded)> {
     let body = rest.strip_prefix(b"&")?;
     let body = &body[..body.len().min(ENTITY_BYTES_MAX + 1)];
     if let Some(number) = body.strip_prefix(b"#") {
@@ -345,7 +345,7 @@ fn entity(rest: &[u8]) -> Option<(usize, Meant)> {
 /// Finds sequences of parts that something longer was broken into: lines, or letters, pairs or groups of equal length.
 /// Words of a sentence rarely have equal lengths, so they stay apart. The parts around a sequence may contain its first
 /// and last fragment next to other text.
-fn joined(view: &View, mut each: impl FnMut(&[Range<usize>])) {
+fn for_each_broken_run(view: &DecodedView, mut each: impl FnMut(&[Range<usize>])) {
     let bytes = &view.bytes;
     let is_break = |b: &u8| b.is_ascii_whitespace() || *b == b':';
     let (mut before, mut parts): (Range<usize>, Vec<Range<usize>>) = (0..0, Vec::new());

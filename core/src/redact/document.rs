@@ -4,7 +4,7 @@
 //! are therefore also concatenated: the fragments without separators, the numbers as bytes.
 
 use super::decode::Budget;
-use super::view::View;
+use super::view::DecodedView;
 use super::{REDACTED, Redactor, numbers};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -22,7 +22,7 @@ const PIECES_BYTES_MIN: usize = 12;
 
 pub(super) fn mask(redactor: &Redactor, value: &mut Value) {
     mask_each(redactor, value, &Budget::default());
-    let mut spelled = redactor.spelled(value);
+    let mut spelled = redactor.find_spelled_values(value);
     if spelled.is_empty() {
         return;
     }
@@ -44,22 +44,22 @@ pub(super) fn mask(redactor: &Redactor, value: &mut Value) {
 fn mask_each(redactor: &Redactor, value: &mut Value, budget: &Budget) {
     match value {
         Value::String(text) => {
-            if let Cow::Owned(masked) = redactor.values_within(text, budget) {
+            if let Cow::Owned(masked) = redactor.mask_values_within(text, budget) {
                 *text = masked;
             }
         }
         Value::Number(number) => {
             let same = number.as_f64().is_some_and(|number| redactor.is_number(number));
-            if same || matches!(redactor.values_within(&number.to_string(), budget), Cow::Owned(_)) {
+            if same || matches!(redactor.mask_values_within(&number.to_string(), budget), Cow::Owned(_)) {
                 *value = REDACTED.into();
             }
         }
         Value::Array(items) => items.iter_mut().for_each(|item| mask_each(redactor, item, budget)),
         Value::Object(members) => {
             members.values_mut().for_each(|member| mask_each(redactor, member, budget));
-            if members.keys().any(|name| matches!(redactor.values_within(name, budget), Cow::Owned(_))) {
+            if members.keys().any(|name| matches!(redactor.mask_values_within(name, budget), Cow::Owned(_))) {
                 let renamed = std::mem::take(members).into_iter();
-                let masked = |name: String| redactor.values_within(&name, budget).into_owned();
+                let masked = |name: String| redactor.mask_values_within(&name, budget).into_owned();
                 *members = renamed.map(|(name, member)| (masked(name), member)).collect();
             }
         }
@@ -88,12 +88,12 @@ fn walk(value: &mut Value, visit: &mut impl FnMut(&mut Value) -> bool) -> bool {
 
 /// The concatenated scalars of a document, and where each begins.
 #[derive(Default)]
-struct Spelled {
+struct ConcatenatedScalars {
     text: String,
     begins: Vec<usize>,
 }
 
-impl Spelled {
+impl ConcatenatedScalars {
     fn push(&mut self, part: Option<&str>, behind: &str) {
         self.begins.push(self.text.len());
         match part {
@@ -113,8 +113,8 @@ impl Spelled {
 
 impl Redactor {
     /// Finds the parts of a document that spell a known value together.
-    fn spelled(&self, value: &mut Value) -> Vec<Range<usize>> {
-        let (mut pieces, mut listed) = (Spelled::default(), Spelled::default());
+    fn find_spelled_values(&self, value: &mut Value) -> Vec<Range<usize>> {
+        let (mut pieces, mut listed) = (ConcatenatedScalars::default(), ConcatenatedScalars::default());
         walk(value, &mut |part| {
             let number = part.is_number().then(|| part.to_string());
             let text = number.as_deref().or_else(|| part.as_str());
@@ -127,10 +127,10 @@ impl Redactor {
             let long = range.len() >= PIECES_BYTES_MIN;
             found.extend(pieces.parts(&range).filter(|parts| long || parts.len() >= PIECES_MIN));
         };
-        self.plain.each_in(pieces.text.as_bytes(), |range, _| pieced(range));
-        self.encoded.each_in(pieces.text.as_bytes(), |range, _| pieced(range));
-        numbers::each(&View::of(&listed.text), |view| {
-            self.plain.each_in(&view.bytes, |range, _| {
+        self.plain.for_each_match(pieces.text.as_bytes(), |range, _| pieced(range));
+        self.encoded.for_each_match(pieces.text.as_bytes(), |range, _| pieced(range));
+        numbers::decode_numbers(&DecodedView::of(&listed.text), |view| {
+            self.plain.for_each_match(&view.bytes, |range, _| {
                 found.extend(listed.parts(&view.span(&range, &listed.text).range));
             });
         });

@@ -138,7 +138,7 @@ const AROUND: [(&str, &str); 3] = [("before ", " behind"), ("{\"out\": \"", "\"}
 /// What is wrong with a text in which an encoded value should be masked, if anything.
 fn wrong(value: &str, spelled: &str, (before, behind): (&str, &str)) -> Option<String> {
     let redactor = Redactor::new([&Secret::new(value)]);
-    let masked = redactor.values(&format!("{before}{spelled}{behind}")).into_owned();
+    let masked = redactor.mask_values(&format!("{before}{spelled}{behind}")).into_owned();
     let around = masked.starts_with(before) && masked.ends_with(behind);
     // Encoders add something before and after the value: tags, quotes, a line break.
     let left = masked.len().saturating_sub(before.len() + REDACTED.len() + behind.len());
@@ -187,14 +187,14 @@ fn numbers_and_words_that_are_no_value_stay() {
         "Ｎｏ　ｓｅｃｒｅｔ",
         "10.0.0.1 - - [12/Nov/2026:10:00:00 +0000] 200 512 0x1f 17 18 19 20 21 22",
     ] {
-        assert_eq!(redactor.values(text), text);
+        assert_eq!(redactor.mask_values(text), text);
     }
 }
 
 /// Number of bytes decoded from a text.
 fn decoded(redactor: &Redactor, text: &str, budget: &Budget) -> usize {
     let before = budget.left();
-    let _ = redactor.values_within(text, budget);
+    let _ = redactor.mask_values_within(text, budget);
     before - budget.left()
 }
 
@@ -217,7 +217,7 @@ fn all_texts_of_a_document_share_what_may_be_decoded() {
     let text = "aGVsbG8gd29ybGQ\n".repeat(2_000);
     let took: Vec<usize> = (0..3).map(|_| decoded(&redactor, &text, &budget)).collect();
     assert!(took[0] > 90_000 && took.iter().sum::<usize>() <= 100_000, "{took:?}");
-    assert!(redactor.values_within("Sup3r-S3cret-Vend0r-Passw0rd-91x", &budget).contains(REDACTED), "as it is, always");
+    assert!(redactor.mask_values_within("Sup3r-S3cret-Vend0r-Passw0rd-91x", &budget).contains(REDACTED), "as it is, always");
 }
 
 /// In a long text all decoders run together.
@@ -260,7 +260,7 @@ proptest! {
         ]), 0..40)
     ) {
         let text = parts.concat();
-        let masked = Redactor::new([&Secret::new("secret-value")]).values(&text).into_owned();
+        let masked = Redactor::new([&Secret::new("secret-value")]).mask_values(&text).into_owned();
         prop_assert!(!masked.contains("secret-value"));
     }
 }

@@ -4,7 +4,7 @@
 //! which is rare in most texts.
 
 use super::source::looked;
-use super::spelling::Encoded;
+use super::spelling::EncodedForm;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use zeroize::Zeroizing;
@@ -13,8 +13,8 @@ const WORDS: usize = (1 << 16) / 64;
 
 /// Search values, by their first two bytes.
 #[derive(Clone, Default)]
-pub(super) struct Index {
-    values: Vec<Encoded>,
+pub(super) struct ValueIndex {
+    values: Vec<EncodedForm>,
     /// One bit per pair of bytes that begins a value.
     begins: Option<Box<[u64; WORDS]>>,
     by_begin: BTreeMap<u16, Vec<usize>>,
@@ -22,25 +22,25 @@ pub(super) struct Index {
     folded: bool,
 }
 
-impl Index {
+impl ValueIndex {
     /// An index that ignores ASCII case.
-    pub(super) fn folded() -> Self {
+    pub(super) fn ignoring_case() -> Self {
         Self { folded: true, ..Self::default() }
     }
 
     /// Adds a value, forwards and backwards.
-    pub(super) fn learn(&mut self, value: &[u8]) {
+    pub(super) fn add(&mut self, value: &[u8]) {
         let backwards = match std::str::from_utf8(value) {
             Ok(text) => text.chars().rev().collect::<String>().into_bytes(),
             Err(_) => value.iter().rev().copied().collect(),
         };
         for form in [value.to_vec(), backwards] {
-            self.learn_as(Encoded { text: Zeroizing::new(form), shares: (false, false) });
+            self.add_form(EncodedForm { text: Zeroizing::new(form), shares: (false, false) });
         }
     }
 
     /// Adds one encoded form of a value.
-    pub(super) fn learn_as(&mut self, value: Encoded) {
+    pub(super) fn add_form(&mut self, value: EncodedForm) {
         let [first, second, ..] = value.text[..] else { return };
         if self.values.iter().any(|known| known.text == value.text) {
             return;
@@ -67,7 +67,7 @@ impl Index {
     }
 
     /// Calls `found` for each occurrence of a value.
-    pub(super) fn each_in(&self, bytes: &[u8], mut found: impl FnMut(Range<usize>, &Encoded)) {
+    pub(super) fn for_each_match(&self, bytes: &[u8], mut found: impl FnMut(Range<usize>, &EncodedForm)) {
         let Some(begins) = &self.begins else { return };
         looked(bytes.len());
         let mut pair = 0_u16;

@@ -22,10 +22,10 @@ mod view;
 use crate::limits::{JSON_DEPTH_MAX, SECRET_MASK_BYTES_MIN};
 use crate::secret::Secret;
 use decode::Budget;
-use index::Index;
-use pattern::Span;
+use index::ValueIndex;
+use pattern::MaskSpan;
 use serde_json::Value;
-use spelling::{Backslashes, Joined, Needle, has_escapes, widened};
+use spelling::{Backslashes, UnbrokenText, KnownSecret, has_escapes, widen};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use zeroize::Zeroizing;
@@ -36,12 +36,12 @@ pub const REDACTED: &str = "[redacted]";
 /// Masks known values and credential patterns.
 #[derive(Clone)]
 pub struct Redactor {
-    needles: Vec<Needle>,
-    plain: Index,
+    needles: Vec<KnownSecret>,
+    plain: ValueIndex,
     /// Values without line breaks and separators.
-    bare: Index,
+    bare: ValueIndex,
     /// Values in base64 and hex.
-    encoded: Index,
+    encoded: ValueIndex,
     /// Numeric values.
     numbers: Zeroizing<Vec<f64>>,
 }
@@ -50,7 +50,7 @@ pub struct Redactor {
 impl Default for Redactor {
     fn default() -> Self {
         let (needles, numbers) = (Vec::new(), Zeroizing::default());
-        Self { needles, plain: Index::folded(), bare: Index::folded(), encoded: Index::default(), numbers }
+        Self { needles, plain: ValueIndex::ignoring_case(), bare: ValueIndex::ignoring_case(), encoded: ValueIndex::default(), numbers }
     }
 }
 
@@ -59,44 +59,44 @@ impl Redactor {
     #[must_use]
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
         let mut redactor = Self::default();
-        secrets.into_iter().for_each(|secret| redactor.learn(secret));
+        secrets.into_iter().for_each(|secret| redactor.add_secret(secret));
         redactor
     }
 
     /// Adds a known value. If it is a URL, the secrets in it are added too.
-    pub fn learn(&mut self, secret: &Secret) {
+    pub fn add_secret(&mut self, secret: &Secret) {
         match secret.expose_text().map(str::trim) {
             Some(text) => {
-                self.learn_text(text);
-                self.learn_url(text);
+                self.add_text(text);
+                self.add_url_secrets(text);
             }
-            None => self.learn_bytes(secret.expose()),
+            None => self.add_bytes(secret.expose()),
         }
     }
 
     /// Adds the secrets of a URL: its password, and parameters named like secrets.
-    pub fn learn_url(&mut self, url: &str) {
+    pub fn add_url_secrets(&mut self, url: &str) {
         for spelled in pattern::secrets_of_url(url) {
-            self.learn_text(spelled);
+            self.add_text(spelled);
             if let Some(meant) = percent_decoded(spelled) {
-                self.learn_text(&meant);
+                self.add_text(&meant);
             }
         }
     }
 
     /// Very short values are left to the patterns.
-    fn learn_text(&mut self, plain: &str) {
+    fn add_text(&mut self, plain: &str) {
         if pattern::is_harmless(plain) {
             return;
         }
-        self.learn_bytes(plain.as_bytes());
+        self.add_bytes(plain.as_bytes());
         if plain.len() < SECRET_MASK_BYTES_MIN {
             return;
         }
         // Non-ASCII letters have an upper and lower case too.
         for other in [plain.to_uppercase(), plain.to_lowercase()].map(Zeroizing::new) {
             if !other.eq_ignore_ascii_case(plain) {
-                self.plain.learn(other.as_bytes());
+                self.plain.add(other.as_bytes());
             }
         }
         if plain.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
@@ -104,30 +104,30 @@ impl Redactor {
         }
     }
 
-    fn learn_bytes(&mut self, plain: &[u8]) {
+    fn add_bytes(&mut self, plain: &[u8]) {
         if plain.len() >= SECRET_MASK_BYTES_MIN && !self.needles.iter().any(|known| known.is(plain)) {
-            let needle = Needle::of(plain);
-            self.plain.learn(plain);
-            needle.bare().into_iter().for_each(|bare| self.bare.learn(bare));
-            needle.encoded().into_iter().for_each(|encoded| self.encoded.learn_as(encoded));
+            let needle = KnownSecret::of(plain);
+            self.plain.add(plain);
+            needle.bare().into_iter().for_each(|bare| self.bare.add(bare));
+            needle.encoded().into_iter().for_each(|encoded| self.encoded.add_form(encoded));
             self.needles.push(needle);
         }
     }
 
     /// `text` with known values masked, without patterns. Borrowed if there are none.
     #[must_use]
-    pub fn values<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.values_within(text, &Budget::default())
+    pub fn mask_values<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.mask_values_within(text, &Budget::default())
     }
 
-    fn values_within<'a>(&self, text: &'a str, budget: &Budget) -> Cow<'a, str> {
-        let spans = self.found(text, budget);
-        if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(masked(text, spans)) }
+    fn mask_values_within<'a>(&self, text: &'a str, budget: &Budget) -> Cow<'a, str> {
+        let spans = self.find_values(text, budget);
+        if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(apply_masks(text, spans)) }
     }
 
     /// Masks known values in a document in place, without patterns: in its strings, names and numbers, and where
     /// several parts spell one together.
-    pub fn values_of(&self, document: &mut Value) {
+    pub fn mask_document_values(&self, document: &mut Value) {
         if !self.needles.is_empty() {
             document::mask(self, document);
         }
@@ -139,7 +139,7 @@ impl Redactor {
     }
 
     /// Finds the known values.
-    fn found(&self, text: &str, budget: &Budget) -> Vec<Span> {
+    fn find_values(&self, text: &str, budget: &Budget) -> Vec<MaskSpan> {
         let mut spans = Vec::new();
         // No encoding is shorter than the value.
         let shortest = self.plain.shortest().into_iter().chain(self.bare.shortest()).min();
@@ -147,12 +147,12 @@ impl Redactor {
             return spans;
         }
         let bytes = text.as_bytes();
-        self.encoded.each_in(bytes, |range, found| spans.push(widened(bytes, range, found.shares).into()));
-        if let Some(joined) = Joined::of(text) {
+        self.encoded.for_each_match(bytes, |range, found| spans.push(widen(bytes, range, found.shares).into()));
+        if let Some(joined) = UnbrokenText::of(text) {
             let bytes = joined.text.as_bytes();
-            let mut place = |range| spans.extend(joined.place(range).map(Span::from));
-            self.encoded.each_in(bytes, |range, found| place(widened(bytes, range, found.shares)));
-            self.bare.each_in(bytes, |range, _| place(range));
+            let mut place = |range| spans.extend(joined.place(range).map(MaskSpan::from));
+            self.encoded.for_each_match(bytes, |range, found| place(widen(bytes, range, found.shares)));
+            self.bare.for_each_match(bytes, |range, _| place(range));
         }
         if has_escapes(text) {
             let backslashes = Backslashes::of(text);
@@ -164,26 +164,26 @@ impl Redactor {
 
     /// Whether a field of this name is masked as a whole.
     #[must_use]
-    pub fn hides(name: &str) -> bool {
+    pub fn is_secret_name(name: &str) -> bool {
         name::is_secret(name)
     }
 
     /// `text` with secrets masked. Borrowed if there are none.
     #[must_use]
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut spans = self.found(text, &Budget::default());
+        let mut spans = self.find_values(text, &Budget::default());
         pattern::find(text, &mut spans);
-        if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(masked(text, spans)) }
+        if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(apply_masks(text, spans)) }
     }
 
     /// Masks a document in place: whole values of fields that are named like secrets, and secrets in every other string
     /// and field name.
     pub fn json(&self, value: &mut Value) {
-        self.json_at(value, 0);
-        self.values_of(value);
+        self.mask_json_at(value, 0);
+        self.mask_document_values(value);
     }
 
-    fn json_at(&self, value: &mut Value, depth: usize) {
+    fn mask_json_at(&self, value: &mut Value, depth: usize) {
         match value {
             Value::String(text) => {
                 if let Cow::Owned(masked) = self.text(text) {
@@ -192,13 +192,13 @@ impl Redactor {
             }
             // Deeper than any accepted document: mask it rather than skip it.
             Value::Array(_) | Value::Object(_) if depth >= JSON_DEPTH_MAX => *value = REDACTED.into(),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.json_at(item, depth + 1)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_json_at(item, depth + 1)),
             Value::Object(fields) => {
                 for (name, field) in fields.iter_mut() {
-                    if Self::hides(name) && is_worth_hiding(field) {
+                    if Self::is_secret_name(name) && has_secret_value(field) {
                         *field = REDACTED.into();
                     } else {
-                        self.json_at(field, depth + 1);
+                        self.mask_json_at(field, depth + 1);
                     }
                 }
                 if fields.keys().any(|name| matches!(self.text(name), Cow::Owned(_))) {
@@ -218,7 +218,7 @@ impl std::fmt::Debug for Redactor {
 }
 
 /// Whether a field that is named like a secret has a value worth masking.
-fn is_worth_hiding(field: &Value) -> bool {
+fn has_secret_value(field: &Value) -> bool {
     match field {
         Value::Null | Value::Bool(_) => false,
         Value::String(text) => !pattern::is_harmless(text),
@@ -228,12 +228,12 @@ fn is_worth_hiding(field: &Value) -> bool {
     }
 }
 
-fn masked(text: &str, mut spans: Vec<Span>) -> String {
+fn apply_masks(text: &str, mut spans: Vec<MaskSpan>) -> String {
     // Of two spans that begin together, the longer one determines the quoting of the mask.
     spans.sort_by_key(|span| (span.range.start, Reverse(span.range.end)));
     let mut out = String::with_capacity(text.len());
     let mut done = 0;
-    for Span { range, quote } in spans {
+    for MaskSpan { range, quote } in spans {
         if range.start >= done {
             out.push_str(&text[done..range.start]);
             [&text[quote.clone()], REDACTED, &text[quote]].iter().for_each(|part| out.push_str(part));

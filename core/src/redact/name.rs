@@ -37,7 +37,7 @@ const FIRST: u32 = {
 /// Words whose plural is a quantity or a public list.
 const COUNTED: [&str; 3] = ["token", "signature", "authorization"];
 /// Last words, in the singular, of names that are about a secret; also file extensions.
-const ABOUT: &str = " age algorithm at audience budget byte consent count dir enabled endpoint error expire expiry file \
+const HARMLESS_SUFFIXES: &str = " age algorithm at audience budget byte consent count dir enabled endpoint error expire expiry file \
     folder format id in index issuer js json kind left length limit max md min missing mode ms name path policy \
     present provider py rate ref required rs scheme scope second size source state status toml total ttl type uri url \
     usage used version ";
@@ -51,7 +51,7 @@ pub(super) fn is_secret(name: &str) -> bool {
     let name = name.as_bytes();
     let begins =
         |at: &usize| name[*at].is_ascii_alphabetic() && FIRST & 1 << (name[*at].to_ascii_lowercase() - b'a') != 0;
-    (0..name.len()).filter(begins).any(|at| SECRETS.iter().any(|secret| names(name, at, secret)))
+    (0..name.len()).filter(begins).any(|at| SECRETS.iter().any(|secret| has_secret_at(name, at, secret)))
 }
 
 /// Whether the name ends with `suffix`, ignoring separators and case.
@@ -61,7 +61,7 @@ pub(super) fn ends_with(name: &str, suffix: &str) -> bool {
 }
 
 /// Whether `secret` is at `at` as a complete word, and the rest of the name does not make it harmless.
-fn names(name: &[u8], at: usize, secret: &str) -> bool {
+fn has_secret_at(name: &[u8], at: usize, secret: &str) -> bool {
     let mut end = at;
     for wanted in secret.bytes() {
         while end > at && name.get(end).is_some_and(|b| is_separator(*b)) {
@@ -75,7 +75,7 @@ fn names(name: &[u8], at: usize, secret: &str) -> bool {
     if matches!(name.get(end), Some(b's' | b'S')) && !COUNTED.contains(&secret) {
         end += 1;
     }
-    end == name.len() || (begins_word(name, end) && !is_about(last_word(&name[end..])))
+    end == name.len() || (begins_word(name, end) && !is_harmless_suffix(last_word(&name[end..])))
 }
 
 const fn is_separator(byte: u8) -> bool {
@@ -92,8 +92,8 @@ fn last_word(name: &[u8]) -> &[u8] {
     &name[start.unwrap_or(0)..]
 }
 
-fn is_about(word: &[u8]) -> bool {
+fn is_harmless_suffix(word: &[u8]) -> bool {
     let is =
-        |word: &[u8]| ABOUT.split(' ').any(|about| !about.is_empty() && word.eq_ignore_ascii_case(about.as_bytes()));
+        |word: &[u8]| HARMLESS_SUFFIXES.split(' ').any(|about| !about.is_empty() && word.eq_ignore_ascii_case(about.as_bytes()));
     is(word) || matches!(word, [singular @ .., b's' | b'S'] if is(singular))
 }

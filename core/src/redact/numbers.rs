@@ -1,6 +1,6 @@
 //! Bytes written as numbers: `115, 107`, `0x73 0x6b`, `73-6b`, and hex dumps.
 
-use super::view::{Maker, View};
+use super::view::{ViewBuilder, DecodedView};
 use crate::limits::SECRET_MASK_BYTES_MIN;
 use std::ops::Range;
 
@@ -16,20 +16,20 @@ const GROUP_DIGITS_MAX: usize = 8;
 
 /// Consecutive numbers in one notation.
 #[derive(Default)]
-struct Run {
+struct NumberRun {
     bytes: Vec<u8>,
     places: Vec<Range<usize>>,
 }
 
-impl Run {
+impl NumberRun {
     fn push(&mut self, byte: u8, place: Range<usize>) {
         self.bytes.push(byte);
         self.places.push(place);
     }
 
-    fn end(&mut self, view: &View, each: &mut impl FnMut(View)) {
+    fn end(&mut self, view: &DecodedView, each: &mut impl FnMut(DecodedView)) {
         if self.bytes.len() >= SECRET_MASK_BYTES_MIN {
-            let mut made = Maker::with_capacity(self.bytes.len());
+            let mut made = ViewBuilder::with_capacity(self.bytes.len());
             for (byte, place) in self.bytes.iter().zip(&self.places) {
                 made.push(&[*byte], view.place(place));
             }
@@ -41,20 +41,20 @@ impl Run {
 }
 
 /// Emits the bytes that numbers in a view stand for, decimal, hexadecimal and from hex dumps.
-pub(super) fn each(view: &View, mut each: impl FnMut(View)) {
+pub(super) fn decode_numbers(view: &DecodedView, mut each: impl FnMut(DecodedView)) {
     // Dumps come first, since they mask more than the numbers alone.
-    dumps(view, &mut each);
+    decode_hex_dumps(view, &mut each);
     let bytes = &view.bytes;
-    let (mut decimal, mut hex) = (Run::default(), Run::default());
+    let (mut decimal, mut hex) = (NumberRun::default(), NumberRun::default());
     let (mut at, mut last) = (0, 0);
     while let Some(more) = bytes[at..].iter().position(u8::is_ascii_alphanumeric) {
         let start = at + more;
         at = start + bytes[start..].iter().take_while(|b| b.is_ascii_alphanumeric()).count();
-        let (as_decimal, as_hex) = read(&bytes[start..at]);
+        let (as_decimal, as_hex) = parse_byte(&bytes[start..at]);
         if as_decimal.is_none() && as_hex.is_none() && decimal.bytes.is_empty() && hex.bytes.is_empty() {
             continue;
         }
-        let goes_on = is_between(&bytes[last..start]);
+        let goes_on = is_separator(&bytes[last..start]);
         for (run, byte) in [(&mut decimal, as_decimal), (&mut hex, as_hex)] {
             if !goes_on || byte.is_none() {
                 run.end(view, &mut each);
@@ -70,7 +70,7 @@ pub(super) fn each(view: &View, mut each: impl FnMut(View)) {
 }
 
 /// Parses a byte as a decimal and as a hexadecimal number.
-fn read(word: &[u8]) -> (Option<u8>, Option<u8>) {
+fn parse_byte(word: &[u8]) -> (Option<u8>, Option<u8>) {
     if word.len() > NUMBER_CHARS_MAX {
         return (None, None);
     }
@@ -81,7 +81,7 @@ fn read(word: &[u8]) -> (Option<u8>, Option<u8>) {
     (decimal, digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()))
 }
 
-fn is_between(gap: &[u8]) -> bool {
+fn is_separator(gap: &[u8]) -> bool {
     let is_mark = |b: &&u8| !b.is_ascii_whitespace();
     gap.len() <= BETWEEN_BYTES_MAX
         && gap.iter().all(|b| b.is_ascii_whitespace() || b",;:()[]{}|'\"-".contains(b))
@@ -89,8 +89,8 @@ fn is_between(gap: &[u8]) -> bool {
 }
 
 /// Reads hex dumps. The text column after the bytes of a line is masked with each of them.
-fn dumps(view: &View, each: &mut impl FnMut(View)) {
-    let (mut run, mut start) = (Run::default(), 0);
+fn decode_hex_dumps(view: &DecodedView, each: &mut impl FnMut(DecodedView)) {
+    let (mut run, mut start) = (NumberRun::default(), 0);
     for line in view.bytes.split(|b| *b == b'\n') {
         let before = run.bytes.len();
         dump_line(line, |byte, at| run.push(byte, start + at..start + line.len()));

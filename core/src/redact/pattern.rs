@@ -4,7 +4,7 @@
 //! credentials costs one look per byte and no allocation. All patterns begin and end at ASCII bytes or at the ends of
 //! the text, so a span always lies on character boundaries.
 
-use super::source::Source;
+use super::source::ScannedText;
 use super::{REDACTED, name, token};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,14 +31,14 @@ const NAME_BYTES_MAX: usize = 64;
 const OPAQUE_BYTES_MIN: usize = 32;
 
 /// A part of a text to mask.
-pub(super) struct Span {
+pub(super) struct MaskSpan {
     pub(super) range: Range<usize>,
     /// The quote to put around the mask, as spelled in the text, where an unquoted JSON value is masked; otherwise the
     /// document would become invalid.
     pub(super) quote: Range<usize>,
 }
 
-impl From<Range<usize>> for Span {
+impl From<Range<usize>> for MaskSpan {
     fn from(range: Range<usize>) -> Self {
         Self { range, quote: 0..0 }
     }
@@ -47,7 +47,7 @@ impl From<Range<usize>> for Span {
 /// A pattern: its prefixes, ignoring case, and its matcher.
 struct Pattern {
     begins: &'static [&'static str],
-    find: fn(Source<'_>, usize, &mut Seen) -> Option<Span>,
+    find: fn(ScannedText<'_>, usize, &mut PatternScanState) -> Option<MaskSpan>,
 }
 
 /// If two match, the first one wins.
@@ -64,8 +64,8 @@ const PATTERNS: [Pattern; 6] = [
 /// Scan state. Whatever a pattern reads beyond what it masks is remembered here, so that it is not read again from the
 /// next position where the pattern begins. This keeps scanning linear.
 #[derive(Default)]
-struct Seen {
-    tokens: token::Seen,
+struct PatternScanState {
+    tokens: token::TokenScanState,
     /// No JWT begins before this place.
     no_jwt_before: usize,
     /// Nested constructors (`Some(String(`), and the bare name after them.
@@ -111,14 +111,14 @@ static FIRST: [bool; 256] = {
 };
 
 /// Appends the spans of everything that looks like a credential.
-pub(super) fn find(text: &str, spans: &mut Vec<Span>) {
-    let (source, mut seen) = (Source::of(text), Seen::default());
+pub(super) fn find(text: &str, spans: &mut Vec<MaskSpan>) {
+    let (source, mut seen) = (ScannedText::of(text), PatternScanState::default());
     let mut at = 0;
     while let Some(byte) = source.byte(at) {
         let begins = |pattern: &&Pattern| pattern.begins.iter().any(|begin| source.has_letters(at, begin.as_bytes()));
         let pattern = if FIRST[usize::from(byte)] { PATTERNS.iter().find(begins) } else { None };
         let found = pattern.and_then(|pattern| (pattern.find)(source, at, &mut seen));
-        match found.or_else(|| token::known(source, at, &mut seen.tokens).map(Span::from)) {
+        match found.or_else(|| token::find_token(source, at, &mut seen.tokens).map(MaskSpan::from)) {
             Some(span) => {
                 at = span.range.end.max(at + 1);
                 spans.push(span);
@@ -136,7 +136,7 @@ pub(super) fn is_harmless(value: &(impl AsRef<[u8]> + ?Sized)) -> bool {
 }
 
 /// `name=value`, `name: value`, `"name":"value"`, also inside a quoted JSON string.
-fn field(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
+fn field(source: ScannedText<'_>, at: usize, seen: &mut PatternScanState) -> Option<MaskSpan> {
     let name = name_before(source, at)?;
     let sign = source.byte(at)?;
     if source.byte(at + 1) == Some(sign) || !name::is_secret(name) {
@@ -175,7 +175,7 @@ fn field(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
         return None;
     }
     let quote = if span.start == from { name_quote } else { 0..0 };
-    Some(Span { range: span, quote })
+    Some(MaskSpan { range: span, quote })
 }
 
 const fn is_blank(byte: u8) -> bool {
@@ -192,7 +192,7 @@ const fn is_backslash(byte: u8) -> bool {
 
 /// Skips `Some(`, `String(` and the like if their content is quoted or masked; otherwise a bracket is part of the
 /// value.
-fn unwrapped(source: Source<'_>, from: usize, seen: &mut Seen) -> usize {
+fn unwrapped(source: ScannedText<'_>, from: usize, seen: &mut PatternScanState) -> usize {
     let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':');
     let mut at = from;
     // A start inside one of the names leads to the same end.
@@ -215,7 +215,7 @@ fn unwrapped(source: Source<'_>, from: usize, seen: &mut Seen) -> usize {
 }
 
 /// The closing quote, with its backslashes, of the name before `at`.
-fn quote_before(source: Source<'_>, at: usize) -> Range<usize> {
+fn quote_before(source: ScannedText<'_>, at: usize) -> Range<usize> {
     let end = source.run_before(at, is_blank);
     if end == 0 || !matches!(source.byte(end - 1), Some(b'"' | b'\'')) {
         return end..end;
@@ -224,7 +224,7 @@ fn quote_before(source: Source<'_>, at: usize) -> Range<usize> {
 }
 
 /// The field name that ends before `at`, without its closing quote.
-fn name_before(source: Source<'_>, at: usize) -> Option<&str> {
+fn name_before(source: ScannedText<'_>, at: usize) -> Option<&str> {
     let end = quote_before(source, at).start;
     let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     let start = source.run_before_within(end, NAME_BYTES_MAX, is_name);
@@ -232,7 +232,7 @@ fn name_before(source: Source<'_>, at: usize) -> Option<&str> {
 }
 
 /// The end of a string that is quoted with `depth` backslashes: the next quote that is not escaped deeper.
-fn closing_quote(source: Source<'_>, start: usize, quote: u8, depth: usize) -> usize {
+fn closing_quote(source: ScannedText<'_>, start: usize, quote: u8, depth: usize) -> usize {
     let (mut escapes, mut at) = (0, start);
     while let Some(byte) = source.byte(at) {
         match byte {
@@ -251,7 +251,7 @@ fn closing_quote(source: Source<'_>, start: usize, quote: u8, depth: usize) -> u
 }
 
 /// The position after the bracket that closes the one at `start`. Brackets in strings are ignored.
-fn closing_bracket(source: Source<'_>, start: usize) -> usize {
+fn closing_bracket(source: ScannedText<'_>, start: usize) -> usize {
     let (mut depth, mut at) = (0_usize, start);
     while let Some(byte) = source.byte(at) {
         match byte {
@@ -266,13 +266,13 @@ fn closing_bracket(source: Source<'_>, start: usize) -> usize {
     source.len()
 }
 
-fn end_of(source: Source<'_>, from: usize, ends: &[u8]) -> usize {
+fn end_of(source: ScannedText<'_>, from: usize, ends: &[u8]) -> usize {
     source.run(from, |b| !ends.contains(&b))
 }
 
 /// The end of an unquoted value. An authentication scheme includes its parameter, and a bracket that the value opened
 /// includes its closing one.
-fn end_of_word(source: Source<'_>, from: usize) -> usize {
+fn end_of_word(source: ScannedText<'_>, from: usize) -> usize {
     const ENDS: &[u8] = b" \t\r\n&;,\"'`\\)}]>";
     let mut end = end_of(source, from, ENDS);
     let schemes: [&[u8]; 4] = [b"bearer", b"basic", b"token", b"digest"];
@@ -295,7 +295,7 @@ fn is_opaque(word: &[u8]) -> bool {
 }
 
 /// The token after `/approvals/`, which lets its holder decide. The path may be percent-encoded.
-fn link_token(source: Source<'_>, at: usize, _: &mut Seen) -> Option<Span> {
+fn link_token(source: ScannedText<'_>, at: usize, _: &mut PatternScanState) -> Option<MaskSpan> {
     let mut end = at;
     for wanted in LINK.bytes() {
         let (byte, len) = unescaped(source, end)?;
@@ -317,7 +317,7 @@ fn link_token(source: Source<'_>, at: usize, _: &mut Seen) -> Option<Span> {
 }
 
 /// The decoded byte at a position of a URL, and its encoded length.
-fn unescaped(source: Source<'_>, at: usize) -> Option<(u8, usize)> {
+fn unescaped(source: ScannedText<'_>, at: usize) -> Option<(u8, usize)> {
     let byte = source.byte(at)?;
     if byte != b'%' {
         return Some((byte, 1));
@@ -332,7 +332,7 @@ fn unescaped(source: Source<'_>, at: usize) -> Option<(u8, usize)> {
 }
 
 /// The parameter of `Bearer …` or `Basic …`.
-fn after_scheme(source: Source<'_>, at: usize, _: &mut Seen) -> Option<Span> {
+fn after_scheme(source: ScannedText<'_>, at: usize, _: &mut PatternScanState) -> Option<MaskSpan> {
     let scheme = SCHEMES.iter().find(|scheme| source.has_letters(at, scheme.as_bytes()))?;
     let start = at + scheme.len();
     let end = source.run(start, |b| b.is_ascii_alphanumeric() || b"-._~+/=".contains(&b));
@@ -362,7 +362,7 @@ fn is_prose(value: &[u8], after_bearer: bool) -> bool {
 }
 
 /// Three base64url parts separated by dots, of which the first begins like a JSON object.
-fn jwt(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
+fn jwt(source: ScannedText<'_>, at: usize, seen: &mut PatternScanState) -> Option<MaskSpan> {
     const PART_BYTES_MIN: usize = 10;
     if at < seen.no_jwt_before || !source.has(at, b"eyJ") || !source.begins_word(at) {
         return None;
@@ -378,7 +378,7 @@ fn jwt(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
 }
 
 /// The user info of `scheme://user:password@host`.
-fn user_info(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
+fn user_info(source: ScannedText<'_>, at: usize, seen: &mut PatternScanState) -> Option<MaskSpan> {
     let start = at + 3;
     let authority = end_of(source, start, b"/?# \t\r\n\"'<>`");
     let last_at = |end: usize| source.bytes(start..end).iter().rposition(|b| *b == b'@').map(|offset| start + offset);
@@ -403,7 +403,7 @@ fn user_info(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
 /// The secrets of a URL as spelled there: its password, and the values of parameters that are named like secrets. A
 /// password may contain any delimiter, so its longest reading counts too.
 pub(super) fn secrets_of_url(url: &str) -> impl Iterator<Item = &str> {
-    let info = url.find("://").and_then(|at| user_info(Source::of(url), at, &mut Seen::default()));
+    let info = url.find("://").and_then(|at| user_info(ScannedText::of(url), at, &mut PatternScanState::default()));
     let password = info.and_then(|info| url[info.range].split_once(':')).map(|(_, password)| password);
     let longest = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')?.0.split_once(':'));
     let query = url.split_once('?').map_or("", |(_, query)| query);
@@ -413,7 +413,7 @@ pub(super) fn secrets_of_url(url: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A PEM private key, up to its footer or, if truncated, to the end of the text or string.
-fn private_key(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
+fn private_key(source: ScannedText<'_>, at: usize, seen: &mut PatternScanState) -> Option<MaskSpan> {
     if !source.has(at, KEY_BEGINS.as_bytes()) {
         return None;
     }
@@ -427,7 +427,7 @@ fn private_key(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
 }
 
 /// The label of a private key header, from `start` to the dashes or the end of the text.
-fn key_label(source: Source<'_>, start: usize) -> Option<&[u8]> {
+fn key_label(source: ScannedText<'_>, start: usize) -> Option<&[u8]> {
     let end = (start + NAME_BYTES_MAX + DASHES.len()).min(source.len());
     let rest = source.bytes(start..end);
     let dashes = rest.windows(DASHES.len()).position(|there| there == DASHES.as_bytes());
@@ -436,7 +436,7 @@ fn key_label(source: Source<'_>, start: usize) -> Option<&[u8]> {
 }
 
 /// Positions after each private key footer, by label.
-fn key_ends(source: Source<'_>) -> BTreeMap<Vec<u8>, Vec<usize>> {
+fn key_ends(source: ScannedText<'_>) -> BTreeMap<Vec<u8>, Vec<usize>> {
     let (mut ends, mut from): (BTreeMap<Vec<u8>, Vec<usize>>, _) = (BTreeMap::new(), 0);
     while let Some(mark) = source.find(from, KEY_ENDS.as_bytes()) {
         from = mark + KEY_ENDS.len();

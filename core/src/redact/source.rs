@@ -7,9 +7,9 @@ use std::ops::Range;
 
 /// A text that counts byte accesses.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a>(&'a [u8]);
+pub(super) struct ScannedText<'a>(&'a [u8]);
 
-impl<'a> Source<'a> {
+impl<'a> ScannedText<'a> {
     pub(super) fn of(text: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         Self(text.as_ref())
     }
@@ -44,7 +44,7 @@ impl<'a> Source<'a> {
     }
 
     /// The bytes of a range, or none if the text is shorter.
-    pub(super) fn sure_bytes(self, range: Range<usize>) -> Option<&'a [u8]> {
+    pub(super) fn get_bytes(self, range: Range<usize>) -> Option<&'a [u8]> {
         looked(range.len());
         self.0.get(range)
     }

@@ -6,8 +6,8 @@
 //! pairs (`de:ad`), so they are also searched without breaks. So is the value itself, unless it is so short that
 //! ordinary words could form it.
 
-use super::pattern::Span;
-use super::source::Source;
+use super::pattern::MaskSpan;
+use super::source::ScannedText;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use std::ops::Range;
@@ -18,7 +18,7 @@ const BROKEN_BYTES_MIN: usize = 12;
 
 /// A known value.
 #[derive(Clone)]
-pub(super) struct Needle {
+pub(super) struct KnownSecret {
     plain: Zeroizing<Vec<u8>>,
     /// The value without breaks, if it is long enough.
     bare: Option<Zeroizing<String>>,
@@ -26,13 +26,13 @@ pub(super) struct Needle {
 
 /// An encoded form of a value that is compared literally.
 #[derive(Clone)]
-pub(super) struct Encoded {
+pub(super) struct EncodedForm {
     pub(super) text: Zeroizing<Vec<u8>>,
     /// Whether the adjacent characters before and after encode part of the value too.
     pub(super) shares: (bool, bool),
 }
 
-impl Needle {
+impl KnownSecret {
     pub(super) fn of(plain: &[u8]) -> Self {
         let bare = std::str::from_utf8(plain).ok().map(|text| Zeroizing::new(text.replace(is_break, "")));
         let bare = bare.filter(|bare| bare.len() >= BROKEN_BYTES_MIN);
@@ -40,9 +40,9 @@ impl Needle {
     }
 
     /// The value in hex and base64.
-    pub(super) fn encoded(&self) -> Vec<Encoded> {
+    pub(super) fn encoded(&self) -> Vec<EncodedForm> {
         let hex = Zeroizing::new(hex::encode(&*self.plain));
-        let whole = |text: &str| Encoded { text: Zeroizing::new(text.as_bytes().to_vec()), shares: (false, false) };
+        let whole = |text: &str| EncodedForm { text: Zeroizing::new(text.as_bytes().to_vec()), shares: (false, false) };
         let mut encoded = vec![whole(&hex), whole(&Zeroizing::new(hex.to_uppercase()))];
         for before in 0..3 {
             let mut bytes = Zeroizing::new(vec![0; before]);
@@ -52,7 +52,7 @@ impl Needle {
                 // The first and last six-bit characters that belong entirely to the value.
                 let (from, to) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
                 let shares = (before > 0, !(bytes.len() * 8).is_multiple_of(6));
-                encoded.push(Encoded { text: Zeroizing::new(text.as_bytes()[from..to].to_vec()), shares });
+                encoded.push(EncodedForm { text: Zeroizing::new(text.as_bytes()[from..to].to_vec()), shares });
             }
         }
         encoded
@@ -67,13 +67,13 @@ impl Needle {
     }
 
     /// Appends the spans of the value in a text with escapes.
-    pub(super) fn find_escaped(&self, text: &str, backslashes: &Backslashes, spans: &mut Vec<Span>) {
-        let source = Source::of(text);
+    pub(super) fn find_escaped(&self, text: &str, backslashes: &Backslashes, spans: &mut Vec<MaskSpan>) {
+        let source = ScannedText::of(text);
         let mut at = 0;
         while at < text.len() {
             match self.escaped_at(source, backslashes, at) {
                 Some(end) if text.is_char_boundary(at) && text.is_char_boundary(end) => {
-                    spans.push(Span::from(at..end));
+                    spans.push(MaskSpan::from(at..end));
                     at = end;
                 }
                 _ => at += 1,
@@ -82,7 +82,7 @@ impl Needle {
     }
 
     /// The end of the value if it begins at `start`, however each of its characters is escaped.
-    fn escaped_at(&self, source: Source<'_>, backslashes: &Backslashes, start: usize) -> Option<usize> {
+    fn escaped_at(&self, source: ScannedText<'_>, backslashes: &Backslashes, start: usize) -> Option<usize> {
         let (mut at, mut rest) = (start, &self.plain[..]);
         while !rest.is_empty() {
             let (end, meant) = unescaped(source, backslashes, at, rest)?;
@@ -125,13 +125,13 @@ const fn is_break(c: char) -> bool {
 }
 
 /// A text without breaks: white space, `\n` escapes of JSON, and the colons between hex pairs.
-pub(super) struct Joined {
+pub(super) struct UnbrokenText {
     pub(super) text: String,
     /// Original position of each byte.
     places: Vec<usize>,
 }
 
-impl Joined {
+impl UnbrokenText {
     /// None if the text has no breaks.
     pub(super) fn of(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
@@ -163,7 +163,7 @@ impl Joined {
 
 /// If the text continues with the value: the end of the (escaped) character, and how many bytes of the value it stands
 /// for.
-fn unescaped(source: Source<'_>, backslashes: &Backslashes, at: usize, value: &[u8]) -> Option<(usize, usize)> {
+fn unescaped(source: ScannedText<'_>, backslashes: &Backslashes, at: usize, value: &[u8]) -> Option<(usize, usize)> {
     let (first, wanted) = (source.byte(at)?, *value.first()?);
     if first == b'%' {
         // A `%` may itself be escaped, any number of times: `%252F`.
@@ -189,7 +189,7 @@ fn unescaped(source: Source<'_>, backslashes: &Backslashes, at: usize, value: &[
 }
 
 /// `\u0041`, `\n`, `\/` and the like, after any number of backslashes.
-fn after_backslashes(source: Source<'_>, backslashes: &Backslashes, at: usize, value: &[u8]) -> Option<(usize, usize)> {
+fn after_backslashes(source: ScannedText<'_>, backslashes: &Backslashes, at: usize, value: &[u8]) -> Option<(usize, usize)> {
     let kind_at = backslashes.end(at);
     let kind = source.byte(kind_at);
     if kind == Some(b'u')
@@ -219,7 +219,7 @@ fn after_backslashes(source: Source<'_>, backslashes: &Backslashes, at: usize, v
 
 /// The character of `uXXXX`, or of a surrogate pair with backslashes in between, and where it ends.
 pub(super) fn code_point(
-    source: Source<'_>,
+    source: ScannedText<'_>,
     at: usize,
     backslashes_end: impl Fn(usize) -> usize,
 ) -> Option<(usize, char)> {
@@ -234,13 +234,13 @@ pub(super) fn code_point(
 }
 
 /// The number of `uXXXX`.
-fn unit(source: Source<'_>, at: usize) -> Option<u16> {
-    let digits = source.sure_bytes(at + 1..at + 5)?;
+fn unit(source: ScannedText<'_>, at: usize) -> Option<u16> {
+    let digits = source.get_bytes(at + 1..at + 5)?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// Extends a range by the characters that partly encode the value, and by padding.
-pub(super) fn widened(text: &[u8], range: Range<usize>, (before, behind): (bool, bool)) -> Range<usize> {
+pub(super) fn widen(text: &[u8], range: Range<usize>, (before, behind): (bool, bool)) -> Range<usize> {
     let digit = |at: usize| text.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || b"+/-_".contains(b));
     let start = range.start - usize::from(before && range.start > 0 && digit(range.start - 1));
     let mut end = range.end + usize::from(behind && digit(range.end));

@@ -135,7 +135,7 @@ fn a_resolved_value_is_masked_wherever_and_however_it_is_spelled() {
 #[test]
 fn a_url_gives_away_neither_its_password_nor_its_secret_parameters() {
     let mut redactor = Redactor::default();
-    redactor.learn_url("postgres://chimera:p%40ss%2Fword@db/main?sslmode=require&password=swordfish");
+    redactor.add_url_secrets("postgres://chimera:p%40ss%2Fword@db/main?sslmode=require&password=swordfish");
     for text in ["p%40ss%2Fword", "p@ss/word", "swordfish"] {
         assert_eq!(redactor.text(&format!("refused: {text}!")), "refused: [redacted]!");
     }
@@ -151,11 +151,11 @@ fn a_url_gives_away_neither_its_password_nor_its_secret_parameters() {
         ("redis://:hunter22@h/?mail=a@b", "hunter22"),
     ] {
         let mut redactor = Redactor::default();
-        redactor.learn_url(url);
+        redactor.add_url_secrets(url);
         assert_eq!(redactor.text(&format!("refused: {password}!")), "refused: [redacted]!");
     }
     let mut named = Redactor::default();
-    named.learn_url("secret://database");
+    named.add_url_secrets("secret://database");
     assert_eq!(named.text("secret://database"), "secret://database");
 }
 
@@ -193,7 +193,7 @@ fn a_field_is_hidden_by_its_name_unless_the_name_only_speaks_about_a_secret() {
         "passphrase",
         "token_limit_secret",
     ] {
-        assert!(Redactor::hides(name), "{name}");
+        assert!(Redactor::is_secret_name(name), "{name}");
     }
     for name in [
         "",
@@ -226,7 +226,7 @@ fn a_field_is_hidden_by_its_name_unless_the_name_only_speaks_about_a_secret() {
         "keyboard",
         "run_id",
     ] {
-        assert!(!Redactor::hides(name), "{name}");
+        assert!(!Redactor::is_secret_name(name), "{name}");
     }
 }
 
@@ -329,7 +329,7 @@ fn a_known_value_is_masked_in_every_spelling() {
     }
     let bytes = Redactor::new([&Secret::new([0xff, 0xfe, 1, 2, 3, 4, 5, 6])]);
     assert_eq!(bytes.text("fffe010203040506"), REDACTED);
-    assert_eq!(redactor.values("password=other"), "password=other", "patterns are for others");
+    assert_eq!(redactor.mask_values("password=other"), "password=other", "patterns are for others");
 }
 
 #[test]
@@ -351,11 +351,11 @@ fn a_known_value_is_masked_across_the_breaks_of_an_encoding() {
         broken(&hex, 2, " "),
         broken(&hex, 32, "\n    "),
     ] {
-        let masked = redactor.values(&format!("before\n{spelled}\nafter")).into_owned();
+        let masked = redactor.mask_values(&format!("before\n{spelled}\nafter")).into_owned();
         assert!(masked.starts_with("before\n") && masked.ends_with("after"), "{masked}");
         assert!(masked.len() < "before\nafter".len() + REDACTED.len() + 12, "{masked}");
     }
-    assert_eq!(redactor.values("a: rather\nlong: secret"), "a: rather\nlong: secret");
+    assert_eq!(redactor.mask_values("a: rather\nlong: secret"), "a: rather\nlong: secret");
 }
 
 #[test]
@@ -367,13 +367,13 @@ fn a_known_value_is_masked_across_breaks_of_its_own() {
         for spelled in
             [spaced.clone(), format!("{one}\n{two}"), format!("{one}\r\n    {two}"), format!("{one}\\n{two}")]
         {
-            let masked = redactor.values(&format!("before {spelled} after")).into_owned();
+            let masked = redactor.mask_values(&format!("before {spelled} after")).into_owned();
             assert!(masked.starts_with("before ") && masked.ends_with(" after"), "{masked}");
             assert!(masked.len() <= "before  after".len() + REDACTED.len() + 1, "{masked}");
         }
     }
     let short = Redactor::new([&Secret::new("password")]);
-    assert_eq!(short.values("pass\nword"), "pass\nword", "that may be anybody's words");
+    assert_eq!(short.mask_values("pass\nword"), "pass\nword", "that may be anybody's words");
 }
 
 proptest! {
@@ -389,7 +389,7 @@ proptest! {
         let redactor = Redactor::new([&Secret::new(value.as_str())]);
         let all = [before.as_slice(), value.as_bytes(), after.as_slice()].concat();
         let text = if url_safe { URL_SAFE_NO_PAD.encode(&all) } else { STANDARD.encode(&all) };
-        let masked = redactor.values(&text).into_owned();
+        let masked = redactor.mask_values(&text).into_owned();
         prop_assert!(masked.contains(REDACTED), "{masked}");
         // Nothing of the value is left: what stays is no longer than its neighbours.
         let left = masked.len() - REDACTED.len();

@@ -3,11 +3,11 @@
 //! They are masked in any context. The rest must be as long as in real tokens, so that ordinary words with the same
 //! prefix stay.
 
-use super::source::Source;
+use super::source::ScannedText;
 use std::ops::Range;
 
 /// The format of a vendor's tokens.
-struct Shape {
+struct TokenFormat {
     begins: &'static [u8],
     /// Minimum number of characters after the prefix.
     more: usize,
@@ -17,16 +17,16 @@ struct Shape {
     capitals: bool,
 }
 
-const fn shape(begins: &'static str, more: usize, marks: &'static str) -> Shape {
-    Shape { begins: begins.as_bytes(), more, marks: marks.as_bytes(), capitals: false }
+const fn shape(begins: &'static str, more: usize, marks: &'static str) -> TokenFormat {
+    TokenFormat { begins: begins.as_bytes(), more, marks: marks.as_bytes(), capitals: false }
 }
 
-const fn capitals(begins: &'static str, more: usize) -> Shape {
-    Shape { begins: begins.as_bytes(), more, marks: b"", capitals: true }
+const fn capitals(begins: &'static str, more: usize) -> TokenFormat {
+    TokenFormat { begins: begins.as_bytes(), more, marks: b"", capitals: true }
 }
 
 /// AWS, GitHub, Slack, Stripe, Google, GitLab, OpenAI and Anthropic, npm, Hugging Face, SendGrid, Shopify, DigitalOcean.
-const SHAPES: [Shape; 27] = [
+const SHAPES: [TokenFormat; 27] = [
     capitals("AKIA", 16),
     capitals("ASIA", 16),
     shape("ghp_", 30, ""),
@@ -68,12 +68,12 @@ static FIRST: [bool; 256] = {
 
 /// Scan state: per format, the position before which no token begins.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct TokenScanState {
     none_before: [usize; SHAPES.len()],
 }
 
 /// The token that begins at `at`, if any.
-pub(super) fn known(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Range<usize>> {
+pub(super) fn find_token(source: ScannedText<'_>, at: usize, seen: &mut TokenScanState) -> Option<Range<usize>> {
     if !FIRST[usize::from(source.byte(at)?)] || !source.begins_word(at) {
         return None;
     }

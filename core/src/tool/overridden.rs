@@ -6,63 +6,63 @@
 use serde_json::Value;
 
 /// Names of override fields, in lower case and with `-` for `_`.
-const NAMES: [&str; 4] = ["-method", "x-http-method-override", "x-http-method", "x-method-override"];
+const OVERRIDE_NAMES: [&str; 4] = ["-method", "x-http-method-override", "x-http-method", "x-method-override"];
 
 /// Whether a header or field of this name overrides the method. Some servers treat `_` and `-` alike.
 #[must_use]
-pub fn overrides_method(name: &str) -> bool {
+pub fn is_method_override(name: &str) -> bool {
     let name = name.trim().to_ascii_lowercase().replace('_', "-");
-    NAMES.contains(&name.trim_end_matches("[]"))
+    OVERRIDE_NAMES.contains(&name.trim_end_matches("[]"))
 }
 
 /// The override methods in an input, in upper case. An empty one is not known yet.
-pub(super) fn methods_beside(input: &Value) -> Vec<String> {
+pub(super) fn override_methods(input: &Value) -> Vec<String> {
     let mut found = Vec::new();
     for member in ["headers", "query", "json"] {
-        walk(&input[member], &mut found);
+        find_in_value(&input[member], &mut found);
     }
     for member in ["url", "text"] {
         let Some(text) = input[member].as_str() else { continue };
-        scan(text, &mut found);
+        find_in_text(text, &mut found);
         if text.contains('%') {
-            scan(&decoded(text), &mut found);
+            find_in_text(&percent_decode(text), &mut found);
         }
         if let Ok(body) = serde_json::from_str(text) {
-            walk(&body, &mut found);
+            find_in_value(&body, &mut found);
         }
     }
     found
 }
 
 /// Finds override fields in a document.
-fn walk(value: &Value, found: &mut Vec<String>) {
+fn find_in_value(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
             for (name, value) in members {
-                if overrides_method(name) {
-                    found.push(value.as_str().map(word).unwrap_or_default());
+                if is_method_override(name) {
+                    found.push(value.as_str().map(first_word).unwrap_or_default());
                 }
-                walk(value, found);
+                find_in_value(value, found);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| walk(item, found)),
+        Value::Array(items) => items.iter().for_each(|item| find_in_value(item, found)),
         _ => {}
     }
 }
 
 /// Finds override fields in a text of any format: a query, a form, multipart.
-fn scan(text: &str, found: &mut Vec<String>) {
+fn find_in_text(text: &str, found: &mut Vec<String>) {
     let text = text.to_ascii_lowercase().replace('_', "-");
     let begins = |at: usize| !text[..at].ends_with(|sign: char| sign.is_ascii_alphanumeric() || "-./".contains(sign));
     let ends = |at: usize| text[at..].starts_with(|sign: char| sign.is_whitespace() || "=:[]>\"'".contains(sign));
-    for name in NAMES {
+    for name in OVERRIDE_NAMES {
         let fields = text.match_indices(name).map(|(at, _)| (at, at + name.len()));
-        found.extend(fields.filter(|(at, end)| begins(*at) && ends(*end)).map(|(_, end)| word(&text[end..])));
+        found.extend(fields.filter(|(at, end)| begins(*at) && ends(*end)).map(|(_, end)| first_word(&text[end..])));
     }
 }
 
 /// Percent-decodes a text.
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut parts = text.split('%');
     let mut decoded: Vec<u8> = parts.next().unwrap_or_default().bytes().collect();
     for part in parts {
@@ -81,7 +81,7 @@ fn decoded(text: &str) -> String {
 }
 
 /// The first word of a text, or an empty string.
-fn word(text: &str) -> String {
+fn first_word(text: &str) -> String {
     let text = text.trim_start_matches(|sign: char| !sign.is_ascii_alphanumeric() && sign != '$');
     text.chars().take_while(char::is_ascii_alphanumeric).collect::<String>().to_ascii_uppercase()
 }

@@ -37,7 +37,7 @@ fn a_checkpoint_comes_back_from_its_row_as_it_was() {
 fn another_spelling_of_the_same_checkpoint_is_refused() {
     let signed = signed();
     let body = signed.body.replacen(':', ": ", 1);
-    let read = SignedCheckpoint::read(body, signed.signature, signed.key_id);
+    let read = SignedCheckpoint::parse(body, signed.signature, signed.key_id);
     assert_eq!(read, Err(CheckpointFault::Malformed));
 }
 

@@ -3,7 +3,7 @@
 use crate::json::document;
 use crate::lanes::ledger;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::ledger::{ActorType, Head, StoredEntry, StoredLink, SubjectType};
+use chimera_core::ledger::{ActorType, ChainHead, StoredEntry, StoredLink, SubjectType};
 use chimera_core::record::{Row, Value};
 use proptest::prelude::*;
 
@@ -39,8 +39,8 @@ fn an_entry_has_the_fields_and_words_of_its_document() {
 fn a_link_continues_its_own_chain_only() {
     let ledger = ledger();
     let link = |at: usize| StoredLink::from_row(&row(&ledger.lanes[&1][at])).unwrap();
-    assert!(link(0).continues(Head::EMPTY) && link(1).continues(link(0).link.head()));
-    assert!(!link(1).continues(Head::EMPTY) && !link(2).continues(link(0).link.head()));
+    assert!(link(0).continues(ChainHead::EMPTY) && link(1).continues(link(0).link.head()));
+    assert!(!link(1).continues(ChainHead::EMPTY) && !link(2).continues(link(0).link.head()));
 }
 
 proptest! {
@@ -50,7 +50,7 @@ proptest! {
         let mut entry = ledger().lanes[&1][0].sealed.entry.clone();
         entry.data = data;
         if let Ok(sealed) = entry.seal([1; 16]) {
-            let stored = StoredEntry::after(4, Head::EMPTY, sealed);
+            let stored = StoredEntry::after(4, ChainHead::EMPTY, sealed);
             let read = StoredEntry::from_row(&row(&stored)).unwrap();
             prop_assert!(read.sealed.is_intact() && read.is_linked());
             prop_assert_eq!(read.sealed.data_json, stored.sealed.data_json);

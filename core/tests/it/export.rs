@@ -1,12 +1,12 @@
 //! Exports: an intact one verifies, and no change goes unnoticed.
 
 use crate::lanes::{Ledger, ledger, signer};
-use chimera_core::audit::{Report, verify};
+use chimera_core::audit::{VerificationReport, verify};
 use chimera_core::ledger::checkpoint::{Checkpoint, Signer};
-use chimera_core::ledger::{Digest32, Fault, Head, StoredEntry};
+use chimera_core::ledger::{Digest32, LedgerFault, ChainHead, StoredEntry};
 use proptest::prelude::*;
 
-fn check(text: impl AsRef<[u8]>) -> Report {
+fn check(text: impl AsRef<[u8]>) -> VerificationReport {
     verify(text.as_ref(), &[signer().public_key()]).unwrap()
 }
 
@@ -87,12 +87,12 @@ fn the_first_broken_entry_is_named_even_when_its_line_is_no_json_any_more() {
     let text = ledger().export_all(true);
     for (from, to) in [("\"id\":\"entry-3\"", "\"id\":\"entry-x\""), ("entry-3\",", "entry-3\";"), ("task-3", "task-4")]
     {
-        let broken = check(text.replacen(from, to, 1)).first_broken.unwrap();
+        let broken = check(text.replacen(from, to, 1)).first_fault.unwrap();
         assert_eq!((broken.lane, broken.seq), (Some(1), Some(2)), "{broken}");
         assert_eq!(broken.line, Some(5));
     }
-    let broken = check(text.replacen("größer", "kleiner", 1)).first_broken.unwrap();
-    assert_eq!((broken.id.as_deref(), broken.why), (Some("entry-1"), Fault::Content));
+    let broken = check(text.replacen("größer", "kleiner", 1)).first_fault.unwrap();
+    assert_eq!((broken.id.as_deref(), broken.fault), (Some("entry-1"), LedgerFault::Content));
 }
 
 /// A forger can rebuild the chain and the digest, but cannot sign.
@@ -100,15 +100,15 @@ fn the_first_broken_entry_is_named_even_when_its_line_is_no_json_any_more() {
 fn a_chain_that_was_rebuilt_after_a_change_contradicts_the_checkpoint() {
     let mut forged = ledger();
     let entries = forged.lanes.get_mut(&1).unwrap();
-    let mut head = Head::EMPTY;
+    let mut head = ChainHead::EMPTY;
     for stored in entries.iter_mut() {
         let mut entry = stored.sealed.entry.clone();
         entry.actor_id = Some("nobody".into());
         *stored = StoredEntry::after(1, head, entry.seal(stored.sealed.salt).unwrap());
         head = stored.link.head();
     }
-    let broken = check(forged.export_all(false)).first_broken.unwrap();
-    assert_eq!((broken.lane, broken.why), (Some(1), Fault::Checkpoint));
+    let broken = check(forged.export_all(false)).first_fault.unwrap();
+    assert_eq!((broken.lane, broken.fault), (Some(1), LedgerFault::Checkpoint));
 }
 
 /// The ledger with a different last checkpoint, signed by the key owner.
@@ -124,12 +124,12 @@ fn resigned(change: impl FnOnce(&mut Checkpoint)) -> Ledger {
 fn a_checkpoint_that_does_not_follow_the_one_before_is_found_whoever_signed_it() {
     let wrong = [None, Some(Digest32([9; 32])), Some(ledger().checkpoints[1].digest())];
     for previous in wrong {
-        let broken = check(resigned(|last| last.previous = previous).export_all(true)).first_broken.unwrap();
-        assert_eq!((broken.checkpoint, broken.why), (Some(2), Fault::Checkpoint), "{previous:?}");
+        let broken = check(resigned(|last| last.previous = previous).export_all(true)).first_fault.unwrap();
+        assert_eq!((broken.checkpoint, broken.fault), (Some(2), LedgerFault::Checkpoint), "{previous:?}");
     }
     for seq in [1, 3] {
-        let broken = check(resigned(|last| last.seq = seq).export_all(true)).first_broken.unwrap();
-        assert_eq!((broken.checkpoint, broken.why), (Some(seq), Fault::Checkpoint));
+        let broken = check(resigned(|last| last.seq = seq).export_all(true)).first_fault.unwrap();
+        assert_eq!((broken.checkpoint, broken.fault), (Some(seq), LedgerFault::Checkpoint));
     }
 }
 
@@ -140,12 +140,12 @@ fn a_root_or_a_head_that_the_entries_do_not_have_is_found_whoever_signed_it() {
         let rooted = check(resigned(|last| last.lanes[at].root = Digest32([9; 32])).export_all(true));
         let headed = check(resigned(|last| last.lanes[at].head.hash = Digest32([9; 32])).export_all(true));
         for report in [rooted, headed] {
-            let broken = report.first_broken.unwrap();
-            assert_eq!((broken.lane, broken.seq, broken.why), (Some(lane), Some(first), Fault::Checkpoint));
+            let broken = report.first_fault.unwrap();
+            assert_eq!((broken.lane, broken.seq, broken.fault), (Some(lane), Some(first), LedgerFault::Checkpoint));
         }
     }
-    let unnamed = check(resigned(|last| last.lanes.truncate(1)).export_all(true)).first_broken.unwrap();
-    assert_eq!((unnamed.lane, unnamed.why), (Some(2), Fault::Checkpoint));
+    let unnamed = check(resigned(|last| last.lanes.truncate(1)).export_all(true)).first_fault.unwrap();
+    assert_eq!((unnamed.lane, unnamed.fault), (Some(2), LedgerFault::Checkpoint));
 }
 
 #[test]
@@ -153,15 +153,15 @@ fn entries_that_a_checkpoint_covers_can_not_be_cut_off() {
     let mut text = ledger().export_all(false);
     let line = lines(&text).into_iter().find(|line| line.contains("entry-4")).unwrap();
     text = text.replacen(&line, "", 1);
-    let broken = check(text).first_broken.unwrap();
-    assert_eq!((broken.lane, broken.seq, broken.why), (Some(1), Some(3), Fault::Checkpoint));
+    let broken = check(text).first_fault.unwrap();
+    assert_eq!((broken.lane, broken.seq, broken.fault), (Some(1), Some(3), LedgerFault::Checkpoint));
 }
 
 #[test]
 fn a_forger_with_another_key_is_believed_only_by_those_who_trust_nobody() {
     let text = ledger().export_all(true);
     let stranger = Signer::from_seed(&[8; 32]).public_key();
-    assert_eq!(verify(text.as_bytes(), &[stranger]).unwrap().first_broken.unwrap().why, Fault::Signature);
+    assert_eq!(verify(text.as_bytes(), &[stranger]).unwrap().first_fault.unwrap().fault, LedgerFault::Signature);
     let report = verify(text.as_bytes(), &[]).unwrap();
     assert!(report.is_intact() && !report.trusted);
 }
@@ -169,7 +169,7 @@ fn a_forger_with_another_key_is_believed_only_by_those_who_trust_nobody() {
 #[test]
 fn another_tenants_entry_does_not_belong_into_a_tenants_export() {
     let text = ledger().export_tenant("acme", false).replace("\"tenant\":\"acme\"", "\"tenant\":\"zeta\"");
-    assert_eq!(check(text).first_broken.unwrap().why, Fault::Malformed);
+    assert_eq!(check(text).first_fault.unwrap().fault, LedgerFault::Malformed);
 }
 
 proptest! {

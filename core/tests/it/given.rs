@@ -1,12 +1,12 @@
 //! Fixtures for the tests of several rooms.
 
-use chimera_core::tool::{Declared, Metadata, Reach, Rollback, Spec};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Rollback, Spec};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// A tool with minimal metadata.
-pub(crate) fn tool(name: &'static str, effect: Reach, input: Value, output: Value) -> Arc<Spec> {
-    let declared = Declared {
+pub(crate) fn tool(name: &'static str, effect: EffectKind, input: Value, output: Value) -> Arc<Spec> {
+    let declared = ToolDeclaration {
         name,
         version: "1",
         description: "",

@@ -1,18 +1,18 @@
 //! Outcomes of requests under an idempotency key.
 
-use chimera_core::ledger::idempotency::{Decision, FinishError, InvalidRequest, Owner, Record, Request, State, decide};
+use chimera_core::ledger::idempotency::{Decision, FinishError, InvalidIdempotencyKey, KeyOwner, IdempotencyRecord, KeyedRequest, RecordState, decide};
 use chimera_core::ledger::tables::IDEMPOTENCY_RECORDS;
 use chimera_core::record::{Insert, Row, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use uuid::Uuid;
 
-fn ann() -> Owner {
-    Owner::User { tenant: "acme".into(), user: "ann".into() }
+fn ann() -> KeyOwner {
+    KeyOwner::User { tenant: "acme".into(), user: "ann".into() }
 }
 
-fn request(body: serde_json::Value) -> Request {
-    Request::new(&ann(), "key-1", &body).unwrap().making("run-1")
+fn request(body: serde_json::Value) -> KeyedRequest {
+    KeyedRequest::new(&ann(), "key-1", &body).unwrap().with_resource("run-1")
 }
 
 fn at(seconds: i64) -> Timestamp {
@@ -24,18 +24,18 @@ fn row(insert: &Insert) -> Row {
     Row { table: &IDEMPOTENCY_RECORDS, cells }
 }
 
-fn begun() -> Record {
+fn begun() -> IdempotencyRecord {
     match decide(None, &request(json!({"a": 1, "b": 2})), at(100)).unwrap() {
         Decision::Fresh(insert, record) => {
-            assert_eq!(Record::from_row(&row(&insert)).as_ref(), Ok(&record));
+            assert_eq!(IdempotencyRecord::from_row(&row(&insert)).as_ref(), Ok(&record));
             record
         }
         other => panic!("{other:?}"),
     }
 }
 
-fn done() -> Record {
-    Record { state: State::Done { answer: json!({"run_id": "run-1"}) }, state_version: 2, ..begun() }
+fn done() -> IdempotencyRecord {
+    IdempotencyRecord { state: RecordState::Done { answer: json!({"run_id": "run-1"}) }, state_version: 2, ..begun() }
 }
 
 #[test]
@@ -62,12 +62,12 @@ fn after_a_day_the_key_is_free_again() {
     let Ok(Decision::TakeOver(update, record)) = decide(Some(done()), &anew, at(100 + 86_400)) else { panic!() };
     let version = IDEMPOTENCY_RECORDS.position("state_version").unwrap();
     assert_eq!(update.expect, [(version, Value::Int(2))], "only one of many may take it over");
-    assert_eq!((record.state, record.state_version), (State::InFlight, 3));
+    assert_eq!((record.state, record.state_version), (RecordState::InFlight, 3));
 }
 
 #[test]
 fn a_request_may_be_remembered_longer_or_shorter() {
-    let short = request(json!({})).remembered_for(10);
+    let short = request(json!({})).with_ttl(10);
     let Ok(Decision::Fresh(_, record)) = decide(None, &short, at(0)) else { panic!() };
     assert_eq!(record.expires_at, at(10));
     assert!(matches!(decide(Some(record), &short, at(10)), Ok(Decision::TakeOver(..))));
@@ -76,25 +76,25 @@ fn a_request_may_be_remembered_longer_or_shorter() {
 /// CORE-048
 #[test]
 fn a_key_has_one_to_256_characters() {
-    let with = |key: &str| Request::new(&ann(), key, &json!({})).map(|_| ());
+    let with = |key: &str| KeyedRequest::new(&ann(), key, &json!({})).map(|_| ());
     assert_eq!(with(&"ü".repeat(256)), Ok(()));
     for key in [String::new(), "x".repeat(257), "a\0".into()] {
-        assert_eq!(with(&key), Err(InvalidRequest::Key));
+        assert_eq!(with(&key), Err(InvalidIdempotencyKey::Key));
     }
 }
 
 #[test]
 fn owners_never_share_a_key() {
-    let user = |tenant: &str, user: &str| Owner::User { tenant: tenant.into(), user: user.into() }.to_string();
+    let user = |tenant: &str, user: &str| KeyOwner::User { tenant: tenant.into(), user: user.into() }.to_string();
     assert_ne!(user("a:b", "c"), user("a", "b:c"));
-    assert_ne!(user("a", "b"), Owner::Effect { tenant: "a:b".into() }.to_string());
-    assert_ne!(Owner::Agent(Uuid::from_u128(1)).to_string(), Owner::Agent(Uuid::from_u128(2)).to_string());
+    assert_ne!(user("a", "b"), KeyOwner::Effect { tenant: "a:b".into() }.to_string());
+    assert_ne!(KeyOwner::Agent(Uuid::from_u128(1)).to_string(), KeyOwner::Agent(Uuid::from_u128(2)).to_string());
 }
 
 #[test]
 fn an_answer_is_stored_once_and_only_by_the_one_who_holds_the_record() {
-    let update = begun().finish(&json!({"ok": true}), at(150), 60).unwrap();
+    let update = begun().complete(&json!({"ok": true}), at(150), 60).unwrap();
     let version = IDEMPOTENCY_RECORDS.position("state_version").unwrap();
     assert_eq!(update.expect, [(version, Value::Int(1))]);
-    assert!(matches!(done().finish(&json!({}), at(150), 60), Err(FinishError::Done)));
+    assert!(matches!(done().complete(&json!({}), at(150), 60), Err(FinishError::Done)));
 }

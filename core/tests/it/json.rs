@@ -1,6 +1,6 @@
 //! Canonical JSON against the vectors of RFC 8785 and against itself.
 
-use chimera_core::json::{self, CanonicalJson, Digest32, Excess, ParseError, canonical, number_text, parse};
+use chimera_core::json::{self, CanonicalJson, Digest32, ParseLimit, ParseError, canonical, number_text, parse};
 use chimera_core::ledger::checkpoint::Signer;
 use chimera_core::limits::JSON_DEPTH_MAX;
 use proptest::prelude::*;
@@ -122,7 +122,7 @@ fn nesting_is_bounded_where_documents_enter() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let deepest = parse(nested(JSON_DEPTH_MAX)).unwrap();
     assert_eq!(canonical(&deepest), nested(JSON_DEPTH_MAX));
-    assert_eq!(parse(nested(JSON_DEPTH_MAX + 1)), Err(ParseError::TooMuch { at: JSON_DEPTH_MAX, what: Excess::Depth }));
+    assert_eq!(parse(nested(JSON_DEPTH_MAX + 1)), Err(ParseError::LimitExceeded { at: JSON_DEPTH_MAX, what: ParseLimit::Depth }));
     assert_eq!(canonical(&json!([deepest])), nested(JSON_DEPTH_MAX + 1), "what is made of parts has a text");
     let too_deep = CanonicalJson::new(json!({"a/b": [1, deepest]})).unwrap_err();
     assert_eq!(too_deep.pointer, format!("/a~1b/1{}", "/0".repeat(JSON_DEPTH_MAX - 2)));
@@ -251,7 +251,7 @@ fn values_are_counted_in_a_text_as_in_its_document() {
     ] {
         let document: Value = serde_json::from_str(text).unwrap();
         for values in 0..12 {
-            let told = json::spells_more_values_than(text.as_bytes(), values);
+            let told = json::text_has_more_values_than(text.as_bytes(), values);
             assert_eq!(told, json::has_more_values_than(&document, values), "{values} values of {text}");
         }
     }

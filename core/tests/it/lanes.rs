@@ -1,10 +1,10 @@
 //! A small in-memory ledger: lanes, entries and checkpoints as a store would hold them.
 
-use chimera_core::audit::export::{Exporter, Header};
+use chimera_core::audit::export::{Exporter, ExportHeader};
 use chimera_core::audit::proof;
 use chimera_core::ledger::checkpoint::{Checkpoint, LaneState, SignedCheckpoint, Signer};
 use chimera_core::ledger::merkle::{leaf_hash, root};
-use chimera_core::ledger::{ActorType, Digest32, Entry, Head, StoredEntry, SubjectType};
+use chimera_core::ledger::{ActorType, Digest32, Entry, ChainHead, StoredEntry, SubjectType};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl Ledger {
             trace_id: None,
         };
         let entries = self.lanes.entry(lane).or_default();
-        let head = entries.last().map_or(Head::EMPTY, |entry| entry.link.head());
+        let head = entries.last().map_or(ChainHead::EMPTY, |entry| entry.link.head());
         entries.push(StoredEntry::after(lane, head, entry.seal([n; 16]).unwrap()));
     }
 
@@ -64,9 +64,9 @@ impl Ledger {
         self.checkpoints.push(checkpoint.sign(&signer()));
     }
 
-    fn header(tenant: Option<&str>) -> Header {
+    fn header(tenant: Option<&str>) -> ExportHeader {
         let created_at = Timestamp::from_micros(1_770_000_002_000_000);
-        Header { created_at, tenant: tenant.map(str::to_owned), keys: vec![signer().public_key()] }
+        ExportHeader { created_at, tenant: tenant.map(str::to_owned), keys: vec![signer().public_key()] }
     }
 
     pub(crate) fn export_all(&self, sign: bool) -> String {
@@ -100,7 +100,7 @@ impl Ledger {
             for (index, entry) in (0..size).zip(&self.lanes[&state.lane]) {
                 if entry.sealed.entry.tenant_id == tenant {
                     let nodes =
-                        |id: chimera_core::ledger::merkle::NodeId| leaves.get(usize::try_from(id.idx).ok()?).copied();
+                        |id: chimera_core::ledger::merkle::TreeNodeId| leaves.get(usize::try_from(id.idx).ok()?).copied();
                     let proof = proof::inclusion(index, size, &nodes).unwrap();
                     out += &exporter.entry(entry.clone(), Some(proof));
                 }

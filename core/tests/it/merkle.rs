@@ -1,10 +1,10 @@
 //! Merkle trees against the vectors of certificate transparency and against a naive tree.
 
 use chimera_core::audit::proof::{
-    consistency, consistency_needs, inclusion, inclusion_needs, verify_consistency, verify_inclusion,
+    consistency, consistency_spans, inclusion, inclusion_spans, verify_consistency, verify_inclusion,
 };
 use chimera_core::ledger::Digest32;
-use chimera_core::ledger::merkle::{FANOUT, Frontier, Node, NodeId, Span, empty_root, leaf_hash, node_hash, root};
+use chimera_core::ledger::merkle::{FANOUT, Frontier, TreeNode, TreeNodeId, NodeRange, empty_root, leaf_hash, node_hash, root};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -34,8 +34,8 @@ fn vector_leaves() -> Vec<Digest32> {
 /// Leaves and stored nodes of a tree, and which of them were requested.
 struct Tree {
     leaves: Vec<Digest32>,
-    nodes: BTreeMap<NodeId, Digest32>,
-    asked: RefCell<Vec<NodeId>>,
+    nodes: BTreeMap<TreeNodeId, Digest32>,
+    asked: RefCell<Vec<TreeNodeId>>,
 }
 
 impl Tree {
@@ -45,7 +45,7 @@ impl Tree {
         for leaf in &leaves {
             frontier.append(*leaf, &mut stored);
         }
-        let nodes = stored.into_iter().map(|Node { id, hash }| (id, hash)).collect();
+        let nodes = stored.into_iter().map(|TreeNode { id, hash }| (id, hash)).collect();
         (Self { leaves, nodes, asked: RefCell::default() }, frontier)
     }
 
@@ -53,7 +53,7 @@ impl Tree {
         Self::of((0..size).map(|n| leaf_hash(&n.to_be_bytes())).collect())
     }
 
-    fn get(&self, id: NodeId) -> Option<Digest32> {
+    fn get(&self, id: TreeNodeId) -> Option<Digest32> {
         self.asked.borrow_mut().push(id);
         match id.level {
             0 => self.leaves.get(usize::try_from(id.idx).unwrap()).copied(),
@@ -62,7 +62,7 @@ impl Tree {
     }
 }
 
-fn covers(spans: &[Span], id: NodeId) -> bool {
+fn covers(spans: &[NodeRange], id: TreeNodeId) -> bool {
     spans.iter().any(|span| span.level == id.level && (span.from..span.to).contains(&id.idx))
 }
 
@@ -128,12 +128,12 @@ fn every_small_tree_proves_every_leaf_and_every_growth() {
 fn a_proof_in_a_lane_of_millions_reads_some_hundred_hashes() {
     let size = 50_000_000;
     for index in [0, 1, 255, 256, 65_535, 65_536, 25_000_123, size - 1] {
-        let inclusion: u64 = inclusion_needs(index, size).iter().map(|span| span.to - span.from).sum();
-        let growth: u64 = consistency_needs(index + 1, size).iter().map(|span| span.to - span.from).sum();
+        let inclusion: u64 = inclusion_spans(index, size).iter().map(|span| span.to - span.from).sum();
+        let growth: u64 = consistency_spans(index + 1, size).iter().map(|span| span.to - span.from).sum();
         assert!(inclusion <= 8 * FANOUT && growth <= 8 * FANOUT, "{inclusion} {growth}");
-        assert!(inclusion_needs(index, size).len() <= 16);
+        assert!(inclusion_spans(index, size).len() <= 16);
     }
-    let frontier: u64 = Frontier::needs(size).iter().map(|span| span.to - span.from).sum();
+    let frontier: u64 = Frontier::required_nodes(size).iter().map(|span| span.to - span.from).sum();
     assert!(frontier <= 4 * FANOUT);
 }
 
@@ -155,14 +155,14 @@ proptest! {
         let index = at.index(tree.leaves.len());
         tree.asked.borrow_mut().clear();
         let proof = inclusion(index as u64, size, &get).unwrap();
-        let needs = inclusion_needs(index as u64, size);
+        let needs = inclusion_spans(index as u64, size);
         prop_assert!(tree.asked.borrow().iter().all(|id| covers(&needs, *id)));
         prop_assert!(verify_inclusion(tree.leaves[index], index as u64, size, &proof, whole));
 
         let old = cut.index(tree.leaves.len()) + 1;
         tree.asked.borrow_mut().clear();
         let proof = consistency(old as u64, size, &get).unwrap();
-        let needs = consistency_needs(old as u64, size);
+        let needs = consistency_spans(old as u64, size);
         prop_assert!(tree.asked.borrow().iter().all(|id| covers(&needs, *id)));
         prop_assert!(verify_consistency(old as u64, size, &proof, root(&tree.leaves[..old]), whole));
     }

@@ -3,12 +3,12 @@
 //! A stored entry overrides the configured one. A key is shown once, when it is created; the store holds it sealed.
 //! While a new key replaces an old one, both are valid.
 
-use super::directory::{Directory, Snapshot, place};
+use super::directory::{Directory, Snapshot, key_context};
 use super::permit::{ACTORS_READ, ACTORS_WRITE, Permit};
 use crate::error::EngineError;
-use crate::ledger::audit::{self, Event, Writer};
+use crate::ledger::audit::{self, EventRecord, Writer};
 use crate::port::CommitError;
-use chimera_core::access::registry::{BadEntry, Entry, Kind, check_spelling, is_name};
+use chimera_core::access::registry::{InvalidActorEntry, Entry, Kind, check_new_name, is_actor_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
 use chimera_core::access::{ADMIN, Pool, seal};
 use chimera_core::error::{Code, ErrorBody};
@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 /// An actor as it is shown to callers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shown {
+pub struct ActorView {
     /// The effective entry, as written.
     pub entry: Entry,
     /// Its own scopes and those of its roles.
@@ -52,14 +52,14 @@ pub struct NewKey {
 
 impl Directory {
     /// The effective entry of an actor.
-    pub fn actor(&self, permit: &Permit, id: &str) -> Result<Shown, EngineError> {
+    pub fn actor(&self, permit: &Permit, id: &str) -> Result<ActorView, EngineError> {
         if id != permit.actor() && !permit.may(ACTORS_WRITE) {
             permit.require(ACTORS_READ)?;
         }
-        if !is_name(id) {
+        if !is_actor_name(id) {
             return Err(EngineError::refused(Code::NotFound, "there is no such actor"));
         }
-        let shown = self.shown(&self.snapshot(), id);
+        let shown = self.view(&self.snapshot(), id);
         if shown.entry.tenant != permit.tenant() && !self.is_operator(permit) {
             return Err(EngineError::refused(Code::NotFound, "there is no such actor"));
         }
@@ -72,16 +72,16 @@ impl Directory {
     }
 
     /// All entries of a tenant, and all actors with a key but without an entry. An operator sees all tenants.
-    pub fn actors(&self, permit: &Permit) -> Result<Vec<Shown>, EngineError> {
+    pub fn actors(&self, permit: &Permit) -> Result<Vec<ActorView>, EngineError> {
         if !permit.may(ACTORS_WRITE) {
             permit.require(ACTORS_READ)?;
         }
         let snapshot = self.snapshot();
         let all = self.is_operator(permit);
-        let holders = snapshot.holders(self.parts.clock.now());
+        let holders = snapshot.key_holders(self.parts.clock.now());
         let holders = holders.filter(|actor| snapshot.registry.entry(actor).is_none());
         let shown = snapshot.registry.entries().map(|entry| entry.id.as_str()).chain(holders);
-        let shown = shown.map(|id| self.shown(&snapshot, id));
+        let shown = shown.map(|id| self.view(&snapshot, id));
         Ok(shown.filter(|shown| all || shown.entry.tenant == permit.tenant()).collect())
     }
 
@@ -90,31 +90,31 @@ impl Directory {
         permit.may("*") && permit.tenant() == self.settings.tenant
     }
 
-    pub(super) fn shown(&self, snapshot: &Snapshot, id: &str) -> Shown {
+    pub(super) fn view(&self, snapshot: &Snapshot, id: &str) -> ActorView {
         let now = self.parts.clock.now();
         let entry = match snapshot.registry.entry(id) {
             Some(entry) => (**entry).clone(),
-            None => (*snapshot.registry.written(id)).clone(),
+            None => (*snapshot.registry.configured(id)).clone(),
         };
         let known = snapshot.registry.entry(&entry.id).is_some();
-        Shown {
+        ActorView {
             matched: known.then(|| entry.id.clone()),
             source: if known { snapshot.source(&entry.id) } else { "none" },
             keys: snapshot.keys(id, now).count(),
             tenant: snapshot.slug_of(&entry.tenant).to_owned(),
-            effective_scopes: snapshot.registry.roles().granted(&entry),
+            effective_scopes: snapshot.registry.roles().effective_scopes(&entry),
             entry: Entry { id: id.to_owned(), ..entry },
         }
     }
 
     /// Creates or replaces an actor's entry. `slug` names the tenant; the default is the caller's.
-    pub async fn put_actor(&self, permit: &Permit, entry: Entry, slug: Option<&str>) -> Result<Shown, EngineError> {
+    pub async fn put_actor(&self, permit: &Permit, entry: Entry, slug: Option<&str>) -> Result<ActorView, EngineError> {
         permit.require(ACTORS_WRITE)?;
         let tenant = slug.map_or_else(|| permit.tenant().to_owned(), |slug| self.snapshot().id_of(slug));
         let entry = Entry { tenant, ..entry };
-        entry.check().map_err(bad)?;
+        entry.check().map_err(invalid_entry)?;
         self.check_spelling(&entry.id)?;
-        self.check_reach(permit, &entry)?;
+        self.check_entry_write(permit, &entry)?;
         // Only now: these refusals reveal the tenant's roles and the owner of an address.
         self.check_roles(&entry)?;
         self.check_mail(&entry)?;
@@ -146,18 +146,18 @@ impl Directory {
         if row.is_none() {
             self.check_room_for(&entry.tenant)?;
         }
-        self.found_tenant(&entry.tenant, now).await?;
+        self.ensure_tenant(&entry.tenant, now).await?;
         let mut tx = Tx::default();
         match &row {
-            None => tx.inserts.push(self.inserted(&entry, now)?),
-            Some(row) => tx.updates.push(changed(&entry, row, now)?),
+            None => tx.inserts.push(self.insert_entry(&entry, now)?),
+            Some(row) => tx.updates.push(update_entry(&entry, row, now)?),
         }
         let told = serde_json::to_value(&entry).unwrap_or_default();
-        self.enter(&mut tx, permit, &entry.id, "actor.changed", told.clone())?;
-        self.enter_for(&mut tx, permit, &entry.tenant, (&entry.id, "actor.changed"), told)?;
+        self.record(&mut tx, permit, &entry.id, "actor.changed", told.clone())?;
+        self.record_for(&mut tx, permit, &entry.tenant, (&entry.id, "actor.changed"), told)?;
         audit::commit(&*self.parts.records, tx).await?;
-        self.changed().await?;
-        Ok(self.shown(&self.snapshot(), &entry.id))
+        self.refresh_and_announce().await?;
+        Ok(self.view(&self.snapshot(), &entry.id))
     }
 
     /// Refuses a new entry beyond the limits. No tenant can use up another's share, nor the default tenant's.
@@ -176,7 +176,7 @@ impl Directory {
         }
         let (taken, held) = (count(&|of| of != own), count(&|of| of == tenant));
         let pool = Pool { total: ACTORS_MAX - ACTORS_OWN_MIN, taken, held };
-        if held < TENANT_ACTORS_MAX && pool.has_room(true) {
+        if held < TENANT_ACTORS_MAX && pool.may_take_slot(true) {
             return Ok(());
         }
         let slug = snapshot.slug_of(tenant);
@@ -189,15 +189,15 @@ impl Directory {
         let snapshot = self.snapshot();
         let known = snapshot.registry.entry(actor).is_some()
             || snapshot.own_keys(actor, self.parts.clock.now()).next().is_some();
-        if known { Ok(()) } else { check_spelling(actor).map_err(bad) }
+        if known { Ok(()) } else { check_new_name(actor).map_err(invalid_entry) }
     }
 
     /// Refuses a mail address that belongs to another person: both would count as one person, and one would receive the
     /// other's mail. Entries that already share an address may be changed in other ways.
     fn check_mail(&self, entry: &Entry) -> Result<(), EngineError> {
         let snapshot = self.snapshot();
-        let before = snapshot.registry.written(&entry.id).person_mail();
-        let Some(other) = snapshot.registry.namesake(entry).filter(|_| before != entry.person_mail()) else {
+        let before = snapshot.registry.configured(&entry.id).person_mail();
+        let Some(other) = snapshot.registry.find_mail_duplicate(entry).filter(|_| before != entry.person_mail()) else {
             return Ok(());
         };
         let message = format!("this mail address belongs to {}; two people cannot share one", other.id);
@@ -209,9 +209,9 @@ impl Directory {
     /// Refuses roles that the entry's tenant lacks, and lists those it has.
     fn check_roles(&self, entry: &Entry) -> Result<(), EngineError> {
         let snapshot = self.snapshot();
-        let (roles, before) = (snapshot.registry.roles(), snapshot.registry.written(&entry.id));
+        let (roles, before) = (snapshot.registry.roles(), snapshot.registry.configured(&entry.id));
         roles.check(entry, Some(&before)).map_err(|reason| {
-            let BadEntry::Role(name) = &reason else { return bad(reason) };
+            let InvalidActorEntry::Role(name) = &reason else { return invalid_entry(reason) };
             let names = || roles.names(&entry.tenant);
             let message = format!("{reason}{}", did_you_mean(name, names()));
             let hint = match names().next() {
@@ -225,7 +225,7 @@ impl Directory {
     }
 
     /// Stores a tenant that the configuration names. Any other has to be added by an operator.
-    async fn found_tenant(&self, tenant: &str, now: Timestamp) -> Result<(), EngineError> {
+    async fn ensure_tenant(&self, tenant: &str, now: Timestamp) -> Result<(), EngineError> {
         let select = Select::from(&TENANTS, Scope::System).with("id", tenant).take(1);
         if !self.parts.records.read(select).await?.rows.is_empty() {
             return Ok(());
@@ -243,23 +243,23 @@ impl Directory {
             ("created_at", now.into()),
             ("updated_at", now.into()),
         ];
-        match self.parts.records.commit(Tx { inserts: vec![Insert::into(&TENANTS, cells)?], ..Tx::default() }).await {
+        match self.parts.records.commit(Tx { inserts: vec![Insert::new(&TENANTS, cells)?], ..Tx::default() }).await {
             Ok(_) | Err(CommitError::Conflict(Conflict::Exists(_))) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
     /// An actor that already had a key under this name has owned it since that key: it stays the same identity.
-    fn inserted(&self, entry: &Entry, now: Timestamp) -> Result<Insert, EngineError> {
-        let since = self.snapshot().held_since(&entry.id).unwrap_or(now);
+    fn insert_entry(&self, entry: &Entry, now: Timestamp) -> Result<Insert, EngineError> {
+        let since = self.snapshot().owned_since(&entry.id).unwrap_or(now);
         let mut cells = vec![
             ("id", entry.id.as_str().into()),
             ("tenant_id", entry.tenant.as_str().into()),
             ("identity_id", self.parts.random.row_id(now).into()),
             ("created_at", since.into()),
         ];
-        cells.extend(cells_of(entry, now)?);
-        Ok(Insert::into(&ACTORS, cells)?)
+        cells.extend(entry_cells(entry, now)?);
+        Ok(Insert::new(&ACTORS, cells)?)
     }
 
     /// Adds a key. The previous keys expire after `overlap_seconds`; without it they stay valid.
@@ -285,7 +285,7 @@ impl Directory {
         let (key, id) = (self.key(given)?, self.parts.random.row_id(now));
         let tenant = shown.entry.tenant.as_str();
         let row = self.key_row(tenant, actor, id, &Secret::new(key.as_str()), (now, None))?;
-        self.found_tenant(tenant, now).await?;
+        self.ensure_tenant(tenant, now).await?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
         let before_until = overlap_seconds.map(|seconds| now.plus_seconds(seconds.max(0)));
         let snapshot = self.snapshot();
@@ -297,7 +297,7 @@ impl Directory {
             };
             if key.stored {
                 let set = vec![("expires_at", until.into())];
-                tx.updates.push(Update::of(&ACTOR_KEYS, vec![key.id.into()], Vec::new(), set)?);
+                tx.updates.push(Update::new(&ACTOR_KEYS, vec![key.id.into()], Vec::new(), set)?);
             } else {
                 // The row stores the expiry; without one the configured key never expires.
                 tx.inserts.push(self.key_row(tenant, actor, key.id, &key.secret, (now, Some(until)))?);
@@ -310,10 +310,10 @@ impl Directory {
             ));
         }
         let told = json!({"key_id": id, "before_until": before_until.map(|until| until.to_string())});
-        self.enter(&mut tx, permit, actor, "actor.key_added", told.clone())?;
-        self.enter_for(&mut tx, permit, tenant, (actor, "actor.key_added"), told)?;
+        self.record(&mut tx, permit, actor, "actor.key_added", told.clone())?;
+        self.record_for(&mut tx, permit, tenant, (actor, "actor.key_added"), told)?;
         audit::commit(&*self.parts.records, tx).await?;
-        self.changed().await?;
+        self.refresh_and_announce().await?;
         Ok(NewKey { id, key, before_until })
     }
 
@@ -329,7 +329,7 @@ impl Directory {
         let mut nonce = [0; 24];
         self.parts.random.fill(&mut nonce);
         let sealing = self.parts.seal.expose().try_into().ok();
-        let sealed = sealing.and_then(|sealing| seal::seal(sealing, &place(actor, id), nonce, key));
+        let sealed = sealing.and_then(|sealing| seal::seal(sealing, &key_context(actor, id), nonce, key));
         let sealed = sealed.ok_or_else(|| EngineError::refused(Code::Internal, "the key can't be sealed"))?;
         let cells = vec![
             ("id", id.into()),
@@ -340,7 +340,7 @@ impl Directory {
             ("expires_at", until.into()),
             ("created_at", from.into()),
         ];
-        Ok(Insert::into(&ACTOR_KEYS, cells)?)
+        Ok(Insert::new(&ACTOR_KEYS, cells)?)
     }
 
     fn key(&self, given: Option<String>) -> Result<String, EngineError> {
@@ -357,7 +357,7 @@ impl Directory {
     }
 
     /// Records an operator's act for another tenant in that tenant's ledger as well.
-    pub(super) fn enter_for(
+    pub(super) fn record_for(
         &self,
         tx: &mut Tx,
         permit: &Permit,
@@ -369,10 +369,10 @@ impl Directory {
             return Ok(());
         }
         data["operator_of"] = permit.tenant().into();
-        self.entered(tx, permit, tenant, (subject, what), data)
+        self.record_event(tx, permit, tenant, (subject, what), data)
     }
 
-    pub(super) fn enter(
+    pub(super) fn record(
         &self,
         tx: &mut Tx,
         permit: &Permit,
@@ -380,12 +380,12 @@ impl Directory {
         what: &str,
         data: serde_json::Value,
     ) -> Result<(), EngineError> {
-        self.entered(tx, permit, permit.tenant(), (subject, what), data)?;
-        permit.stamp(tx);
+        self.record_event(tx, permit, permit.tenant(), (subject, what), data)?;
+        permit.add_nonces(tx);
         Ok(())
     }
 
-    fn entered(
+    fn record_event(
         &self,
         tx: &mut Tx,
         permit: &Permit,
@@ -393,7 +393,7 @@ impl Directory {
         (subject, what): (&str, &str),
         data: serde_json::Value,
     ) -> Result<(), EngineError> {
-        let event = Event {
+        let event = EventRecord {
             tenant_id: tenant.to_owned(),
             subject_type: SubjectType::Other,
             subject_id: subject.to_owned(),
@@ -410,13 +410,13 @@ impl Directory {
     }
 }
 
-fn changed(entry: &Entry, row: &Row, now: Timestamp) -> Result<Update, EngineError> {
+fn update_entry(entry: &Entry, row: &Row, now: Timestamp) -> Result<Update, EngineError> {
     let version = row.int("state_version");
-    Ok(Update::versioned(&ACTORS, vec![entry.id.as_str().into()], version, cells_of(entry, now)?)?)
+    Ok(Update::versioned(&ACTORS, vec![entry.id.as_str().into()], version, entry_cells(entry, now)?)?)
 }
 
-fn cells_of(entry: &Entry, now: Timestamp) -> Result<Vec<(&'static str, Value)>, EngineError> {
-    let notify = entry.notify.as_ref().map(Json::of).transpose()?;
+fn entry_cells(entry: &Entry, now: Timestamp) -> Result<Vec<(&'static str, Value)>, EngineError> {
+    let notify = entry.notify.as_ref().map(Json::encode).transpose()?;
     Ok(vec![
         ("kind", entry.kind.as_str().into()),
         ("scopes", entry.scopes.clone().into()),
@@ -429,15 +429,15 @@ fn cells_of(entry: &Entry, now: Timestamp) -> Result<Vec<(&'static str, Value)>,
     ])
 }
 
-fn bad(reason: BadEntry) -> EngineError {
+fn invalid_entry(reason: InvalidActorEntry) -> EngineError {
     let pointer = match &reason {
-        BadEntry::Name | BadEntry::Spelling(_) => "/id",
-        BadEntry::Everything | BadEntry::Scope(_) => "/scopes",
-        BadEntry::TooMany { member, .. } => member,
-        BadEntry::Role(_) => "/roles",
-        BadEntry::Tenant(_) => "/tenant",
-        BadEntry::Silent => "/autonomy_level",
+        InvalidActorEntry::Name | InvalidActorEntry::Spelling(_) => "/id",
+        InvalidActorEntry::Everything | InvalidActorEntry::Scope(_) => "/scopes",
+        InvalidActorEntry::TooMany { member, .. } => member,
+        InvalidActorEntry::Role(_) => "/roles",
+        InvalidActorEntry::Tenant(_) => "/tenant",
+        InvalidActorEntry::Silent => "/autonomy_level",
     };
-    let code = if matches!(reason, BadEntry::Tenant(_)) { Code::SchemaInvalid } else { Code::ValidationFailed };
+    let code = if matches!(reason, InvalidActorEntry::Tenant(_)) { Code::SchemaInvalid } else { Code::ValidationFailed };
     ErrorBody::new(code, reason.to_string()).with("pointer", pointer).into()
 }

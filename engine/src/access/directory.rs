@@ -7,19 +7,19 @@
 use super::ended;
 use super::flood::Floods;
 use super::permit::APPROVALS_DECIDE;
-use super::settings::{Settings, WithoutCounters};
-use super::tenants::TenantShown;
+use super::settings::{Settings, CounterFallback};
+use super::tenants::TenantView;
 use crate::access::port::Tenancy;
 use crate::error::EngineError;
-use crate::port::{Bus, Clock, Heard, Random, Records, Secrets};
-use crate::pulse::Pulse;
+use crate::port::{Bus, Clock, BusEvent, Random, Records, Secrets};
+use crate::pulse::Heartbeat;
 use crate::rows;
 use bytes::Bytes;
-use chimera_core::access::registry::{Entry, Kind, Registry, check_spelling, shipped};
+use chimera_core::access::registry::{Entry, Kind, Registry, check_new_name, shipped};
 use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TENANTS, TOKEN_FAMILIES};
-use chimera_core::access::{ADMIN, Guest, Level, NotDecider, Role, Shared, Tenant, scope, seal};
+use chimera_core::access::{ADMIN, Guest, Level, DeciderRefusal, Role, SharedResources, TenantSettings, scope, seal};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
+use chimera_core::record::{Comparison, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
 use chimera_core::secret::{Secret, SecretName};
 use chimera_core::time::Timestamp;
 use futures::StreamExt;
@@ -34,7 +34,7 @@ const TOPIC: &str = "access.changed";
 
 /// The ports of a directory.
 #[derive(Clone)]
-pub struct Parts {
+pub struct DirectoryPorts {
     pub records: Arc<dyn Records>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
@@ -49,10 +49,10 @@ pub struct Parts {
 }
 
 pub struct Directory {
-    pub(crate) parts: Parts,
+    pub(crate) parts: DirectoryPorts,
     pub(crate) settings: Settings,
     held: RwLock<Arc<Snapshot>>,
-    pulse: Pulse,
+    pulse: Heartbeat,
     /// The last refresh failed.
     behind: AtomicBool,
     /// The number of refresh requests.
@@ -67,9 +67,9 @@ pub struct Directory {
 #[derive(Default)]
 pub struct Snapshot {
     pub registry: Registry,
-    keys: BTreeMap<String, Vec<HeldKey>>,
+    keys: BTreeMap<String, Vec<ActorKey>>,
     /// Configured keys that are shared by a pattern.
-    shared: BTreeMap<String, Vec<HeldKey>>,
+    shared: BTreeMap<String, Vec<ActorKey>>,
     revoked: BTreeSet<String>,
     /// There are more revocations than are cached.
     more_revoked: bool,
@@ -80,13 +80,13 @@ pub struct Snapshot {
     /// Since when the current owner has each stored name.
     since: BTreeMap<String, Timestamp>,
     /// Stored tenants by id.
-    pub(crate) tenants: BTreeMap<String, TenantShown>,
+    pub(crate) tenants: BTreeMap<String, TenantView>,
     /// There are tenants besides the default one.
     shared_by_tenants: bool,
 }
 
 /// A key with its validity period.
-pub(crate) struct HeldKey {
+pub(crate) struct ActorKey {
     pub(crate) id: Uuid,
     /// The actor, or the pattern whose members share it.
     pub(crate) of: String,
@@ -100,31 +100,31 @@ pub(crate) struct HeldKey {
 /// Whether an actor may authenticate with the key that a pattern shares, or with a token obtained with it. An actor
 /// with its own entry may have more rights than the pattern, so it may not.
 pub(crate) fn shares_key_of(pattern: &str, entry: &Entry, actor: &str) -> bool {
-    entry.is_pattern() && entry.id == pattern && may_share(entry, actor)
+    entry.is_pattern() && entry.id == pattern && may_use_shared_key(entry, actor)
 }
 
 /// Whether an actor may use a credential that others hold too. Its holders could decide as any person, or pick a name
 /// that looks like another's.
-pub(crate) fn may_share(entry: &Entry, actor: &str) -> bool {
-    entry.kind != Kind::Human && check_spelling(actor).is_ok()
+pub(crate) fn may_use_shared_key(entry: &Entry, actor: &str) -> bool {
+    entry.kind != Kind::Human && check_new_name(actor).is_ok()
 }
 
 impl Snapshot {
     /// An actor's valid keys: its own, and the one that its pattern shares.
-    pub(crate) fn keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &HeldKey> {
+    pub(crate) fn keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &ActorKey> {
         let entry = self.registry.resolve(actor);
         let shared = self.shared.get(&entry.id).filter(|_| shares_key_of(&entry.id, &entry, actor));
         self.own_keys(actor, now).chain(shared.into_iter().flatten())
     }
 
     /// An actor's own valid keys.
-    pub(crate) fn own_keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &HeldKey> {
-        let counts = move |key: &&HeldKey| key.from <= now && key.until.is_none_or(|until| now < until);
+    pub(crate) fn own_keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &ActorKey> {
+        let counts = move |key: &&ActorKey| key.from <= now && key.until.is_none_or(|until| now < until);
         self.keys.get(actor).into_iter().flatten().filter(counts)
     }
 
     /// All actors with a valid key.
-    pub(crate) fn holders(&self, now: Timestamp) -> impl Iterator<Item = &str> {
+    pub(crate) fn key_holders(&self, now: Timestamp) -> impl Iterator<Item = &str> {
         self.keys.keys().map(String::as_str).filter(move |actor| self.keys(actor, now).next().is_some())
     }
 
@@ -138,7 +138,7 @@ impl Snapshot {
     /// removed name may be given to somebody else, and then this changes. `None` if nobody else can have had it: the
     /// configuration names it or holds its key, or only a pattern matches it.
     #[must_use]
-    pub fn held_since(&self, actor: &str) -> Option<Timestamp> {
+    pub fn owned_since(&self, actor: &str) -> Option<Timestamp> {
         let keys = || self.keys.get(actor).into_iter().flatten();
         if actor == ADMIN || self.configured.contains(actor) || keys().any(|key| !key.stored) {
             return None;
@@ -156,8 +156,8 @@ impl Snapshot {
 impl Directory {
     /// A directory that knows only the configuration until it is refreshed.
     #[must_use]
-    pub fn new(parts: Parts, settings: Settings) -> Self {
-        let pulse = Pulse::begin(parts.clock.steady());
+    pub fn new(parts: DirectoryPorts, settings: Settings) -> Self {
+        let pulse = Heartbeat::start(parts.clock.steady());
         let (held, floods) = (RwLock::default(), Floods::default());
         let (behind, asked, answered) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::default());
         let directory = Self { parts, settings, held, pulse, behind, asked, answered, floods };
@@ -168,28 +168,28 @@ impl Directory {
 
     /// What decides when the shared counters can't be reached.
     #[must_use]
-    pub const fn without_counters(&self) -> WithoutCounters {
-        self.settings.without_counters
+    pub const fn counter_fallback(&self) -> CounterFallback {
+        self.settings.counter_fallback
     }
 
     /// When changes of other nodes were last read; `None` where no other node can write.
     #[must_use]
-    pub fn pulse(&self) -> Option<&Pulse> {
+    pub fn pulse(&self) -> Option<&Heartbeat> {
         (!self.parts.alone).then_some(&self.pulse)
     }
 
     /// Whether the last refresh failed: a disabled actor or revoked token may still be accepted here.
     #[must_use]
-    pub fn is_behind(&self) -> bool {
+    pub fn is_stale(&self) -> bool {
         self.behind.load(Ordering::Relaxed)
     }
 
     /// A tenant's configuration.
-    pub(crate) fn tenant(&self, id: &str) -> &Tenant {
-        static NOTHING: Tenant = Tenant {
+    pub(crate) fn tenant(&self, id: &str) -> &TenantSettings {
+        static NOTHING: TenantSettings = TenantSettings {
             domains: Vec::new(),
             notify: None,
-            shared: Shared { tools: Vec::new(), buckets: Vec::new(), secrets: Vec::new() },
+            shared: SharedResources { tools: Vec::new(), buckets: Vec::new(), secrets: Vec::new() },
         };
         let registered = &self.settings.tenants;
         let found =
@@ -198,19 +198,19 @@ impl Directory {
     }
 
     /// Whether an entry is valid in a tenant: it belongs there, or to an operator, who may act for every tenant.
-    pub(crate) fn counts_in(&self, entry: &Entry, tenant: &str) -> bool {
+    pub(crate) fn is_valid_in(&self, entry: &Entry, tenant: &str) -> bool {
         entry.tenant == tenant || entry.tenant == self.settings.tenant && scope::check_scope(&entry.scopes, "*")
     }
 
     /// Why a person may not decide on requests of `requester`; `None` if they may.
-    pub(crate) fn not_decider(&self, tenant: &str, person: &str, requester: &str) -> Option<NotDecider> {
+    pub(crate) fn exclusion_reason(&self, tenant: &str, person: &str, requester: &str) -> Option<DeciderRefusal> {
         let entry = self.snapshot().registry.resolve(person);
         let decides = person == requester || scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
         match () {
-            () if entry.kind != Kind::Human => Some(NotDecider::NotAPerson),
-            () if entry.disabled => Some(NotDecider::Disabled),
-            () if !self.counts_in(&entry, tenant) => Some(NotDecider::OtherTenant),
-            () => (!decides).then_some(NotDecider::LacksScope),
+            () if entry.kind != Kind::Human => Some(DeciderRefusal::NotAPerson),
+            () if entry.disabled => Some(DeciderRefusal::Disabled),
+            () if !self.is_valid_in(&entry, tenant) => Some(DeciderRefusal::OtherTenant),
+            () => (!decides).then_some(DeciderRefusal::LacksScope),
         }
     }
 
@@ -234,7 +234,7 @@ impl Directory {
         let suspended = known.tenants.values().filter(|tenant| tenant.disabled).map(|tenant| tenant.id.clone());
         let role = |role: &Role| Role { tenant: known.id_of(&role.tenant), ..role.clone() };
         let roles = self.settings.roles.iter().map(role).collect();
-        Registry::new(tenant, layers).with_roles(roles).suspending(suspended.collect())
+        Registry::new(tenant, layers).with_roles(roles).with_suspended(suspended.collect())
     }
 
     /// Reads everything again, unless a refresh that started after this call has done so.
@@ -245,7 +245,7 @@ impl Directory {
             return Ok(());
         }
         let covered = self.asked.load(Ordering::SeqCst);
-        let read = self.read_anew().await;
+        let read = self.reload().await;
         self.behind.store(read.is_err(), Ordering::Relaxed);
         if read.is_ok() {
             *answered = covered;
@@ -253,7 +253,7 @@ impl Directory {
         read
     }
 
-    async fn read_anew(&self) -> Result<(), EngineError> {
+    async fn reload(&self) -> Result<(), EngineError> {
         // What is omitted here is not looked up again when the clock is set back.
         let now = self.parts.clock.earlier();
         let rows = self.rows(Select::from(&ACTORS, Scope::System)).await?;
@@ -268,7 +268,7 @@ impl Directory {
         let (revoked, more_revoked) = self.revoked(now).await?;
         let (shared, keys) = keys.into_iter().partition(|(actor, _)| actor.contains('*'));
         let rows = self.rows(Select::from(&TENANTS, Scope::System)).await?;
-        let tenants = rows.iter().map(TenantShown::of_row).map(|tenant| (tenant.id.clone(), tenant)).collect();
+        let tenants = rows.iter().map(TenantView::of_row).map(|tenant| (tenant.id.clone(), tenant)).collect();
         let (known, sources) = (Snapshot { configured, since, ..Snapshot::default() }, sources);
         let known = Snapshot { keys, shared, revoked, more_revoked, sources, tenants, ..known };
         self.set(Snapshot { registry: self.registry(&entries, &known), ..known });
@@ -281,19 +281,19 @@ impl Directory {
         rows::all(&*self.parts.records, select, usize::MAX).await
     }
 
-    async fn keys(&self) -> Result<BTreeMap<String, Vec<HeldKey>>, EngineError> {
-        let mut keys: BTreeMap<String, Vec<HeldKey>> = BTreeMap::new();
+    async fn keys(&self) -> Result<BTreeMap<String, Vec<ActorKey>>, EngineError> {
+        let mut keys: BTreeMap<String, Vec<ActorKey>> = BTreeMap::new();
         let now = self.parts.clock.earlier();
         let mut rows = Vec::new();
-        for select in ended::counting(now) {
+        for select in ended::select_valid_keys(now) {
             rows.extend(self.rows(select).await?);
         }
         let stored: BTreeSet<Uuid> = rows.iter().map(|row| row.uuid("id")).collect();
         for (actor, secret) in &self.settings.keys {
             // A configured key that was replaced has a row, which says when it expires.
             let id = ended::configured_id(actor, secret);
-            if !stored.contains(&id) && !self.has_ended(id).await? {
-                keys.entry(actor.clone()).or_default().push(HeldKey {
+            if !stored.contains(&id) && !self.is_replaced(id).await? {
+                keys.entry(actor.clone()).or_default().push(ActorKey {
                     id,
                     of: actor.clone(),
                     stored: false,
@@ -310,7 +310,7 @@ impl Directory {
                 continue;
             };
             let from = row.get("not_before").as_time().unwrap_or(now);
-            keys.entry(row.text("actor_id").to_owned()).or_default().push(HeldKey {
+            keys.entry(row.text("actor_id").to_owned()).or_default().push(ActorKey {
                 id: row.uuid("id"),
                 of: row.text("actor_id").to_owned(),
                 stored: true,
@@ -328,16 +328,16 @@ impl Directory {
             return self.parts.secrets.resolve(&name).await.ok();
         }
         let sealing = self.parts.seal.expose().try_into().ok()?;
-        seal::open(sealing, &place(row.text("actor_id"), row.uuid("id")), row.get("sealed_key").as_bytes()?)
+        seal::open(sealing, &key_context(row.text("actor_id"), row.uuid("id")), row.get("sealed_key").as_bytes()?)
     }
 
     /// Revoked tokens and sign-ins that may still be presented, and whether there are more.
     async fn revoked(&self, now: Timestamp) -> Result<(BTreeSet<String>, bool), EngineError> {
-        let most = limits::REVOKED_HELD_MAX;
-        let select = Select::from(&REVOKED_TOKENS, Scope::System).filter("expires_at", Compare::Above, now);
+        let most = limits::REVOKED_CACHED_MAX;
+        let select = Select::from(&REVOKED_TOKENS, Scope::System).filter("expires_at", Comparison::Above, now);
         let (tokens, more_tokens) = self.parts.records.first(select, most).await?;
         let since = now.plus_seconds(-limits::TOKEN_SECONDS - limits::CLOCK_SKEW_SECONDS);
-        let select = Select::from(&TOKEN_FAMILIES, Scope::System).filter("revoked_at", Compare::Above, since);
+        let select = Select::from(&TOKEN_FAMILIES, Scope::System).filter("revoked_at", Comparison::Above, since);
         let (families, more_families) = self.parts.records.first(select, most).await?;
         let ids = tokens.iter().map(|row| row.text("token_id").to_owned());
         Ok((ids.chain(families.iter().map(|row| row.uuid("id").to_string())).collect(), more_tokens || more_families))
@@ -350,7 +350,7 @@ impl Directory {
     }
 
     /// Refreshes after a local change and announces it to other nodes.
-    pub(crate) async fn changed(&self) -> Result<(), EngineError> {
+    pub(crate) async fn refresh_and_announce(&self) -> Result<(), EngineError> {
         self.refresh().await?;
         // A node that misses the message polls.
         let _ = self.parts.bus.publish(TOPIC, Bytes::from_static(b"changed")).await;
@@ -358,12 +358,12 @@ impl Directory {
     }
 
     /// Deletes expired nonces, tokens, sign-ins and keys.
-    pub async fn sweep(&self) -> Result<(), EngineError> {
+    pub async fn delete_expired_rows(&self) -> Result<(), EngineError> {
         // A nonce that is deleted too early can be used again.
         let now = self.parts.clock.earlier();
         let over = |table: &'static Table| Step::Delete {
             table,
-            conditions: vec![Condition { column: "expires_at", compare: Compare::AtMost, value: now.into() }],
+            conditions: vec![Condition { column: "expires_at", compare: Comparison::AtMost, value: now.into() }],
             rows: RowCount::AtMost(u64::MAX),
         };
         // Delete tokens before the sign-ins they belong to.
@@ -378,25 +378,25 @@ impl Directory {
         let mut looked = swept;
         let mut told = match self.parts.bus.subscribe(TOPIC).await {
             Ok(heard) => heard,
-            Err(_) => futures::stream::pending::<Heard>().boxed(),
+            Err(_) => futures::stream::pending::<BusEvent>().boxed(),
         };
         loop {
             tokio::select! {
                 biased;
                 _ = stopped.wait_for(|stopped| *stopped) => break,
                 Some(_) = told.next() => {}
-                () = tokio::time::sleep(limits::DIRECTORY_LOOK_INTERVAL) => {}
+                () = tokio::time::sleep(limits::DIRECTORY_POLL_INTERVAL) => {}
             }
             let now = self.parts.clock.steady();
-            self.sum_floods_up(Some(now)).await;
+            self.record_floods(Some(now)).await;
             if now >= swept.plus_seconds(limits::EXPIRED_SWEEP_SECONDS) {
                 swept = now;
-                if let Err(error) = self.sweep().await {
+                if let Err(error) = self.delete_expired_rows().await {
                     tracing::warn!(error = %error, "expired rows could not be deleted");
                 }
             }
             // No other process writes here. But a local change may have been cancelled before it was read back.
-            if self.parts.alone && !self.is_behind() && now < looked.plus_seconds(limits::DIRECTORY_ALONE_LOOK_SECONDS)
+            if self.parts.alone && !self.is_stale() && now < looked.plus_seconds(limits::DIRECTORY_SINGLE_NODE_POLL_SECONDS)
             {
                 continue;
             }
@@ -405,7 +405,7 @@ impl Directory {
                 tracing::warn!(error = %error, "the registry of actors could not be refreshed");
             }
         }
-        self.sum_floods_up(None).await;
+        self.record_floods(None).await;
     }
 }
 
@@ -425,7 +425,7 @@ impl Tenancy for Directory {
 }
 
 /// The associated data of a sealed key.
-pub(crate) fn place(actor: &str, key: Uuid) -> String {
+pub(crate) fn key_context(actor: &str, key: Uuid) -> String {
     format!("{actor}:{key}")
 }
 

@@ -5,19 +5,19 @@
 //! callers are counted by address and recorded in the ledger. Accepted callers get a permit; there is no other way to
 //! get one.
 
-use super::directory::{Directory, HeldKey, may_share, shares_key_of};
-use super::once::{Nonce, Once};
+use super::directory::{Directory, ActorKey, may_use_shared_key, shares_key_of};
+use super::once::{Nonce, RequestNonces};
 use super::permit::Permit;
 use super::rate::{Rate, Rates};
 use super::refused;
 use crate::access::port::{CounterError, Counters};
 use crate::error::EngineError;
-use chimera_core::access::signature::{Claimed, Parts, Unsigned};
+use chimera_core::access::signature::{UnverifiedSignature, RequestParts, SignatureError};
 use chimera_core::access::tables::{REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{self, Claims, InvalidToken, TokenKey};
 use chimera_core::access::{ANONYMOUS, Claimant, address, mac, scope};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::limits::{CLOCK_SKEW_SECONDS, RATE_WINDOW_SECONDS, SIGNATURE_AHEAD_SECONDS_MAX, TOKENS_KNOWN_MAX};
+use chimera_core::limits::{CLOCK_SKEW_SECONDS, RATE_WINDOW_SECONDS, SIGNATURE_AHEAD_SECONDS_MAX, TOKENS_CACHED_MAX};
 use chimera_core::record::{Scope, Select};
 use chimera_core::time::Timestamp;
 use core::net::IpAddr;
@@ -31,10 +31,10 @@ use uuid::Uuid;
 
 /// The credentials of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Presented<'a> {
+pub struct Credentials<'a> {
     pub bearer: Option<&'a str>,
     /// Which signature the route requires.
-    pub proof: Proof<'a>,
+    pub proof: RequestProof<'a>,
     /// The raw body; `None` if it was not read yet.
     pub body: Option<&'a [u8]>,
     /// Whether the request only reads.
@@ -47,7 +47,7 @@ pub struct Presented<'a> {
 
 /// The proof, besides the token, that the actor made the request.
 #[derive(Clone, Copy, Debug)]
-pub enum Proof<'a> {
+pub enum RequestProof<'a> {
     /// The token suffices.
     Token,
     /// An HMAC of the body.
@@ -57,14 +57,14 @@ pub enum Proof<'a> {
         dated: bool,
     },
     /// An HTTP message signature over method, path, query and body.
-    Message(Parts<'a>),
+    Message(RequestParts<'a>),
 }
 
 /// A caller with a valid token. It authorizes nothing: the request's signature has to be verified first.
 #[derive(Debug)]
-pub struct Known(Permit);
+pub struct AuthenticatedCaller(Permit);
 
-impl Known {
+impl AuthenticatedCaller {
     #[must_use]
     pub fn actor(&self) -> Arc<str> {
         self.0.shared_actor()
@@ -79,14 +79,14 @@ impl Known {
 
 /// A refused caller.
 #[derive(Debug)]
-pub struct Turned {
+pub struct Rejection {
     pub body: ErrorBody,
     /// The caller's rate limit window, if there is one.
     pub rate: Option<Rate>,
 }
 
 /// Authenticates callers.
-pub struct Door {
+pub struct Authenticator {
     pub(super) directory: Arc<Directory>,
     pub(super) rates: Rates,
     /// The shared counters, if there are any.
@@ -111,12 +111,12 @@ impl KeyUsed {
 
 /// The members of a dated body.
 #[derive(Deserialize)]
-struct Dated {
+struct DatedBody {
     issued_at: Option<Value>,
     nonce: Option<Value>,
 }
 
-impl Door {
+impl Authenticator {
     #[must_use]
     pub fn new(directory: Arc<Directory>, rates: Rates, claims: Option<Arc<dyn Counters>>) -> Self {
         Self { directory, rates, claims, known: Mutex::default() }
@@ -124,36 +124,36 @@ impl Door {
 
     /// Authenticates by the request's head, before its body is read: the token must be valid, and a required signature
     /// must be present and well formed.
-    pub async fn admit(&self, shown: &Presented<'_>) -> Result<Known, Turned> {
+    pub async fn admit(&self, shown: &Credentials<'_>) -> Result<AuthenticatedCaller, Rejection> {
         let now = self.directory.parts.clock.now();
-        let permit = match self.recognise(shown, now).await {
+        let permit = match self.authenticate(shown, now).await {
             Ok(permit) => permit,
-            Err(body) => return Err(self.turn_away(shown, None, body).await),
+            Err(body) => return Err(self.reject(shown, None, body).await),
         };
         match check_head(Some(permit.actor()), &shown.proof) {
-            Ok(()) => Ok(Known(permit)),
-            Err(body) => Err(self.turn_away(shown, Some(&permit), body).await),
+            Ok(()) => Ok(AuthenticatedCaller(permit)),
+            Err(body) => Err(self.reject(shown, Some(&permit), body).await),
         }
     }
 
     /// Refuses a request without a token that lacks the required signature, before its body is read.
-    pub async fn admit_stranger(&self, shown: &Presented<'_>) -> Result<(), Turned> {
+    pub async fn admit_anonymous(&self, shown: &Credentials<'_>) -> Result<(), Rejection> {
         match check_head(None, &shown.proof) {
             Ok(()) => Ok(()),
-            Err(body) => Err(self.turn_away(shown, None, body).await),
+            Err(body) => Err(self.reject(shown, None, body).await),
         }
     }
 
     /// Verifies the signature and freshness of a request whose body was read.
-    pub async fn prove(&self, Known(permit): Known, shown: &Presented<'_>) -> Result<Permit, Turned> {
+    pub async fn verify_request(&self, AuthenticatedCaller(permit): AuthenticatedCaller, shown: &Credentials<'_>) -> Result<Permit, Rejection> {
         let now = self.directory.parts.clock.now();
-        let once = self.is_own(permit.actor(), shown, now).and_then(|nonces| {
-            let once = || Once::new(permit.actor(), nonces.clone(), &*self.directory.parts.clock);
+        let once = self.verify_proof(permit.actor(), shown, now).and_then(|nonces| {
+            let once = || RequestNonces::new(permit.actor(), nonces.clone(), &*self.directory.parts.clock);
             (!nonces.is_empty()).then(once).transpose()
         });
         match once {
-            Ok(once) => Ok(permit.once(once)),
-            Err(body) => Err(self.turn_away(shown, Some(&permit), body).await),
+            Ok(once) => Ok(permit.with_nonces(once)),
+            Err(body) => Err(self.reject(shown, Some(&permit), body).await),
         }
     }
 
@@ -162,39 +162,39 @@ impl Door {
     pub async fn readmit(&self, bearer: &str, before: &Permit) -> Option<Permit> {
         let claims = self.validate_jwt(bearer, self.directory.parts.clock.now()).ok()?;
         match self.is_revoked(&claims).await {
-            Ok(false) => self.permit(&claims).ok().and_then(|permit| self.still_acting(permit, before)),
+            Ok(false) => self.permit(&claims).ok().and_then(|permit| self.restore_acting_tenant(permit, before)),
             Ok(true) | Err(_) => None,
         }
     }
 
     /// Counts a caller's request. Refuses it over the limit, and also when it can't be counted.
-    pub async fn count(&self, permit: &Permit, shown: &Presented<'_>) -> Result<Rate, Turned> {
+    pub async fn count(&self, permit: &Permit, shown: &Credentials<'_>) -> Result<Rate, Rejection> {
         let steady = self.directory.parts.clock.steady();
         let rate = match self.rates.hit(permit.actor(), permit.quota(), shown.reads, steady).await {
             Ok(rate) => rate,
-            Err(lost) => return Err(self.uncounted(shown, Some(permit), lost).await),
+            Err(lost) => return Err(self.reject_uncounted(shown, Some(permit), lost).await),
         };
         match rate.refusal() {
             None => Ok(rate),
             Some(body) => {
                 let is_first = self.directory.floods.is_first(permit, shown.target, steady);
-                let body = if is_first { self.enter(permit, shown, body).await } else { body };
-                Err(Turned { body, rate: Some(rate) })
+                let body = if is_first { self.record_refusal(permit, shown, body).await } else { body };
+                Err(Rejection { body, rate: Some(rate) })
             }
         }
     }
 
     /// Refuses a request that can't be counted. The node's own counter limits how many of these are recorded, so that
     /// callers can't flood the ledger.
-    async fn uncounted(&self, shown: &Presented<'_>, permit: Option<&Permit>, lost: ErrorBody) -> Turned {
+    async fn reject_uncounted(&self, shown: &Credentials<'_>, permit: Option<&Permit>, lost: ErrorBody) -> Rejection {
         let steady = self.directory.parts.clock.steady();
         let actor = permit.map_or(ANONYMOUS, Permit::actor);
         let quota = permit.map_or_else(|| self.quota(ANONYMOUS), Permit::quota);
-        let body = match self.rates.allows_entry(actor, quota, steady).await {
-            true => refused::enter(&self.directory, permit, shown, lost).await,
+        let body = match self.rates.may_record(actor, quota, steady).await {
+            true => refused::record_refusal(&self.directory, permit, shown, lost).await,
             false => lost,
         };
-        Turned { body, rate: None }
+        Rejection { body, rate: None }
     }
 
     fn quota(&self, actor: &str) -> u32 {
@@ -202,7 +202,7 @@ impl Door {
     }
 
     /// The permit for a valid token.
-    async fn recognise(&self, shown: &Presented<'_>, now: Timestamp) -> Result<Permit, ErrorBody> {
+    async fn authenticate(&self, shown: &Credentials<'_>, now: Timestamp) -> Result<Permit, ErrorBody> {
         let jwt = |reason: InvalidToken| {
             let body = ErrorBody::new(Code::Unauthenticated, format!("Invalid JWT: {reason}"));
             body.with("reason", reason.to_string())
@@ -218,34 +218,34 @@ impl Door {
     }
 
     /// Verifies that the actor made the request and that it is fresh; returns its nonces.
-    fn is_own(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<Vec<Nonce>, ErrorBody> {
+    fn verify_proof(&self, actor: &str, shown: &Credentials<'_>, now: Timestamp) -> Result<Vec<Nonce>, ErrorBody> {
         match &shown.proof {
-            Proof::Token => Ok(Vec::new()),
-            Proof::Body { signature, dated } => {
+            RequestProof::Token => Ok(Vec::new()),
+            RequestProof::Body { signature, dated } => {
                 let body = shown.body.unwrap_or_default();
                 let _: KeyUsed = self.validate_hmac(actor, body, *signature, now)?;
-                let nonce = if *dated { dated_body(body, now)? } else { None };
+                let nonce = if *dated { check_dated_body(body, now)? } else { None };
                 Ok(nonce.map(Nonce::from).into_iter().collect())
             }
-            Proof::Message(parts) => self.validate_message(actor, parts, now),
+            RequestProof::Message(parts) => self.validate_message(actor, parts, now),
         }
     }
 
     /// Verifies the message signatures. Returns the nonces of all valid signatures, since the request could be replayed
     /// with each alone, now or later. An error tells the caller the signature base that was expected.
-    fn validate_message(&self, actor: &str, parts: &Parts<'_>, now: Timestamp) -> Result<Vec<Nonce>, ErrorBody> {
-        let all = Claimed::read(parts, actor).map_err(|why| unsigned(&why))?;
+    fn validate_message(&self, actor: &str, parts: &RequestParts<'_>, now: Timestamp) -> Result<Vec<Nonce>, ErrorBody> {
+        let all = UnverifiedSignature::parse(parts, actor).map_err(|why| signature_refusal(&why))?;
         let snapshot = self.directory.snapshot();
         let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
         // One valid and fresh signature suffices; if there is none, the first one's error is returned.
         let (mut nonces, mut counts, mut first) = (Vec::new(), false, None);
         for claimed in all {
             if let Err(why) = claimed.verify(keys.iter().copied()) {
-                first = first.or_else(|| Some(unsigned(&why).with("signature_base", claimed.base.as_str())));
+                first = first.or_else(|| Some(signature_refusal(&why).with("signature_base", claimed.base.as_str())));
                 continue;
             }
             let made_at = Timestamp::from_micros(claimed.created.saturating_mul(1_000_000));
-            match is_signed_now(&claimed, now) {
+            match check_signature_time(&claimed, now) {
                 Ok(()) => counts = true,
                 Err(why) if made_at > now.plus_seconds(SIGNATURE_AHEAD_SECONDS_MAX) => return Err(why),
                 Err(why) => first = first.or(Some(why)),
@@ -270,14 +270,14 @@ impl Door {
                 let settings = &self.directory.settings;
                 let claims = Arc::new(token::verify(bearer, &settings.token_keys, &settings.audience)?);
                 let mut known = known();
-                if known.len() >= TOKENS_KNOWN_MAX {
+                if known.len() >= TOKENS_CACHED_MAX {
                     known.clear();
                 }
                 known.insert(digest, Arc::clone(&claims));
                 claims
             }
         };
-        claims.counts_at(now.millis().div_euclid(1_000))?;
+        claims.check_validity_period(now.millis().div_euclid(1_000))?;
         Ok(claims)
     }
 
@@ -288,7 +288,7 @@ impl Door {
         }
         let shared = self.directory.settings.token_keys.iter().any(TokenKey::is_shared);
         let by_shared = claims.key_of.as_ref().is_some_and(|of| !shares_key_of(of, &entry, &claims.sub));
-        if by_shared || (shared && !may_share(&entry, &claims.sub)) {
+        if by_shared || (shared && !may_use_shared_key(&entry, &claims.sub)) {
             let body = ErrorBody::new(
                 Code::Unauthenticated,
                 "Invalid JWT: its key is shared but not valid for this actor; sign in with your own key",
@@ -353,8 +353,8 @@ impl Door {
     ) -> Result<KeyUsed, ErrorBody> {
         let snapshot = self.directory.snapshot();
         // Try every key, so that timing reveals nothing.
-        let signed = |key: &&HeldKey| mac::is_signed([&key.secret], body, signature.unwrap_or_default());
-        let made: Vec<&HeldKey> = snapshot.keys(actor, now).filter(signed).collect();
+        let signed = |key: &&ActorKey| mac::verify([&key.secret], body, signature.unwrap_or_default());
+        let made: Vec<&ActorKey> = snapshot.keys(actor, now).filter(signed).collect();
         if let Some(key) = made.first() {
             return Ok(KeyUsed { id: key.id, of: key.of.clone() });
         }
@@ -365,58 +365,58 @@ impl Door {
     }
 
     /// Refuses a request that was already executed, and records the refusal.
-    pub async fn check_once(&self, permit: &Permit, shown: &Presented<'_>) -> Result<(), ErrorBody> {
-        match permit.check_once(&*self.directory.parts.records).await {
+    pub async fn check_once(&self, permit: &Permit, shown: &Credentials<'_>) -> Result<(), ErrorBody> {
+        match permit.check_nonces(&*self.directory.parts.records).await {
             Ok(()) => Ok(()),
-            Err(body) => Err(self.enter(permit, shown, body).await),
+            Err(body) => Err(self.record_refusal(permit, shown, body).await),
         }
     }
 
     /// Consumes the nonce of a successful request that changed nothing.
     pub async fn finish(&self, permit: &Permit) -> Result<(), ErrorBody> {
-        permit.finish(&*self.directory.parts.records).await
+        permit.consume_nonces(&*self.directory.parts.records).await
     }
 
     /// Refuses a request that can't be parsed, before authentication.
-    pub async fn refuse(&self, shown: &Presented<'_>, body: ErrorBody) -> Turned {
-        self.turn_away(shown, None, body).await
+    pub async fn reject_unparsed(&self, shown: &Credentials<'_>, body: ErrorBody) -> Rejection {
+        self.reject(shown, None, body).await
     }
 
     /// Records the refusal of an authenticated caller and returns it.
-    pub async fn enter(&self, permit: &Permit, shown: &Presented<'_>, body: ErrorBody) -> ErrorBody {
-        refused::enter(&self.directory, Some(permit), shown, body).await
+    pub async fn record_refusal(&self, permit: &Permit, shown: &Credentials<'_>, body: ErrorBody) -> ErrorBody {
+        refused::record_refusal(&self.directory, Some(permit), shown, body).await
     }
 
     /// Counts and records a refused caller.
-    pub(super) async fn turn_away(&self, shown: &Presented<'_>, permit: Option<&Permit>, body: ErrorBody) -> Turned {
+    pub(super) async fn reject(&self, shown: &Credentials<'_>, permit: Option<&Permit>, body: ErrorBody) -> Rejection {
         let (quota, steady) = (self.quota(ANONYMOUS), self.directory.parts.clock.steady());
-        let rate = match self.rates.hit_stranger(shown.peer, quota, steady).await {
+        let rate = match self.rates.hit_anonymous(shown.peer, quota, steady).await {
             Ok(rate) => rate,
-            Err(lost) => return self.uncounted(shown, permit, lost).await,
+            Err(lost) => return self.reject_uncounted(shown, permit, lost).await,
         };
         let Some(over) = rate.refusal() else {
-            let body = refused::enter(&self.directory, permit, shown, body).await;
-            return Turned { body, rate: Some(rate) };
+            let body = refused::record_refusal(&self.directory, permit, shown, body).await;
+            return Rejection { body, rate: Some(rate) };
         };
         // Record one refusal per window, so that strangers can't flood the ledger.
         let window = Duration::from_secs(RATE_WINDOW_SECONDS.into());
         let first = self.rates.own.claim(&flood_key(shown.peer), "1", window, steady).await;
         let body = match first {
-            Ok(crate::access::port::Claim::Claimed) => refused::enter(&self.directory, permit, shown, over).await,
+            Ok(crate::access::port::ClaimOutcome::Claimed) => refused::record_refusal(&self.directory, permit, shown, over).await,
             _ => over,
         };
-        Turned { body, rate: Some(rate) }
+        Rejection { body, rate: Some(rate) }
     }
 }
 
 /// Whether the head carries the required signature, well formed.
-fn check_head(actor: Option<&str>, proof: &Proof<'_>) -> Result<(), ErrorBody> {
+fn check_head(actor: Option<&str>, proof: &RequestProof<'_>) -> Result<(), ErrorBody> {
     match (proof, actor) {
-        (Proof::Body { signature: None, .. }, _) => Err(invalid_hmac("missing")),
-        (Proof::Body { signature: Some(signature), .. }, _) if !mac::is_shaped(signature) => {
+        (RequestProof::Body { signature: None, .. }, _) => Err(invalid_hmac("missing")),
+        (RequestProof::Body { signature: Some(signature), .. }, _) if !mac::is_well_formed(signature) => {
             Err(invalid_hmac("unreadable").with("expected", "64 digits of lower-case hex"))
         }
-        (Proof::Message(parts), Some(actor)) => Claimed::check_head(parts, actor).map_err(|why| unsigned(&why)),
+        (RequestProof::Message(parts), Some(actor)) => UnverifiedSignature::check_head(parts, actor).map_err(|why| signature_refusal(&why)),
         _ => Ok(()),
     }
 }
@@ -427,7 +427,7 @@ fn invalid_hmac(reason: &str) -> ErrorBody {
         .with("header", "x-hmac-signature")
 }
 
-fn unsigned(why: &Unsigned) -> ErrorBody {
+fn signature_refusal(why: &SignatureError) -> ErrorBody {
     ErrorBody::new(Code::SignatureInvalid, format!("the request is not signed: {why}"))
         .with("reason", why.reason())
         .with("header", "signature-input")
@@ -447,7 +447,7 @@ fn internal() -> ErrorBody {
 }
 
 /// Whether a time, in Unix seconds or RFC 3339, is now within the clock skew.
-pub(super) fn is_now(issued_at: &Value, now: Timestamp) -> Result<(), ErrorBody> {
+pub(super) fn check_issued_at(issued_at: &Value, now: Timestamp) -> Result<(), ErrorBody> {
     let said = match issued_at {
         Value::Number(seconds) => seconds.as_f64().map(|seconds| (seconds * 1_000.0) as i64),
         Value::String(text) => text.parse::<Timestamp>().ok().map(Timestamp::millis),
@@ -457,12 +457,12 @@ pub(super) fn is_now(issued_at: &Value, now: Timestamp) -> Result<(), ErrorBody>
         let body = ErrorBody::new(Code::SchemaInvalid, "issued_at must be Unix seconds or an RFC 3339 time");
         return Err(body.with("pointer", "/issued_at"));
     };
-    is_made_now("issued_at", said, now)
+    check_clock_skew("issued_at", said, now)
 }
 
 /// Whether a signature is fresh and has not expired.
-fn is_signed_now(claimed: &Claimed, now: Timestamp) -> Result<(), ErrorBody> {
-    is_made_now("created", claimed.created.saturating_mul(1_000), now)?;
+fn check_signature_time(claimed: &UnverifiedSignature, now: Timestamp) -> Result<(), ErrorBody> {
+    check_clock_skew("created", claimed.created.saturating_mul(1_000), now)?;
     if claimed.expires.is_some_and(|expires| expires < now.millis().div_euclid(1_000)) {
         let body = ErrorBody::new(Code::ExpiredTtl, "the signature has expired");
         return Err(body.with("reason", "expired").with("now", now.to_string()));
@@ -471,7 +471,7 @@ fn is_signed_now(claimed: &Claimed, now: Timestamp) -> Result<(), ErrorBody> {
 }
 
 /// Whether a time in milliseconds is now within the clock skew.
-fn is_made_now(what: &str, said: i64, now: Timestamp) -> Result<(), ErrorBody> {
+fn check_clock_skew(what: &str, said: i64, now: Timestamp) -> Result<(), ErrorBody> {
     let off_ms = now.millis().abs_diff(said);
     if off_ms <= CLOCK_SKEW_SECONDS.unsigned_abs() * 1_000 {
         return Ok(());
@@ -483,14 +483,14 @@ fn is_made_now(what: &str, said: i64, now: Timestamp) -> Result<(), ErrorBody> {
 
 /// Checks the freshness of a dated body and returns its nonce. `issued_at` without `nonce`, or the reverse, is no
 /// protection, so both are required or neither.
-fn dated_body(body: &[u8], now: Timestamp) -> Result<Option<String>, ErrorBody> {
+fn check_dated_body(body: &[u8], now: Timestamp) -> Result<Option<String>, ErrorBody> {
     let mentions = |word: &str| body.windows(word.len()).any(|part| part == word.as_bytes());
     // Member names may contain escapes.
     if !mentions("issued_at") && !mentions("nonce") && !mentions("\\u") {
         return Ok(None);
     }
     // An unparsable body is refused later, by its schema.
-    let Ok(Dated { issued_at, nonce }) = serde_json::from_slice(body) else { return Ok(None) };
+    let Ok(DatedBody { issued_at, nonce }) = serde_json::from_slice(body) else { return Ok(None) };
     let alone = |pointer: &str| {
         let body = ErrorBody::new(Code::SchemaInvalid, "send issued_at and nonce together, or neither");
         Err(body.with("pointer", pointer))
@@ -500,7 +500,7 @@ fn dated_body(body: &[u8], now: Timestamp) -> Result<Option<String>, ErrorBody> 
         (Some(_), None) => alone("/nonce"),
         (None, Some(_)) => alone("/issued_at"),
         (Some(issued_at), Some(nonce)) => {
-            is_now(&issued_at, now)?;
+            check_issued_at(&issued_at, now)?;
             // The schema refuses anything but a string.
             Ok(nonce.as_str().map(str::to_owned))
         }

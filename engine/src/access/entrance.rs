@@ -1,25 +1,25 @@
 //! The access service of a process: the directory of actors and the authenticator.
 
 use super::directory::Directory;
-use super::door::Door;
+use super::door::Authenticator;
 use crate::port::Records;
 use serde_json::Value;
 use std::sync::Arc;
 
 pub struct Access {
     pub(crate) directory: Arc<Directory>,
-    pub(crate) door: Door,
+    pub(crate) authenticator: Authenticator,
 }
 
 impl Access {
     #[must_use]
-    pub const fn new(directory: Arc<Directory>, door: Door) -> Self {
-        Self { directory, door }
+    pub const fn new(directory: Arc<Directory>, authenticator: Authenticator) -> Self {
+        Self { directory, authenticator }
     }
 
     #[must_use]
-    pub const fn door(&self) -> &Door {
-        &self.door
+    pub const fn authenticator(&self) -> &Authenticator {
+        &self.authenticator
     }
 
     #[must_use]

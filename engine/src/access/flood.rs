@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Actor and target.
-type Place = (String, String);
+type FloodKey = (String, String);
 
 /// Rate limit refusals that are aggregated instead of recorded one by one.
 #[derive(Default)]
 pub(super) struct Floods {
-    open: Mutex<BTreeMap<Place, Flood>>,
+    open: Mutex<BTreeMap<FloodKey, Flood>>,
 }
 
 struct Flood {
@@ -27,14 +27,14 @@ struct Flood {
 }
 
 /// The unrecorded refusals of one window.
-pub(super) struct Sum {
+pub(super) struct FloodSummary {
     pub(super) permit: Permit,
     pub(super) target: String,
     pub(super) more: u64,
 }
 
 impl Floods {
-    fn open(&self) -> MutexGuard<'_, BTreeMap<Place, Flood>> {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<FloodKey, Flood>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -56,13 +56,13 @@ impl Floods {
     }
 
     /// The windows that have ended; all of them without a time.
-    fn ended(&self, now: Option<Timestamp>) -> Vec<Sum> {
+    fn take_ended(&self, now: Option<Timestamp>) -> Vec<FloodSummary> {
         let mut open = self.open();
         let over = |flood: &Flood| now.is_none_or(|now| flood.until <= now);
-        let places: Vec<Place> = open.iter().filter(|(_, flood)| over(flood)).map(|(place, _)| place.clone()).collect();
-        let sum = |place: Place| {
+        let places: Vec<FloodKey> = open.iter().filter(|(_, flood)| over(flood)).map(|(place, _)| place.clone()).collect();
+        let sum = |place: FloodKey| {
             let flood = open.remove(&place)?;
-            (flood.more > 0).then_some(Sum { permit: flood.permit, target: place.1, more: flood.more })
+            (flood.more > 0).then_some(FloodSummary { permit: flood.permit, target: place.1, more: flood.more })
         };
         places.into_iter().filter_map(sum).collect()
     }
@@ -70,9 +70,9 @@ impl Floods {
 
 impl Directory {
     /// Records the counts of windows that have ended, or of all.
-    pub(super) async fn sum_floods_up(&self, now: Option<Timestamp>) {
-        for sum in self.floods.ended(now) {
-            refused::enter_sum(self, &sum).await;
+    pub(super) async fn record_floods(&self, now: Option<Timestamp>) {
+        for sum in self.floods.take_ended(now) {
+            refused::record_flood(self, &sum).await;
         }
     }
 }

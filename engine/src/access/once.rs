@@ -28,26 +28,26 @@ impl From<String> for Nonce {
 
 /// The nonces of a single-use request.
 #[derive(Debug)]
-pub(super) struct Once {
+pub(super) struct RequestNonces {
     actor: String,
     nonces: Vec<String>,
     rows: Vec<Insert>,
     used: AtomicBool,
 }
 
-impl Once {
+impl RequestNonces {
     /// One nonce for each signature that the request could be replayed with.
     pub(super) fn new(actor: &str, mut nonces: Vec<Nonce>, clock: &dyn Clock) -> Result<Self, ErrorBody> {
         // Of duplicates, keep the one that expires last.
         nonces.sort_by(|a, b| b.cmp(a));
         nonces.dedup_by(|a, b| a.text == b.text);
-        let rows = nonces.iter().map(|nonce| row(actor, nonce, clock)).collect::<Result<_, _>>()?;
+        let rows = nonces.iter().map(|nonce| nonce_row(actor, nonce, clock)).collect::<Result<_, _>>()?;
         let nonces = nonces.into_iter().map(|nonce| nonce.text).collect();
         Ok(Self { actor: actor.to_owned(), nonces, rows, used: AtomicBool::new(false) })
     }
 
     /// Adds the nonces to a transaction.
-    pub(super) fn stamp(&self, tx: &mut Tx) {
+    pub(super) fn add_to(&self, tx: &mut Tx) {
         self.used.store(true, Ordering::Relaxed);
         for row in &self.rows {
             if !tx.inserts.contains(row) {
@@ -62,35 +62,35 @@ impl Once {
             let select = Select::from(&NONCES, Scope::System).with("actor_id", self.actor.as_str());
             let found = records.read(select.with("nonce", nonce.as_str()).take(1)).await;
             if !found.map_err(|error| EngineError::from(error).body())?.rows.is_empty() {
-                return Err(used_before());
+                return Err(nonce_used());
             }
         }
         Ok(())
     }
 
     /// Commits the nonces alone, if the request changed nothing.
-    pub(super) async fn finish(&self, records: &dyn Records) -> Result<(), ErrorBody> {
+    pub(super) async fn consume(&self, records: &dyn Records) -> Result<(), ErrorBody> {
         if self.used.load(Ordering::Relaxed) {
             return Ok(());
         }
         let mut tx = Tx::default();
-        self.stamp(&mut tx);
+        self.add_to(&mut tx);
         records.commit(tx).await.map(drop).map_err(|error| EngineError::from(error).body())
     }
 }
 
 /// Whether a transaction failed because its nonce was already used.
-pub(crate) fn is_repeated(error: &CommitError) -> bool {
+pub(crate) fn is_nonce_conflict(error: &CommitError) -> bool {
     matches!(error, CommitError::Conflict(Conflict::Exists(key)) if key.table == NONCES.name)
 }
 
 /// The refusal of a request that was already executed.
-pub(crate) fn used_before() -> ErrorBody {
+pub(crate) fn nonce_used() -> ErrorBody {
     ErrorBody::new(Code::ExpiredTtl, "the nonce was already used").with("reason", "nonce_used")
 }
 
 /// The row of a used nonce.
-pub(super) fn row(actor: &str, nonce: &Nonce, clock: &dyn Clock) -> Result<Insert, ErrorBody> {
+pub(super) fn nonce_row(actor: &str, nonce: &Nonce, clock: &dyn Clock) -> Result<Insert, ErrorBody> {
     if !is_nonce(&nonce.text) {
         let message = format!("a nonce must have 1 to {NONCE_CHARS_MAX} characters");
         return Err(ErrorBody::new(Code::SchemaInvalid, message).with("pointer", "/nonce"));
@@ -105,5 +105,5 @@ pub(super) fn row(actor: &str, nonce: &Nonce, clock: &dyn Clock) -> Result<Inser
         ("seen_at", clock.now().into()),
         ("expires_at", until.into()),
     ];
-    Insert::into(&NONCES, cells).map_err(|_| ErrorBody::new(Code::Internal, "the request could not be processed"))
+    Insert::new(&NONCES, cells).map_err(|_| ErrorBody::new(Code::Internal, "the request could not be processed"))
 }

@@ -3,7 +3,7 @@
 //! A permit says who acts, for which tenant, and with which scopes: those of the registry, narrowed by the token. An
 //! actor needs no scope for what is its own: its runs, and decisions on its drafts.
 
-use super::once::Once;
+use super::once::RequestNonces;
 use crate::port::Records;
 use chimera_core::access::{ADMIN, Actor, Claimant, Entry, Kind, Level, scope};
 use chimera_core::error::{Code, ErrorBody};
@@ -38,7 +38,7 @@ pub struct Permit {
     entry: Arc<Entry>,
     actor: Arc<str>,
     scopes: Arc<[String]>,
-    once: Option<Arc<Once>>,
+    once: Option<Arc<RequestNonces>>,
     /// The tenant for which an operator acts, if that is not their own.
     acts_for: Option<Arc<str>>,
     /// Scopes match exactly as the specification says.
@@ -54,7 +54,7 @@ impl Permit {
     /// A permit without a credential check, with everything that the entry grants. Outside this room only tests
     /// may call it.
     #[must_use]
-    pub fn of(entry: Entry) -> Self {
+    pub fn for_entry(entry: Entry) -> Self {
         let (actor, scopes) = (entry.id.as_str().into(), entry.scopes.clone().into());
         Self { actor, scopes, entry: Arc::new(entry), once: None, acts_for: None, strict: false }
     }
@@ -72,33 +72,33 @@ impl Permit {
 
     /// Binds the permit to a single-use request.
     #[must_use]
-    pub(super) fn once(self, once: Option<Once>) -> Self {
+    pub(super) fn with_nonces(self, once: Option<RequestNonces>) -> Self {
         Self { once: once.map(Arc::new), ..self }
     }
 
     /// The same caller, for side effects that must not consume the request's nonce.
     #[must_use]
-    pub(crate) fn beside(&self) -> Self {
+    pub(crate) fn for_side_effects(&self) -> Self {
         Self { once: None, ..self.clone() }
     }
 
     /// Adds the request's nonces to a transaction, if it is single-use.
-    pub(crate) fn stamp(&self, tx: &mut Tx) {
+    pub(crate) fn add_nonces(&self, tx: &mut Tx) {
         if let Some(once) = &self.once {
-            once.stamp(tx);
+            once.add_to(tx);
         }
     }
 
-    pub(super) async fn check_once(&self, records: &dyn Records) -> Result<(), ErrorBody> {
+    pub(super) async fn check_nonces(&self, records: &dyn Records) -> Result<(), ErrorBody> {
         match &self.once {
             Some(once) => once.check(records).await,
             None => Ok(()),
         }
     }
 
-    pub(super) async fn finish(&self, records: &dyn Records) -> Result<(), ErrorBody> {
+    pub(super) async fn consume_nonces(&self, records: &dyn Records) -> Result<(), ErrorBody> {
         match &self.once {
-            Some(once) => once.finish(records).await,
+            Some(once) => once.consume(records).await,
             None => Ok(()),
         }
     }
@@ -153,18 +153,18 @@ impl Permit {
 
     /// Whether the token grants less than the actor's entry.
     #[must_use]
-    pub fn is_narrow(&self) -> bool {
+    pub fn is_narrowed(&self) -> bool {
         *self.scopes != *self.entry.scopes
     }
 
     /// The scope that the actor lacks for a tool, if any.
-    pub(crate) fn missing<'t>(&self, tool: &'t Spec) -> Option<&'t str> {
+    pub(crate) fn missing_scope<'t>(&self, tool: &'t Spec) -> Option<&'t str> {
         scope::missing(&self.scopes, tool, self.strict)
     }
 
     /// Refuses a caller who may not call a tool directly.
-    pub fn covers(&self, tool: &Spec) -> Result<(), ErrorBody> {
-        self.missing(tool).map_or(Ok(()), |missing| Err(lacking(missing).with("tool", &*tool.name)))
+    pub fn require_tool(&self, tool: &Spec) -> Result<(), ErrorBody> {
+        self.missing_scope(tool).map_or(Ok(()), |missing| Err(missing_scope_error(missing).with("tool", &*tool.name)))
     }
 
     pub(super) fn quota(&self) -> u32 {
@@ -191,7 +191,7 @@ impl Permit {
 
     /// Refuses a caller without the scope.
     pub fn require(&self, capability: &'static str) -> Result<(), ErrorBody> {
-        if self.may(capability) { Ok(()) } else { Err(lacking(capability)) }
+        if self.may(capability) { Ok(()) } else { Err(missing_scope_error(capability)) }
     }
 
     /// Whether the caller may read what belongs to `owner`.
@@ -202,7 +202,7 @@ impl Permit {
 
     /// Whether the caller may stop, undo or change what belongs to `owner`.
     #[must_use]
-    pub fn steers(&self, owner: &str) -> bool {
+    pub fn may_manage(&self, owner: &str) -> bool {
         *owner == *self.actor || self.may(RUNS_MANAGE)
     }
 }
@@ -210,19 +210,19 @@ impl Permit {
 /// The permit of the operator at the machine itself, who can read the data folder anyway.
 #[must_use]
 pub fn local_operator(tenant: &str) -> Permit {
-    Permit::of(Entry { scopes: vec!["*".to_owned()], level: None, ..Entry::unmatched(ADMIN, tenant) })
+    Permit::for_entry(Entry { scopes: vec!["*".to_owned()], level: None, ..Entry::default_for(ADMIN, tenant) })
 }
 
 /// The permit of the person to whom a decision link was sent. The caller has read the link's row and found it
 /// valid. It allows decisions and nothing else.
 pub(crate) fn link_holder(tenant: &str, actor: &str) -> Permit {
     let scopes = vec![APPROVALS_DECIDE.to_owned()];
-    Permit::of(Entry { kind: Kind::Human, scopes, ..Entry::unmatched(actor, tenant) })
+    Permit::for_entry(Entry { kind: Kind::Human, scopes, ..Entry::default_for(actor, tenant) })
 }
 
 /// The refusal of whoever lacks a capability.
 #[must_use]
-pub fn lacking(capability: &str) -> ErrorBody {
+pub fn missing_scope_error(capability: &str) -> ErrorBody {
     ErrorBody::new(Code::RbacForbidden, format!("the actor lacks the scope {capability}"))
         .with("required_scope", capability)
 }
@@ -233,12 +233,12 @@ mod tests {
 
     #[test]
     fn what_is_ones_own_needs_no_scope() {
-        let plain = Permit::of(Entry::unmatched("user_ann", "acme"));
-        assert!(plain.sees("user_ann") && plain.steers("user_ann"));
-        assert!(!plain.sees("user_bob") && !plain.steers("user_bob"));
-        let reader = Entry { scopes: vec!["runs.read".to_owned()], ..Entry::unmatched("user_ann", "acme") };
-        let reader = Permit::of(reader);
-        assert!(reader.sees("user_bob") && !reader.steers("user_bob"));
+        let plain = Permit::for_entry(Entry::default_for("user_ann", "acme"));
+        assert!(plain.sees("user_ann") && plain.may_manage("user_ann"));
+        assert!(!plain.sees("user_bob") && !plain.may_manage("user_bob"));
+        let reader = Entry { scopes: vec!["runs.read".to_owned()], ..Entry::default_for("user_ann", "acme") };
+        let reader = Permit::for_entry(reader);
+        assert!(reader.sees("user_bob") && !reader.may_manage("user_bob"));
         let refused = plain.require(WORKFLOWS_WRITE).unwrap_err();
         assert_eq!(
             (refused.code.as_str(), &refused.details["required_scope"]),

@@ -14,7 +14,7 @@ use chimera_core::ledger::ActorType;
 impl Directory {
     /// Refuses an entry for another tenant, for a name that belongs to another tenant, or that the caller may not
     /// write. Operators assign names to tenants with patterns.
-    pub(super) fn check_reach(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
+    pub(super) fn check_entry_write(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
         if self.is_operator(permit) {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl Directory {
             return Ok(());
         }
         self.check_scopes(permit, entry)?;
-        self.check_freedom(permit, entry, before)?;
+        self.check_quota_and_level(permit, entry, before)?;
         match before {
             Some(before) if before.notify != entry.notify => self.check_rank(permit, before).map_err(|_| {
                 let what =
@@ -74,7 +74,7 @@ impl Directory {
     }
 
     fn check_scopes(&self, permit: &Permit, entry: &Entry) -> Result<(), EngineError> {
-        let given = self.snapshot().registry.roles().granted(entry);
+        let given = self.snapshot().registry.roles().effective_scopes(entry);
         let held = scope::narrowed(permit.scopes(), &given);
         if let Some(scope) = given.iter().find(|scope| !held.contains(scope)) {
             let body = ErrorBody::new(Code::RbacForbidden, format!("cannot grant `{scope}`: you do not hold it"));
@@ -87,12 +87,12 @@ impl Directory {
     }
 
     /// Refuses a quota or level above the caller's own, unless the actor already had it.
-    fn check_freedom(&self, permit: &Permit, entry: &Entry, before: Option<&Entry>) -> Result<(), EngineError> {
+    fn check_quota_and_level(&self, permit: &Permit, entry: &Entry, before: Option<&Entry>) -> Result<(), EngineError> {
         let snapshot = self.snapshot();
         // Without a level the risk decides, and it never chooses L3.
         let level = |entry: &Entry| entry.level.unwrap_or(Level::ExecuteNotify);
-        let acts = |entry: &Entry| !entry.disabled && !snapshot.registry.roles().granted(entry).is_empty();
-        if snapshot.registry.roles().granted(entry).is_empty() || before.is_some() && !acts(entry) {
+        let acts = |entry: &Entry| !entry.disabled && !snapshot.registry.roles().effective_scopes(entry).is_empty();
+        if snapshot.registry.roles().effective_scopes(entry).is_empty() || before.is_some() && !acts(entry) {
             // Level and quota don't matter for an actor without scopes.
             return Ok(());
         }

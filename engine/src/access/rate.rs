@@ -3,9 +3,9 @@
 //! Callers without valid credentials are counted per address as `anonymous`, on IPv6 per /64. When the shared counters
 //! can't be reached, requests are refused or counted by this node alone, as configured; no request passes uncounted.
 
-use super::settings::WithoutCounters;
+use super::settings::CounterFallback;
 use crate::access::port::{CounterError, Counters};
-use chimera_core::access::window::{Hit, Quota};
+use chimera_core::access::window::{RateDecision, Quota};
 use chimera_core::access::{ANONYMOUS, address};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{RATE_HITS_MAX, RATE_WINDOW_SECONDS, READ_QUOTA_FACTOR};
@@ -35,7 +35,7 @@ pub struct Rates {
     /// This node's own, for when the shared ones can't be reached.
     pub own: Arc<dyn Counters>,
     /// Whether this node's own counters are enough.
-    pub without: WithoutCounters,
+    pub without: CounterFallback,
 }
 
 impl Rates {
@@ -49,7 +49,7 @@ impl Rates {
     }
 
     /// Counts a request without valid credentials.
-    pub(super) async fn hit_stranger(
+    pub(super) async fn hit_anonymous(
         &self,
         peer: Option<IpAddr>,
         quota: u32,
@@ -63,17 +63,17 @@ impl Rates {
     }
 
     /// Whether to record a refused request that could not be counted: limits the entries per node.
-    pub(super) async fn allows_entry(&self, actor: &str, quota: u32, now: Timestamp) -> bool {
+    pub(super) async fn may_record(&self, actor: &str, quota: u32, now: Timestamp) -> bool {
         let Ok(quota) = Quota::new(quota, RATE_WINDOW_SECONDS) else { return false };
         let hit = self.own.hit(&format!("uncounted:{actor}"), quota, now).await;
-        matches!(hit, Ok(Hit::Allowed { .. }))
+        matches!(hit, Ok(RateDecision::Allowed { .. }))
     }
 
     async fn count(&self, name: &'static str, key: &str, limit: u32, now: Timestamp) -> Result<Rate, ErrorBody> {
         let quota = Quota::new(limit, RATE_WINDOW_SECONDS)
             .map_err(|_| ErrorBody::new(Code::Internal, "a quota is too large"))?;
         let hit = match self.shared.hit(key, quota, now).await {
-            Err(CounterError::Unavailable { .. }) if self.without == WithoutCounters::Database => {
+            Err(CounterError::Unavailable { .. }) if self.without == CounterFallback::Database => {
                 metrics::counter!("chimera_access_counters_lost_total").increment(1);
                 self.own.hit(key, quota, now).await
             }
@@ -88,10 +88,10 @@ impl Rates {
 }
 
 impl Rate {
-    fn of(name: &'static str, limit: u32, hit: Hit, now: Timestamp) -> Self {
+    fn of(name: &'static str, limit: u32, hit: RateDecision, now: Timestamp) -> Self {
         let (remaining, reset_at, retry_after) = match hit {
-            Hit::Allowed { remaining, reset_at } => (remaining, reset_at, None),
-            Hit::Refused { retry_after, reset_at } => {
+            RateDecision::Allowed { remaining, reset_at } => (remaining, reset_at, None),
+            RateDecision::Refused { retry_after, reset_at } => {
                 (0, reset_at, Some(retry_after.as_millis().div_ceil(1_000) as u64))
             }
         };

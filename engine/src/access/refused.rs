@@ -1,15 +1,15 @@
 //! Records refused requests in the ledger. A refusal has no other effect.
 
 use super::directory::Directory;
-use super::door::Presented;
-use super::flood::Sum;
+use super::door::Credentials;
+use super::flood::FloodSummary;
 use super::permit::Permit;
 use crate::error::EngineError;
-use crate::ledger::audit::{self, Decision, Event, Writer};
+use crate::ledger::audit::{self, Decision, EventRecord, Writer};
 use crate::port::{Blocked, CommitError};
 use chimera_core::access::ANONYMOUS;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::ledger::decision::{Outcome, Source};
+use chimera_core::ledger::decision::{Outcome, DecisionSource};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits::{FLOOD_SECONDS, REFUSAL_DETAIL_BYTES_MAX, REFUSAL_POINTERS_MAX};
 use chimera_core::record::Tx;
@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 /// The error details that the ledger keeps: limits, ids and short texts. Of a list of faults it keeps only the
 /// pointers, since the messages may repeat the request's content.
-fn entered(details: &Map<String, Value>) -> Value {
+fn recorded_details(details: &Map<String, Value>) -> Value {
     let short = |value: &Value| match value {
         Value::String(text) => text.len() <= REFUSAL_DETAIL_BYTES_MAX,
         Value::Array(_) | Value::Object(_) => false,
@@ -39,10 +39,10 @@ fn entered(details: &Map<String, Value>) -> Value {
 }
 
 /// Records how many more requests were refused in a window whose first refusal was recorded.
-pub(super) async fn enter_sum(directory: &Directory, sum: &Sum) {
+pub(super) async fn record_flood(directory: &Directory, sum: &FloodSummary) {
     let (parts, body) = (&directory.parts, ErrorBody::new(Code::RateLimited, "refused again: rate limit exceeded"));
     let data = json!({"code": body.code, "target": sum.target, "repeated": sum.more, "seconds": FLOOD_SECONDS});
-    let decision = rejected(directory, Some(&sum.permit), &sum.target, data, &body);
+    let decision = refusal_decision(directory, Some(&sum.permit), &sum.target, data, &body);
     let mut tx = Tx::default();
     let writer = Writer { random: &*parts.random, clock: &*parts.clock };
     let written = writer.decision(&mut tx, decision).is_ok();
@@ -52,10 +52,10 @@ pub(super) async fn enter_sum(directory: &Directory, sum: &Sum) {
 }
 
 /// The audit decision for a refusal.
-fn rejected(directory: &Directory, permit: Option<&Permit>, target: &str, data: Value, body: &ErrorBody) -> Decision {
+fn refusal_decision(directory: &Directory, permit: Option<&Permit>, target: &str, data: Value, body: &ErrorBody) -> Decision {
     let actor = permit.map_or(ANONYMOUS, Permit::actor);
     Decision {
-        event: Event {
+        event: EventRecord {
             tenant_id: permit.map_or(directory.settings.tenant.as_str(), Permit::tenant).to_owned(),
             subject_type: SubjectType::Other,
             subject_id: target.to_owned(),
@@ -67,7 +67,7 @@ fn rejected(directory: &Directory, permit: Option<&Permit>, target: &str, data: 
             run_seq: None,
             trace_id: None,
         },
-        source: Source::Access,
+        source: DecisionSource::Access,
         outcome: Outcome::Rejected,
         rationale: body.message.clone(),
         agent_id: None,
@@ -80,19 +80,19 @@ fn rejected(directory: &Directory, permit: Option<&Permit>, target: &str, data: 
 }
 
 /// Records a refusal; returns it, or the error if it could not be recorded.
-pub(super) async fn enter(
+pub(super) async fn record_refusal(
     directory: &Directory,
     permit: Option<&Permit>,
-    shown: &Presented<'_>,
+    shown: &Credentials<'_>,
     body: ErrorBody,
 ) -> ErrorBody {
     let parts = &directory.parts;
     let data = json!({
-        "code": body.code, "details": entered(&body.details), "target": shown.target,
+        "code": body.code, "details": recorded_details(&body.details), "target": shown.target,
         "body_sha256": shown.body.map(|body| hex::encode(Sha256::digest(body))), "body_bytes": shown.body.map(<[u8]>::len),
         "peer": shown.peer.map(|peer| peer.to_string()),
     });
-    let mut decision = rejected(directory, permit, shown.target, data, &body);
+    let mut decision = refusal_decision(directory, permit, shown.target, data, &body);
     decision.event.trace_id = shown.trace_id.map(str::to_owned);
     let mut tx = Tx::default();
     let writer = Writer { random: &*parts.random, clock: &*parts.clock };

@@ -3,7 +3,7 @@
 //! Keys that can't be decrypted are ignored, so with another sealing key nobody can sign in. Commands that open a store
 //! check this first.
 
-use super::directory::place;
+use super::directory::key_context;
 use super::ended;
 use crate::port::{ReadError, Records};
 use chimera_core::access::seal;
@@ -19,7 +19,7 @@ pub struct SealedKeys(Vec<Row>);
 impl SealedKeys {
     pub async fn read(records: &dyn Records, now: Timestamp) -> Result<Self, ReadError> {
         let mut rows = Vec::new();
-        for select in ended::counting(now) {
+        for select in ended::select_valid_keys(now) {
             let mut select = select.take(PAGE_ROWS_MAX);
             loop {
                 let page = records.read(select.clone()).await?;
@@ -41,11 +41,11 @@ impl SealedKeys {
 
     /// The keys that this sealing key does not decrypt; without one, all of them.
     #[must_use]
-    pub fn closed_to(self, key: Option<&[u8; 32]>) -> Self {
+    pub fn undecryptable_with(self, key: Option<&[u8; 32]>) -> Self {
         let closed = |row: &Row| {
             let sealed = row.get("sealed_key").as_bytes();
             key.zip(sealed).is_none_or(|(key, sealed)| {
-                seal::open(key, &place(row.text("actor_id"), row.uuid("id")), sealed).is_none()
+                seal::open(key, &key_context(row.text("actor_id"), row.uuid("id")), sealed).is_none()
             })
         };
         Self(self.0.into_iter().filter(closed).collect())
@@ -60,7 +60,7 @@ impl SealedKeys {
     pub fn revoke(&self, now: Timestamp) -> Result<Vec<Update>, InvalidTx> {
         let revoke = |row: &Row| {
             let unrevoked = vec![("revoked_at", chimera_core::record::Value::Null)];
-            Update::of(&ACTOR_KEYS, vec![row.uuid("id").into()], unrevoked, vec![("revoked_at", now.into())])
+            Update::new(&ACTOR_KEYS, vec![row.uuid("id").into()], unrevoked, vec![("revoked_at", now.into())])
         };
         self.0.iter().map(revoke).collect()
     }

@@ -2,14 +2,14 @@
 
 use chimera_core::access::registry::Entry;
 use chimera_core::access::token::TokenKey;
-use chimera_core::access::{Role, Tenant};
+use chimera_core::access::{Role, TenantSettings};
 use chimera_core::secret::Secret;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What decides when the shared counters can't be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WithoutCounters {
+pub enum CounterFallback {
     /// Requests are refused until they are back.
     Refuse,
     /// The database decides on idempotency keys, and every node counts requests for itself.
@@ -25,7 +25,7 @@ pub struct Settings {
     /// Configured roles. They name tenants by slug.
     pub roles: Vec<Role>,
     /// Configured tenants. The default one by id, others by slug.
-    pub tenants: BTreeMap<String, Tenant>,
+    pub tenants: BTreeMap<String, TenantSettings>,
     /// Configured actor keys.
     pub keys: Vec<(String, Secret)>,
     /// Keys for access tokens; the first one signs.
@@ -39,5 +39,5 @@ pub struct Settings {
     /// How long a response is cached by idempotency key in the shared counters.
     pub idempotency_ttl: Duration,
     /// What decides when the shared counters can't be reached.
-    pub without_counters: WithoutCounters,
+    pub counter_fallback: CounterFallback,
 }

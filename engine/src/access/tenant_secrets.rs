@@ -6,7 +6,7 @@
 use crate::access::port::Tenancy;
 use crate::port::{SecretError, Secrets};
 use async_trait::async_trait;
-use chimera_core::access::tenant::is_tenants_secret;
+use chimera_core::access::tenant::is_guest_secret;
 use chimera_core::secret::{Secret, SecretName};
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Secrets for TenantSecrets {
 
     async fn resolve_for(&self, tenant: &str, name: &SecretName) -> Result<Secret, SecretError> {
         let names: Vec<SecretName> = match self.tenancy.guest(tenant) {
-            None => (!is_tenants_secret(name)).then(|| name.clone()).into_iter().collect(),
+            None => (!is_guest_secret(name)).then(|| name.clone()).into_iter().collect(),
             Some(guest) => guest.secret_names(name).collect(),
         };
         for place in names {
@@ -53,7 +53,7 @@ impl Secrets for TenantSecrets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chimera_core::access::{Guest, Shared};
+    use chimera_core::access::{Guest, SharedResources};
 
     struct Everything;
 
@@ -75,7 +75,7 @@ mod tests {
         fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
             let secrets = if tenant == "acme" { vec!["slack.*".to_owned()] } else { Vec::new() };
             let guest = || {
-                let shared = Shared { secrets, ..Shared::default() };
+                let shared = SharedResources { secrets, ..SharedResources::default() };
                 Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared })
             };
             (tenant != "default").then(guest)

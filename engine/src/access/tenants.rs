@@ -5,8 +5,8 @@
 //! actors out, ends its streams and stops its runs from making calls; its data stays.
 
 use super::directory::{Directory, Snapshot};
-use super::door::{Door, Presented};
-use super::once::is_repeated;
+use super::door::{Authenticator, Credentials};
+use super::once::is_nonce_conflict;
 use super::permit::Permit;
 use crate::error::EngineError;
 use crate::ledger::audit;
@@ -20,7 +20,7 @@ use chimera_core::time::Timestamp;
 use serde_json::json;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TenantShown {
+pub struct TenantView {
     pub id: String,
     pub slug: String,
     pub name: String,
@@ -32,7 +32,7 @@ pub struct TenantShown {
     pub(super) version: i64,
 }
 
-impl TenantShown {
+impl TenantView {
     pub(super) fn of_row(row: &Row) -> Self {
         Self {
             id: row.text("id").to_owned(),
@@ -52,28 +52,28 @@ impl Snapshot {
     }
 
     /// The tenant with this slug.
-    pub(super) fn called(&self, slug: &str) -> Option<&TenantShown> {
+    pub(super) fn find_by_slug(&self, slug: &str) -> Option<&TenantView> {
         self.tenants.values().find(|tenant| tenant.slug == slug)
     }
 
     /// The id for a slug; a slug that is not stored is its own id.
     pub(super) fn id_of(&self, slug: &str) -> String {
-        self.called(slug).map_or_else(|| slug.to_owned(), |tenant| tenant.id.clone())
+        self.find_by_slug(slug).map_or_else(|| slug.to_owned(), |tenant| tenant.id.clone())
     }
 }
 
 impl Directory {
     /// All tenants, sorted by slug.
-    pub fn list_tenants(&self, permit: &Permit) -> Result<Vec<TenantShown>, EngineError> {
+    pub fn list_tenants(&self, permit: &Permit) -> Result<Vec<TenantView>, EngineError> {
         self.require_operator(permit)?;
-        let mut all: Vec<TenantShown> = self.snapshot().tenants.values().cloned().collect();
+        let mut all: Vec<TenantView> = self.snapshot().tenants.values().cloned().collect();
         all.sort_by(|one, other| one.slug.cmp(&other.slug));
         Ok(all)
     }
 
-    pub fn show_tenant(&self, permit: &Permit, slug: &str) -> Result<TenantShown, EngineError> {
+    pub fn show_tenant(&self, permit: &Permit, slug: &str) -> Result<TenantView, EngineError> {
         self.require_operator(permit)?;
-        self.snapshot().called(slug).cloned().ok_or_else(|| unknown(slug))
+        self.snapshot().find_by_slug(slug).cloned().ok_or_else(|| unknown_tenant(slug))
     }
 
     /// Adds a tenant with a new id. Nothing is shared with it unless the configuration says so.
@@ -82,7 +82,7 @@ impl Directory {
         permit: &Permit,
         slug: &str,
         name: Option<&str>,
-    ) -> Result<TenantShown, EngineError> {
+    ) -> Result<TenantView, EngineError> {
         self.require_operator(permit)?;
         let refused = |pointer: &str, what: String| {
             Err(ErrorBody::new(Code::ValidationFailed, what).with("pointer", pointer).into())
@@ -100,7 +100,7 @@ impl Directory {
         }
         let taken = || EngineError::refused(Code::OccConflict, format!("the tenant {slug} already exists"));
         let snapshot = self.snapshot();
-        if snapshot.called(slug).is_some() {
+        if snapshot.find_by_slug(slug).is_some() {
             return Err(taken());
         }
         if snapshot.tenants.len() >= TENANTS_MAX {
@@ -114,19 +114,19 @@ impl Directory {
             ("created_at", now.into()),
             ("updated_at", now.into()),
         ];
-        let mut tx = Tx { inserts: vec![Insert::into(&TENANTS, row)?], ..Tx::default() };
-        self.enter(&mut tx, permit, &id, "tenant.added", json!({"slug": slug, "name": name}))?;
+        let mut tx = Tx { inserts: vec![Insert::new(&TENANTS, row)?], ..Tx::default() };
+        self.record(&mut tx, permit, &id, "tenant.added", json!({"slug": slug, "name": name}))?;
         match audit::commit(&*self.parts.records, tx).await {
             // It was added concurrently.
-            Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !is_repeated(&error) => return Err(taken()),
+            Err(error @ CommitError::Conflict(Conflict::Exists(_))) if !is_nonce_conflict(&error) => return Err(taken()),
             committed => committed?,
         };
-        self.changed().await?;
+        self.refresh_and_announce().await?;
         self.show_tenant(permit, slug)
     }
 
     /// Disables or enables a tenant.
-    pub async fn set_tenant(&self, permit: &Permit, slug: &str, disabled: bool) -> Result<TenantShown, EngineError> {
+    pub async fn set_tenant_disabled(&self, permit: &Permit, slug: &str, disabled: bool) -> Result<TenantView, EngineError> {
         let tenant = self.show_tenant(permit, slug)?;
         if tenant.id == self.settings.tenant {
             let what = format!("cannot disable the tenant {slug}: no operator would be left");
@@ -140,11 +140,11 @@ impl Directory {
         let key = vec![tenant.id.as_str().into()];
         let mut tx = Tx { updates: vec![Update::versioned(&TENANTS, key, tenant.version, set)?], ..Tx::default() };
         let event = if disabled { "tenant.disabled" } else { "tenant.enabled" };
-        self.enter(&mut tx, permit, &tenant.id, event, json!({"slug": slug}))?;
+        self.record(&mut tx, permit, &tenant.id, event, json!({"slug": slug}))?;
         // The tenant's own ledger records it too, with who did it.
-        self.enter_for(&mut tx, permit, &tenant.id, (&tenant.id, event), json!({"slug": slug}))?;
+        self.record_for(&mut tx, permit, &tenant.id, (&tenant.id, event), json!({"slug": slug}))?;
         audit::commit(&*self.parts.records, tx).await?;
-        self.changed().await?;
+        self.refresh_and_announce().await?;
         self.show_tenant(permit, slug)
     }
 
@@ -164,16 +164,16 @@ impl Directory {
     }
 }
 
-impl Door {
+impl Authenticator {
     /// Lets an operator act for the tenant with this slug. That tenant's ledger records it before anything happens.
-    pub async fn act_for(&self, permit: &Permit, slug: &str, shown: &Presented<'_>) -> Result<Permit, ErrorBody> {
+    pub async fn act_for(&self, permit: &Permit, slug: &str, shown: &Credentials<'_>) -> Result<Permit, ErrorBody> {
         let directory = &self.directory;
         let tenant = directory.show_tenant(permit, slug).map_err(|error| error.body())?;
         if tenant.id == permit.tenant() {
             return Ok(permit.clone());
         }
         let (mut tx, told) = (Tx::default(), json!({"target": shown.target, "slug": slug}));
-        let entered = directory.enter_for(&mut tx, permit, &tenant.id, (permit.actor(), "operator.acted"), told);
+        let entered = directory.record_for(&mut tx, permit, &tenant.id, (permit.actor(), "operator.acted"), told);
         entered.map_err(|error| error.body())?;
         let committed = audit::commit(&*directory.parts.records, tx).await;
         committed.map_err(|error| EngineError::from(error).body())?;
@@ -181,7 +181,7 @@ impl Door {
     }
 
     /// Restores the tenant that a readmitted operator acted for.
-    pub(super) fn still_acting(&self, permit: Permit, before: &Permit) -> Option<Permit> {
+    pub(super) fn restore_acting_tenant(&self, permit: Permit, before: &Permit) -> Option<Permit> {
         match before.acts_for() {
             None => Some(permit),
             Some(tenant) => self.directory.is_operator(&permit).then(|| permit.acting_for(tenant)),
@@ -189,7 +189,7 @@ impl Door {
     }
 }
 
-pub(super) fn unknown(slug: &str) -> EngineError {
+pub(super) fn unknown_tenant(slug: &str) -> EngineError {
     let body = ErrorBody::new(Code::NotFound, format!("there is no tenant {slug}"));
     body.with("hint", "chimera tenant list shows all tenants; chimera tenant add creates one").into()
 }

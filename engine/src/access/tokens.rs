@@ -5,16 +5,16 @@
 //! stolen, so the whole sign-in (the token family) is revoked. Within the grace period reuse is allowed, because
 //! parallel callers share a token.
 
-use super::door::{Door, KeyUsed, Presented, Proof, Turned, is_now, revoked_key};
+use super::door::{Authenticator, KeyUsed, Credentials, RequestProof, Rejection, check_issued_at, revoked_key};
 use super::once;
 use super::permit::{ACTORS_WRITE, Permit};
 use super::rate::Rate;
 use crate::error::EngineError;
-use crate::ledger::audit::{self, Event, Writer};
+use crate::ledger::audit::{self, EventRecord, Writer};
 use crate::port::CommitError;
 use chimera_core::access::tables::{REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{self, Audience, Claims, TokenKey};
-use chimera_core::access::{Entry, fits, registry, scope};
+use chimera_core::access::{Entry, matches_pattern, registry, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{
@@ -50,15 +50,15 @@ pub struct Tokens {
     pub rate: Rate,
 }
 
-impl Door {
-    pub async fn sign_in(&self, ask: &SignIn, shown: &Presented<'_>) -> Result<Tokens, Turned> {
+impl Authenticator {
+    pub async fn sign_in(&self, ask: &SignIn, shown: &Credentials<'_>) -> Result<Tokens, Rejection> {
         let now = self.directory.parts.clock.now();
         let key = match self.check_sign_in(ask, shown, now) {
             Ok(key) => key,
             Err(body) => {
                 // Record the claimed actor.
                 let tried: String = ask.actor.chars().take(ACTOR_CHARS_MAX).collect();
-                return Err(self.turn_away(shown, None, body.with("actor", tried)).await);
+                return Err(self.reject(shown, None, body.with("actor", tried)).await);
             }
         };
         let entry = self.directory.snapshot().registry.resolve(&ask.actor);
@@ -69,23 +69,23 @@ impl Door {
         let granted = Grant { family, actor: &ask.actor, entry: &entry, narrow: scopes, rate, key: &key };
         match self.begin_family(&granted, &ask.nonce, now).await {
             Ok(tokens) => Ok(tokens),
-            Err(EngineError::Refused(body)) => Err(self.turn_away(shown, None, *body).await),
-            Err(error) => Err(Turned { body: error.body(), rate: Some(rate) }),
+            Err(EngineError::Refused(body)) => Err(self.reject(shown, None, *body).await),
+            Err(error) => Err(Rejection { body: error.body(), rate: Some(rate) }),
         }
     }
 
-    fn check_sign_in(&self, ask: &SignIn, shown: &Presented<'_>, now: Timestamp) -> Result<KeyUsed, ErrorBody> {
-        if !registry::is_name(&ask.actor) || ask.actor.contains('*') {
-            let body = ErrorBody::new(Code::SchemaInvalid, registry::BadEntry::Name.to_string());
+    fn check_sign_in(&self, ask: &SignIn, shown: &Credentials<'_>, now: Timestamp) -> Result<KeyUsed, ErrorBody> {
+        if !registry::is_actor_name(&ask.actor) || ask.actor.contains('*') {
+            let body = ErrorBody::new(Code::SchemaInvalid, registry::InvalidActorEntry::Name.to_string());
             return Err(body.with("pointer", "/actor"));
         }
-        let key = self.signed_body(&ask.actor, shown, now)?;
-        if let Some(TokenKey::Hs256 { only: Some(only), .. }) = self.directory.settings.token_keys.first()
-            && !fits(only, &ask.actor)
+        let key = self.verify_body_signature(&ask.actor, shown, now)?;
+        if let Some(TokenKey::Hs256 { restricted_to: Some(only), .. }) = self.directory.settings.token_keys.first()
+            && !matches_pattern(only, &ask.actor)
         {
             return Err(ErrorBody::new(Code::RbacForbidden, format!("this server issues tokens only to {only}")));
         }
-        is_now(&ask.issued_at, now)?;
+        check_issued_at(&ask.issued_at, now)?;
         let entry = self.directory.snapshot().registry.resolve(&ask.actor);
         if entry.disabled {
             return Err(ErrorBody::new(Code::RbacForbidden, "the actor is disabled"));
@@ -104,10 +104,10 @@ impl Door {
     }
 
     /// Verifies the body's signature, the only credential before there is a token.
-    fn signed_body(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<KeyUsed, ErrorBody> {
+    fn verify_body_signature(&self, actor: &str, shown: &Credentials<'_>, now: Timestamp) -> Result<KeyUsed, ErrorBody> {
         let signature = match shown.proof {
-            Proof::Body { signature, .. } => signature,
-            Proof::Token | Proof::Message(_) => None,
+            RequestProof::Body { signature, .. } => signature,
+            RequestProof::Token | RequestProof::Message(_) => None,
         };
         self.validate_hmac(actor, shown.body.unwrap_or_default(), signature, now)
     }
@@ -115,7 +115,7 @@ impl Door {
     async fn begin_family(&self, grant: &Grant<'_>, nonce: &str, now: Timestamp) -> Result<Tokens, EngineError> {
         let (tokens, refresh) = self.mint(grant, now)?;
         let scopes = grant.narrow.clone().unwrap_or_else(|| vec!["*".to_owned()]);
-        let family = Insert::into(
+        let family = Insert::new(
             &TOKEN_FAMILIES,
             vec![
                 ("id", grant.family.into()),
@@ -129,11 +129,11 @@ impl Door {
         // The family must be inserted before its token, so these are ordered steps.
         let steps = vec![chimera_core::record::Step::Insert(family), chimera_core::record::Step::Insert(refresh)];
         let mut tx = Tx {
-            inserts: vec![once::row(grant.actor, &nonce.to_owned().into(), &*self.directory.parts.clock)?],
+            inserts: vec![once::nonce_row(grant.actor, &nonce.to_owned().into(), &*self.directory.parts.clock)?],
             steps,
             ..Tx::default()
         };
-        self.note(
+        self.record(
             &mut tx,
             grant,
             "token.issued",
@@ -146,21 +146,21 @@ impl Door {
     }
 
     /// Exchanges a refresh token for a new one and a new access token.
-    pub async fn refresh(&self, refresh_token: &str, shown: &Presented<'_>) -> Result<Tokens, Turned> {
+    pub async fn refresh(&self, refresh_token: &str, shown: &Credentials<'_>) -> Result<Tokens, Rejection> {
         let now = self.directory.parts.clock.now();
-        match self.renew(refresh_token, shown, now).await {
+        match self.try_refresh(refresh_token, shown, now).await {
             Ok(tokens) => Ok(tokens),
-            Err(Renewal::Over(turned)) => Err(turned),
-            Err(Renewal::Failed(EngineError::Refused(body))) => Err(self.turn_away(shown, None, *body).await),
-            Err(Renewal::Failed(error)) => Err(Turned { body: error.body(), rate: None }),
+            Err(RefreshError::Rejected(turned)) => Err(turned),
+            Err(RefreshError::Failed(EngineError::Refused(body))) => Err(self.reject(shown, None, *body).await),
+            Err(RefreshError::Failed(error)) => Err(Rejection { body: error.body(), rate: None }),
         }
     }
 
-    async fn renew(&self, text: &str, shown: &Presented<'_>, now: Timestamp) -> Result<Tokens, Renewal> {
+    async fn try_refresh(&self, text: &str, shown: &Credentials<'_>, now: Timestamp) -> Result<Tokens, RefreshError> {
         let invalid = || EngineError::refused(Code::Unauthenticated, "the refresh token is not valid");
         let Some((row, family)) = self.refresh_rows(text).await? else { return Err(invalid().into()) };
         let actor = family.text("actor_id").to_owned();
-        let key = self.signed_body(&actor, shown, now).map_err(EngineError::from)?;
+        let key = self.verify_body_signature(&actor, shown, now).map_err(EngineError::from)?;
         let over = |row: &Row| row.get("expires_at").as_time().is_none_or(|until| until <= now);
         if !family.get("revoked_at").is_null() || over(&row) || over(&family) {
             return Err(invalid().into());
@@ -175,7 +175,7 @@ impl Door {
             return Err(EngineError::refused(Code::RbacForbidden, "the actor is disabled").into());
         }
         let permit = Permit::new(Arc::clone(&entry), &actor, Vec::new(), self.directory.settings.strict_scopes);
-        let rate = self.count(&permit, shown).await.map_err(Renewal::Over)?;
+        let rate = self.count(&permit, shown).await.map_err(RefreshError::Rejected)?;
         let stored = match family.get("scopes") {
             Value::Texts(scopes) => scopes.clone(),
             _ => Vec::new(),
@@ -186,10 +186,10 @@ impl Door {
         let mut tx = Tx { inserts: vec![refresh], ..Tx::default() };
         if used_at.is_none() {
             let (key, unused) = (vec![row.get("token_digest").clone()], vec![("used_at", Value::Null)]);
-            let used = Update::of(&REFRESH_TOKENS, key, unused, vec![("used_at", now.into())]);
+            let used = Update::new(&REFRESH_TOKENS, key, unused, vec![("used_at", now.into())]);
             tx.updates.push(used.map_err(EngineError::from)?);
         }
-        self.note(
+        self.record(
             &mut tx,
             &grant,
             "token.refreshed",
@@ -198,7 +198,7 @@ impl Door {
         match audit::commit(&*self.directory.parts.records, tx).await {
             Ok(_) => Ok(tokens),
             // A concurrent caller used it just now: within the grace period, so it is accepted again.
-            Err(CommitError::Conflict(_)) if used_at.is_none() => Box::pin(self.renew(text, shown, now)).await,
+            Err(CommitError::Conflict(_)) if used_at.is_none() => Box::pin(self.try_refresh(text, shown, now)).await,
             Err(error) => Err(EngineError::from(error).into()),
         }
     }
@@ -228,8 +228,8 @@ impl Door {
             Ok(_) | Err(CommitError::Conflict(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        self.deny(&id.to_string()).await;
-        self.directory.changed().await
+        self.publish_revocation(&id.to_string()).await;
+        self.directory.refresh_and_announce().await
     }
 
     /// Revokes a token: an access token; a refresh token with its whole sign-in; or, without `token`, the bearer token
@@ -246,7 +246,7 @@ impl Door {
             if may { Ok(()) } else { Err(EngineError::from(refused())) }
         };
         if let Ok(claims) = token::verify(text, &settings.token_keys, &settings.audience) {
-            check(&claims.sub, &settings_tenant(self, &claims.sub))?;
+            check(&claims.sub, &tenant_of(self, &claims.sub))?;
             self.revoke_access(&claims, now).await?;
             let mut ended = claims.jti.is_some();
             if let (None, Some(family)) = (token, claims.fam.as_deref().and_then(|id| Uuid::parse_str(id).ok())) {
@@ -270,7 +270,7 @@ impl Door {
         let Some(jti) = &claims.jti else { return Ok(()) };
         let entry = self.directory.snapshot().registry.resolve(&claims.sub);
         let until = Timestamp::from_micros(claims.exp.saturating_mul(1_000_000));
-        let row = Insert::into(
+        let row = Insert::new(
             &REVOKED_TOKENS,
             vec![
                 ("token_id", jti.as_str().into()),
@@ -286,12 +286,12 @@ impl Door {
             Ok(_) | Err(CommitError::Conflict(Conflict::Exists(_))) => {}
             Err(error) => return Err(error.into()),
         }
-        self.deny(jti).await;
-        self.directory.changed().await
+        self.publish_revocation(jti).await;
+        self.directory.refresh_and_announce().await
     }
 
     /// Publishes a revocation through the shared counters. The store has it too, and every node also checks there.
-    async fn deny(&self, id: &str) {
+    async fn publish_revocation(&self, id: &str) {
         let Some(claims) = &self.claims else { return };
         let steady = self.directory.parts.clock.steady();
         let ttl = Duration::from_secs(TOKEN_SECONDS.unsigned_abs());
@@ -301,11 +301,11 @@ impl Door {
     }
 
     /// An access token for the operator of the process, who holds the signing key anyway. It can't be refreshed.
-    pub fn operators_token(&self, actor: &str) -> Result<String, EngineError> {
-        self.signed(actor, None, None, None, self.directory.parts.clock.now())
+    pub fn issue_operator_token(&self, actor: &str) -> Result<String, EngineError> {
+        self.sign_token(actor, None, None, None, self.directory.parts.clock.now())
     }
 
-    fn signed(
+    fn sign_token(
         &self,
         actor: &str,
         family: Option<Uuid>,
@@ -334,11 +334,11 @@ impl Door {
     fn mint(&self, grant: &Grant<'_>, now: Timestamp) -> Result<(Tokens, Insert), EngineError> {
         let parts = &self.directory.parts;
         let key_of = grant.key.shared_by();
-        let access_token = self.signed(grant.actor, Some(grant.family), grant.narrow.clone(), key_of, now)?;
+        let access_token = self.sign_token(grant.actor, Some(grant.family), grant.narrow.clone(), key_of, now)?;
         let mut bytes = [0; 32];
         parts.random.fill(&mut bytes);
         let refresh_token = hex::encode(bytes);
-        let row = Insert::into(
+        let row = Insert::new(
             &REFRESH_TOKENS,
             vec![
                 ("token_digest", Sha256::digest(refresh_token.as_bytes()).to_vec().into()),
@@ -355,13 +355,13 @@ impl Door {
         Writer { random: &*self.directory.parts.random, clock: &*self.directory.parts.clock }
     }
 
-    fn note(&self, tx: &mut Tx, grant: &Grant<'_>, what: &str, data: serde_json::Value) -> Result<(), EngineError> {
+    fn record(&self, tx: &mut Tx, grant: &Grant<'_>, what: &str, data: serde_json::Value) -> Result<(), EngineError> {
         self.writer().event(tx, event(grant.entry, grant.actor, &grant.family.to_string(), what, data))?;
         Ok(())
     }
 }
 
-fn settings_tenant(door: &Door, actor: &str) -> String {
+fn tenant_of(door: &Authenticator, actor: &str) -> String {
     door.directory.snapshot().registry.resolve(actor).tenant.clone()
 }
 
@@ -376,19 +376,19 @@ struct Grant<'a> {
 }
 
 /// Why a refresh failed.
-enum Renewal {
-    Over(Turned),
+enum RefreshError {
+    Rejected(Rejection),
     Failed(EngineError),
 }
 
-impl From<EngineError> for Renewal {
+impl From<EngineError> for RefreshError {
     fn from(error: EngineError) -> Self {
         Self::Failed(error)
     }
 }
 
-fn event(entry: &Entry, actor: &str, subject: &str, what: &str, data: serde_json::Value) -> Event {
-    Event {
+fn event(entry: &Entry, actor: &str, subject: &str, what: &str, data: serde_json::Value) -> EventRecord {
+    EventRecord {
         tenant_id: entry.tenant.clone(),
         subject_type: SubjectType::Other,
         subject_id: subject.to_owned(),

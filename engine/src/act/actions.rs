@@ -3,19 +3,19 @@
 //! Checks run in a fixed order: actor, idempotency key, plan, scopes, risk and level, then the run. A refusal leaves a
 //! ledger entry and nothing else.
 
-use super::idempotency::{Asked, Claimed, RecentKeys, check_key, duplicate};
-use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, lacking};
+use super::idempotency::{DuplicateCheck, KeyClaimOutcome, RecentKeys, check_key, duplicate_response};
+use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, missing_scope_error};
 use crate::act::port::Planner;
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
-use crate::flow::{Flow, Inside, LookedUp, PLAN_PREFIX, StartRun, Started, named};
-use chimera_core::access::{Level, Tenant};
-use chimera_core::act::{Facts, determine_autonomy_level, risk};
+use crate::flow::{Flow, ChildWorkflows, ResolvedWorkflow, PLAN_PREFIX, StartRun, RunHandle, named};
+use chimera_core::access::{Level, TenantSettings};
+use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::plan::{Plan, PlanStep};
-use chimera_core::flow::policy::{Action, Because, Decided, PolicyVerdict};
+use chimera_core::flow::policy::{Action, Because, LevelDecision, PolicyVerdict};
 use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::Source;
 use chimera_core::flow::tables::RUNS;
@@ -23,7 +23,7 @@ use chimera_core::flow::trace::SpanId;
 use chimera_core::json::Digest32;
 use chimera_core::limits::{FIRST_TIME_RUNS_MAX, PLAN_STEPS_MAX};
 use chimera_core::record::{Direction, Json, Row, Scope, Select, Value as Cell};
-use chimera_core::tool::{Class, Spec};
+use chimera_core::tool::{CallClass, Spec};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use uuid::Uuid;
 const WITHIN_DIGEST: &str = "within_digest";
 
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum Objective {
     /// A goal in natural language.
     Goal {
         goal: String,
@@ -51,7 +51,7 @@ pub enum What {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnDuplicate {
+pub enum DuplicatePolicy {
     /// A conflict error with the run's id.
     #[default]
     Conflict,
@@ -60,16 +60,16 @@ pub enum OnDuplicate {
 
 /// A request to act.
 #[derive(Clone, Debug)]
-pub struct Act {
+pub struct ActRequest {
     /// Must match the token if given.
     pub actor: Option<String>,
-    pub what: What,
+    pub what: Objective,
     /// The requested autonomy level.
     pub level: Option<Level>,
     /// Only simulate.
     pub dry_run: bool,
     pub idempotency_key: Option<String>,
-    pub on_duplicate: OnDuplicate,
+    pub on_duplicate: DuplicatePolicy,
     pub notify: Option<Value>,
     /// 1 is the most urgent, 10 the least.
     pub priority: Option<i32>,
@@ -85,8 +85,8 @@ pub struct Act {
 }
 
 /// The result of an action request.
-pub enum Acted {
-    Started(Box<Begun>),
+pub enum ActOutcome {
+    Started(Box<StartedAction>),
     /// The key was already used, and the caller wants the existing run.
     Duplicate {
         run: Uuid,
@@ -95,8 +95,8 @@ pub enum Acted {
     },
 }
 
-pub struct Begun {
-    pub started: Started,
+pub struct StartedAction {
+    pub started: RunHandle,
     pub plan: Plan,
     /// The risk assessment.
     pub risk: Arc<Value>,
@@ -120,7 +120,7 @@ pub(super) struct Proposal {
     version: Option<i64>,
     graph: Arc<Graph>,
     inputs: Value,
-    pub(super) inside: Inside,
+    pub(super) inside: ChildWorkflows,
     /// Digests of the workflow and of its child workflows; `None` for a plan, whose name is its digest.
     digests: Option<(Digest32, Option<Digest32>)>,
 }
@@ -129,14 +129,14 @@ impl Proposal {
     /// Keeps only what a shadow replay really calls: reads, outside of child workflows.
     pub(super) fn retain_reads(&mut self) {
         let tools = &self.tools;
-        let reads = |step: &PlanStep| tools.iter().any(|tool| tool.name == step.tool && tool.may_read(&step.input));
+        let reads = |step: &PlanStep| tools.iter().any(|tool| tool.name == step.tool && tool.may_only_read(&step.input));
         self.plan.steps.retain(|step| !step.id.contains('/') && reads(step));
         let plan = &self.plan;
         self.tools.retain(|tool| plan.more || plan.steps.iter().any(|step| step.tool == tool.name));
     }
 
     /// The risk document that the run stores: score, reason for the level, number of calls.
-    pub(super) fn told(&self, score: &Score, because: Because) -> Arc<Value> {
+    pub(super) fn risk_document(&self, score: &Score, because: Because) -> Arc<Value> {
         let mut told = serde_json::to_value(score).unwrap_or_default();
         told["level_because"] = because.as_str().into();
         told["calls"] = self.plan.calls().into();
@@ -148,14 +148,14 @@ impl Proposal {
 
     /// Whether a call deletes something. A tool without visible calls is assumed to do its worst.
     fn deletes(&self) -> bool {
-        let call = |tool: &Spec, input: &Value| tool.class_of(input) == Class::Delete;
-        self.calls().any(|(tool, input)| call(tool, input)) || self.unseen().any(|tool| call(tool, &Value::Null))
+        let call = |tool: &Spec, input: &Value| tool.call_class(input) == CallClass::Delete;
+        self.calls().any(|(tool, input)| call(tool, input)) || self.tools_without_calls().any(|tool| call(tool, &Value::Null))
     }
 
     /// Whether a message goes to somebody outside the tenant's domains.
-    fn writes_outside(&self, tenant: &Tenant) -> bool {
-        let outside = |tool: &Spec, input: &Value| tenant.is_written_outside(tool, input);
-        self.calls().any(|(tool, input)| outside(tool, input)) || self.unseen().any(|tool| outside(tool, &Value::Null))
+    fn writes_outside(&self, tenant: &TenantSettings) -> bool {
+        let outside = |tool: &Spec, input: &Value| tenant.messages_outsiders(tool, input);
+        self.calls().any(|(tool, input)| outside(tool, input)) || self.tools_without_calls().any(|tool| outside(tool, &Value::Null))
     }
 
     fn calls(&self) -> impl Iterator<Item = (&Spec, &Value)> {
@@ -164,7 +164,7 @@ impl Proposal {
     }
 
     /// Tools that may be called without the plan showing it.
-    fn unseen(&self) -> impl Iterator<Item = &Spec> {
+    fn tools_without_calls(&self) -> impl Iterator<Item = &Spec> {
         let shown = |tool: &Arc<Spec>| self.plan.steps.iter().any(|step| step.tool == tool.name);
         self.tools.iter().filter(move |tool| self.plan.more || !shown(tool)).map(|tool| &**tool)
     }
@@ -192,11 +192,11 @@ impl Actions {
         may_take_long: bool,
         work: impl FnOnce() -> T,
     ) -> Result<T, EngineError> {
-        Ok(self.flow.place_to_work(&permit.claimant(), may_take_long).await?.run(work))
+        Ok(self.flow.acquire_work_slot(&permit.claimant(), may_take_long).await?.run(work))
     }
 
     /// Executes a request.
-    pub async fn act(&self, permit: &Permit, ask: Act) -> Result<Acted, EngineError> {
+    pub async fn act(&self, permit: &Permit, ask: ActRequest) -> Result<ActOutcome, EngineError> {
         if let Some(actor) = ask.actor.as_deref().filter(|actor| *actor != permit.actor()) {
             let message = format!("the token belongs to {}, not to {actor}", permit.actor());
             return Err(ErrorBody::new(Code::RbacForbidden, message).with("pointer", "/actor").into());
@@ -205,18 +205,18 @@ impl Actions {
         check_key(&key)?;
         let mut ask = ask;
         self.seal_request(permit, &mut ask);
-        let asked = Asked { request: Arc::clone(&ask.request), on_duplicate: ask.on_duplicate };
-        let costly = matches!(ask.what, What::Goal { .. });
-        let turn = self.recent_keys.turn(permit, &key).await;
-        if (turn.again || costly)
+        let asked = DuplicateCheck { request: Arc::clone(&ask.request), on_duplicate: ask.on_duplicate };
+        let costly = matches!(ask.what, Objective::Goal { .. });
+        let turn = self.recent_keys.lock(permit, &key).await;
+        if (turn.seen_before || costly)
             && let (true, Some(row)) = self.handle_idempotency(permit, &key).await?
         {
-            return duplicate(&row, &asked);
+            return duplicate_response(&row, &asked);
         }
         match self.attempt(permit, ask).await {
             // A used key takes precedence over other errors; and the store refuses a second run.
             Err(error) if error.is_refusal() => match self.handle_idempotency(permit, &key).await? {
-                (true, Some(row)) => duplicate(&row, &asked),
+                (true, Some(row)) => duplicate_response(&row, &asked),
                 _ => Err(error),
             },
             acted => acted,
@@ -224,26 +224,26 @@ impl Actions {
     }
 
     /// Plans, checks and starts.
-    async fn attempt(&self, permit: &Permit, ask: Act) -> Result<Acted, EngineError> {
+    async fn attempt(&self, permit: &Permit, ask: ActRequest) -> Result<ActOutcome, EngineError> {
         let proposal = self.propose(permit, &ask).await?;
         self.check_scopes(permit, &proposal)?;
         let score = proposal.score();
-        let Decided { level, because } = self.level(permit, ask.level, &proposal, &score, ask.notify.as_ref()).await?;
+        let LevelDecision { level, reason: because } = self.level(permit, ask.level, &proposal, &score, ask.notify.as_ref()).await?;
         self.check_policy(permit, &proposal, level)?;
         self.flow.check_notify(permit, level, ask.notify.as_ref())?;
-        let risk = proposal.told(&score, because);
+        let risk = proposal.risk_document(&score, because);
         self.execute_with_autonomy(permit, ask, proposal, level, risk).await
     }
 
     /// Turns any kind of request into a proposal.
-    async fn propose(&self, permit: &Permit, ask: &Act) -> Result<Proposal, EngineError> {
+    async fn propose(&self, permit: &Permit, ask: &ActRequest) -> Result<Proposal, EngineError> {
         let plan = match &ask.what {
-            What::Workflow { id, version, inputs } => return self.of_workflow(permit, id, *version, inputs).await,
-            What::Goal { goal, inputs } => {
+            Objective::Workflow { id, version, inputs } => return self.propose_workflow(permit, id, *version, inputs).await,
+            Objective::Goal { goal, inputs } => {
                 let tools: Vec<Arc<Spec>> = self.flow.registry().specs_of(permit.tenant()).cloned().collect();
                 self.planner.plan(goal, inputs, &tools).await.map_err(|error| error.body())?
             }
-            What::Steps(steps) => explicit(steps)?,
+            Objective::Steps(steps) => plan_of_steps(steps)?,
         };
         let mut tools = Vec::with_capacity(plan.steps.len());
         for (at, step) in plan.steps.iter().enumerate() {
@@ -266,10 +266,10 @@ impl Actions {
         }
         let (workflow_id, inputs) = (compiled.workflow_id, compiled.inputs);
         let (version, graph) = self.flow.workflows().plan(permit, &workflow_id, &compiled.document).await?;
-        Ok(Proposal { plan, tools, workflow_id, version, graph, inputs, inside: Inside::default(), digests: None })
+        Ok(Proposal { plan, tools, workflow_id, version, graph, inputs, inside: ChildWorkflows::default(), digests: None })
     }
 
-    async fn of_workflow(
+    async fn propose_workflow(
         &self,
         permit: &Permit,
         id: &str,
@@ -282,11 +282,11 @@ impl Actions {
             false => self.flow.workflows().find(permit.tenant(), id, version).await?,
         };
         let (version, graph) = found.ok_or_else(|| no_workflow(id, version))?;
-        self.laid_out(permit, &graph, (id, Some(version)), inputs, &Pins::default()).await
+        self.propose_graph(permit, &graph, (id, Some(version)), inputs, &Pins::default()).await
     }
 
     /// The proposal for running a graph.
-    pub(super) async fn laid_out(
+    pub(super) async fn propose_graph(
         &self,
         permit: &Permit,
         graph: &Arc<Graph>,
@@ -294,11 +294,11 @@ impl Actions {
         inputs: &Value,
         pins: &Pins,
     ) -> Result<Proposal, EngineError> {
-        let inside = self.flow.workflows().inside(permit.tenant(), graph, pins).await?;
+        let inside = self.flow.workflows().children_of(permit.tenant(), graph, pins).await?;
         let children = &inside.children;
         let may_take_long = graph.may_take_long || children.values().any(|child| child.may_take_long);
-        let place = self.flow.place_to_work(&permit.claimant(), may_take_long).await?;
-        let plan = place.run(|| Plan::of_graph(graph, inputs, children));
+        let place = self.flow.acquire_work_slot(&permit.claimant(), may_take_long).await?;
+        let plan = place.run(|| Plan::from_graph(graph, inputs, children));
         let tools: Vec<Arc<Spec>> =
             tools_of(graph).chain(children.values().flat_map(|child| tools_of(child))).collect();
         let inputs = inputs.clone();
@@ -310,9 +310,9 @@ impl Actions {
 
     pub(super) fn check_scopes(&self, permit: &Permit, proposal: &Proposal) -> Result<(), EngineError> {
         for tool in &proposal.tools {
-            if let Some(missing) = permit.missing(tool) {
+            if let Some(missing) = permit.missing_scope(tool) {
                 let at = proposal.plan.steps.iter().position(|step| step.tool == tool.name);
-                let mut body = lacking(missing).with("tool", tool.name.as_str());
+                let mut body = missing_scope_error(missing).with("tool", tool.name.as_str());
                 if let Some(at) = at {
                     body = body.with("pointer", format!("/steps/{at}"));
                 }
@@ -329,27 +329,27 @@ impl Actions {
         proposal: &Proposal,
         score: &Score,
         notify: Option<&Value>,
-    ) -> Result<Decided, EngineError> {
+    ) -> Result<LevelDecision, EngineError> {
         let tools: Vec<&Spec> = proposal.tools.iter().map(|tool| &**tool).collect();
         let tenant = self.access.directory.tenant(permit.tenant());
         let told = notify.into_iter().flat_map(named);
-        let mut strangers = told.filter(|(channel, target)| self.flow.is_stranger(permit, channel, target));
+        let mut strangers = told.filter(|(channel, target)| self.flow.is_unregistered(permit, channel, target));
         let cautious = self.access.directory.settings.cautious;
-        let facts = Facts {
+        let facts = AutonomyFacts {
             actor: permit.actor(),
             default: permit.level(),
             may_override: permit.may(AUTONOMY_OVERRIDE),
             requested,
             tools: &tools,
             deletes: proposal.deletes(),
-            outsiders: proposal.writes_outside(tenant) || strangers.any(|(_, target)| tenant.is_outside(target)),
+            messages_outsiders: proposal.writes_outside(tenant) || strangers.any(|(_, target)| tenant.is_outside(target)),
             steps: proposal.plan.calls(),
             score,
             cautious,
             first_time: cautious && self.is_first_time(permit, proposal).await?,
         };
         Ok(determine_autonomy_level(&facts).map_err(|forbidden| {
-            lacking(AUTONOMY_OVERRIDE)
+            missing_scope_error(AUTONOMY_OVERRIDE)
                 .with("asked", forbidden.asked.as_str())
                 .with("granted", forbidden.granted.as_str())
                 .with("pointer", "/autonomy_level")
@@ -403,14 +403,14 @@ impl Actions {
     async fn execute_with_autonomy(
         &self,
         permit: &Permit,
-        ask: Act,
+        ask: ActRequest,
         proposal: Proposal,
         level: Level,
         risk: Arc<Value>,
-    ) -> Result<Acted, EngineError> {
+    ) -> Result<ActOutcome, EngineError> {
         let version = match proposal.version {
             Some(version) => version,
-            None => self.flow.workflows().keep_plan(permit, &proposal.workflow_id, &proposal.graph).await?,
+            None => self.flow.workflows().store_plan(permit, &proposal.workflow_id, &proposal.graph).await?,
         };
         let run_id = ask
             .run_id
@@ -419,7 +419,7 @@ impl Actions {
         let own = permit.notify().or(shared).filter(|_| level != Level::ExecuteSilent).cloned();
         let start = StartRun {
             version: Some(version),
-            looked_up: Some(LookedUp { version, graph: proposal.graph, inside: proposal.inside }),
+            looked_up: Some(ResolvedWorkflow { version, graph: proposal.graph, inside: proposal.inside }),
             level,
             dry_run: ask.dry_run,
             source: Source::Act,
@@ -436,8 +436,8 @@ impl Actions {
         let claimed = match &ask.idempotency_key {
             None => None,
             Some(key) => match self.claim(permit, key, run_id).await? {
-                Claimed::Ours(claim) => claim,
-                Claimed::Run => {
+                KeyClaimOutcome::Claimed(claim) => claim,
+                KeyClaimOutcome::Taken => {
                     return Err(EngineError::refused(
                         Code::ConflictIdempotency,
                         "a concurrent request used this idempotency key",
@@ -447,11 +447,11 @@ impl Actions {
         };
         match self.flow.start(permit, start).await {
             Ok(started) => {
-                Ok(Acted::Started(Box::new(Begun { started, plan: proposal.plan, risk, dry_run: ask.dry_run })))
+                Ok(ActOutcome::Started(Box::new(StartedAction { started, plan: proposal.plan, risk, dry_run: ask.dry_run })))
             }
             Err(error) => {
                 if let Some(claim) = claimed {
-                    self.give_up(claim).await;
+                    self.release_claim(claim).await;
                 }
                 Err(error)
             }
@@ -460,7 +460,7 @@ impl Actions {
 }
 
 /// The plan for explicit steps.
-fn explicit(steps: &[(String, Value)]) -> Result<Plan, EngineError> {
+fn plan_of_steps(steps: &[(String, Value)]) -> Result<Plan, EngineError> {
     if !(1..=PLAN_STEPS_MAX).contains(&steps.len()) {
         let message = format!("a plan must have 1 to {PLAN_STEPS_MAX} steps");
         return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/steps").into());
@@ -494,7 +494,7 @@ pub struct Summary<'a> {
     error: Option<ErrorBody>,
 }
 
-impl Begun {
+impl StartedAction {
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
         let standing = self.started.standing.borrow();

@@ -3,11 +3,11 @@
 use super::actions::Actions;
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::{Again, Look, Proposed, Started};
+use crate::flow::{ReplayDecision, CheckedPatch, ProposedPatch, RunHandle};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::plan::PlanStep;
-use chimera_core::flow::policy::{Because, Decided};
+use chimera_core::flow::policy::{Because, LevelDecision};
 use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::{Replay, ReplayMode, too_many_with_patch};
 use chimera_core::limits::{PATCH_TRIES_MAX, PLAN_STEPS_FREE_MAX};
@@ -17,25 +17,25 @@ use uuid::Uuid;
 impl Actions {
     /// Replays a run. What really executes is decided again for the current caller (scopes, risk, level), and never at
     /// a higher level than the original run. In a shadow replay that is only what reads.
-    pub async fn replay(&self, permit: &Permit, replay: Replay) -> Result<Started, EngineError> {
+    pub async fn replay(&self, permit: &Permit, replay: Replay) -> Result<RunHandle, EngineError> {
         if replay.mode == ReplayMode::Freeze {
-            return self.flow.replay(permit, replay, Again::default()).await;
+            return self.flow.replay(permit, replay, ReplayDecision::default()).await;
         }
-        let before = self.flow.before(permit, replay.of).await?;
+        let before = self.flow.definition_of(permit, replay.of).await?;
         let id = before.workflow.id.as_str();
         let version = before.workflow.version;
-        let mut proposal = self.laid_out(permit, &before.graph, (id, version), &before.inputs, &before.pins).await?;
+        let mut proposal = self.propose_graph(permit, &before.graph, (id, version), &before.inputs, &before.pins).await?;
         if replay.mode == ReplayMode::Shadow {
             proposal.retain_reads();
         }
         self.check_scopes(permit, &proposal)?;
         let score = proposal.score();
-        let Decided { level, because } = self.level(permit, None, &proposal, &score, None).await?;
+        let LevelDecision { level, reason: because } = self.level(permit, None, &proposal, &score, None).await?;
         let level = level.min(before.level);
         self.check_policy(permit, &proposal, level)?;
-        let again = Again {
+        let again = ReplayDecision {
             level: Some(level),
-            risk: Some(proposal.told(&score, because)),
+            risk: Some(proposal.risk_document(&score, because)),
             pins: proposal.inside.pins.clone(),
         };
         self.flow.replay(permit, replay, again).await
@@ -50,11 +50,11 @@ impl Actions {
         document: Value,
         version: Option<i64>,
         dry_run: bool,
-    ) -> Result<Proposed, EngineError> {
+    ) -> Result<ProposedPatch, EngineError> {
         // The patch that is checked must be the one that is proposed: if the run advanced meanwhile, start over.
         for _ in 0..PATCH_TRIES_MAX {
-            let mut look = self.flow.look_at_patch(permit, run, &document, version).await?;
-            let (score, calls) = self.check_added(permit, &look).await?;
+            let mut look = self.flow.check_patch(permit, run, &document, version).await?;
+            let (score, calls) = self.check_patch_additions(permit, &look).await?;
             look.risk = serde_json::to_value(score).ok();
             // The run itself does not know the workflows that the patch starts.
             look.patch.calls = look.patch.add_nodes.iter().any(|node| node.child().is_some()).then_some(calls);
@@ -62,14 +62,14 @@ impl Actions {
                 return Ok(proposed);
             }
         }
-        Err(Look::outrun())
+        Err(CheckedPatch::run_too_fast())
     }
 
     /// Checks what a patch adds; returns its risk score and number of calls.
-    async fn check_added(&self, permit: &Permit, look: &Look) -> Result<(Score, usize), EngineError> {
-        let (patch, patched) = (&look.patch, &look.together);
+    async fn check_patch_additions(&self, permit: &Permit, look: &CheckedPatch) -> Result<(Score, usize), EngineError> {
+        let (patch, patched) = (&look.patch, &look.combined);
         let id = patched.workflow.id.as_str();
-        let mut added = self.laid_out(permit, &patched.graph, (id, None), &patched.inputs, &patched.pins).await?;
+        let mut added = self.propose_graph(permit, &patched.graph, (id, None), &patched.inputs, &patched.pins).await?;
         if added.plan.more {
             return Err(EngineError::refused(Code::PolicyDenied, "with this patch the run is too large to be checked"));
         }
@@ -79,7 +79,7 @@ impl Actions {
         added.plan.steps.retain(own);
         for step in &added.plan.steps {
             if let Some(tool) = added.tools.iter().find(|tool| tool.name == step.tool) {
-                permit.covers(tool)?;
+                permit.require_tool(tool)?;
             }
         }
         self.check_policy(permit, &added, patched.level)?;
@@ -95,7 +95,7 @@ impl Actions {
             return Err(body.with("level_because", Because::ManySteps.as_str()).into());
         }
         added.tools.retain(|tool| added.plan.steps.iter().any(|step| step.tool == tool.name));
-        let Decided { level, because } = self.level(permit, None, &added, &score, None).await?;
+        let LevelDecision { level, reason: because } = self.level(permit, None, &added, &score, None).await?;
         if level < patched.level {
             let (would, goes_on) = (level.as_str(), patched.level.as_str());
             let message =

@@ -6,9 +6,9 @@
 
 use crate::access::{AUTONOMY_OVERRIDE, Directory};
 use chimera_core::access::scope;
-use chimera_core::act::{Facts, determine_autonomy_level, risk};
+use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
 use chimera_core::flow::plan::Plan;
-use chimera_core::flow::policy::{Action, Because, Decided, Grown, Policy, PolicyVerdict};
+use chimera_core::flow::policy::{Action, Because, LevelDecision, ExpandedRun, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
 use chimera_core::time::Timestamp;
 use chimera_core::tool::Spec;
@@ -29,7 +29,7 @@ impl<R: Policy> Guard<R> {
 
 impl<R: Policy> Guard<R> {
     /// The verdict of the rules, which name a tenant by its slug.
-    fn ruled(&self, action: &Action<'_>) -> PolicyVerdict {
+    fn judge_by_rules(&self, action: &Action<'_>) -> PolicyVerdict {
         if action.tenant == self.directory.settings.tenant {
             return self.rules.judge(action);
         }
@@ -45,27 +45,27 @@ impl<R: Policy> Policy for Guard<R> {
         if entry.disabled {
             return deny("actor.disabled", "the actor is disabled".to_owned());
         }
-        if !self.directory.counts_in(&entry, action.tenant) {
+        if !self.directory.is_valid_in(&entry, action.tenant) {
             return deny("actor.tenant", "the actor belongs to another tenant".to_owned());
         }
         match scope::missing(&entry.scopes, action.tool, self.directory.settings.strict_scopes) {
             Some(scope) => deny("scopes", format!("the actor lacks the scope {scope}")),
-            None => self.ruled(action),
+            None => self.judge_by_rules(action),
         }
     }
 
     /// Contributors may be gone: workflows and notes outlive their authors, so only the rules apply. The author of the
     /// call itself is judged like the actor of the run.
-    fn judge_part(&self, action: &Action<'_>) -> PolicyVerdict {
-        self.ruled(action)
+    fn judge_contributor(&self, action: &Action<'_>) -> PolicyVerdict {
+        self.judge_by_rules(action)
     }
 
     fn may_decide(&self, tenant: &str, person: &str, requester: &str) -> bool {
-        self.directory.not_decider(tenant, person, requester).is_none()
+        self.directory.exclusion_reason(tenant, person, requester).is_none()
     }
 
-    fn held_since(&self, actor: &str) -> Option<Timestamp> {
-        self.directory.snapshot().held_since(actor)
+    fn name_held_since(&self, actor: &str) -> Option<Timestamp> {
+        self.directory.snapshot().owned_since(actor)
     }
 
     fn is_same_person(&self, one: &str, other: &str) -> bool {
@@ -80,10 +80,10 @@ impl<R: Policy> Policy for Guard<R> {
         risk::score_with(plan, tools)
     }
 
-    fn level(&self, grown: &Grown<'_>) -> Decided {
+    fn level(&self, grown: &ExpandedRun<'_>) -> LevelDecision {
         let entry = self.directory.snapshot().registry.resolve(grown.actor);
         let may_override = scope::check_scope(&entry.scopes, AUTONOMY_OVERRIDE);
-        let facts = Facts {
+        let facts = AutonomyFacts {
             actor: grown.actor,
             default: entry.level,
             may_override,
@@ -91,7 +91,7 @@ impl<R: Policy> Policy for Guard<R> {
             requested: (grown.overridden && may_override).then_some(grown.level),
             tools: grown.tools,
             deletes: grown.cap == Some(Because::Deletes),
-            outsiders: grown.cap == Some(Because::MessageToOutsiders),
+            messages_outsiders: grown.cap == Some(Because::MessageToOutsiders),
             steps: grown.calls,
             score: grown.score,
             // First-time caution was applied when the run started.
@@ -99,12 +99,12 @@ impl<R: Policy> Policy for Guard<R> {
             first_time: false,
         };
         let decided = determine_autonomy_level(&facts)
-            .unwrap_or_else(|forbidden| Decided { level: forbidden.granted, because: Because::ActorDefault });
-        Decided { level: decided.level.min(grown.level), ..decided }
+            .unwrap_or_else(|forbidden| LevelDecision { level: forbidden.granted, reason: Because::ActorDefault });
+        LevelDecision { level: decided.level.min(grown.level), ..decided }
     }
 
-    fn cap(&self, action: &Action<'_>) -> Option<Because> {
-        let outside = || self.directory.tenant(action.tenant).is_written_outside(action.tool, action.input);
+    fn mandatory_approval_reason(&self, action: &Action<'_>) -> Option<Because> {
+        let outside = || self.directory.tenant(action.tenant).messages_outsiders(action.tool, action.input);
         match action.deletes() {
             true => Some(Because::Deletes),
             false => outside().then_some(Because::MessageToOutsiders),

@@ -5,9 +5,9 @@
 //! only if this process saw the key recently or planning is expensive. Otherwise the store refuses the second run when
 //! it is committed, and what pure steps computed for it is discarded.
 
-use super::actions::{Act, Acted, Actions, OnDuplicate};
-use crate::access::port::{Claim, CounterError, Counters};
-use crate::access::{Permit, WithoutCounters};
+use super::actions::{ActRequest, ActOutcome, Actions, DuplicatePolicy};
+use crate::access::port::{ClaimOutcome, CounterError, Counters};
+use crate::access::{Permit, CounterFallback};
 use crate::error::EngineError;
 use crate::flow::RunKey;
 use chimera_core::access::mac;
@@ -16,7 +16,7 @@ use chimera_core::flow::run::request_of_row;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::json::Digest32;
 use chimera_core::limits::{
-    IDEMPOTENCY_KEY_CHARS_MAX, KEY_CLAIM_ABANDONED_SECONDS, KEY_CLAIM_LOOK_INTERVAL, RECENT_KEYS_MAX,
+    IDEMPOTENCY_KEY_CHARS_MAX, KEY_CLAIM_ABANDONED_SECONDS, KEY_CLAIM_POLL_INTERVAL, RECENT_KEYS_MAX,
 };
 use chimera_core::record::{Row, Scope, Select};
 use chimera_core::secret::Secret;
@@ -35,29 +35,29 @@ impl Actions {
         permit: &Permit,
         key: &str,
     ) -> Result<(bool, Option<Row>), EngineError> {
-        let row = self.flow.by_key(permit, &self.run_key(permit, key)).await?;
+        let row = self.flow.find_by_key(permit, &self.run_key(permit, key)).await?;
         Ok((row.is_some(), row))
     }
 
     /// Claims a key for a run across nodes, or finds the run of a faster request.
-    pub(super) async fn claim(&self, permit: &Permit, key: &str, run: Uuid) -> Result<Claimed, EngineError> {
-        let Some(counters) = &self.access.door.claims else { return Ok(Claimed::Ours(None)) };
+    pub(super) async fn claim(&self, permit: &Permit, key: &str, run: Uuid) -> Result<KeyClaimOutcome, EngineError> {
+        let Some(counters) = &self.access.authenticator.claims else { return Ok(KeyClaimOutcome::Claimed(None)) };
         let (settings, clock) = (&self.access.directory.settings, &self.access.directory.parts.clock);
         // Only the default tenant uses the key in plain, guessable form: no tenant waits for another's claim or takes
         // it.
         let name = match permit.tenant() == settings.tenant {
             true => format!("idempotency:{key}"),
-            false => format!("idempotency:{}", self.run_key(permit, key).sealed()),
+            false => format!("idempotency:{}", self.run_key(permit, key).derived()),
         };
         loop {
             let claimed = counters.claim(&name, &run.to_string(), settings.idempotency_ttl, clock.steady()).await;
             let held = match claimed {
-                Ok(Claim::Claimed) => {
-                    return Ok(Claimed::Ours(Some(Held { counters: Arc::clone(counters), name, run })));
+                Ok(ClaimOutcome::Claimed) => {
+                    return Ok(KeyClaimOutcome::Claimed(Some(KeyClaim { counters: Arc::clone(counters), name, run })));
                 }
-                Ok(Claim::Held(held)) => held,
-                Err(CounterError::Unavailable { .. }) if settings.without_counters == WithoutCounters::Database => {
-                    return Ok(Claimed::Ours(None));
+                Ok(ClaimOutcome::Held(held)) => held,
+                Err(CounterError::Unavailable { .. }) if settings.counter_fallback == CounterFallback::Database => {
+                    return Ok(KeyClaimOutcome::Claimed(None));
                 }
                 Err(_) => {
                     let body =
@@ -67,18 +67,18 @@ impl Actions {
             };
             // In this order: an existing run is also found by its key, unless it belongs to somebody else.
             let is_run = self.is_run(&held).await?;
-            if self.flow.by_key(permit, &self.run_key(permit, key)).await?.is_some() {
-                return Ok(Claimed::Run);
+            if self.flow.find_by_key(permit, &self.run_key(permit, key)).await?.is_some() {
+                return Ok(KeyClaimOutcome::Taken);
             }
             if is_run {
                 // Our key is stored in another form, so the store decides.
-                return Ok(Claimed::Ours(None));
+                return Ok(KeyClaimOutcome::Claimed(None));
             }
             if self.recent_keys.is_abandoned(&name, &held, clock.steady()) {
                 // The claim's holder is gone and left no run.
                 let _ = counters.release(&name, &held, clock.steady()).await;
             }
-            tokio::time::sleep(KEY_CLAIM_LOOK_INTERVAL).await;
+            tokio::time::sleep(KEY_CLAIM_POLL_INTERVAL).await;
         }
     }
 
@@ -88,7 +88,7 @@ impl Actions {
     }
 
     /// Adds a keyed digest to a request, so that masked requests can be compared.
-    pub(super) fn seal_request(&self, permit: &Permit, ask: &mut Act) {
+    pub(super) fn seal_request(&self, permit: &Permit, ask: &mut ActRequest) {
         let Some(unmasked) = ask.unmasked else { return };
         if let Some(members) = Arc::make_mut(&mut ask.request).as_object_mut() {
             members.insert(SEALED.to_owned(), seal_of(&self.access.directory.parts.seal, permit, unmasked).into());
@@ -101,7 +101,7 @@ impl Actions {
         Ok(!self.access.directory.parts.records.read(select).await?.rows.is_empty())
     }
 
-    pub(super) async fn give_up(&self, held: Held) {
+    pub(super) async fn release_claim(&self, held: KeyClaim) {
         let now = self.access.directory.parts.clock.steady();
         if let Err(error) = held.counters.release(&held.name, &held.run.to_string(), now).await {
             tracing::warn!(error = %error, "the claim of an idempotency key could not be released");
@@ -113,13 +113,13 @@ impl Actions {
 /// check the store: a key that is not here may be used, and one that is here may be free.
 #[derive(Default)]
 pub(super) struct RecentKeys {
-    keys: Mutex<Keys>,
+    keys: Mutex<KeyTable>,
     /// Claims of others without a run: the holder, and since when this process knows of it.
     waiting: Mutex<BTreeMap<String, (String, Timestamp)>>,
 }
 
 #[derive(Default)]
-struct Keys {
+struct KeyTable {
     known: BTreeSet<u64>,
     order: VecDeque<u64>,
     under_way: BTreeMap<u64, Arc<tokio::sync::Mutex<()>>>,
@@ -130,19 +130,19 @@ pub(super) struct KeyLock<'a> {
     recent: &'a RecentKeys,
     digest: u64,
     /// The key was seen before.
-    pub(super) again: bool,
+    pub(super) seen_before: bool,
     guard: Option<tokio::sync::OwnedMutexGuard<()>>,
 }
 
 impl RecentKeys {
     /// Records a request with this key, and waits until earlier ones are done.
-    pub(super) async fn turn(&self, permit: &Permit, key: &str) -> KeyLock<'_> {
+    pub(super) async fn lock(&self, permit: &Permit, key: &str) -> KeyLock<'_> {
         let mut hasher = DefaultHasher::new();
         (permit.tenant(), permit.actor(), key).hash(&mut hasher);
         let digest = hasher.finish();
-        let (again, mine) = self.keys().note(digest);
+        let (again, mine) = self.keys().insert(digest);
         // Created before the wait, so that a cancelled waiter cleans up.
-        let mut turn = KeyLock { recent: self, digest, again, guard: None };
+        let mut turn = KeyLock { recent: self, digest, seen_before: again, guard: None };
         turn.guard = Some(mine.lock_owned().await);
         turn
     }
@@ -167,13 +167,13 @@ impl RecentKeys {
         false
     }
 
-    fn keys(&self) -> MutexGuard<'_, Keys> {
+    fn keys(&self) -> MutexGuard<'_, KeyTable> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Keys {
-    fn note(&mut self, digest: u64) -> (bool, Arc<tokio::sync::Mutex<()>>) {
+impl KeyTable {
+    fn insert(&mut self, digest: u64) -> (bool, Arc<tokio::sync::Mutex<()>>) {
         let again = !self.known.insert(digest);
         if !again {
             self.order.push_back(digest);
@@ -199,21 +199,21 @@ impl Drop for KeyLock<'_> {
 }
 
 /// The request that a possible duplicate is compared with.
-pub(super) struct Asked {
+pub(super) struct DuplicateCheck {
     pub(super) request: Arc<Value>,
-    pub(super) on_duplicate: OnDuplicate,
+    pub(super) on_duplicate: DuplicatePolicy,
 }
 
 /// The result of claiming a key.
-pub(super) enum Claimed {
+pub(super) enum KeyClaimOutcome {
     /// Claimed by this request; `None`: nothing was claimed, and the store alone decides.
-    Ours(Option<Held>),
+    Claimed(Option<KeyClaim>),
     /// A faster request has a run.
-    Run,
+    Taken,
 }
 
 /// A claimed key.
-pub(super) struct Held {
+pub(super) struct KeyClaim {
     counters: Arc<dyn Counters>,
     name: String,
     run: Uuid,
@@ -246,14 +246,14 @@ fn seals_differ(one: Option<&str>, other: Option<&str>) -> Option<bool> {
 }
 
 /// The response to a request whose key was already used.
-pub(super) fn duplicate(row: &Row, asked: &Asked) -> Result<Acted, EngineError> {
+pub(super) fn duplicate_response(row: &Row, asked: &DuplicateCheck) -> Result<ActOutcome, EngineError> {
     let run = row.uuid("id");
     let (before, _) = request_of_row(row);
     let seal = |request: &Value| request.get(SEALED).and_then(Value::as_str).map(str::to_owned);
     let sealed = seals_differ(seal(&before).as_deref(), seal(&asked.request).as_deref());
-    let differs = sealed.unwrap_or_else(|| as_said(before) != as_said((*asked.request).clone()));
-    if asked.on_duplicate == OnDuplicate::Return {
-        return Ok(Acted::Duplicate { run, differs });
+    let differs = sealed.unwrap_or_else(|| without_added_members(before) != without_added_members((*asked.request).clone()));
+    if asked.on_duplicate == DuplicatePolicy::Return {
+        return Ok(ActOutcome::Duplicate { run, differs });
     }
     let message = match differs {
         true => "the idempotency key was already used by a run with a different request",
@@ -267,7 +267,7 @@ pub(super) fn duplicate(row: &Row, asked: &Asked) -> Result<Acted, EngineError> 
 }
 
 /// The request without added members.
-fn as_said(mut request: Value) -> Value {
+fn without_added_members(mut request: Value) -> Value {
     if let Some(members) = request.as_object_mut() {
         ["parent_span", SEALED].iter().for_each(|added| drop(members.remove(*added)));
     }
@@ -306,21 +306,21 @@ mod tests {
     #[tokio::test]
     async fn whoever_comes_second_waits_and_nobody_leaves_anything_behind() {
         let (recent, permit) = (RecentKeys::default(), local_operator("acme"));
-        let first = recent.turn(&permit, "k").await;
-        assert!(!first.again);
-        assert!(recent.turn(&permit, "k").now_or_never().is_none(), "it waits, and then stops waiting");
-        assert!(!recent.turn(&permit, "other").await.again, "another key has its own turn");
-        let (second, ()) = tokio::join!(recent.turn(&permit, "k"), async { drop(first) });
-        assert!(second.again);
+        let first = recent.lock(&permit, "k").await;
+        assert!(!first.seen_before);
+        assert!(recent.lock(&permit, "k").now_or_never().is_none(), "it waits, and then stops waiting");
+        assert!(!recent.lock(&permit, "other").await.seen_before, "another key has its own turn");
+        let (second, ()) = tokio::join!(recent.lock(&permit, "k"), async { drop(first) });
+        assert!(second.seen_before);
         drop(second);
         assert!(recent.keys().under_way.is_empty());
     }
 
     #[test]
     fn the_oldest_keys_are_forgotten() {
-        let mut keys = Keys::default();
-        (0..=RECENT_KEYS_MAX as u64).for_each(|digest| drop(keys.note(digest)));
+        let mut keys = KeyTable::default();
+        (0..=RECENT_KEYS_MAX as u64).for_each(|digest| drop(keys.insert(digest)));
         assert_eq!((keys.known.len(), keys.order.len()), (RECENT_KEYS_MAX, RECENT_KEYS_MAX));
-        assert!(keys.note(1).0 && !keys.note(0).0);
+        assert!(keys.insert(1).0 && !keys.insert(0).0);
     }
 }

@@ -11,6 +11,6 @@ pub mod port;
 mod recipients;
 pub mod rules;
 
-pub use actions::{Act, Acted, Actions, Begun, OnDuplicate, Summary, What};
+pub use actions::{ActRequest, ActOutcome, Actions, StartedAction, DuplicatePolicy, Summary, Objective};
 pub use guard::Guard;
-pub use recipients::Deciders;
+pub use recipients::DirectoryRecipients;

@@ -8,20 +8,20 @@
 //! whoever named the address.
 
 use crate::access::{APPROVALS_DECIDE, Directory, RUNS_MANAGE};
-use crate::flow::OfRun;
+use crate::flow::RunRecipients;
 use crate::flow::port::{Recipient, Recipients};
 use async_trait::async_trait;
-use chimera_core::access::{Entry, Kind, Level, NotDecider, Registry, mail_key, scope};
-use chimera_core::flow::run::Head;
+use chimera_core::access::{Entry, Kind, Level, DeciderRefusal, Registry, normalize_mail_address, scope};
+use chimera_core::flow::run::RunHead;
 use chimera_core::time::Timestamp;
 use std::sync::Arc;
 
 /// Resolves recipients from the directory.
-pub struct Deciders {
+pub struct DirectoryRecipients {
     directory: Arc<Directory>,
 }
 
-impl Deciders {
+impl DirectoryRecipients {
     #[must_use]
     pub const fn new(directory: Arc<Directory>) -> Self {
         Self { directory }
@@ -29,10 +29,10 @@ impl Deciders {
 }
 
 #[async_trait]
-impl Recipients for Deciders {
-    async fn of(&self, head: &Head) -> Vec<Recipient> {
+impl Recipients for DirectoryRecipients {
+    async fn of(&self, head: &RunHead) -> Vec<Recipient> {
         let snapshot = self.directory.snapshot();
-        let named = named(&snapshot.registry, head).await;
+        let named = named_recipients(&snapshot.registry, head).await;
         if snapshot.registry.resolve(&head.actor).kind == Kind::Human {
             return named;
         }
@@ -40,22 +40,22 @@ impl Recipients for Deciders {
         self.deciders(head).await.into_iter().chain(named).collect()
     }
 
-    async fn deciders(&self, head: &Head) -> Vec<Recipient> {
+    async fn deciders(&self, head: &RunHead) -> Vec<Recipient> {
         let decides =
             |entry: &&Arc<Entry>| is_person(entry, &head.tenant) && scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
-        self.directory.snapshot().registry.entries().filter(decides).map(|entry| reached_at(entry)).collect()
+        self.directory.snapshot().registry.entries().filter(decides).map(|entry| contact_of(entry)).collect()
     }
 
-    async fn who_settles(&self, head: &Head) -> Vec<Recipient> {
+    async fn who_settles(&self, head: &RunHead) -> Vec<Recipient> {
         // A run at L3 notifies nobody but those who manage runs.
         let silent = head.level == Level::ExecuteSilent;
         let snapshot = self.directory.snapshot();
-        let named = if silent { Vec::new() } else { named(&snapshot.registry, head).await };
+        let named = if silent { Vec::new() } else { named_recipients(&snapshot.registry, head).await };
         let settles = |entry: &&Arc<Entry>| {
             let own = entry.id == head.actor && !silent;
             is_person(entry, &head.tenant) && (own || scope::check_scope(&entry.scopes, RUNS_MANAGE))
         };
-        snapshot.registry.entries().filter(settles).map(|entry| reached_at(entry)).chain(named).collect()
+        snapshot.registry.entries().filter(settles).map(|entry| contact_of(entry)).chain(named).collect()
     }
 
     fn is_registered(&self, tenant: &str, actor: &str, channel: &str, target: &str) -> bool {
@@ -77,25 +77,25 @@ impl Recipients for Deciders {
     }
 
     fn held_since(&self, actor: &str) -> Option<Timestamp> {
-        self.directory.snapshot().held_since(actor)
+        self.directory.snapshot().owned_since(actor)
     }
 
     fn is_same_person(&self, one: &str, other: &str) -> bool {
         self.directory.snapshot().registry.is_same_person(one, other)
     }
 
-    fn not_decider(&self, tenant: &str, person: &str, requester: &str) -> Option<NotDecider> {
-        self.directory.not_decider(tenant, person, requester)
+    fn not_decider(&self, tenant: &str, person: &str, requester: &str) -> Option<DeciderRefusal> {
+        self.directory.exclusion_reason(tenant, person, requester)
     }
 }
 
 /// The recipients that a run names. A mail address that is registered for a person belongs to that person; any other
 /// counts as the requester's.
-async fn named(registry: &Registry, head: &Head) -> Vec<Recipient> {
-    let mut named = OfRun.of(head).await;
+async fn named_recipients(registry: &Registry, head: &RunHead) -> Vec<Recipient> {
+    let mut named = RunRecipients.of(head).await;
     for recipient in named.iter_mut().filter(|recipient| recipient.channel == "email") {
         let holds = |entry: &&Arc<Entry>| {
-            is_person(entry, &head.tenant) && entry.person_mail() == Some(mail_key(&recipient.target))
+            is_person(entry, &head.tenant) && entry.person_mail() == Some(normalize_mail_address(&recipient.target))
         };
         let own = registry.entry(&head.actor).filter(holds);
         if let Some(entry) = own.or_else(|| registry.entries().find(holds)) {
@@ -117,6 +117,6 @@ fn mail(entry: &Entry) -> Option<Recipient> {
 }
 
 /// A person's mail address, or inbox without one.
-fn reached_at(entry: &Entry) -> Recipient {
+fn contact_of(entry: &Entry) -> Recipient {
     mail(entry).unwrap_or_else(|| Recipient::inbox(&entry.id))
 }

@@ -2,18 +2,18 @@
 //!
 //! A rule names tools by pattern. The first rule that matches decides. Risk scores don't depend on rules.
 
-use chimera_core::access::fits;
+use chimera_core::access::matches_pattern;
 use chimera_core::act::risk;
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
-use chimera_core::flow::run::Demand;
+use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::tool::Spec;
 use serde::Deserialize;
 use serde_json::Value;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "RawRule")]
 pub struct Rule {
     /// Recorded in the ledger.
     pub name: String,
@@ -47,7 +47,7 @@ pub enum Says {
 /// A rule as written in the file. Lists every member, so that misspelled ones are refused.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct RawRule {
     name: String,
     tool: String,
     actor: Option<String>,
@@ -70,17 +70,17 @@ enum Effect {
 /// A rule with a member that its effect does not allow, or without one that it requires.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the rule {name}: {reason}")]
-pub struct BadRule {
+pub struct InvalidRule {
     name: String,
     reason: &'static str,
 }
 
-impl TryFrom<Written> for Rule {
-    type Error = BadRule;
+impl TryFrom<RawRule> for Rule {
+    type Error = InvalidRule;
 
-    fn try_from(written: Written) -> Result<Self, BadRule> {
-        let Written { name, tool, actor, tenant, effect, reason, approvals, approvers, other_than_requester } = written;
-        let bad = |reason| BadRule { name: name.clone(), reason };
+    fn try_from(written: RawRule) -> Result<Self, InvalidRule> {
+        let RawRule { name, tool, actor, tenant, effect, reason, approvals, approvers, other_than_requester } = written;
+        let bad = |reason| InvalidRule { name: name.clone(), reason };
         let asks = approvals.is_some() || approvers.is_some() || other_than_requester.is_some();
         if asks && effect != Effect::Ask {
             return Err(bad("only effect `ask` takes approvals, approvers or other_than_requester"));
@@ -108,18 +108,18 @@ pub struct Rules(pub Vec<Rule>);
 impl Policy for Rules {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
         let fitting = |rule: &&Rule| {
-            fits(&rule.tool, &action.tool.name) && fits(&rule.actor, action.actor) && fits(&rule.tenant, action.tenant)
+            matches_pattern(&rule.tool, &action.tool.name) && matches_pattern(&rule.actor, action.actor) && matches_pattern(&rule.tenant, action.tenant)
         };
         let Some(rule) = self.0.iter().find(fitting) else { return PolicyVerdict::Allow };
         match &rule.says {
             Says::Allow => PolicyVerdict::Allow,
             Says::Deny { reason } => PolicyVerdict::Deny { rule: rule.name.clone(), reason: reason.clone() },
-            Says::Ask { approvals, approvers, other_than_requester } => PolicyVerdict::Ask(Demand {
+            Says::Ask { approvals, approvers, other_than_requester } => PolicyVerdict::Ask(ApprovalRequirement {
                 needed: (*approvals).max(1),
                 approvers: approvers.clone(),
                 other_than_requester: *other_than_requester,
                 expires_seconds: None,
-                also: Vec::new(),
+                further: Vec::new(),
                 reason: format!("the rule {} demands approval", rule.name),
             }),
         }

@@ -5,9 +5,9 @@
 //! first.
 
 use crate::audit::prove::TreeReader;
-use crate::ledger::read::{self, CheckpointReader, LaneReader, LedgerError, damaged, size};
+use crate::ledger::read::{self, CheckpointReader, LaneReader, LedgerError, malformed_row, tree_size};
 use crate::port::{Clock, Records};
-use chimera_core::audit::export::{Exporter, Header};
+use chimera_core::audit::export::{Exporter, ExportHeader};
 use chimera_core::ledger::StoredEntry;
 use chimera_core::ledger::checkpoint::{LaneState, PublicKey, Signer};
 use chimera_core::record::{Row, Scope};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportSummary {
     pub entries: u64,
     pub checkpoints: u64,
     /// Entries newer than the last checkpoint. A full export includes them under its signed end; a tenant's export
@@ -33,14 +33,14 @@ pub async fn export(
     keys: &[PublicKey],
     signer: Option<&Signer>,
     out: Output<'_>,
-) -> Result<Exported, LedgerError> {
-    let header = Header { created_at: clock.now(), tenant: tenant.map(str::to_owned), keys: keys.to_vec() };
+) -> Result<ExportSummary, LedgerError> {
+    let header = ExportHeader { created_at: clock.now(), tenant: tenant.map(str::to_owned), keys: keys.to_vec() };
     let (exporter, first) = Exporter::begin(header);
-    let mut writer = Writer { exporter, out, done: Exported::default() };
+    let mut writer = LineWriter { exporter, out, done: ExportSummary::default() };
     writer.put(first).await?;
     match tenant {
-        None => all(records, &mut writer).await?,
-        Some(tenant) => one(records, tenant, &mut writer).await?,
+        None => export_all(records, &mut writer).await?,
+        Some(tenant) => export_tenant(records, tenant, &mut writer).await?,
     }
     let last = writer.exporter.clone().finish(signer);
     writer.put(last).await?;
@@ -48,13 +48,13 @@ pub async fn export(
     Ok(writer.done)
 }
 
-struct Writer<'a> {
+struct LineWriter<'a> {
     exporter: Exporter,
     out: Output<'a>,
-    done: Exported,
+    done: ExportSummary,
 }
 
-impl Writer<'_> {
+impl LineWriter<'_> {
     async fn put(&mut self, line: String) -> Result<(), LedgerError> {
         self.out.write_all(line.as_bytes()).await.map_err(LedgerError::Output)
     }
@@ -64,7 +64,7 @@ impl Writer<'_> {
         row: &Row,
         proof: Option<Vec<chimera_core::ledger::Digest32>>,
     ) -> Result<(), LedgerError> {
-        let entry = StoredEntry::from_row(row).map_err(|_| damaged(row))?;
+        let entry = StoredEntry::from_row(row).map_err(|_| malformed_row(row))?;
         let line = self.exporter.entry(entry, proof);
         self.done.entries += 1;
         self.put(line).await
@@ -72,7 +72,7 @@ impl Writer<'_> {
 }
 
 /// Each checkpoint follows the entries it covers, so that a reader can verify it in one pass.
-async fn all(records: &dyn Records, writer: &mut Writer<'_>) -> Result<(), LedgerError> {
+async fn export_all(records: &dyn Records, writer: &mut LineWriter<'_>) -> Result<(), LedgerError> {
     let newest = read::last_checkpoint(records).await?.map_or(0, |last| last.checkpoint.seq);
     let heads = read::lanes(records).await?;
     let mut readers: BTreeMap<i64, LaneReader> = BTreeMap::new();
@@ -99,7 +99,7 @@ async fn lane(
     records: &dyn Records,
     reader: &mut LaneReader,
     upto: i64,
-    writer: &mut Writer<'_>,
+    writer: &mut LineWriter<'_>,
 ) -> Result<(), LedgerError> {
     while let Some(row) = reader.next(records, upto).await? {
         writer.entry(&row, None).await?;
@@ -107,21 +107,21 @@ async fn lane(
     Ok(())
 }
 
-async fn one(records: &dyn Records, tenant: &str, writer: &mut Writer<'_>) -> Result<(), LedgerError> {
+async fn export_tenant(records: &dyn Records, tenant: &str, writer: &mut LineWriter<'_>) -> Result<(), LedgerError> {
     let Some(signed) = read::last_checkpoint(records).await? else {
         let written = read::lanes(records).await?.iter().any(|(_, head)| head.seq > 0);
         return if written { Err(LedgerError::NoCheckpoint) } else { Ok(()) };
     };
     let lanes = signed.checkpoint.lanes.clone();
-    writer.done.newer = newer(records, tenant, &lanes).await?;
+    writer.done.newer = count_uncovered(records, tenant, &lanes).await?;
     let line = writer.exporter.checkpoint(signed);
     writer.done.checkpoints += 1;
     writer.put(line).await?;
     for state in lanes {
         let mut reader = LaneReader::from(state.lane, 1, Scope::Tenant(tenant.to_owned()));
-        let mut tree = TreeReader::of(state.lane, size(state.head.seq));
+        let mut tree = TreeReader::of(state.lane, tree_size(state.head.seq));
         while let Some(row) = reader.next(records, state.head.seq).await? {
-            let proof = tree.inclusion(records, size(row.int("seq") - 1)).await?;
+            let proof = tree.inclusion(records, tree_size(row.int("seq") - 1)).await?;
             writer.entry(&row, Some(proof)).await?;
         }
     }
@@ -129,7 +129,7 @@ async fn one(records: &dyn Records, tenant: &str, writer: &mut Writer<'_>) -> Re
 }
 
 /// The number of a tenant's entries without a checkpoint.
-async fn newer(records: &dyn Records, tenant: &str, covered: &[LaneState]) -> Result<u64, LedgerError> {
+async fn count_uncovered(records: &dyn Records, tenant: &str, covered: &[LaneState]) -> Result<u64, LedgerError> {
     let mut count = 0;
     for (number, head) in read::lanes(records).await? {
         let first = covered.iter().find(|state| state.lane == number).map_or(1, |state| state.head.seq + 1);

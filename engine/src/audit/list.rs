@@ -4,13 +4,13 @@ use crate::access::{AUDIT_READ, Permit};
 use crate::error::EngineError;
 use crate::port::{ReadError, Records};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::record::{Compare, Cursor, Row, Scope, Select, Value};
+use chimera_core::record::{Comparison, Cursor, Row, Scope, Select, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use uuid::Uuid;
 
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub struct EntryFilter {
     pub subject_id: Option<String>,
     pub event_type: Option<String>,
     pub actor: Option<String>,
@@ -23,9 +23,9 @@ pub struct Filter {
 }
 
 /// A page of a tenant's entries, in lane order.
-pub async fn list(records: &dyn Records, permit: &Permit, filter: Filter) -> Result<serde_json::Value, EngineError> {
+pub async fn list(records: &dyn Records, permit: &Permit, filter: EntryFilter) -> Result<serde_json::Value, EngineError> {
     if !permit.may(AUDIT_READ) {
-        return Err(EngineError::lacking(AUDIT_READ));
+        return Err(EngineError::missing_scope(AUDIT_READ));
     }
     let mut select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned())).take(filter.limit);
     for (column, value) in
@@ -39,7 +39,7 @@ pub async fn list(records: &dyn Records, permit: &Permit, filter: Filter) -> Res
         select = select.with("run_id", run);
     }
     if let Some(since) = filter.since {
-        select = select.filter("timestamp", Compare::AtLeast, since);
+        select = select.filter("timestamp", Comparison::AtLeast, since);
     }
     if let Some(cursor) = &filter.after {
         select = select.continue_at(cursor).map_err(ReadError::from)?;

@@ -7,7 +7,7 @@ mod list;
 mod prove;
 mod verify;
 
-pub use export::{Exported, export};
-pub use list::{Filter as EntryFilter, document as entry_document, list as list_entries};
-pub use prove::{Proof, prove};
+pub use export::{ExportSummary, export};
+pub use list::{EntryFilter as EntryFilter, document as entry_document, list as list_entries};
+pub use prove::{InclusionProof, prove};
 pub use verify::verify;

@@ -3,19 +3,19 @@
 //! Proofs of neighbouring entries need nearly the same hashes. So blocks of hashes are kept from one proof to the next
 //! and dropped when a proof didn't use them: memory stays bounded and a lane is read about once.
 
-use crate::ledger::read::{self, LedgerError, damaged, size};
+use crate::ledger::read::{self, LedgerError, malformed_row, tree_size};
 use crate::port::Records;
 use chimera_core::audit::{proof, verify_entry};
 use chimera_core::ledger::checkpoint::{PublicKey, SignedCheckpoint};
-use chimera_core::ledger::merkle::{FANOUT, NodeId, Span};
+use chimera_core::ledger::merkle::{FANOUT, TreeNodeId, NodeRange};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::ledger::{Digest32, Fault, StoredEntry};
+use chimera_core::ledger::{Digest32, LedgerFault, StoredEntry};
 use chimera_core::record::{Scope, Select};
 use std::collections::BTreeMap;
 
 /// Proof that an entry is in the ledger.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Proof {
+pub struct InclusionProof {
     pub entry: StoredEntry,
     /// Its root of the entry's lane is where the path ends.
     pub checkpoint: SignedCheckpoint,
@@ -23,34 +23,34 @@ pub struct Proof {
     pub path: Vec<Digest32>,
 }
 
-impl Proof {
+impl InclusionProof {
     /// Verifies the proof offline, trusting these keys.
-    pub fn verify(&self, keys: &[PublicKey]) -> Result<(), Fault> {
+    pub fn verify(&self, keys: &[PublicKey]) -> Result<(), LedgerFault> {
         self.checkpoint.verify(keys)?;
         verify_entry(&self.entry, &self.path, &self.checkpoint.checkpoint)
     }
 }
 
 /// The proof of entry `seq` of `lane` under the newest checkpoint; `None` if `scope` has no such entry.
-pub async fn prove(records: &dyn Records, scope: Scope, lane: i64, seq: i64) -> Result<Option<Proof>, LedgerError> {
+pub async fn prove(records: &dyn Records, scope: Scope, lane: i64, seq: i64) -> Result<Option<InclusionProof>, LedgerError> {
     let select = Select::from(&AUDIT_LOG_ENTRIES, scope).with("lane", lane).with("seq", seq).take(1);
     let page = records.read(select).await?;
     let Some(row) = page.rows.first() else { return Ok(None) };
-    let entry = StoredEntry::from_row(row).map_err(|_| damaged(row))?;
+    let entry = StoredEntry::from_row(row).map_err(|_| malformed_row(row))?;
     let checkpoint = read::last_checkpoint(records).await?.ok_or(LedgerError::NoCheckpoint)?;
     let covered = checkpoint.checkpoint.lane(lane).map_or(0, |state| state.head.seq);
     if seq > covered {
         return Err(LedgerError::NoCheckpoint);
     }
-    let path = TreeReader::of(lane, size(covered)).inclusion(records, size(seq - 1)).await?;
-    Ok(Some(Proof { entry, checkpoint, path }))
+    let path = TreeReader::of(lane, tree_size(covered)).inclusion(records, tree_size(seq - 1)).await?;
+    Ok(Some(InclusionProof { entry, checkpoint, path }))
 }
 
 /// Builds proofs for one lane at one tree size.
 pub(crate) struct TreeReader {
     lane: i64,
     size: u64,
-    blocks: BTreeMap<NodeId, BTreeMap<NodeId, Digest32>>,
+    blocks: BTreeMap<TreeNodeId, BTreeMap<TreeNodeId, Digest32>>,
 }
 
 impl TreeReader {
@@ -61,9 +61,9 @@ impl TreeReader {
     /// The inclusion proof of leaf `index`.
     pub(crate) async fn inclusion(&mut self, records: &dyn Records, index: u64) -> Result<Vec<Digest32>, LedgerError> {
         let mut used = BTreeMap::new();
-        for Span { level, from, to } in proof::inclusion_needs(index, self.size) {
+        for NodeRange { level, from, to } in proof::inclusion_spans(index, self.size) {
             for idx in from / FANOUT..=(to - 1) / FANOUT {
-                let block = NodeId { level, idx };
+                let block = TreeNodeId { level, idx };
                 if used.contains_key(&block) {
                     continue;
                 }
@@ -71,7 +71,7 @@ impl TreeReader {
                     Some(hashes) => hashes,
                     None => {
                         let last = self.size >> level;
-                        let span = Span { level, from: idx * FANOUT, to: last.min((idx + 1) * FANOUT) };
+                        let span = NodeRange { level, from: idx * FANOUT, to: last.min((idx + 1) * FANOUT) };
                         read::nodes(records, self.lane, span).await?.into_iter().collect()
                     }
                 };
@@ -79,7 +79,7 @@ impl TreeReader {
             }
         }
         self.blocks = used;
-        let node = |id: NodeId| self.blocks.get(&NodeId { idx: id.idx / FANOUT, ..id })?.get(&id).copied();
+        let node = |id: TreeNodeId| self.blocks.get(&TreeNodeId { idx: id.idx / FANOUT, ..id })?.get(&id).copied();
         Ok(proof::inclusion(index, self.size, &node)?)
     }
 }

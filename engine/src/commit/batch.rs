@@ -1,7 +1,7 @@
 //! Batches and their possible outcomes.
 
 use crate::port::Unavailable;
-use chimera_core::ledger::{Head, Link, extend};
+use chimera_core::ledger::{ChainHead, ChainLink, extend};
 use chimera_core::record::{Conflict, Tx};
 use uuid::Uuid;
 
@@ -12,7 +12,7 @@ pub struct Lane {
     /// The epoch of this holder's claim: the fencing token.
     pub epoch: i64,
     /// The last link of its chain.
-    pub head: Head,
+    pub head: ChainHead,
 }
 
 /// Transactions that commit together. No two touch the same row.
@@ -30,7 +30,7 @@ pub struct Batch {
 
 impl Batch {
     /// The chain links for the entries of the transactions that `keep` selects, and the new head.
-    pub fn chain(&self, keep: impl Fn(usize) -> bool) -> (Vec<Link>, Head) {
+    pub fn chain(&self, keep: impl Fn(usize) -> bool) -> (Vec<ChainLink>, ChainHead) {
         let mut head = self.lane.head;
         let kept = self.txs.iter().enumerate().filter(|(at, _)| keep(*at));
         let links = kept
@@ -47,7 +47,7 @@ impl Batch {
 
 /// Why a transaction was excluded from its batch.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Loss {
+pub enum TxRejection {
     Conflict(Conflict),
     /// A database constraint refused it.
     Rejected(String),
@@ -56,16 +56,16 @@ pub enum Loss {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum BatchOutcome {
     /// Durable, except for the excluded transactions.
     Committed {
         /// The new head of the chain.
-        head: Head,
+        head: ChainHead,
         /// Excluded positions, and why.
-        lost: Vec<(usize, Loss)>,
+        lost: Vec<(usize, TxRejection)>,
     },
     /// Nothing was changed. These transactions can't commit; the others can be sent again.
-    Lost(Vec<(usize, Loss)>),
+    Lost(Vec<(usize, TxRejection)>),
     /// Nothing was changed: serialization failure.
     Contended,
     /// Nothing was changed: a transaction was refused, but the database doesn't say which.
@@ -78,19 +78,19 @@ pub enum Outcome {
     /// Nothing was changed.
     Unavailable(Unavailable),
     /// The commit was sent and its reply was lost.
-    Unsure {
+    Unknown {
         /// Excluded positions, and why.
-        lost: Vec<(usize, Loss)>,
+        lost: Vec<(usize, TxRejection)>,
     },
 }
 
 /// How the outcome of an `Unsure` batch was resolved.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Settled {
+pub enum Resolution {
     /// It is durable. The lane was claimed again.
-    Ours(Lane),
+    Committed(Lane),
     /// It was not committed. The lane was claimed again.
-    Never(Lane),
+    NotCommitted(Lane),
     /// Another node owns the lane; the ledger may show whether the batch is in it.
     Fenced {
         /// `Some(true)`: durable; `Some(false)`: not committed; `None`: unknown.

@@ -18,8 +18,8 @@
 //! | Settling | Settled: fenced            | Claiming; replies say what is known                |
 //! | any      | Closing                    | Closed once nothing is queued or in flight         |
 
-use super::batch::{Batch, Lane, Loss, Outcome, Settled};
-use super::queue::{Prepared, Queue, Waiting};
+use super::batch::{Batch, Lane, TxRejection, BatchOutcome, Resolution};
+use super::queue::{PreparedTx, Queue, QueuedTx};
 use crate::port::{CommitError, Outage, Receipt, Unavailable};
 use chimera_core::limits;
 use chimera_core::record::Tx;
@@ -29,18 +29,18 @@ use uuid::Uuid;
 pub enum Event<W> {
     /// A transaction to commit.
     Submitted {
-        tx: Prepared,
+        tx: PreparedTx,
         /// Receives the reply.
         waiter: W,
     },
     /// A batch was executed.
-    Executed { batch: Batch, outcome: Outcome },
+    Executed { batch: Batch, outcome: BatchOutcome },
     /// The lane was claimed.
     Claimed(Lane),
     /// No lane could be claimed; the loop retries.
     ClaimFailed(Unavailable),
     /// The outcome of an `Unsure` batch was resolved.
-    Settled { batch: Batch, settled: Settled },
+    Settled { batch: Batch, settled: Resolution },
     /// Time to renew the lease.
     Tick,
     /// Finish the queue, accept nothing more.
@@ -67,8 +67,8 @@ pub enum Command<W> {
 enum State<W> {
     Claiming { down: Option<Unavailable> },
     Idle(Lane),
-    Busy(Vec<Waiting<W>>),
-    Settling(Vec<Waiting<W>>, Vec<(usize, Loss)>),
+    Busy(Vec<QueuedTx<W>>),
+    Settling(Vec<QueuedTx<W>>, Vec<(usize, TxRejection)>),
     Closed,
 }
 
@@ -121,7 +121,7 @@ impl<W> Committer<W> {
             Event::Executed { batch, outcome } => self.executed(batch, outcome, &mut commands),
             Event::Claimed(lane) if matches!(self.state, State::Closed) => commands.push(Command::Release(Some(lane))),
             Event::Claimed(lane) => self.resume(lane, &mut commands),
-            Event::ClaimFailed(reason) => self.unclaimed(reason, &mut commands),
+            Event::ClaimFailed(reason) => self.claim_failed(reason, &mut commands),
             Event::Settled { batch, settled } => self.settled(batch, settled, &mut commands),
             Event::Tick => self.tick(&mut commands),
             Event::Closing => {
@@ -136,11 +136,11 @@ impl<W> Committer<W> {
     /// arrived, so that one batch carries all of it.
     pub fn start(&mut self) -> Option<Command<W>> {
         let State::Idle(lane) = self.state else { return None };
-        let drawn = self.queue.draw(self.txs_max);
+        let drawn = self.queue.take_batch(self.txs_max);
         (!drawn.is_empty()).then(|| self.send(lane, drawn))
     }
 
-    fn submitted(&mut self, tx: Prepared, waiter: W, commands: &mut Vec<Command<W>>) {
+    fn submitted(&mut self, tx: PreparedTx, waiter: W, commands: &mut Vec<Command<W>>) {
         let refusal = match &self.state {
             _ if self.closing => Some(CommitError::Unavailable(stopping())),
             State::Closed => Some(CommitError::Unavailable(stopping())),
@@ -150,11 +150,11 @@ impl<W> Committer<W> {
         };
         match refusal {
             Some(error) => commands.push(Command::Reply(waiter, Err(error), Tx::default())),
-            None => self.queue.push(Waiting::new(tx, waiter)),
+            None => self.queue.push(QueuedTx::new(tx, waiter)),
         }
     }
 
-    fn send(&mut self, lane: Lane, mut drawn: Vec<Waiting<W>>) -> Command<W> {
+    fn send(&mut self, lane: Lane, mut drawn: Vec<QueuedTx<W>>) -> Command<W> {
         let txs = drawn.iter_mut().map(|waiting| std::mem::take(&mut waiting.tx)).collect();
         self.batches += 1;
         let epoch = u64::try_from(lane.epoch).unwrap_or_default();
@@ -167,21 +167,21 @@ impl<W> Committer<W> {
         Command::Execute(batch)
     }
 
-    fn executed(&mut self, batch: Batch, outcome: Outcome, commands: &mut Vec<Command<W>>) {
+    fn executed(&mut self, batch: Batch, outcome: BatchOutcome, commands: &mut Vec<Command<W>>) {
         let State::Busy(drawn) = &mut self.state else { return };
         let drawn = std::mem::take(drawn);
         self.state = State::Idle(batch.lane);
         let lane = batch.lane;
         match outcome {
-            Outcome::Committed { head, lost } => {
+            BatchOutcome::Committed { head, lost } => {
                 // Grow back gradually: the cause of the split may still be there.
                 self.txs_max = (self.txs_max * 2).min(limits::BATCH_TXS_MAX);
                 let lane = Lane { head, ..lane };
-                tell(batch.lane, batch.txs, drawn, lane, lost, commands);
+                send_replies(batch.lane, batch.txs, drawn, lane, lost, commands);
                 self.resume(lane, commands);
             }
-            Outcome::Lost(lost) => {
-                let rest = without(refill(batch.txs, drawn), lost, commands);
+            BatchOutcome::Lost(lost) => {
+                let rest = exclude(restore_txs(batch.txs, drawn), lost, commands);
                 if rest.is_empty() {
                     self.resume(lane, commands);
                 } else {
@@ -189,22 +189,22 @@ impl<W> Committer<W> {
                     commands.push(command);
                 }
             }
-            Outcome::Contended => self.again(lane, refill(batch.txs, drawn), None, commands),
-            Outcome::Refused(constraint) => {
+            BatchOutcome::Contended => self.split_and_resend(lane, restore_txs(batch.txs, drawn), None, commands),
+            BatchOutcome::Refused(constraint) => {
                 let refusal = CommitError::Rejected { constraint };
-                self.again(lane, refill(batch.txs, drawn), Some(refusal), commands);
+                self.split_and_resend(lane, restore_txs(batch.txs, drawn), Some(refusal), commands);
             }
-            Outcome::Lacking(reason) => {
-                self.again(lane, refill(batch.txs, drawn), Some(reason.into()), commands);
+            BatchOutcome::Lacking(reason) => {
+                self.split_and_resend(lane, restore_txs(batch.txs, drawn), Some(reason.into()), commands);
             }
-            Outcome::Fenced => {
+            BatchOutcome::Fenced => {
                 self.fail(drawn, &CommitError::Fenced, None, commands);
             }
-            Outcome::Unavailable(reason) => {
-                let back = refill(batch.txs, drawn);
+            BatchOutcome::Unavailable(reason) => {
+                let back = restore_txs(batch.txs, drawn);
                 self.fail(back, &CommitError::Unavailable(reason.clone()), Some(reason), commands);
             }
-            Outcome::Unsure { lost } => {
+            BatchOutcome::Unknown { lost } => {
                 self.state = State::Settling(drawn, lost);
                 commands.push(Command::Settle(batch));
             }
@@ -212,10 +212,10 @@ impl<W> Committer<W> {
     }
 
     /// Splits a batch that hit a serialization failure or contains a refused transaction, and sends the first half.
-    fn again(
+    fn split_and_resend(
         &mut self,
         lane: Lane,
-        mut back: Vec<Waiting<W>>,
+        mut back: Vec<QueuedTx<W>>,
         refusal: Option<CommitError>,
         commands: &mut Vec<Command<W>>,
     ) {
@@ -242,29 +242,29 @@ impl<W> Committer<W> {
         commands.push(command);
     }
 
-    fn settled(&mut self, batch: Batch, settled: Settled, commands: &mut Vec<Command<W>>) {
+    fn settled(&mut self, batch: Batch, settled: Resolution, commands: &mut Vec<Command<W>>) {
         let State::Settling(drawn, lost) = &mut self.state else { return };
         let (drawn, lost) = (std::mem::take(drawn), std::mem::take(lost));
         self.state = State::Idle(batch.lane);
         match settled {
-            Settled::Ours(lane) => {
-                tell(batch.lane, batch.txs, drawn, lane, lost, commands);
+            Resolution::Committed(lane) => {
+                send_replies(batch.lane, batch.txs, drawn, lane, lost, commands);
                 self.resume(lane, commands);
             }
-            Settled::Never(lane) => {
-                let back = refill(batch.txs, drawn);
+            Resolution::NotCommitted(lane) => {
+                let back = restore_txs(batch.txs, drawn);
                 if back.is_empty() {
                     return self.resume(lane, commands);
                 }
                 let command = self.send(lane, back);
                 commands.push(command);
             }
-            Settled::Fenced { durable: Some(true) } => {
+            Resolution::Fenced { durable: Some(true) } => {
                 let (_, head) = batch.chain(|at| lost.iter().all(|(position, _)| *position != at));
-                tell(batch.lane, batch.txs, drawn, Lane { head, ..batch.lane }, lost, commands);
+                send_replies(batch.lane, batch.txs, drawn, Lane { head, ..batch.lane }, lost, commands);
                 self.fail(Vec::new(), &CommitError::Fenced, None, commands);
             }
-            Settled::Fenced { durable } => {
+            Resolution::Fenced { durable } => {
                 let error = if durable.is_some() { CommitError::Fenced } else { CommitError::Unknown };
                 drawn
                     .into_iter()
@@ -277,7 +277,7 @@ impl<W> Committer<W> {
     /// Sends everybody the same reply and claims a lane again.
     fn fail(
         &mut self,
-        drawn: Vec<Waiting<W>>,
+        drawn: Vec<QueuedTx<W>>,
         error: &CommitError,
         down: Option<Unavailable>,
         commands: &mut Vec<Command<W>>,
@@ -292,7 +292,7 @@ impl<W> Committer<W> {
         }
     }
 
-    fn unclaimed(&mut self, reason: Unavailable, commands: &mut Vec<Command<W>>) {
+    fn claim_failed(&mut self, reason: Unavailable, commands: &mut Vec<Command<W>>) {
         if matches!(self.state, State::Claiming { .. }) {
             let error = CommitError::Unavailable(reason.clone());
             commands.extend(self.queue.drain().map(|w| Command::Reply(w.waiter, Err(error.clone()), Tx::default())));
@@ -330,18 +330,18 @@ impl<W> Committer<W> {
 }
 
 /// Reunites the transactions of a returned batch with their waiters.
-fn refill<W>(txs: Vec<Tx>, drawn: Vec<Waiting<W>>) -> Vec<Waiting<W>> {
-    drawn.into_iter().zip(txs).map(|(waiting, tx)| Waiting { tx, ..waiting }).collect()
+fn restore_txs<W>(txs: Vec<Tx>, drawn: Vec<QueuedTx<W>>) -> Vec<QueuedTx<W>> {
+    drawn.into_iter().zip(txs).map(|(waiting, tx)| QueuedTx { tx, ..waiting }).collect()
 }
 
 /// Replies to the excluded transactions and returns the others.
-fn without<W>(back: Vec<Waiting<W>>, lost: Vec<(usize, Loss)>, commands: &mut Vec<Command<W>>) -> Vec<Waiting<W>> {
+fn exclude<W>(back: Vec<QueuedTx<W>>, lost: Vec<(usize, TxRejection)>, commands: &mut Vec<Command<W>>) -> Vec<QueuedTx<W>> {
     let mut lost = lost;
     let mut rest = Vec::with_capacity(back.len());
     for (at, waiting) in back.into_iter().enumerate() {
         match lost.iter().position(|(position, _)| *position == at) {
             Some(found) => {
-                commands.push(Command::Reply(waiting.waiter, Err(refusal(lost.swap_remove(found).1)), waiting.tx))
+                commands.push(Command::Reply(waiting.waiter, Err(commit_error(lost.swap_remove(found).1)), waiting.tx))
             }
             None => rest.push(waiting),
         }
@@ -350,18 +350,18 @@ fn without<W>(back: Vec<Waiting<W>>, lost: Vec<(usize, Loss)>, commands: &mut Ve
 }
 
 /// Sends receipts, and errors to the excluded ones.
-fn tell<W>(
+fn send_replies<W>(
     before: Lane,
     txs: Vec<Tx>,
-    drawn: Vec<Waiting<W>>,
+    drawn: Vec<QueuedTx<W>>,
     lane: Lane,
-    mut lost: Vec<(usize, Loss)>,
+    mut lost: Vec<(usize, TxRejection)>,
     commands: &mut Vec<Command<W>>,
 ) {
     let mut seq = before.head.seq;
     for ((at, waiting), tx) in drawn.into_iter().enumerate().zip(txs) {
         let answer = match lost.iter().position(|(position, _)| *position == at) {
-            Some(found) => Err(refusal(lost.swap_remove(found).1)),
+            Some(found) => Err(commit_error(lost.swap_remove(found).1)),
             None => {
                 let first_seq = (!tx.entries.is_empty()).then_some(seq + 1);
                 seq += i64::try_from(tx.entries.len()).unwrap_or_default();
@@ -372,18 +372,18 @@ fn tell<W>(
     }
 }
 
-fn refusal(loss: Loss) -> CommitError {
+fn commit_error(loss: TxRejection) -> CommitError {
     match loss {
-        Loss::Conflict(conflict) => CommitError::Conflict(conflict),
-        Loss::Rejected(constraint) => CommitError::Rejected { constraint },
-        Loss::Lacking(reason) => CommitError::Unavailable(reason),
+        TxRejection::Conflict(conflict) => CommitError::Conflict(conflict),
+        TxRejection::Rejected(constraint) => CommitError::Rejected { constraint },
+        TxRejection::Lacking(reason) => CommitError::Unavailable(reason),
     }
 }
 
 fn stopping() -> Unavailable {
-    Unavailable::new(Outage::Passing, "the store is stopping")
+    Unavailable::new(Outage::Transient, "the store is stopping")
 }
 
 fn contended() -> Unavailable {
-    Unavailable::new(Outage::Passing, "too much contention")
+    Unavailable::new(Outage::Transient, "too much contention")
 }

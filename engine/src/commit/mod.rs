@@ -11,6 +11,6 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{Batch, Lane, Loss, Outcome, Settled};
+pub use batch::{Batch, Lane, TxRejection, BatchOutcome, Resolution};
 pub use machine::{Command, Committer, Event};
-pub use queue::Prepared;
+pub use queue::PreparedTx;

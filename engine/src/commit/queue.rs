@@ -10,12 +10,12 @@ use std::collections::{BTreeSet, VecDeque};
 /// A validated and sorted transaction. The submitter does this work, since submitters run in parallel and the committer
 /// does not.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedTx {
     tx: Tx,
     touches: Vec<Touch>,
 }
 
-impl Prepared {
+impl PreparedTx {
     /// Runs every check that needs no store.
     pub fn new(mut tx: Tx) -> Result<Self, InvalidTx> {
         tx.check()?;
@@ -27,7 +27,7 @@ impl Prepared {
 
 /// A queued transaction.
 #[derive(Debug)]
-pub(super) struct Waiting<W> {
+pub(super) struct QueuedTx<W> {
     pub(super) tx: Tx,
     pub(super) waiter: W,
     /// The number of serialization failures.
@@ -35,8 +35,8 @@ pub(super) struct Waiting<W> {
     pub(super) touches: Vec<Touch>,
 }
 
-impl<W> Waiting<W> {
-    pub(super) fn new(Prepared { tx, touches }: Prepared, waiter: W) -> Self {
+impl<W> QueuedTx<W> {
+    pub(super) fn new(PreparedTx { tx, touches }: PreparedTx, waiter: W) -> Self {
         Self { tx, waiter, tries: 0, touches }
     }
 
@@ -49,7 +49,7 @@ impl<W> Waiting<W> {
 /// FIFO, except that a row key occurs in a batch only once.
 #[derive(Debug)]
 pub(super) struct Queue<W> {
-    waiting: VecDeque<Waiting<W>>,
+    waiting: VecDeque<QueuedTx<W>>,
 }
 
 impl<W> Queue<W> {
@@ -61,21 +61,21 @@ impl<W> Queue<W> {
         self.waiting.len()
     }
 
-    pub(super) fn push(&mut self, waiting: Waiting<W>) {
+    pub(super) fn push(&mut self, waiting: QueuedTx<W>) {
         self.waiting.push_back(waiting);
     }
 
     /// Requeues transactions at the front, in order.
-    pub(super) fn push_front(&mut self, back: impl DoubleEndedIterator<Item = Waiting<W>>) {
+    pub(super) fn push_front(&mut self, back: impl DoubleEndedIterator<Item = QueuedTx<W>>) {
         back.rev().for_each(|waiting| self.waiting.push_front(waiting));
     }
 
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Waiting<W>> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = QueuedTx<W>> {
         self.waiting.drain(..)
     }
 
     /// Takes the next batch of at most `txs_max` transactions.
-    pub(super) fn draw(&mut self, txs_max: usize) -> Vec<Waiting<W>> {
+    pub(super) fn take_batch(&mut self, txs_max: usize) -> Vec<QueuedTx<W>> {
         let mut held = BTreeSet::new();
         let mut drawn = Vec::new();
         let mut rows = 0;

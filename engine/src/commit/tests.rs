@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::port::{CommitError, Outage, Receipt, Unavailable};
-use chimera_core::ledger::{ActorType, Digest32, Entry, Head, SubjectType};
-use chimera_core::record::{Column, Conflict, Insert, InvalidTx, Kind, Table, Tx, Update, Value};
+use chimera_core::ledger::{ActorType, Digest32, Entry, ChainHead, SubjectType};
+use chimera_core::record::{Column, Conflict, Insert, InvalidTx, ColumnType, Table, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 
 static THINGS: Table = Table {
     name: "things",
-    columns: &[Column::new("id", Kind::Int), Column::new("state_version", Kind::Int)],
+    columns: &[Column::new("id", ColumnType::Int), Column::new("state_version", ColumnType::Int)],
     key: &["id"],
     uniques: &[],
     tenant: None,
@@ -19,12 +19,12 @@ type Machine = Committer<usize>;
 type Answers = Vec<(usize, Result<Receipt, CommitError>)>;
 
 fn lane(epoch: i64, seq: i64) -> Lane {
-    Lane { id: 1, epoch, head: Head { seq, hash: Digest32::ZERO } }
+    Lane { id: 1, epoch, head: ChainHead { seq, hash: Digest32::ZERO } }
 }
 
 fn insert(id: i64) -> Tx {
     let row = vec![("id", Value::Int(id)), ("state_version", Value::Int(0))];
-    Tx { inserts: vec![Insert::into(&THINGS, row).unwrap()], ..Tx::default() }
+    Tx { inserts: vec![Insert::new(&THINGS, row).unwrap()], ..Tx::default() }
 }
 
 fn update(id: i64) -> Tx {
@@ -49,12 +49,12 @@ fn entry() -> Tx {
     Tx { entries: vec![entry.seal([0; 16]).unwrap()], ..Tx::default() }
 }
 
-fn conflict() -> Loss {
-    Loss::Conflict(Conflict::Rows { step: 0, table: "things", touched: 0 })
+fn conflict() -> TxRejection {
+    TxRejection::Conflict(Conflict::Rows { step: 0, table: "things", touched: 0 })
 }
 
 fn down() -> Unavailable {
-    Unavailable::new(Outage::Passing, "gone")
+    Unavailable::new(Outage::Transient, "gone")
 }
 
 fn ready() -> Machine {
@@ -64,7 +64,7 @@ fn ready() -> Machine {
 }
 
 fn submit(machine: &mut Machine, waiter: usize, tx: Tx) -> Answers {
-    answers(machine.step(Event::Submitted { tx: Prepared::new(tx).unwrap(), waiter }))
+    answers(machine.step(Event::Submitted { tx: PreparedTx::new(tx).unwrap(), waiter }))
 }
 
 fn started(machine: &mut Machine) -> Batch {
@@ -84,12 +84,12 @@ fn split(commands: Vec<Command<usize>>) -> (Answers, Vec<Command<usize>>) {
     (answers(replies), rest)
 }
 
-fn executed(machine: &mut Machine, batch: Batch, outcome: Outcome) -> (Answers, Vec<Command<usize>>) {
+fn executed(machine: &mut Machine, batch: Batch, outcome: BatchOutcome) -> (Answers, Vec<Command<usize>>) {
     split(machine.step(Event::Executed { batch, outcome }))
 }
 
-fn committed(batch: &Batch) -> Outcome {
-    Outcome::Committed { head: batch.chain(|_| true).1, lost: Vec::new() }
+fn committed(batch: &Batch) -> BatchOutcome {
+    BatchOutcome::Committed { head: batch.chain(|_| true).1, lost: Vec::new() }
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_loser_is_told_and_the_others_are_sent_again_without_it() {
     let mut machine = ready();
     (0..3).for_each(|n| drop(submit(&mut machine, n, insert(n as i64))));
     let batch = started(&mut machine);
-    let (told, mut next) = executed(&mut machine, batch, Outcome::Lost(vec![(1, conflict())]));
+    let (told, mut next) = executed(&mut machine, batch, BatchOutcome::Lost(vec![(1, conflict())]));
     assert!(matches!(told.as_slice(), [(1, Err(CommitError::Conflict(_)))]));
     let Some(Command::Execute(batch)) = next.pop() else { panic!("the rest was not sent") };
     assert_eq!(batch.txs, [insert(0), insert(2)]);
@@ -147,7 +147,7 @@ fn what_could_not_be_serialised_is_sent_in_halves_until_it_can() {
     let mut machine = ready();
     (0..4).for_each(|n| drop(submit(&mut machine, n, insert(n as i64))));
     let batch = started(&mut machine);
-    let (told, mut next) = executed(&mut machine, batch, Outcome::Contended);
+    let (told, mut next) = executed(&mut machine, batch, BatchOutcome::Contended);
     assert!(told.is_empty());
     let Some(Command::Execute(half)) = next.pop() else { panic!("nothing was sent") };
     assert_eq!(half.txs.len(), 2);
@@ -162,12 +162,12 @@ fn endless_contention_ends_as_unavailable() {
     submit(&mut machine, 0, insert(1));
     let mut batch = started(&mut machine);
     for _ in 1..chimera_core::limits::CONTENTION_TRIES_MAX {
-        let (told, mut next) = executed(&mut machine, batch, Outcome::Contended);
+        let (told, mut next) = executed(&mut machine, batch, BatchOutcome::Contended);
         assert!(told.is_empty());
         let Some(Command::Execute(again)) = next.pop() else { panic!("not tried again") };
         batch = again;
     }
-    let (told, _) = executed(&mut machine, batch, Outcome::Contended);
+    let (told, _) = executed(&mut machine, batch, BatchOutcome::Contended);
     assert!(matches!(told.as_slice(), [(0, Err(CommitError::Unavailable(_)))]));
 }
 
@@ -179,7 +179,7 @@ fn a_refused_transaction_is_found_by_halving_and_only_it_fails() {
     let mut next = machine.start();
     while let Some(Command::Execute(batch)) = next {
         let poisoned = batch.txs.contains(&insert(3));
-        let outcome = if poisoned { Outcome::Refused("check".into()) } else { committed(&batch) };
+        let outcome = if poisoned { BatchOutcome::Refused("check".into()) } else { committed(&batch) };
         let (told, mut commands) = executed(&mut machine, batch, outcome);
         all.extend(told);
         next = commands.pop().or_else(|| machine.start());
@@ -196,7 +196,7 @@ fn what_lacks_a_table_is_found_by_halving_and_only_it_fails_with_its_transaction
     let (mut back, mut next) = (Vec::new(), machine.start());
     while let Some(Command::Execute(batch)) = next {
         let lacking = batch.txs.contains(&insert(3));
-        let outcome = if lacking { Outcome::Lacking(down()) } else { committed(&batch) };
+        let outcome = if lacking { BatchOutcome::Lacking(down()) } else { committed(&batch) };
         let mut commands = machine.step(Event::Executed { batch, outcome });
         next = commands.pop_if(|command| matches!(command, Command::Execute(_))).or_else(|| machine.start());
         back.extend(commands.into_iter().filter_map(|command| match command {
@@ -213,7 +213,7 @@ fn a_stale_epoch_fails_everybody_and_claims_anew() {
     submit(&mut machine, 0, insert(0));
     let batch = started(&mut machine);
     submit(&mut machine, 1, insert(1));
-    let (told, next) = executed(&mut machine, batch, Outcome::Fenced);
+    let (told, next) = executed(&mut machine, batch, BatchOutcome::Fenced);
     assert_eq!(told.iter().filter(|(_, answer)| *answer == Err(CommitError::Fenced)).count(), 2);
     assert!(matches!(next.as_slice(), [Command::Claim]));
 }
@@ -223,7 +223,7 @@ fn while_the_store_is_down_changes_are_refused_at_once_and_afterwards_taken() {
     let mut machine = ready();
     submit(&mut machine, 0, insert(0));
     let batch = started(&mut machine);
-    let (told, _) = executed(&mut machine, batch, Outcome::Unavailable(down()));
+    let (told, _) = executed(&mut machine, batch, BatchOutcome::Unavailable(down()));
     assert_eq!(told, [(0, Err(CommitError::Unavailable(down())))]);
     assert_eq!(submit(&mut machine, 1, insert(1)), [(1, Err(CommitError::Unavailable(down())))]);
     machine.step(Event::Claimed(lane(2, 0)));
@@ -236,10 +236,10 @@ fn a_lost_commit_that_happened_ends_in_receipts() {
     let mut machine = ready();
     submit(&mut machine, 0, entry());
     let batch = started(&mut machine);
-    let (told, mut next) = executed(&mut machine, batch, Outcome::Unsure { lost: vec![] });
+    let (told, mut next) = executed(&mut machine, batch, BatchOutcome::Unknown { lost: vec![] });
     assert!(told.is_empty());
     let Some(Command::Settle(batch)) = next.pop() else { panic!("nobody looks") };
-    let told = answers(machine.step(Event::Settled { batch, settled: Settled::Ours(lane(2, 1)) }));
+    let told = answers(machine.step(Event::Settled { batch, settled: Resolution::Committed(lane(2, 1)) }));
     assert_eq!(told, [(0, Ok(Receipt { lane: 1, epoch: 1, first_seq: Some(1), head_seq: 1 }))]);
 }
 
@@ -249,9 +249,9 @@ fn a_lost_commit_that_never_happened_is_sent_again_under_a_new_epoch() {
     submit(&mut machine, 0, entry());
     let first = started(&mut machine);
     let first_id = first.id;
-    let (_, mut next) = executed(&mut machine, first, Outcome::Unsure { lost: vec![] });
+    let (_, mut next) = executed(&mut machine, first, BatchOutcome::Unknown { lost: vec![] });
     let Some(Command::Settle(batch)) = next.pop() else { panic!("nobody looks") };
-    let (told, mut next) = split(machine.step(Event::Settled { batch, settled: Settled::Never(lane(2, 0)) }));
+    let (told, mut next) = split(machine.step(Event::Settled { batch, settled: Resolution::NotCommitted(lane(2, 0)) }));
     assert!(told.is_empty());
     let Some(Command::Execute(batch)) = next.pop() else { panic!("not sent again") };
     assert_eq!((batch.lane.epoch, batch.txs.len()), (2, 1));
@@ -265,9 +265,9 @@ fn a_lost_commit_on_a_lost_lane_is_told_as_far_as_it_is_known() {
         let mut machine = ready();
         submit(&mut machine, 0, entry());
         let batch = started(&mut machine);
-        let (_, mut next) = executed(&mut machine, batch, Outcome::Unsure { lost: vec![] });
+        let (_, mut next) = executed(&mut machine, batch, BatchOutcome::Unknown { lost: vec![] });
         let Some(Command::Settle(batch)) = next.pop() else { panic!("nobody looks") };
-        let (told, next) = split(machine.step(Event::Settled { batch, settled: Settled::Fenced { durable } }));
+        let (told, next) = split(machine.step(Event::Settled { batch, settled: Resolution::Fenced { durable } }));
         assert_eq!(told[0].1.clone().err(), expected);
         assert!(matches!(next.as_slice(), [Command::Claim]));
     }
@@ -285,7 +285,7 @@ fn a_full_queue_refuses_instead_of_growing() {
 #[test]
 fn an_impossible_transaction_is_refused_before_a_store_sees_it() {
     let twice = Tx { inserts: insert(1).inserts, updates: update(1).updates, ..Tx::default() };
-    assert_eq!(Prepared::new(twice).err(), Some(InvalidTx::Twice { table: "things" }));
+    assert_eq!(PreparedTx::new(twice).err(), Some(InvalidTx::DuplicateRow { table: "things" }));
 }
 
 #[test]

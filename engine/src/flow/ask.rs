@@ -4,7 +4,7 @@
 //! else is. A person's mail contains a link for deciding. Only the message contains the link, sealed; the store keeps
 //! its digest. A webhook gets no link: a system is not a person.
 
-use super::node::Inner;
+use super::node::EngineState;
 use super::review;
 use crate::flow::port::{Recipient, Recipients};
 use crate::rows;
@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::flow::review::Review;
-use chimera_core::flow::run::{Head, INBOX, Requested, inbox_row, outbox_row};
+use chimera_core::flow::run::{RunHead, INBOX, ApprovalRequested, inbox_row, outbox_row};
 use chimera_core::flow::tables::SCOPED_APPROVALS;
 use chimera_core::json::Digest32;
 use chimera_core::ledger::ActorType;
@@ -41,16 +41,16 @@ pub struct Asking {
 
 impl Default for Asking {
     fn default() -> Self {
-        Self { base_url: String::new(), recipients: Arc::new(OfRun), seal: None }
+        Self { base_url: String::new(), recipients: Arc::new(RunRecipients), seal: None }
     }
 }
 
 /// The recipients that the run itself names.
-pub struct OfRun;
+pub struct RunRecipients;
 
 #[async_trait]
-impl Recipients for OfRun {
-    async fn of(&self, head: &Head) -> Vec<Recipient> {
+impl Recipients for RunRecipients {
+    async fn of(&self, head: &RunHead) -> Vec<Recipient> {
         let Some(notify) = &head.notify else { return Vec::new() };
         let target = |channel: &str| notify.get(channel).and_then(Value::as_str).map(str::to_owned);
         let webhook = target("webhook").map(|target| Recipient { channel: "webhook".to_owned(), target, person: None });
@@ -67,7 +67,7 @@ pub(super) fn token_digest(token: &str) -> Digest32 {
 }
 
 /// Adds the notifications to the transaction that creates the requests.
-pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Requested]) -> Result<(), Unstorable> {
+pub(super) async fn add_approval_messages(tx: &mut Tx, inner: &EngineState, head: &RunHead, asked: &[ApprovalRequested]) -> Result<(), Unstorable> {
     if asked.is_empty() {
         return Ok(());
     }
@@ -78,13 +78,13 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
     let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(head.tenant.clone())).with("run_id", head.id);
     let before = rows::all(&*inner.parts.records, select, limits::RUN_ROWS_MAX).await.unwrap_or_default();
     for requested in asked {
-        let review = told(review::of_request(head, requested, &before, now));
-        for recipient in &reached(with_deciders(&named, inner, head, requested).await, head) {
+        let review = masked_review(review::of_request(head, requested, &before, now));
+        for recipient in &effective_recipients(with_deciders(&named, inner, head, requested).await, head) {
             let (id, mut link) = (inner.id(), None);
             if let Some(person) = decider(&*asking.recipients, recipient, requested) {
                 let token = token(inner);
                 let url = format!("{}/approvals/{token}", asking.base_url);
-                link = asking.sealed(id, &url, &*inner.parts.random);
+                link = asking.seal_link(id, &url, &*inner.parts.random);
                 if link.is_some() {
                     tx.inserts.push(link_row(head, requested, person, &token, now)?);
                 }
@@ -98,7 +98,7 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
 }
 
 /// The named recipients, plus everybody who may decide if the requester can't decide alone.
-async fn with_deciders(named: &[Recipient], inner: &Inner, head: &Head, requested: &Requested) -> Vec<Recipient> {
+async fn with_deciders(named: &[Recipient], inner: &EngineState, head: &RunHead, requested: &ApprovalRequested) -> Vec<Recipient> {
     let (demand, requesters) = (&requested.demand, &requested.requesters);
     let recipients = &inner.parts.asking.recipients;
     let same = |one: &str, other: &str| recipients.is_same_person(one, other);
@@ -112,8 +112,8 @@ async fn with_deciders(named: &[Recipient], inner: &Inner, head: &Head, requeste
 }
 
 /// Deduplicates. Without recipients the actor's inbox is used, so that somebody is notified.
-pub(super) fn reached(all: Vec<Recipient>, head: &Head) -> Vec<Recipient> {
-    let mut recipients = distinct(all);
+pub(super) fn effective_recipients(all: Vec<Recipient>, head: &RunHead) -> Vec<Recipient> {
+    let mut recipients = deduplicate(all);
     if recipients.is_empty() {
         recipients.push(Recipient::inbox(&head.actor));
     }
@@ -122,7 +122,7 @@ pub(super) fn reached(all: Vec<Recipient>, head: &Head) -> Vec<Recipient> {
 
 /// Deduplicates and applies the limit. People who share an address are kept apart: one may be allowed to decide where
 /// the other is not, and a link belongs to one person.
-fn distinct(all: Vec<Recipient>) -> Vec<Recipient> {
+fn deduplicate(all: Vec<Recipient>) -> Vec<Recipient> {
     let mut recipients: Vec<Recipient> = Vec::new();
     for recipient in all {
         let known = |known: &Recipient| {
@@ -138,26 +138,26 @@ fn distinct(all: Vec<Recipient>) -> Vec<Recipient> {
 }
 
 /// The person who may decide with the link in a message, if there is one.
-fn decider<'a>(all: &dyn Recipients, recipient: &'a Recipient, requested: &Requested) -> Option<&'a str> {
+fn decider<'a>(all: &dyn Recipients, recipient: &'a Recipient, requested: &ApprovalRequested) -> Option<&'a str> {
     let person = recipient.person.as_deref().filter(|_| recipient.channel == "email")?;
     let same = |one: &str, other: &str| all.is_same_person(one, other);
     requested.demand.allows(person, &requested.requesters, &same).then_some(person)
 }
 
-fn token(inner: &Inner) -> String {
+fn token(inner: &EngineState) -> String {
     let mut bytes = [0; 32];
     inner.parts.random.fill(&mut bytes);
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
 fn link_row(
-    head: &Head,
-    requested: &Requested,
+    head: &RunHead,
+    requested: &ApprovalRequested,
     person: &str,
     token: &str,
     now: Timestamp,
 ) -> Result<Insert, Unstorable> {
-    Ok(Insert::into(
+    Ok(Insert::new(
         &APPROVAL_LINKS,
         vec![
             ("token_digest", Cell::Bytes(token_digest(token).to_vec())),
@@ -176,7 +176,7 @@ impl Asking {
     pub(super) fn message(
         &self,
         id: Uuid,
-        head: &Head,
+        head: &RunHead,
         approval: Option<Uuid>,
         recipient: &Recipient,
         mut payload: Value,
@@ -196,26 +196,26 @@ impl Asking {
 }
 
 /// Tells a recipient who may not decide that, and who may.
-fn name_deciders(payload: &mut Value, all: &dyn Recipients, recipient: &Recipient, requested: &Requested) {
+fn name_deciders(payload: &mut Value, all: &dyn Recipients, recipient: &Recipient, requested: &ApprovalRequested) {
     let same = |one: &str, other: &str| all.is_same_person(one, other);
-    let excluded = |person: &str| requested.demand.excludes(person, &requested.requesters, &same);
+    let excluded = |person: &str| requested.demand.exclusion_reason(person, &requested.requesters, &same);
     if let Some(reason) = recipient.person.as_deref().and_then(excluded) {
         payload["data"]["not_decider"] = reason.as_str().into();
-        payload["data"]["decided_by"] = requested.demand.deciders(&requested.requesters).into();
+        payload["data"]["decided_by"] = requested.demand.describe_deciders(&requested.requesters).into();
     }
 }
 
 fn payload(
-    head: &Head,
-    requested: &Requested,
+    head: &RunHead,
+    requested: &ApprovalRequested,
     (review, masked): &(Value, bool),
     base_url: &str,
     link: Option<Value>,
     now: Timestamp,
 ) -> Value {
     let data = &requested.data;
-    let (action, action_bytes) = bounded(match requested.action.as_str() {
-        "plan" => steps(&data["plan"]["steps"]),
+    let (action, action_bytes) = masked_action(match requested.action.as_str() {
+        "plan" => plan_lines(&data["plan"]["steps"]),
         "graph.patch" => data["patch"].clone(),
         "map" => data["calls"].clone(),
         _ => data["input"].clone(),
@@ -257,7 +257,7 @@ fn withhold(payload: &mut Value) {
 }
 
 /// The review with credentials masked, and whether anything was masked; null if it is too long for a message.
-fn told(review: Review) -> (Value, bool) {
+fn masked_review(review: Review) -> (Value, bool) {
     let whole = serde_json::to_value(review).unwrap_or_default();
     if whole.to_string().len() > limits::MESSAGE_REVIEW_BYTES_MAX {
         return (Value::Null, false);
@@ -269,7 +269,7 @@ fn told(review: Review) -> (Value, bool) {
 }
 
 /// The action with credentials masked; null if it is too long for a message.
-fn bounded(mut action: Value) -> (Value, usize) {
+fn masked_action(mut action: Value) -> (Value, usize) {
     let bytes = action.to_string().len();
     if bytes > limits::MESSAGE_ACTION_BYTES_MAX {
         return (Value::Null, bytes);
@@ -279,7 +279,7 @@ fn bounded(mut action: Value) -> (Value, usize) {
 }
 
 /// The steps of a plan without their dry-run results.
-fn steps(lines: &Value) -> Value {
+fn plan_lines(lines: &Value) -> Value {
     let told = ["node", "item", "type", "tool", "status", "would_execute", "input", "deferred"];
     let line = |line: &Value| -> Value {
         let members = told.iter().filter_map(|name| Some(((*name).to_owned(), line.get(*name)?.clone())));

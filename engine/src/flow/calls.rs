@@ -1,13 +1,13 @@
 //! Lists tool calls across the runs that the caller may see.
 
-use super::document::{CallPage, CallShown, Document, ListedCall};
+use super::document::{CallPage, CallView, Document, ListedCall};
 use super::{Flow, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
 use crate::port::ReadError;
 use chimera_core::flow::tables::{RUNS, TOOL_CALLS};
-use chimera_core::limits::JSON_BYTES_ASIDE;
-use chimera_core::record::{Compare, Cursor, Direction, Row, Scope, Select};
+use chimera_core::limits::JSON_INLINE_BYTES_MAX;
+use chimera_core::record::{Comparison, Cursor, Direction, Row, Scope, Select};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -29,7 +29,7 @@ impl Flow {
         let scope = || Scope::Tenant(permit.tenant().to_owned());
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
-            return Err(EngineError::lacking(RUNS_READ));
+            return Err(EngineError::missing_scope(RUNS_READ));
         }
         let mut select = Select::from(&TOOL_CALLS, scope()).by(&[], Direction::Descending);
         if let Some(actor) = filter.actor.or_else(|| (!everybody).then(|| permit.actor().to_owned())) {
@@ -39,7 +39,7 @@ impl Flow {
             select = select.with("tool_name", tool);
         }
         if let Some(since) = filter.since {
-            select = select.filter("created_at", Compare::AtLeast, since);
+            select = select.filter("created_at", Comparison::AtLeast, since);
         }
         select = select.take(filter.limit);
         if let Some(cursor) = &filter.cursor {
@@ -58,7 +58,7 @@ impl Flow {
         let item = |row| {
             let run = Row::uuid(row, "run_id");
             ListedCall {
-                call: CallShown::of(row),
+                call: CallView::of(row),
                 run_id: run,
                 actor: row.get("actor").as_text(),
                 run_status: statuses.get(&run).and_then(Option::as_deref),
@@ -68,6 +68,6 @@ impl Flow {
         let bytes: usize = page.rows.iter().map(Row::bytes).sum();
         let next_cursor = page.next.as_ref().map(Cursor::encode);
         let written = async { Document::of(&CallPage { items: page.rows.iter().map(item).collect(), next_cursor }) };
-        self.aside(&permit.claimant(), bytes > JSON_BYTES_ASIDE, written).await?
+        self.offload(&permit.claimant(), bytes > JSON_INLINE_BYTES_MAX, written).await?
     }
 }

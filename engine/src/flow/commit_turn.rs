@@ -2,10 +2,10 @@
 //!
 //! When the store is unavailable, a commit is retried only while something would be lost by deciding the turn again.
 
-use super::node::{Inner, Stop};
+use super::node::{EngineState, Shutdown};
 use super::{ask, doubt, seal};
 use crate::port::CommitError;
-use chimera_core::flow::run::{Head, Owner, Turn};
+use chimera_core::flow::run::{RunHead, LaneOwner, Turn};
 use chimera_core::flow::tables::{EFFECTS, RUNS};
 use chimera_core::limits;
 use chimera_core::record::Tx;
@@ -14,12 +14,12 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// The outcome of committing a turn.
-pub(super) enum Went {
-    On,
+pub(super) enum CommitOutcome {
+    Committed,
     /// The run in memory differs from the stored one.
     Stale,
     /// Another node owns the run.
-    Lost,
+    OwnershipLost,
     /// The turn can't be stored; a retry does not help.
     Unwritable,
 }
@@ -27,59 +27,59 @@ pub(super) enum Went {
 /// Commits a turn that leaves the run with this owner. While the store is unavailable, it retries until the process
 /// ends if a response from outside or calls in flight would be lost. Any other turn is read and decided again.
 pub(super) async fn commit(
-    inner: Arc<Inner>,
-    head: Arc<Head>,
+    inner: Arc<EngineState>,
+    head: Arc<RunHead>,
     mut tx: Tx,
     turn: &mut Turn,
-    owner: Option<Owner>,
+    owner: Option<LaneOwner>,
     has_calls: bool,
-) -> Went {
-    if let Err(error) = seal::notes(&mut tx, &inner, &head, &mut turn.notes) {
+) -> CommitOutcome {
+    if let Err(error) = seal::add_entries(&mut tx, &inner, &head, &mut turn.notes) {
         tracing::error!(run_id = %head.id, error = %error, "the ledger entries of a turn could not be built");
-        return Went::Unwritable;
+        return CommitOutcome::Unwritable;
     }
-    if let Err(error) = ask::tell(&mut tx, &inner, &head, &turn.asked).await {
+    if let Err(error) = ask::add_approval_messages(&mut tx, &inner, &head, &turn.asked).await {
         tracing::error!(run_id = %head.id, error = %error, "the approval notifications of a turn could not be built");
-        return Went::Unwritable;
+        return CommitOutcome::Unwritable;
     }
-    if let Err(error) = doubt::tell(&mut tx, &inner, &head, &turn.doubted).await {
+    if let Err(error) = doubt::add_doubt_messages(&mut tx, &inner, &head, &turn.unknown_outcomes).await {
         tracing::error!(run_id = %head.id, error = %error, "the doubt notifications of a turn could not be built");
-        return Went::Unwritable;
+        return CommitOutcome::Unwritable;
     }
     let keeps = has_calls || tx.updates.iter().any(|update| update.table == &EFFECTS);
     let mut pause = limits::STORE_RETRY_PAUSE_FIRST;
     loop {
         let spare = keeps.then(|| tx.clone());
         let error = match inner.parts.records.commit(tx).await {
-            Ok(_) => return Went::On,
+            Ok(_) => return CommitOutcome::Committed,
             Err(error) => error,
         };
         let id = head.id;
         match (error, spare) {
             (CommitError::Conflict(conflict), _) => {
                 tracing::debug!(run_id = %id, conflict = %conflict, "a turn conflicted with a concurrent change");
-                return Went::Stale;
+                return CommitOutcome::Stale;
             }
             // The node that takes over, with the new schema or after the store is resumed, looks into the calls.
-            (CommitError::Fenced | CommitError::Blocked(_), _) => return Went::Lost,
+            (CommitError::Fenced | CommitError::Blocked(_), _) => return CommitOutcome::OwnershipLost,
             (CommitError::Unavailable(_) | CommitError::Overloaded, Some(again)) => {
-                let Some(held) = owner_after_pause(&inner, id, &mut pause).await else { return Went::Lost };
+                let Some(held) = owner_after_pause(&inner, id, &mut pause).await else { return CommitOutcome::OwnershipLost };
                 tx = again;
                 if owner.is_some_and(|owner| owner != held) {
                     rename_owner(&mut tx, id, held);
                 }
             }
-            (CommitError::Unavailable(_) | CommitError::Overloaded | CommitError::Unknown, _) => return Went::Stale,
+            (CommitError::Unavailable(_) | CommitError::Overloaded | CommitError::Unknown, _) => return CommitOutcome::Stale,
             (error @ (CommitError::Invalid(_) | CommitError::Rejected { .. }), _) => {
                 tracing::error!(run_id = %id, error = %error, "a turn was refused by the store");
-                return Went::Unwritable;
+                return CommitOutcome::Unwritable;
             }
         }
     }
 }
 
 /// The lane for the retry, after a pause. `None`: the process ends, or nothing may be written any more.
-async fn owner_after_pause(inner: &Inner, run: Uuid, pause: &mut Duration) -> Option<Owner> {
+async fn owner_after_pause(inner: &EngineState, run: Uuid, pause: &mut Duration) -> Option<LaneOwner> {
     let mut stopping = inner.stopping();
     let claimed = async {
         loop {
@@ -94,14 +94,14 @@ async fn owner_after_pause(inner: &Inner, run: Uuid, pause: &mut Duration) -> Op
     };
     tokio::select! {
         biased;
-        _ = stopping.wait_for(|stop| *stop == Stop::Now) => None,
+        _ = stopping.wait_for(|stop| *stop == Shutdown::Now) => None,
         owner = claimed => owner,
     }
 }
 
 /// Makes the turn name the lane it is written through now: whoever takes over that lane finds the run, and the new
 /// holder of the old lane ignores it.
-fn rename_owner(tx: &mut Tx, run: Uuid, owner: Owner) {
+fn rename_owner(tx: &mut Tx, run: Uuid, owner: LaneOwner) {
     let cells = [("owner_lane", owner.lane), ("owner_epoch", owner.epoch)];
     for update in tx.updates.iter_mut().filter(|update| update.table == &RUNS && update.key == [run.into()]) {
         for (at, value) in cells.iter().filter_map(|(column, value)| Some((RUNS.position(column)?, *value))) {
@@ -113,7 +113,7 @@ fn rename_owner(tx: &mut Tx, run: Uuid, owner: Owner) {
 
 /// The lane for the next turn. While none is held the run waits; calls in flight continue and are handled afterwards.
 /// `None`: the process ends first.
-pub(super) async fn owner_once_claimed(inner: Arc<Inner>, run: Uuid) -> Option<Owner> {
+pub(super) async fn owner_once_claimed(inner: Arc<EngineState>, run: Uuid) -> Option<LaneOwner> {
     let (mut stopping, mut pause) = (inner.stopping(), limits::STORE_RETRY_PAUSE_FIRST);
     let claimed = async {
         loop {
@@ -126,7 +126,7 @@ pub(super) async fn owner_once_claimed(inner: Arc<Inner>, run: Uuid) -> Option<O
     };
     tokio::select! {
         biased;
-        _ = stopping.wait_for(|stop| *stop == Stop::Now) => None,
+        _ = stopping.wait_for(|stop| *stop == Shutdown::Now) => None,
         owner = claimed => Some(owner),
     }
 }

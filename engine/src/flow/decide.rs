@@ -4,19 +4,19 @@
 //! run's first request is pending, so that a second click on the same button can't approve the next step. With a step
 //! alone it is accepted only while the first request for that step is pending.
 
-use super::error::{check_words, masked};
-use super::taken_back::{CANCELLED, PATCH, SUPERSEDED, TakenBack};
+use super::error::{check_text, mask_credentials};
+use super::taken_back::{CANCELLED, PATCH, SUPERSEDED, VoidRequests};
 use super::{Flow, load, review};
-use crate::access::{APPROVALS_DECIDE, Permit, is_repeated, lacking};
+use crate::access::{APPROVALS_DECIDE, Permit, is_nonce_conflict, missing_scope_error};
 use crate::error::EngineError;
-use crate::ledger::audit::{Decision as Audited, Event, Writer};
+use crate::ledger::audit::{Decision as Audited, EventRecord, Writer};
 use crate::port::CommitError;
-use chimera_core::access::NotDecider;
+use chimera_core::access::DeciderRefusal;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::{Demand, SamePerson, Signal, Told, affinity, approving};
+use chimera_core::flow::run::{ApprovalRequirement, SamePerson, Signal, SignalKind, affinity, approvers_in};
 use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS};
 use chimera_core::json::Digest32;
-use chimera_core::ledger::decision::{Outcome, Source};
+use chimera_core::ledger::decision::{Outcome, DecisionSource};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{Json, Row, Tx, Unstorable, Update, Value as Cell};
@@ -63,7 +63,7 @@ pub struct Decide {
 
 /// The state of the request after the decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct DecisionResult {
     pub approval: Uuid,
     /// `approved`, `denied`, or `pending` while more people must approve.
     pub status: &'static str,
@@ -73,60 +73,60 @@ pub struct Decided {
 
 impl Flow {
     /// Records a decision and wakes the run.
-    pub async fn decide(&self, permit: &Permit, ask: Decide) -> Result<Decided, EngineError> {
-        self.decide_via(permit, ask, None).await
+    pub async fn decide(&self, permit: &Permit, ask: Decide) -> Result<DecisionResult, EngineError> {
+        self.decide_with_link(permit, ask, None).await
     }
 
     /// Like `decide`; an approval link is consumed with the decision.
-    pub(super) async fn decide_via(
+    pub(super) async fn decide_with_link(
         &self,
         permit: &Permit,
         ask: Decide,
         link: Option<Digest32>,
-    ) -> Result<Decided, EngineError> {
+    ) -> Result<DecisionResult, EngineError> {
         if permit.kind() != ActorType::Human {
-            return Err(not_decider(&NotDecider::NotAPerson));
+            return Err(not_decider(&DeciderRefusal::NotAPerson));
         }
-        check_words("reason", ask.reason.as_deref())?;
+        check_text("reason", ask.reason.as_deref())?;
         let mut ask = ask;
         // Expressions may use the notes of an approval; those of a refusal are only displayed.
         if ask.decision != Decision::Approve {
-            ask.reason = ask.reason.as_deref().map(masked);
+            ask.reason = ask.reason.as_deref().map(mask_credentials);
         }
         for _ in 1..limits::DECIDE_TRIES_MAX {
             match self.try_decide(permit, &ask, link).await {
                 // A concurrent decision: retry with the current state.
-                Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_repeated(&error) => {}
+                Err(EngineError::Commit(error @ CommitError::Conflict(_))) if !is_nonce_conflict(&error) => {}
                 decided => return decided,
             }
         }
         self.try_decide(permit, &ask, link).await
     }
 
-    async fn try_decide(&self, permit: &Permit, ask: &Decide, link: Option<Digest32>) -> Result<Decided, EngineError> {
+    async fn try_decide(&self, permit: &Permit, ask: &Decide, link: Option<Digest32>) -> Result<DecisionResult, EngineError> {
         let used_up = match link {
-            Some(link) => Some(self.used_up(link, self.inner.parts.clock.now()).await?),
+            Some(link) => Some(self.consume_link(link, self.inner.parts.clock.now()).await?),
             None => None,
         };
         let records = &*self.inner.parts.records;
-        let run = load::decided_run(records, permit, ask.run).await?;
-        self.check_own(permit, &run)?;
+        let run = load::decidable_run(records, permit, ask.run).await?;
+        self.check_run_owner(permit, &run)?;
         let rows = self.requests_of(permit.tenant(), ask.run).await?;
-        let row = choose(&rows, ask)?;
+        let row = find_request(&rows, ask)?;
         review::check_open(&review::of_row(&run, row, &[], self.inner.parts.clock.steady()))?;
-        self.may_decide(permit, row)?;
+        self.check_decider(permit, row)?;
         if ask.decision == Decision::Approve {
             review::check_approvable(row)?;
-            self.check_current(ask.run, row)?;
+            self.check_tool_versions(ask.run, row)?;
         }
-        self.check_narrow(permit, ask, row).await?;
+        self.check_narrowed_token(permit, ask, row).await?;
         let mut decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
-        let counted = approving(&decisions);
+        let counted = approvers_in(&decisions);
         let said = decisions
             .as_array_mut()
             .ok_or_else(|| EngineError::refused(Code::Internal, "the approval can't be read"))?;
         // Decisions of an earlier owner of the name are not the caller's.
-        let is_own = |said: &Value| said["by"] == permit.actor() && self.is_holders(said);
+        let is_own = |said: &Value| said["by"] == permit.actor() && self.is_by_current_owner(said);
         let before = said.iter().find(|said| is_own(said));
         let decided_already =
             || EngineError::refused(Code::InvalidTransition, "you have already decided on this request");
@@ -151,12 +151,12 @@ impl Flow {
                 false => said.insert("counts".to_owned(), false.into()),
             };
         }
-        let by = approving(&decisions);
+        let by = approvers_in(&decisions);
         let (demand, requesters) = (demand_of(row), requesters_of(row));
         let same = |one: &str, other: &str| self.inner.parts.asking.recipients.is_same_person(one, other);
-        let needed = demand.people_after(&by, &requesters, &same);
+        let needed = demand.people_needed_after(&by, &requesters, &same);
         let is_met = demand.is_met(&by, &requesters, &same);
-        if !repeats && ask.decision == Decision::Approve && demand.adds_nobody(&by, &requesters, &same) {
+        if !repeats && ask.decision == Decision::Approve && demand.adds_no_approver(&by, &requesters, &same) {
             let message = "somebody with your mail address has already decided, and you count as one person";
             return Err(EngineError::refused(Code::InvalidTransition, message));
         }
@@ -168,13 +168,13 @@ impl Flow {
             Decision::Approve => "pending",
             Decision::Reject | Decision::RequestChanges => "denied",
         };
-        let decided = Decided { approval: row.uuid("approval_request_id"), status, approvals: by.len(), needed };
-        let void = void(&rows, row, &decided);
+        let decided = DecisionResult { approval: row.uuid("approval_request_id"), status, approvals: by.len(), needed };
+        let void = requests_voided_by(&rows, row, &decided);
         let mut tx = self.decision_tx(permit, ask, row, &decisions, &decided, &void)?;
         if let Some(used_up) = used_up {
             tx.updates.push(used_up);
             let (subject, data) = (decided.approval.to_string(), json!({"decision": ask.decision.as_str()}));
-            self.enter(&mut tx, permit, Some(ask.run), subject, "approval.link_used", data)?;
+            self.record(&mut tx, permit, Some(ask.run), subject, "approval.link_used", data)?;
         }
         self.inner.parts.records.commit(tx).await?;
         if status != "pending" {
@@ -184,24 +184,24 @@ impl Flow {
     }
 
     /// A run of an earlier owner of the caller's name is not the caller's own: deciding on it needs the scope.
-    fn check_own(&self, permit: &Permit, run: &Row) -> Result<(), EngineError> {
+    fn check_run_owner(&self, permit: &Permit, run: &Row) -> Result<(), EngineError> {
         let since = self.inner.parts.asking.recipients.held_since(permit.actor());
         let is_earlier = since.zip(run.get("created_at").as_time()).is_some_and(|(since, asked)| asked < since);
         match is_earlier && !permit.may(APPROVALS_DECIDE) {
-            true => Err(not_decider(&NotDecider::LacksScope)),
+            true => Err(not_decider(&DeciderRefusal::LacksScope)),
             false => Ok(()),
         }
     }
 
     /// Refuses a caller who may not decide on this request.
-    pub(super) fn may_decide(&self, permit: &Permit, row: &Row) -> Result<(), EngineError> {
+    pub(super) fn check_decider(&self, permit: &Permit, row: &Row) -> Result<(), EngineError> {
         let demand = demand_of(row);
         // An operator's own contributions in the tenant are not recorded under their name there.
-        if permit.acts_for().is_some() && demand.needs_another() {
-            return Err(not_decider(&NotDecider::ActsForTenant));
+        if permit.acts_for().is_some() && demand.excludes_requesters() {
+            return Err(not_decider(&DeciderRefusal::ActsForTenant));
         }
         let same = |one: &str, other: &str| self.inner.parts.asking.recipients.is_same_person(one, other);
-        let reason = demand.excludes(permit.actor(), &requesters_of(row), &same);
+        let reason = demand.exclusion_reason(permit.actor(), &requesters_of(row), &same);
         reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 
@@ -210,18 +210,18 @@ impl Flow {
     fn still_counts(&self, tenant: &str, said: &Value, run: &Row) -> bool {
         let recipients = &self.inner.parts.asking.recipients;
         let person = said["by"].as_str().unwrap_or_default();
-        self.is_holders(said) && recipients.not_decider(tenant, person, run.text("actor")).is_none()
+        self.is_by_current_owner(said) && recipients.not_decider(tenant, person, run.text("actor")).is_none()
     }
 
     /// Whether a decision was made by the current owner of the name.
-    fn is_holders(&self, said: &Value) -> bool {
+    fn is_by_current_owner(&self, said: &Value) -> bool {
         let since = self.inner.parts.asking.recipients.held_since(said["by"].as_str().unwrap_or_default());
         let at = said["at"].as_str().and_then(|at| at.parse().ok());
         since.is_none_or(|since| at.is_some_and(|at: Timestamp| since <= at))
     }
 
     /// Refuses to approve a call of a tool that changed since the request; the run asks again.
-    fn check_current(&self, run: Uuid, row: &Row) -> Result<(), EngineError> {
+    fn check_tool_versions(&self, run: Uuid, row: &Row) -> Result<(), EngineError> {
         let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
         let listed = [&data["calls"], &data["plan"]["steps"]].into_iter().filter_map(Value::as_array).flatten();
         let changed = std::iter::once(&data).chain(listed).find_map(|line| {
@@ -237,18 +237,18 @@ impl Flow {
 
     /// A narrowed token can't release what it could not request, unless it has the scope for deciding. A rejection
     /// counts too: the graph may continue after it.
-    async fn check_narrow(&self, permit: &Permit, ask: &Decide, row: &Row) -> Result<(), EngineError> {
-        if !permit.is_narrow() || permit.may(APPROVALS_DECIDE) {
+    async fn check_narrowed_token(&self, permit: &Permit, ask: &Decide, row: &Row) -> Result<(), EngineError> {
+        if !permit.is_narrowed() || permit.may(APPROVALS_DECIDE) {
             return Ok(());
         }
         match (row.text("action_type"), ask.decision) {
             // The patch is not part of the run yet.
-            (PATCH, Decision::Approve) => Err(EngineError::lacking(APPROVALS_DECIDE)),
+            (PATCH, Decision::Approve) => Err(EngineError::missing_scope(APPROVALS_DECIDE)),
             // Nothing has run, and nothing will.
             ("plan", Decision::Reject | Decision::RequestChanges) => {
-                self.may_end(permit, ask.run, APPROVALS_DECIDE).await
+                self.check_end_scopes(permit, ask.run, APPROVALS_DECIDE).await
             }
-            _ => self.may_let_go_on(permit, ask.run, APPROVALS_DECIDE).await,
+            _ => self.check_continue_scopes(permit, ask.run, APPROVALS_DECIDE).await,
         }
     }
 
@@ -258,12 +258,12 @@ impl Flow {
         ask: &Decide,
         row: &Row,
         decisions: &Value,
-        decided: &Decided,
-        void: &TakenBack,
+        decided: &DecisionResult,
+        void: &VoidRequests,
     ) -> Result<Tx, EngineError> {
         let now = self.inner.parts.clock.steady();
         let approval = decided.approval;
-        let json = Json::of(decisions).map_err(Unstorable::from)?;
+        let json = Json::encode(decisions).map_err(Unstorable::from)?;
         let version = row.int("state_version");
         let details =
             Update::versioned(&APPROVAL_DETAILS, vec![approval.into()], version, vec![("decisions", json.into())]);
@@ -276,7 +276,7 @@ impl Flow {
                 ("review_notes", ask.reason.clone().into()),
             ]);
         }
-        let request = Update::of(&APPROVAL_REQUESTS, vec![approval.into()], vec![("status", "pending".into())], set);
+        let request = Update::new(&APPROVAL_REQUESTS, vec![approval.into()], vec![("status", "pending".into())], set);
         let mut tx = Tx {
             updates: vec![details.map_err(Unstorable::from)?, request.map_err(Unstorable::from)?],
             affinity: affinity(ask.run),
@@ -284,8 +284,8 @@ impl Flow {
         };
         let at = Some(self.inner.parts.clock.now().to_string());
         let told = match decided.status {
-            "approved" => Some(Told::Approved { approval, by: approving(decisions), at, notes: ask.reason.clone() }),
-            "denied" => Some(Told::Denied {
+            "approved" => Some(SignalKind::Approved { approval, by: approvers_in(decisions), at, notes: ask.reason.clone() }),
+            "denied" => Some(SignalKind::Denied {
                 approval,
                 by: permit.by(),
                 notes: ask.reason.clone(),
@@ -295,14 +295,14 @@ impl Flow {
         };
         if let Some(told) = told {
             let mut signal = Signal::new(self.inner.id(), told);
-            void.put(&mut tx, &mut signal, permit, now)?;
+            void.close(&mut tx, &mut signal, permit, now)?;
             tx.inserts.push(signal.row(permit.tenant(), ask.run, now)?);
         }
         let writer = Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock };
-        let mut entry = audited(permit, ask, row, decided);
-        void.note(&mut entry.event.data);
+        let mut entry = decision_record(permit, ask, row, decided);
+        void.add_to_entry(&mut entry.event.data);
         writer.decision(&mut tx, entry)?;
-        permit.stamp(&mut tx);
+        permit.add_nonces(&mut tx);
         Ok(tx)
     }
 }
@@ -310,14 +310,14 @@ impl Flow {
 /// The minimum number of people a request needs, including those who have approved.
 pub(super) fn people_needed(row: &Row, same: SamePerson<'_>) -> i64 {
     let said = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
-    demand_of(row).people_after(&approving(&said), &requesters_of(row), same)
+    demand_of(row).people_needed_after(&approvers_in(&said), &requesters_of(row), same)
 }
 
 /// The refusal of a caller who may not decide.
-pub(super) fn not_decider(reason: &NotDecider) -> EngineError {
+pub(super) fn not_decider(reason: &DeciderRefusal) -> EngineError {
     let body = match reason {
-        NotDecider::LacksScope => lacking(APPROVALS_DECIDE),
-        reason => ErrorBody::new(Code::RbacForbidden, reason.words()),
+        DeciderRefusal::LacksScope => missing_scope_error(APPROVALS_DECIDE),
+        reason => ErrorBody::new(Code::RbacForbidden, reason.message()),
     };
     EngineError::Refused(Box::new(body.with("reason", reason.as_str())))
 }
@@ -329,27 +329,27 @@ fn requesters_of(row: &Row) -> Vec<String> {
 }
 
 /// The approval requirements of a request.
-fn demand_of(row: &Row) -> Demand {
+fn demand_of(row: &Row) -> ApprovalRequirement {
     let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
-    Demand::from_value(&data["demands"]).unwrap_or_else(|| {
+    ApprovalRequirement::from_value(&data["demands"]).unwrap_or_else(|| {
         let approvers = if let Cell::Texts(approvers) = row.get("approvers") { approvers.clone() } else { Vec::new() };
         let needed = u32::try_from(row.int("approvals_needed")).unwrap_or(u32::MAX);
-        Demand { needed, approvers, ..Demand::one("") }
+        ApprovalRequirement { needed, approvers, ..ApprovalRequirement::one_approval("") }
     })
 }
 
 /// The pending requests that become void with this decision: other patches were based on a plan without this one, and a
 /// stopped run has nothing left to decide. A rejection at a `hitl` node is a normal outcome.
-fn void(rows: &[Row], row: &Row, decided: &Decided) -> TakenBack {
+fn requests_voided_by(rows: &[Row], row: &Row, decided: &DecisionResult) -> VoidRequests {
     let other = |other: &Row| other.uuid("approval_request_id") != decided.approval;
     match (decided.status, row.text("action_type")) {
-        ("approved", PATCH) => TakenBack::all(rows, SUPERSEDED, |row| other(row) && row.text("action_type") == PATCH),
-        ("denied", action) if ![PATCH, "hitl"].contains(&action) => TakenBack::all(rows, CANCELLED, other),
-        _ => TakenBack::default(),
+        ("approved", PATCH) => VoidRequests::pending_in(rows, SUPERSEDED, |row| other(row) && row.text("action_type") == PATCH),
+        ("denied", action) if ![PATCH, "hitl"].contains(&action) => VoidRequests::pending_in(rows, CANCELLED, other),
+        _ => VoidRequests::default(),
     }
 }
 
-fn audited(permit: &Permit, ask: &Decide, row: &Row, decided: &Decided) -> Audited {
+fn decision_record(permit: &Permit, ask: &Decide, row: &Row, decided: &DecisionResult) -> Audited {
     let digest = row.get("action_digest").as_bytes().map(hex::encode);
     let outcome = match decided.status {
         "approved" => Outcome::Approved,
@@ -357,7 +357,7 @@ fn audited(permit: &Permit, ask: &Decide, row: &Row, decided: &Decided) -> Audit
         _ => Outcome::Deferred,
     };
     Audited {
-        event: Event {
+        event: EventRecord {
             tenant_id: permit.tenant().to_owned(),
             subject_type: SubjectType::Other,
             subject_id: decided.approval.to_string(),
@@ -372,9 +372,9 @@ fn audited(permit: &Permit, ask: &Decide, row: &Row, decided: &Decided) -> Audit
             run_seq: None,
             trace_id: Some(chimera_core::id::trace_id(ask.run)),
         },
-        source: Source::Approval,
+        source: DecisionSource::Approval,
         outcome,
-        rationale: ask.reason.as_deref().map_or_else(|| ask.decision.as_str().to_owned(), masked),
+        rationale: ask.reason.as_deref().map_or_else(|| ask.decision.as_str().to_owned(), mask_credentials),
         agent_id: None,
         action_type: Some(row.text("action_type").to_owned()),
         action_data: None,
@@ -385,7 +385,7 @@ fn audited(permit: &Permit, ask: &Decide, row: &Row, decided: &Decided) -> Audit
 }
 
 /// Finds the request that the decision refers to.
-fn choose<'a>(rows: &'a [Row], ask: &Decide) -> Result<&'a Row, EngineError> {
+fn find_request<'a>(rows: &'a [Row], ask: &Decide) -> Result<&'a Row, EngineError> {
     let ambiguous = |message: &str| EngineError::refused(Code::InvalidTransition, message);
     let stale = || {
         EngineError::refused(

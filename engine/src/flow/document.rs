@@ -34,7 +34,7 @@ impl Document {
 
 /// A run with everything needed to approve it.
 #[derive(Serialize)]
-pub(super) struct RunShown<'a> {
+pub(super) struct RunView<'a> {
     #[serde(flatten)]
     pub(super) members: Map<String, Value>,
     pub(super) inputs: Option<&'a Json>,
@@ -43,20 +43,20 @@ pub(super) struct RunShown<'a> {
 
 #[derive(Serialize)]
 pub(super) struct StepPage<'a> {
-    pub(super) steps: Vec<StepShown<'a>>,
+    pub(super) steps: Vec<StepView<'a>>,
     pub(super) next_cursor: Option<String>,
 }
 
 /// A started step, or a node that has not started.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum StepShown<'a> {
-    Begun(Box<Begun<'a>>),
-    Unbegun(Value),
+pub(super) enum StepView<'a> {
+    Started(Box<StartedStep<'a>>),
+    NotStarted(Value),
 }
 
 #[derive(Serialize)]
-pub(super) struct Begun<'a> {
+pub(super) struct StartedStep<'a> {
     step_id: Uuid,
     node_id: &'a str,
     node_type: &'a str,
@@ -72,11 +72,11 @@ pub(super) struct Begun<'a> {
     retry_at: Option<String>,
     started_at: Option<String>,
     completed_at: Option<String>,
-    tool_calls: Vec<Called<'a>>,
+    tool_calls: Vec<StepCallView<'a>>,
 }
 
-impl<'a> Begun<'a> {
-    pub(super) fn of(row: &'a Row, tool_calls: Vec<Called<'a>>) -> Self {
+impl<'a> StartedStep<'a> {
+    pub(super) fn of(row: &'a Row, tool_calls: Vec<StepCallView<'a>>) -> Self {
         let json = |column: &str| row.get(column).as_json();
         Self {
             step_id: row.uuid("id"),
@@ -103,13 +103,13 @@ impl<'a> Begun<'a> {
 /// A simulated or real call.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum Called<'a> {
+pub(super) enum StepCallView<'a> {
     Dry(&'a Value),
-    Made(Box<CallShown<'a>>),
+    Made(Box<CallView<'a>>),
 }
 
 #[derive(Serialize)]
-pub(super) struct CallShown<'a> {
+pub(super) struct CallView<'a> {
     tool_name: &'a str,
     tool_input: Option<&'a Json>,
     tool_output: Option<&'a Json>,
@@ -123,7 +123,7 @@ pub(super) struct CallShown<'a> {
     completed_at: Option<String>,
 }
 
-impl<'a> CallShown<'a> {
+impl<'a> CallView<'a> {
     pub(super) fn of(row: &'a Row) -> Self {
         let json = |column: &str| row.get(column).as_json();
         Self {
@@ -153,7 +153,7 @@ pub(super) struct CallPage<'a> {
 #[derive(Serialize)]
 pub(super) struct ListedCall<'a> {
     #[serde(flatten)]
-    pub(super) call: CallShown<'a>,
+    pub(super) call: CallView<'a>,
     pub(super) run_id: Uuid,
     pub(super) actor: Option<&'a str>,
     pub(super) run_status: Option<&'a str>,

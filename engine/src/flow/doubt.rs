@@ -4,15 +4,15 @@
 
 use super::Flow;
 use super::ask::{self, Asking};
-use super::node::Inner;
+use super::node::EngineState;
 use super::show::time;
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
 use crate::port::ReadError;
-use chimera_core::flow::run::{Doubt, Head, StepStatus};
+use chimera_core::flow::run::{UnknownOutcome, RunHead, StepStatus};
 use chimera_core::flow::tables::{RUNS, STEPS};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Cursor, Json, Row, Scope, Select, Tx, Unstorable, Value as Cell};
+use chimera_core::record::{Comparison, Cursor, Json, Row, Scope, Select, Tx, Unstorable, Value as Cell};
 use chimera_core::redact::Redactor;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ impl Flow {
     pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<Value, EngineError> {
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
-            return Err(EngineError::lacking(RUNS_READ));
+            return Err(EngineError::missing_scope(RUNS_READ));
         }
         let actor = filter.actor.or_else(|| (!everybody).then(|| permit.actor().to_owned()));
         let scope = || Scope::Tenant(permit.tenant().to_owned());
@@ -96,16 +96,16 @@ impl Flow {
 
 /// Restricts a query to steps in doubt.
 pub(super) fn in_doubt(select: Select) -> Select {
-    select.filter("in_doubt_since", Compare::IsNot, Cell::Null)
+    select.filter("in_doubt_since", Comparison::IsNot, Cell::Null)
 }
 
 /// Adds the notifications about calls in doubt to the transaction that records them.
-pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, doubts: &[Doubt]) -> Result<(), Unstorable> {
+pub(super) async fn add_doubt_messages(tx: &mut Tx, inner: &EngineState, head: &RunHead, doubts: &[UnknownOutcome]) -> Result<(), Unstorable> {
     if doubts.is_empty() {
         return Ok(());
     }
     let asking = &inner.parts.asking;
-    let recipients = ask::reached(asking.recipients.who_settles(head).await, head);
+    let recipients = ask::effective_recipients(asking.recipients.who_settles(head).await, head);
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
     for doubt in doubts {
         let payload = json!({"type": OUTCOME_UNKNOWN, "timestamp": now.to_string(), "data": data(head, doubt, asking)});
@@ -116,7 +116,7 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, doubts: &[Doub
     Ok(())
 }
 
-fn data(head: &Head, doubt: &Doubt, asking: &Asking) -> Value {
+fn data(head: &RunHead, doubt: &UnknownOutcome, asking: &Asking) -> Value {
     let mut reason = Value::String(doubt.reason.clone());
     Redactor::default().json(&mut reason);
     json!({
@@ -129,11 +129,11 @@ fn data(head: &Head, doubt: &Doubt, asking: &Asking) -> Value {
         "node_id": doubt.node,
         "map_index": doubt.item,
         "tool": doubt.tool,
-        "call": word(doubt.undo),
+        "call": call_kind(doubt.undo),
         "since": doubt.since.to_string(),
         "reason": reason,
         "settle_url": format!("{}{}", asking.base_url, settle_url(head.id, doubt.step, doubt.undo)),
-        "settle_with": commands(head.id, doubt.step, doubt.undo),
+        "settle_with": resolve_commands(head.id, doubt.step, doubt.undo),
     })
 }
 
@@ -151,13 +151,13 @@ fn document(run: &Row, step: &Row) -> Value {
         "node_id": step.text("node_id"),
         "map_index": step.get("map_index").as_int(),
         "tool": step.get("tool").as_text(),
-        "call": word(undo),
+        "call": call_kind(undo),
         "attempt": step.int("attempt"),
         "since": time(step, "in_doubt_since"),
         "reason": reason,
         "resolve_url": (!undo).then(|| settle_url(run_id, step_id, false)),
         "settle_url": settle_url(run_id, step_id, undo),
-        "settle_with": commands(run_id, step_id, undo),
+        "settle_with": resolve_commands(run_id, step_id, undo),
     })
 }
 
@@ -174,7 +174,7 @@ fn undo_reason(run: &Row, step: Uuid) -> Option<String> {
     left["reason"].as_str().map(str::to_owned)
 }
 
-const fn word(undo: bool) -> &'static str {
+const fn call_kind(undo: bool) -> &'static str {
     if undo { "undo" } else { "execute" }
 }
 
@@ -183,7 +183,7 @@ fn settle_url(run: Uuid, step: Uuid, undo: bool) -> String {
 }
 
 /// The commands that resolve it; one of them suffices.
-fn commands(run: Uuid, step: Uuid, undo: bool) -> [String; 2] {
+fn resolve_commands(run: Uuid, step: Uuid, undo: bool) -> [String; 2] {
     if undo {
         [format!("chimera runs rollback {run} --step {step}"), format!("chimera runs rollback {run} --by-hand")]
     } else {

@@ -7,9 +7,9 @@ use super::Flow;
 use crate::access::Permit;
 use crate::error::EngineError;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::{StepStatus, Told};
+use chimera_core::flow::run::{StepStatus, SignalKind};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS, STEPS};
-use chimera_core::json::within_depth;
+use chimera_core::json::check_depth;
 use chimera_core::ledger::ActorType;
 use chimera_core::limits::JSON_DEPTH_MAX;
 use chimera_core::record::{Json, Row, Scope, Select, Tx, Unstorable, Update};
@@ -22,22 +22,22 @@ impl Flow {
         if permit.kind() != ActorType::Human {
             return Err(EngineError::refused(Code::RbacForbidden, "only a person may change what waits for approval"));
         }
-        if let Some(node) = self.drafted(permit, run, step).await? {
+        if let Some(node) = self.drafted_node(permit, run, step).await? {
             return self.edit_planned(permit, run, &node, input).await;
         }
-        let row = self.step_in(permit, run, step, StepStatus::AwaitingApproval).await?;
+        let row = self.step_with_status(permit, run, step, StepStatus::AwaitingApproval).await?;
         let is_map = row.text("node_type") == "map" && row.get("map_index").is_null();
         let tool = row.get("tool").as_text().filter(|_| !is_map).ok_or_else(no_input)?;
-        self.takes(permit, tool, &input)?;
-        let pending = self.pending_of(permit, run).with("step_id", step);
-        let request = self.request_of(pending).await?;
+        self.check_input(permit, tool, &input)?;
+        let pending = self.select_pending(permit, run).with("step_id", step);
+        let request = self.pending_request(pending).await?;
         let approval = request.uuid("approval_request_id");
-        let told = Told::Edited { step, input, by: permit.by(), approval: Some(approval) };
-        self.tell_with(permit, run, told, self.taken_back(permit, approval)?).await
+        let told = SignalKind::Edited { step, input, by: permit.by(), approval: Some(approval) };
+        self.send_signal_with(permit, run, told, self.supersede(permit, approval)?).await
     }
 
     /// The node of a step that was simulated and has not started.
-    async fn drafted(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Option<String>, EngineError> {
+    async fn drafted_node(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Option<String>, EngineError> {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&STEPS, scope).with("id", step).with("run_id", run).take(1);
         let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
@@ -50,7 +50,7 @@ impl Flow {
         if permit.kind() != ActorType::Human {
             return Err(EngineError::refused(Code::RbacForbidden, "only a person may change what waits for approval"));
         }
-        let row = self.unfinished(permit, run).await?;
+        let row = self.unfinished_run(permit, run).await?;
         let plan = row.get("plan").as_json().map(Json::to_value).unwrap_or_default();
         let lines = plan["steps"].as_array().into_iter().flatten().filter(|line| line["node"] == node);
         let lines: Vec<&Value> = lines.collect();
@@ -69,20 +69,20 @@ impl Flow {
                 "the items of a map can't be changed one by one",
             ));
         };
-        self.takes(permit, tool.ok_or_else(no_input)?, &input)?;
-        let pending = self.pending_of(permit, run).with("action_type", "plan");
-        let approval = self.request_of(pending).await?.uuid("approval_request_id");
-        let told = Told::PlanEdited { node: node.to_owned(), input, by: permit.by(), approval };
-        self.tell_with(permit, run, told, self.taken_back(permit, approval)?).await
+        self.check_input(permit, tool.ok_or_else(no_input)?, &input)?;
+        let pending = self.select_pending(permit, run).with("action_type", "plan");
+        let approval = self.pending_request(pending).await?.uuid("approval_request_id");
+        let told = SignalKind::PlanEdited { node: node.to_owned(), input, by: permit.by(), approval };
+        self.send_signal_with(permit, run, told, self.supersede(permit, approval)?).await
     }
 
     /// Refuses an input that the tool does not accept, and a caller who may not call the tool: it would run with the
     /// requester's rights.
-    fn takes(&self, permit: &Permit, tool: &str, input: &Value) -> Result<(), EngineError> {
+    fn check_input(&self, permit: &Permit, tool: &str, input: &Value) -> Result<(), EngineError> {
         let tool = self.inner.parts.registry.get(tool).ok_or_else(no_input)?;
-        permit.covers(tool.spec()).map_err(Box::new).map_err(EngineError::Refused)?;
-        self.may_write(permit, tool.spec(), input)?;
-        within_depth(input, JSON_DEPTH_MAX).map_err(|error| {
+        permit.require_tool(tool.spec()).map_err(Box::new).map_err(EngineError::Refused)?;
+        self.check_edit(permit, tool.spec(), input)?;
+        check_depth(input, JSON_DEPTH_MAX).map_err(|error| {
             let body = ErrorBody::new(Code::ValidationFailed, format!("the input is {error}"));
             EngineError::Refused(Box::new(body.with("pointer", error.pointer)))
         })?;
@@ -93,13 +93,13 @@ impl Flow {
     }
 
     /// The pending requests of a run.
-    fn pending_of(&self, permit: &Permit, run: Uuid) -> Select {
+    fn select_pending(&self, permit: &Permit, run: Uuid) -> Select {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         Select::from(&SCOPED_APPROVALS, scope).with("run_id", run).with("status", "pending")
     }
 
     /// The pending request, unless it has expired.
-    async fn request_of(&self, pending: Select) -> Result<Row, EngineError> {
+    async fn pending_request(&self, pending: Select) -> Result<Row, EngineError> {
         let row = self.inner.parts.records.read(pending.take(1)).await?.rows.into_iter().next();
         let decided = "this was just decided or changed; fetch it again";
         let row = row.ok_or_else(|| EngineError::refused(Code::OccConflict, decided))?;
@@ -110,14 +110,14 @@ impl Flow {
     }
 
     /// Supersedes a request, unless it was decided.
-    fn taken_back(&self, permit: &Permit, approval: Uuid) -> Result<Tx, EngineError> {
+    fn supersede(&self, permit: &Permit, approval: Uuid) -> Result<Tx, EngineError> {
         let expect = vec![("status", "pending".into())];
         let set = vec![
             ("status", "superseded".into()),
             ("reviewed_at", self.inner.parts.clock.steady().into()),
             ("reviewed_by", permit.actor().into()),
         ];
-        let update = Update::of(&APPROVAL_REQUESTS, vec![approval.into()], expect, set).map_err(Unstorable::from)?;
+        let update = Update::new(&APPROVAL_REQUESTS, vec![approval.into()], expect, set).map_err(Unstorable::from)?;
         Ok(Tx { updates: vec![update], ..Tx::default() })
     }
 }

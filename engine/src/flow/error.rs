@@ -1,17 +1,17 @@
 //! Refusals that are specific to flow.
 
-use crate::error::{EngineError, NUL};
+use crate::error::{EngineError, NUL_REASON};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::air::Problem;
+use chimera_core::flow::air::DocumentProblem;
 use chimera_core::limits;
 use chimera_core::redact::Redactor;
 use serde_json::json;
 
 /// Refuses caller-supplied text that can't be stored.
-pub(super) fn check_words(what: &str, words: Option<&str>) -> Result<(), EngineError> {
+pub(super) fn check_text(what: &str, words: Option<&str>) -> Result<(), EngineError> {
     let Some(words) = words else { return Ok(()) };
     if words.contains('\0') {
-        return Err(EngineError::refused(Code::ValidationFailed, format!("the {what} {NUL}")));
+        return Err(EngineError::refused(Code::ValidationFailed, format!("the {what} {NUL_REASON}")));
     }
     if words.len() > limits::NOTES_BYTES_MAX {
         let message = format!("the {what} has more than {} bytes", limits::NOTES_BYTES_MAX);
@@ -21,13 +21,13 @@ pub(super) fn check_words(what: &str, words: Option<&str>) -> Result<(), EngineE
 }
 
 /// Caller-supplied text for the ledger and messages, with credentials masked.
-pub(super) fn told_words(what: &str, words: Option<String>) -> Result<Option<String>, EngineError> {
-    check_words(what, words.as_deref())?;
-    Ok(words.map(|words| masked(&words)))
+pub(super) fn masked_text(what: &str, words: Option<String>) -> Result<Option<String>, EngineError> {
+    check_text(what, words.as_deref())?;
+    Ok(words.map(|words| mask_credentials(&words)))
 }
 
 /// Masks what looks like a credential.
-pub(super) fn masked(text: &str) -> String {
+pub(super) fn mask_credentials(text: &str) -> String {
     Redactor::default().text(text).into_owned()
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn no_workflow(id: &str, version: Option<i64>) -> EngineError {
 }
 
 /// An invalid document with its problems.
-pub(crate) fn invalid(what: &str, problems: &[Problem]) -> EngineError {
+pub(crate) fn invalid_document(what: &str, problems: &[DocumentProblem]) -> EngineError {
     let first = problems.first().map(|problem| match problem.path.as_str() {
         "" => format!(": {}", problem.reason),
         path => format!(" at {path}: {}", problem.reason),
@@ -46,7 +46,7 @@ pub(crate) fn invalid(what: &str, problems: &[Problem]) -> EngineError {
     let message = format!("{what} is not valid{}", first.unwrap_or_default());
     let problems: Vec<_> = problems
         .iter()
-        .map(|problem| json!({"code": problem.code.word(), "pointer": problem.path, "message": problem.reason}))
+        .map(|problem| json!({"code": problem.code.as_str(), "pointer": problem.path, "message": problem.reason}))
         .collect();
     EngineError::Refused(Box::new(ErrorBody::new(Code::ValidationFailed, message).with("problems", problems)))
 }

@@ -8,13 +8,13 @@ use crate::access::Permit;
 use crate::error::EngineError;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::limits;
-use chimera_core::record::Damaged;
+use chimera_core::record::DamagedRows;
 use serde_json::Value;
 use uuid::Uuid;
 
 /// The next events.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Feed {
+pub struct EventPage {
     /// In order, without a gap.
     pub events: Vec<Value>,
     /// The number to continue after.
@@ -26,25 +26,25 @@ pub struct Feed {
 impl Flow {
     /// A run's status.
     pub async fn status(&self, permit: &Permit, run: Uuid) -> Result<RunStatus, EngineError> {
-        let row = load::seen_run(&*self.inner.parts.records, permit, run).await?;
-        let damaged = || Damaged { what: "unknown run status".to_owned() };
+        let row = load::readable_run(&*self.inner.parts.records, permit, run).await?;
+        let damaged = || DamagedRows { what: "unknown run status".to_owned() };
         Ok(RunStatus::parse(row.text("status")).ok_or_else(damaged)?)
     }
 
     /// The events of a run after number `after`.
-    pub async fn feed(&self, permit: &Permit, run: Uuid, after: i64) -> Result<Feed, EngineError> {
+    pub async fn feed(&self, permit: &Permit, run: Uuid, after: i64) -> Result<EventPage, EngineError> {
         let records = &*self.inner.parts.records;
-        let row = load::seen_run(records, permit, run).await?;
+        let row = load::readable_run(records, permit, run).await?;
         let (head, after) = (row.int("run_seq"), after.max(0));
         if after < head {
             let events = self.events(permit, run, after, limits::FEED_PAGE_MAX).await?;
             let window = i64::try_from(limits::FEED_PAGE_MAX).unwrap_or(i64::MAX);
             let last = events.last().and_then(|event| event["run_seq"].as_i64());
             let reached = after.saturating_add(window).min(head).max(last.unwrap_or(after));
-            return Ok(Feed { events, after: reached, over: false });
+            return Ok(EventPage { events, after: reached, over: false });
         }
         let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
         let over = ended && row.get("owner_lane").is_null() && load::signals(records, run).await?.0.is_empty();
-        Ok(Feed { events: Vec::new(), after, over })
+        Ok(EventPage { events: Vec::new(), after, over })
     }
 }

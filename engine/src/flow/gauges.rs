@@ -4,7 +4,7 @@
 //! of one database report the same store, so don't sum these gauges across nodes; slots, active runs and held lanes are
 //! per process.
 
-use super::node::Stop;
+use super::node::Shutdown;
 use super::{Flow, doubt};
 use crate::error::EngineError;
 use crate::rows;
@@ -12,7 +12,7 @@ use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
-use chimera_core::record::{Compare, Count, Counted, Scope, Select, Value};
+use chimera_core::record::{Comparison, CountQuery, RowGroup, Scope, Select, Value};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const STATES: [&str; 4] = ["pending", "running", "awaiting_approval", "rolling_b
 
 impl Flow {
     /// Samples the gauges every few seconds until the engine stops.
-    pub async fn measure(&self) {
+    pub async fn run_gauges(&self) {
         let mut stopping = self.inner.stopping();
         loop {
             if let Err(error) = self.sample().await {
@@ -31,7 +31,7 @@ impl Flow {
             }
             tokio::select! {
                 biased;
-                _ = stopping.wait_for(|stop| *stop != Stop::No) => return,
+                _ = stopping.wait_for(|stop| *stop != Shutdown::Running) => return,
                 () = tokio::time::sleep(Duration::from_secs(limits::METRICS_SECONDS)) => {}
             }
         }
@@ -58,14 +58,14 @@ impl Flow {
         metrics::gauge!("chimera_call_slots_taken").set(taken as f64);
         metrics::gauge!("chimera_call_slots_limit").set(self.inner.parts.slots.total as f64);
         metrics::gauge!("chimera_call_slots_waiting").set(waiting as f64);
-        metrics::gauge!("chimera_run_places_taken").set(self.active() as f64);
+        metrics::gauge!("chimera_run_places_taken").set(self.active_runs() as f64);
         metrics::gauge!("chimera_run_places_limit").set(self.inner.runs_max() as f64);
     }
 
     async fn sample_runs(&self) -> Result<(), EngineError> {
         let runs = || Select::from(&RUNS, Scope::System);
-        let owned = runs().filter("owner_lane", Compare::IsNot, Value::Null);
-        let parked = runs().with("owner_lane", Value::Null).filter("next_deadline", Compare::IsNot, Value::Null);
+        let owned = runs().filter("owner_lane", Comparison::IsNot, Value::Null);
+        let parked = runs().with("owner_lane", Value::Null).filter("next_deadline", Comparison::IsNot, Value::Null);
         let mut states = BTreeMap::from(STATES.map(|state| (state, 0)));
         for select in [owned, parked] {
             for counted in self.count(select, "created_at").await? {
@@ -76,7 +76,7 @@ impl Flow {
             metrics::gauge!("chimera_runs_unfinished", "state" => state).set(rows as f64);
         }
         let lost = runs().with("owner_lane", Value::Null).with("next_deadline", Value::Null);
-        let lost = lost.with("completed_at", Value::Null).filter("workflow_id", Compare::IsNot, Value::Null);
+        let lost = lost.with("completed_at", Value::Null).filter("workflow_id", Comparison::IsNot, Value::Null);
         let lost = self.count(lost, "created_at").await?;
         metrics::gauge!("chimera_runs_unattended").set(total(&lost));
         let doubted = self.count(doubt::in_doubt(runs()), "in_doubt_since").await?;
@@ -95,12 +95,12 @@ impl Flow {
         metrics::gauge!("chimera_calls_in_doubt_oldest_age_seconds").set(age(&doubted, now));
         let due = now.plus_seconds(-limits::TIMER_OVERDUE_SECONDS);
         let late = Select::from(&RUNS, Scope::System).with("owner_lane", Value::Null);
-        let late = self.count(late.filter("next_deadline", Compare::AtMost, due), "next_deadline").await?;
+        let late = self.count(late.filter("next_deadline", Comparison::AtMost, due), "next_deadline").await?;
         metrics::gauge!("chimera_timers_overdue").set(total(&late));
         metrics::gauge!("chimera_timers_overdue_oldest_age_seconds").set(age(&late, now));
         let told = now.plus_seconds(-limits::SIGNAL_OVERDUE_SECONDS);
-        let unheard = Select::from(&RUN_SIGNALS, Scope::System).filter("created_at", Compare::AtMost, told);
-        let unheard = Count { select: unheard, by: "kind", oldest: "created_at", rows_max: limits::COUNT_ROWS_MAX };
+        let unheard = Select::from(&RUN_SIGNALS, Scope::System).filter("created_at", Comparison::AtMost, told);
+        let unheard = CountQuery { select: unheard, by: "kind", oldest: "created_at", rows_max: limits::COUNT_ROWS_MAX };
         let unheard = self.inner.parts.records.count(unheard).await?;
         metrics::gauge!("chimera_signals_overdue").set(total(&unheard));
         metrics::gauge!("chimera_signals_overdue_oldest_age_seconds").set(age(&unheard, now));
@@ -144,8 +144,8 @@ impl Flow {
         Ok(())
     }
 
-    async fn count(&self, select: Select, oldest: &'static str) -> Result<Vec<Counted>, EngineError> {
-        let count = Count { select, by: "status", oldest, rows_max: limits::COUNT_ROWS_MAX };
+    async fn count(&self, select: Select, oldest: &'static str) -> Result<Vec<RowGroup>, EngineError> {
+        let count = CountQuery { select, by: "status", oldest, rows_max: limits::COUNT_ROWS_MAX };
         Ok(self.inner.parts.records.count(count).await?)
     }
 }
@@ -159,12 +159,12 @@ fn state(status: &str) -> &'static str {
     }
 }
 
-fn total(counted: &[Counted]) -> f64 {
+fn total(counted: &[RowGroup]) -> f64 {
     counted.iter().map(|counted| counted.rows).sum::<u64>() as f64
 }
 
 /// Seconds since the oldest; zero if there is none.
-fn age(counted: &[Counted], now: Timestamp) -> f64 {
+fn age(counted: &[RowGroup], now: Timestamp) -> f64 {
     let oldest = counted.iter().filter_map(|counted| counted.oldest).min();
     oldest.map_or(0.0, |oldest| seconds((now.micros() - oldest.micros()).max(0)))
 }

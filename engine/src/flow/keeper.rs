@@ -6,15 +6,15 @@
 //! a lease, and a suspended process observes nothing. The runs of a dead lane are taken over; a call that its owner may
 //! still be making is waited for until its deadline.
 
-use super::node::{Stop, TOPIC};
+use super::node::{Shutdown, TOPIC};
 use super::{Flow, load};
 use crate::error::EngineError;
-use crate::port::Heard;
+use crate::port::BusEvent;
 use crate::rows;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS};
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
-use chimera_core::record::{Compare, Direction, Scope, Select, Value};
+use chimera_core::record::{Comparison, Direction, Scope, Select, Value};
 use chimera_core::time::Timestamp;
 use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ const SILENT_MICROS_MIN: i64 = (limits::LANE_LEASE_SECONDS + limits::LANE_SILENC
 
 /// The last observed state of a lane, and for how long it was observed.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+struct LaneObservation {
     epoch: i64,
     head: i64,
     lease_until: Value,
@@ -36,8 +36,8 @@ struct Seen {
 
 /// The keeper's state between polls.
 #[derive(Default)]
-pub struct Keeper {
-    lanes: BTreeMap<i64, Seen>,
+pub struct KeeperState {
+    lanes: BTreeMap<i64, LaneObservation>,
     /// When the lanes were last read; `None` if the last poll failed to.
     looked_at: Option<Timestamp>,
     /// Own lanes whose runs were adopted: in which epoch, and when.
@@ -47,44 +47,44 @@ pub struct Keeper {
 impl Flow {
     /// Runs until the engine stops.
     pub async fn keep(&self) {
-        let mut keeper = Keeper::default();
+        let mut keeper = KeeperState::default();
         let mut stopping = self.inner.stopping();
         let mut hints = self.inner.parts.bus.subscribe(TOPIC).await.ok();
         loop {
-            match self.look(&mut keeper).await {
+            match self.poll_once(&mut keeper).await {
                 Ok(()) => self.inner.pulse.beat(self.inner.parts.clock.steady()),
                 Err(error) => tracing::warn!(error = %error, "the store could not be polled for runs"),
             }
             tokio::select! {
                 biased;
-                _ = stopping.wait_for(|stop| *stop != Stop::No) => return,
+                _ = stopping.wait_for(|stop| *stop != Shutdown::Running) => return,
                 heard = async {
                     match hints.as_mut() {
                         Some(hints) => hints.next().await,
                         None => std::future::pending().await,
                     }
                 } => match heard {
-                    Some(Heard::Message(message)) => {
+                    Some(BusEvent::Message(message)) => {
                         // Only nudge: republishing the hint would loop back to this process.
                         if let Ok(run) = Uuid::from_slice(&message) {
-                            self.inner.nudge(run, super::drive::Nudge::Look);
+                            self.inner.nudge(run, super::drive::WakeUp::CheckSignals);
                         }
                     }
-                    Some(Heard::Lagged { .. }) => {}
+                    Some(BusEvent::Lagged { .. }) => {}
                     None => hints = None,
                 },
-                () = tokio::time::sleep(limits::KEEPER_LOOK_INTERVAL) => {}
+                () = tokio::time::sleep(limits::KEEPER_SCAN_INTERVAL) => {}
             }
         }
     }
 
     /// One poll.
-    pub async fn look(&self, keeper: &mut Keeper) -> Result<(), EngineError> {
+    pub async fn poll_once(&self, keeper: &mut KeeperState) -> Result<(), EngineError> {
         let looked_at = keeper.looked_at.take();
         if self.inner.parts.records.hold().is_some() {
             return Ok(());
         }
-        self.look_for_orphans(keeper, looked_at).await?;
+        self.adopt_orphans(keeper, looked_at).await?;
         self.look_for_signals().await?;
         self.look_for_deadlines().await
     }
@@ -95,8 +95,8 @@ impl Flow {
             let page = self.inner.parts.records.read(select.clone()).await?;
             let runs: BTreeSet<Uuid> = page.rows.iter().map(|row| row.uuid("run_id")).collect();
             for run in runs {
-                if !self.inner.nudge(run, super::drive::Nudge::Look) {
-                    self.take(run).await;
+                if !self.inner.nudge(run, super::drive::WakeUp::CheckSignals) {
+                    self.resume_or_log(run).await;
                 }
             }
             match page.next {
@@ -111,13 +111,13 @@ impl Flow {
         let mut select = Select::from(&RUNS, Scope::System)
             .without(load::RUN_DOCUMENTS)
             .with("owner_lane", Value::Null)
-            .filter("next_deadline", Compare::AtMost, now)
+            .filter("next_deadline", Comparison::AtMost, now)
             .take(limits::PAGE_ROWS_MAX);
         // Runs that can't be resumed now must not hide those behind them.
         while self.inner.has_room() {
             let page = self.inner.parts.records.read(select.clone()).await?;
             for row in page.rows {
-                self.take(row.uuid("id")).await;
+                self.resume_or_log(row.uuid("id")).await;
             }
             match page.next {
                 Some(next) => select.after = Some(next),
@@ -127,21 +127,21 @@ impl Flow {
         Ok(())
     }
 
-    async fn take(&self, run: Uuid) {
-        if let Err(error) = self.inner.take_up(run).await {
+    async fn resume_or_log(&self, run: Uuid) {
+        if let Err(error) = self.inner.resume_unowned(run).await {
             tracing::warn!(run_id = %run, error = %error, "a run could not be resumed");
         }
     }
 
     /// Finds runs whose owner is gone: of own lanes that belonged to another node before, and of lanes that nobody
     /// renews. Sets when the lanes were read.
-    async fn look_for_orphans(&self, keeper: &mut Keeper, looked_at: Option<Timestamp>) -> Result<(), EngineError> {
+    async fn adopt_orphans(&self, keeper: &mut KeeperState, looked_at: Option<Timestamp>) -> Result<(), EngineError> {
         let asked_at = self.inner.parts.clock.steady();
         let select = Select::from(&LEDGER_LANES, Scope::System);
         let lanes = rows::all(&*self.inner.parts.records, select, limits::LANES_MAX).await?;
         let now = self.inner.parts.clock.steady();
         keeper.looked_at = Some(now);
-        let watched_micros = watched_micros(looked_at, asked_at);
+        let watched_micros = observed_micros(looked_at, asked_at);
         let held: BTreeMap<i64, i64> = (0..limits::LANES_MAX as u64)
             .map_while(|affinity| self.inner.parts.records.lane(affinity))
             .take(limits::NODE_LANES_MAX)
@@ -166,7 +166,7 @@ impl Flow {
                 .filter(|seen| (seen.epoch, seen.head) == (epoch, head) && seen.lease_until == lease_until);
             let silent_micros = seen.map_or(0, |seen| seen.silent_micros.saturating_add(watched_micros));
             let dead = self.inner.parts.alone || silent_micros >= SILENT_MICROS_MIN;
-            keeper.lanes.insert(lane, Seen { epoch, head, lease_until, silent_micros });
+            keeper.lanes.insert(lane, LaneObservation { epoch, head, lease_until, silent_micros });
             if dead {
                 self.adopt_runs_of(lane).await?;
             }
@@ -207,7 +207,7 @@ impl Flow {
 }
 
 /// How much of the time since the last read counts as observed.
-fn watched_micros(looked_at: Option<Timestamp>, asked_at: Timestamp) -> i64 {
+fn observed_micros(looked_at: Option<Timestamp>, asked_at: Timestamp) -> i64 {
     let since = looked_at.map_or(0, |at| asked_at.micros().saturating_sub(at.micros()));
     since.clamp(0, limits::KEEPER_GAP_SECONDS_MAX * SECOND_MICROS)
 }

@@ -10,7 +10,7 @@ use chimera_core::secret::Secret;
 use sha2::{Digest, Sha256};
 
 /// The prefix of the derived form.
-const OWN: &str = "own:";
+const DERIVED_PREFIX: &str = "own:";
 
 /// A client's idempotency key. The derived forms are rarely needed, so they are computed on demand.
 #[derive(Clone, Debug)]
@@ -37,22 +37,22 @@ impl RunKey {
 
     /// The forms that a new run may be stored under, in order of preference.
     pub(super) fn forms(&self) -> impl Iterator<Item = String> {
-        let said = (!self.is_own_form()).then(|| self.said.clone());
-        said.into_iter().chain(std::iter::once_with(|| self.sealed()))
+        let said = (!self.is_derived()).then(|| self.said.clone());
+        said.into_iter().chain(std::iter::once_with(|| self.derived()))
     }
 
     /// Whether it looks like a derived form.
-    pub(super) fn is_own_form(&self) -> bool {
-        self.said.starts_with(OWN)
+    pub(super) fn is_derived(&self) -> bool {
+        self.said.starts_with(DERIVED_PREFIX)
     }
 
     /// The derived forms: the current one, and that of earlier versions.
-    pub(super) fn own(&self) -> [String; 2] {
-        [self.sealed(), format!("{OWN}{}", hex::encode(Sha256::digest(self.place.as_bytes())))]
+    pub(super) fn derived_forms(&self) -> [String; 2] {
+        [self.derived(), format!("{DERIVED_PREFIX}{}", hex::encode(Sha256::digest(self.place.as_bytes())))]
     }
 
     /// The derived form, which nobody else can compute.
-    pub(crate) fn sealed(&self) -> String {
-        format!("{OWN}{}", mac::sign(&self.seal, format!("idempotency\0{}", self.place).as_bytes()))
+    pub(crate) fn derived(&self) -> String {
+        format!("{DERIVED_PREFIX}{}", mac::sign(&self.seal, format!("idempotency\0{}", self.place).as_bytes()))
     }
 }

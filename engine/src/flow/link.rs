@@ -6,7 +6,7 @@
 
 use super::ask::token_digest;
 use super::decide::not_decider;
-use super::{Decide, Decided, Decision, Flow, load, review};
+use super::{Decide, DecisionResult, Decision, Flow, load, review};
 use crate::access::{Permit, link_holder};
 use crate::error::EngineError;
 use chimera_core::access::tables::APPROVAL_LINKS;
@@ -22,7 +22,7 @@ const TOKEN_CHARS: usize = 43;
 
 /// What a link shows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Opened {
+pub struct LinkView {
     /// The recipient of the link.
     pub person: String,
     /// What to decide on.
@@ -39,33 +39,33 @@ struct Link {
 
 impl Flow {
     /// Shows what to decide on. Changes nothing.
-    pub async fn open_link(&self, token: &str) -> Result<Opened, EngineError> {
+    pub async fn open_link(&self, token: &str) -> Result<LinkView, EngineError> {
         let link = self.known_link(token).await?;
         let records = &*self.inner.parts.records;
-        let row = load::seen_run(records, &link.permit, link.run).await?;
+        let row = load::readable_run(records, &link.permit, link.run).await?;
         let all = self.requests_of(link.permit.tenant(), link.run).await?;
         let asked = all.iter().find(|row| row.uuid("approval_request_id") == link.approval);
         let asked = asked.ok_or_else(|| EngineError::not_found("approval"))?;
         let review = review::of_row(&row, asked, &all, self.inner.parts.clock.steady());
-        if let Err(error) = self.link_of(token).await {
+        if let Err(error) = self.usable_link_of(token).await {
             // Tell the holder what became of the request.
             let gone = error.body();
             if gone.code != Code::Gone.as_str() {
                 return Err(error);
             }
             let gone = gone.message;
-            let told = if review.is_open() { gone } else { format!("{gone}; {}", review.standing.words()) };
+            let told = if review.is_open() { gone } else { format!("{gone}; {}", review.standing.describe()) };
             return Err(EngineError::refused(Code::Gone, told));
         }
         review::check_open(&review)?;
-        self.may_decide(&link.permit, asked)?;
-        self.still_decides(&link.permit, &row)?;
-        Ok(Opened { person: link.permit.actor().to_owned(), review })
+        self.check_decider(&link.permit, asked)?;
+        self.check_still_decider(&link.permit, &row)?;
+        Ok(LinkView { person: link.permit.actor().to_owned(), review })
     }
 
     /// Refuses a link that is used or expired. Changes nothing.
     pub async fn check_link(&self, token: &str) -> Result<(), EngineError> {
-        self.link_of(token).await.map(|_| ())
+        self.usable_link_of(token).await.map(|_| ())
     }
 
     /// Decides as the recipient of the link, on exactly what they were shown.
@@ -75,21 +75,21 @@ impl Flow {
         decision: Decision,
         digest: Digest32,
         reason: Option<String>,
-    ) -> Result<Decided, EngineError> {
-        let Link { digest: link, run, approval, permit } = self.link_of(token).await?;
-        self.still_decides(&permit, &load::seen_run(&*self.inner.parts.records, &permit, run).await?)?;
+    ) -> Result<DecisionResult, EngineError> {
+        let Link { digest: link, run, approval, permit } = self.usable_link_of(token).await?;
+        self.check_still_decider(&permit, &load::readable_run(&*self.inner.parts.records, &permit, run).await?)?;
         let ask = Decide { run, decision, approval: Some(approval), step: None, digest: Some(digest), reason };
-        self.decide_via(&permit, ask, Some(link)).await
+        self.decide_with_link(&permit, ask, Some(link)).await
     }
 
     /// Refuses a person who may no longer decide since the link was sent.
-    fn still_decides(&self, permit: &Permit, run: &Row) -> Result<(), EngineError> {
+    fn check_still_decider(&self, permit: &Permit, run: &Row) -> Result<(), EngineError> {
         let recipients = &self.inner.parts.asking.recipients;
         let reason = recipients.not_decider(permit.tenant(), permit.actor(), run.text("actor"));
         reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 
-    async fn link_of(&self, token: &str) -> Result<Link, EngineError> {
+    async fn usable_link_of(&self, token: &str) -> Result<Link, EngineError> {
         self.usable_link(digest_of(token)?).await
     }
 
@@ -121,10 +121,10 @@ impl Flow {
     }
 
     /// The update that consumes a link, unless it was used.
-    pub(super) async fn used_up(&self, digest: Digest32, now: Timestamp) -> Result<Update, EngineError> {
+    pub(super) async fn consume_link(&self, digest: Digest32, now: Timestamp) -> Result<Update, EngineError> {
         self.usable_link(digest).await?;
         let key = vec![Cell::Bytes(digest.to_vec())];
-        let used = Update::of(&APPROVAL_LINKS, key, vec![("used_at", Cell::Null)], vec![("used_at", now.into())]);
+        let used = Update::new(&APPROVAL_LINKS, key, vec![("used_at", Cell::Null)], vec![("used_at", now.into())]);
         Ok(used.map_err(Unstorable::from)?)
     }
 }

@@ -19,21 +19,21 @@ const SEALED: &str = "sealed";
 
 impl Asking {
     /// The sealed link for a message; `None` without a key, and then the message has no link.
-    pub(super) fn sealed(&self, message: Uuid, link: &str, random: &dyn Random) -> Option<Value> {
+    pub(super) fn seal_link(&self, message: Uuid, link: &str, random: &dyn Random) -> Option<Value> {
         let mut nonce = [0; 24];
         random.fill(&mut nonce);
-        let sealed = seal::seal(self.key()?, &place(message), nonce, &Secret::new(link))?;
+        let sealed = seal::seal(self.key()?, &link_context(message), nonce, &Secret::new(link))?;
         Some(json!({ SEALED: STANDARD.encode(sealed) }))
     }
 
     /// The message as it is sent. A message from before links were sealed has its link in plain text.
-    pub fn opened(&self, message: Uuid, mut payload: Value) -> Result<Value, ToolError> {
+    pub fn unseal_link(&self, message: Uuid, mut payload: Value) -> Result<Value, ToolError> {
         let Some(link) = payload.pointer_mut("/data/link") else { return Ok(payload) };
         let Some(sealed) = link.get(SEALED) else { return Ok(payload) };
         let bytes = sealed.as_str().and_then(|text| STANDARD.decode(text).ok());
-        let open = |key| seal::open(key, &place(message), &bytes?);
+        let open = |key| seal::open(key, &link_context(message), &bytes?);
         let opened = self.key().and_then(open).and_then(|link| link.expose_text().map(str::to_owned));
-        *link = opened.map(Value::from).ok_or_else(closed)?;
+        *link = opened.map(Value::from).ok_or_else(wrong_seal_key)?;
         Ok(payload)
     }
 
@@ -43,13 +43,13 @@ impl Asking {
 }
 
 /// Retryable: another node may have the key.
-fn closed() -> ToolError {
+fn wrong_seal_key() -> ToolError {
     let told =
         "the link in this message was sealed with another key; all nodes of a store need the same access.seal_key";
     ToolError::not_sent(Code::ExternalServiceUnavailable, told)
 }
 
 /// The associated data of a sealed link.
-fn place(message: Uuid) -> String {
+fn link_context(message: Uuid) -> String {
     format!("approval_link:{message}")
 }

@@ -4,18 +4,18 @@ use super::Workflows;
 use super::decide::not_decider;
 use crate::access::{APPROVALS_DECIDE, Permit, RUNS_MANAGE, RUNS_READ};
 use crate::error::EngineError;
-use crate::offload::Costly;
+use crate::offload::CostFlag;
 use crate::port::Records;
 use crate::rows;
-use chimera_core::access::{Actor, NotDecider};
+use chimera_core::access::{Actor, DeciderRefusal};
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::{self, Inverse, Patch};
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{Head, Recorded, Replay, ReplayMode, Run, Signal, Stored, StoredPatch, Told, behind};
+use chimera_core::flow::run::{RunHead, RunRecording, Replay, ReplayMode, Run, Signal, StoredRun, StoredPatch, SignalKind, with_descendants};
 use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::limits;
-use chimera_core::record::{Damaged, Json, Row, Scope, Select};
+use chimera_core::record::{DamagedRows, Json, Row, Scope, Select};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) fn is_large(row: &Row) -> bool {
 pub(super) fn are_large(rows: &[Row]) -> bool {
     let cells = rows.iter().flat_map(|row| &row.cells);
     let bytes: usize = cells.filter_map(|cell| Some(cell.as_json()?.as_str().len())).sum();
-    bytes > limits::JSON_BYTES_ASIDE
+    bytes > limits::JSON_INLINE_BYTES_MAX
 }
 
 pub(super) async fn run_row(records: &dyn Records, run: Uuid) -> Result<Option<Row>, EngineError> {
@@ -44,22 +44,22 @@ pub(super) async fn run_row(records: &dyn Records, run: Uuid) -> Result<Option<R
 }
 
 /// The row of a run that the caller may read.
-pub(super) async fn seen_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
+pub(super) async fn readable_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
-    if permit.sees(row.text("actor")) { Ok(row) } else { Err(EngineError::lacking(RUNS_READ)) }
+    if permit.sees(row.text("actor")) { Ok(row) } else { Err(EngineError::missing_scope(RUNS_READ)) }
 }
 
 /// The row of a run that the caller may stop, undo or change.
-pub(super) async fn steered_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
+pub(super) async fn manageable_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
-    if permit.steers(row.text("actor")) { Ok(row) } else { Err(EngineError::lacking(RUNS_MANAGE)) }
+    if permit.may_manage(row.text("actor")) { Ok(row) } else { Err(EngineError::missing_scope(RUNS_MANAGE)) }
 }
 
 /// The row of a run that the caller may decide on: their own, or any with the scope.
-pub(super) async fn decided_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
+pub(super) async fn decidable_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
     let row = run_of_tenant(records, permit, run).await?;
     let may = row.text("actor") == permit.actor() || permit.may(APPROVALS_DECIDE);
-    if may { Ok(row) } else { Err(not_decider(&NotDecider::LacksScope)) }
+    if may { Ok(row) } else { Err(not_decider(&DeciderRefusal::LacksScope)) }
 }
 
 async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
@@ -88,10 +88,10 @@ pub(super) async fn load(
     records: &dyn Records,
     workflows: &Workflows,
     row: Row,
-    costly: &Costly,
+    costly: &CostFlag,
 ) -> Result<Run, EngineError> {
-    costly.begin(is_large(&row)).await;
-    let head = Head::of_row(&row)?;
+    costly.mark_costly(is_large(&row)).await;
+    let head = RunHead::of_row(&row)?;
     let (version, graph) = base_graph(records, workflows, &head).await?;
     let of_run = |table| Select::from(table, Scope::System).with("run_id", head.id);
     let steps = steps(records, head.id).await?;
@@ -99,14 +99,14 @@ pub(super) async fn load(
     let approvals = rows::all(records, of_run(&SCOPED_APPROVALS), limits::RUN_ROWS_MAX).await?;
     let any = row.int("patches") > 0 || !approvals.is_empty();
     let patches = if any { patches_of(records, head.id).await? } else { Vec::new() };
-    let patches = patched(&patches, &graph, workflows)?;
+    let patches = apply_patches(&patches, &graph, workflows)?;
     let recorded = match &head.replay {
         None => None,
         Some(replay) => Some(recorded(records, replay, &graph, costly).await?),
     };
     let author = workflows.author(&head.tenant, &head.workflow.id, version).await?;
-    costly.begin(are_large(&steps) || are_large(&effects) || are_large(&approvals)).await;
-    Ok(Run::load(Stored { run: row, steps, effects, approvals, patches, graph, version, author, recorded })?)
+    costly.mark_costly(are_large(&steps) || are_large(&effects) || are_large(&approvals)).await;
+    Ok(Run::load(StoredRun { run: row, steps, effects, approvals, patches, graph, version, author, recorded })?)
 }
 
 /// A consistent copy of a run that another task or process may be driving. Its rows are read one after another; if a
@@ -115,7 +115,7 @@ pub(super) async fn snapshot(
     records: &dyn Records,
     workflows: &Workflows,
     mut row: Row,
-    costly: &Costly,
+    costly: &CostFlag,
 ) -> Result<(Row, Run), EngineError> {
     for _ in 0..limits::SNAPSHOT_TRIES_MAX {
         let loaded = load(records, workflows, row.clone(), costly).await;
@@ -130,7 +130,7 @@ pub(super) async fn snapshot(
 }
 
 /// When a run without pinned versions was authorized: when its outermost parent was requested.
-async fn decided_at(records: &dyn Records, head: &Head) -> Result<Timestamp, EngineError> {
+async fn authorized_at(records: &dyn Records, head: &RunHead) -> Result<Timestamp, EngineError> {
     let (mut at, mut next) = (head.created_at, head.parent.map(|(run, _)| run));
     for _ in 0..limits::RUN_DEPTH_MAX {
         let Some(around) = next else { break };
@@ -146,15 +146,15 @@ async fn decided_at(records: &dyn Records, head: &Head) -> Result<Timestamp, Eng
 pub(super) async fn base_graph(
     records: &dyn Records,
     workflows: &Workflows,
-    head: &Head,
+    head: &RunHead,
 ) -> Result<(i64, Arc<Graph>), EngineError> {
     let version = match head.workflow.version {
         Some(version) => Some(version),
-        None => workflows.newest_at(&head.tenant, &head.workflow.id, decided_at(records, head).await?).await?,
+        None => workflows.newest_at(&head.tenant, &head.workflow.id, authorized_at(records, head).await?).await?,
     };
     let found = workflows.find_stored(&head.tenant, &head.workflow.id, version).await?;
     let (version, mut graph) =
-        found.ok_or_else(|| Damaged { what: "its workflow does not exist any more".to_owned() })?;
+        found.ok_or_else(|| DamagedRows { what: "its workflow does not exist any more".to_owned() })?;
     let mut before = Vec::new();
     let mut replay = head.replay.as_ref().map(|replay| replay.of);
     while let Some(run) = replay {
@@ -166,7 +166,7 @@ pub(super) async fn base_graph(
         replay = row.and_then(|row| row.get("replay_of").as_uuid());
     }
     for run in before.into_iter().rev() {
-        let patches = patched(&patches_of(records, run).await?, &graph, workflows)?;
+        let patches = apply_patches(&patches_of(records, run).await?, &graph, workflows)?;
         graph = patches.into_iter().filter_map(|patch| patch.applied).next_back().unwrap_or(graph);
     }
     Ok((version, graph))
@@ -174,9 +174,9 @@ pub(super) async fn base_graph(
 
 /// The graph of a run with every applied patch.
 pub(super) async fn graph(records: &dyn Records, workflows: &Workflows, row: &Row) -> Result<Arc<Graph>, EngineError> {
-    let head = Head::of_row(row)?;
+    let head = RunHead::of_row(row)?;
     let (_, graph) = base_graph(records, workflows, &head).await?;
-    let patches = patched(&patches_of(records, head.id).await?, &graph, workflows)?;
+    let patches = apply_patches(&patches_of(records, head.id).await?, &graph, workflows)?;
     Ok(patches.into_iter().filter_map(|patch| patch.applied).next_back().unwrap_or(graph))
 }
 
@@ -186,19 +186,19 @@ async fn patches_of(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, Engine
 }
 
 /// The authors of a run's applied patches: a replay runs their changes too.
-pub(super) async fn patchers(records: &dyn Records, run: Uuid) -> Result<Vec<String>, EngineError> {
+pub(super) async fn patch_authors(records: &dyn Records, run: Uuid) -> Result<Vec<String>, EngineError> {
     let rows = patches_of(records, run).await?;
     Ok(rows.iter().filter(|row| row.text("status") == "applied").map(|row| row.text("actor").to_owned()).collect())
 }
 
 /// The pinned versions of child workflows that a run was authorized with, and those of its patches.
-pub(super) async fn pins(records: &dyn Records, head: &Head, run: Uuid) -> Result<Pins, EngineError> {
+pub(super) async fn pins(records: &dyn Records, head: &RunHead, run: Uuid) -> Result<Pins, EngineError> {
     let rows = patches_of(records, run).await?;
-    Ok(pinned(&head.pins, rows.iter().filter(|row| row.text("status") == "applied")))
+    Ok(merge_pins(&head.pins, rows.iter().filter(|row| row.text("status") == "applied")))
 }
 
 /// Pins with those of patches added.
-pub(super) fn pinned<'a>(pins: &Pins, patches: impl Iterator<Item = &'a Row>) -> Pins {
+pub(super) fn merge_pins<'a>(pins: &Pins, patches: impl Iterator<Item = &'a Row>) -> Pins {
     let stored = patches.filter_map(|row| Patch::from_stored(row.get("patch").as_json()?.to_value()).ok());
     stored.fold(pins.clone(), |pins, patch| pins.and(&patch.pins))
 }
@@ -208,21 +208,21 @@ pub(super) async fn recorded(
     records: &dyn Records,
     replay: &Replay,
     graph: &Graph,
-    costly: &Costly,
-) -> Result<Recorded, EngineError> {
+    costly: &CostFlag,
+) -> Result<RunRecording, EngineError> {
     let steps = steps(records, replay.of).await?;
-    costly.begin(are_large(&steps)).await;
-    let recorded = Recorded::of_steps(&steps, replay.mode);
+    costly.mark_costly(are_large(&steps)).await;
+    let recorded = RunRecording::from_steps(&steps, replay.mode);
     let Some(from) = replay.from.as_deref() else { return Ok(recorded) };
     let mut fresh: BTreeSet<usize> = graph.position(from).into_iter().collect();
     if replay.mode == ReplayMode::Retry {
-        fresh.extend(undone(records, graph, replay.of).await?);
+        fresh.extend(undone_nodes(records, graph, replay.of).await?);
     }
-    Ok(recorded.fresh_from(graph, fresh))
+    Ok(recorded.rerun_from(graph, fresh))
 }
 
 /// The nodes whose work was undone since, in this run or in those whose work it reused.
-async fn undone(records: &dyn Records, graph: &Graph, run: Uuid) -> Result<BTreeSet<usize>, EngineError> {
+async fn undone_nodes(records: &dyn Records, graph: &Graph, run: Uuid) -> Result<BTreeSet<usize>, EngineError> {
     let mut undone = BTreeSet::new();
     let mut own = BTreeSet::new();
     let mut next = Some(run);
@@ -243,7 +243,7 @@ async fn undone(records: &dyn Records, graph: &Graph, run: Uuid) -> Result<BTree
         // A retry's own work does not depend on the run before it.
         next = row.get("replay_of").as_uuid().filter(|_| row.text("replay_mode") == "retry");
         match row.get("replay_from").as_text() {
-            Some(from) => own.extend(behind(graph, graph.position(from))),
+            Some(from) => own.extend(with_descendants(graph, graph.position(from))),
             None => next = None,
         }
     }
@@ -265,7 +265,7 @@ pub(super) async fn is_undoing(records: &dyn Records, row: &Row) -> Result<bool,
     if rollback.is_some_and(|rollback| rollback["ended"] == false) {
         return Ok(true);
     }
-    for kind in Told::UNDOING {
+    for kind in SignalKind::UNDO_KINDS {
         let told = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", row.uuid("id")).with("kind", kind);
         if !records.read(told.take(1)).await?.rows.is_empty() {
             return Ok(true);
@@ -281,7 +281,7 @@ pub(super) fn applied_seq(row: &Row) -> Option<i64> {
 }
 
 /// The patches of a run in order, each with the resulting graph.
-fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Vec<StoredPatch>, EngineError> {
+fn apply_patches(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Vec<StoredPatch>, EngineError> {
     let mut graph = Arc::clone(graph);
     let mut patches = Vec::new();
     // A proposed patch without an approval request is still a pending signal.
@@ -298,7 +298,7 @@ fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Ve
     };
     rows.sort_by_key(|row| order(row));
     for row in rows {
-        let damaged = || Damaged { what: format!("patch {} can't be read", row.int("number")) };
+        let damaged = || DamagedRows { what: format!("patch {} can't be read", row.int("number")) };
         let document = row.get("patch").as_json().map(Json::to_value).ok_or_else(damaged)?;
         let patch = Patch::from_stored(document).map_err(|_| damaged())?;
         let (mut applied, mut applied_seq) = (None, None);
@@ -316,7 +316,7 @@ fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Ve
         patches.push(StoredPatch {
             number: u32::try_from(row.int("number")).unwrap_or(0),
             patch,
-            by: Actor::recorded(row.text("actor"), row.get("actor_kind").as_text()),
+            by: Actor::from_record(row.text("actor"), row.get("actor_kind").as_text()),
             version: row.int("state_version"),
             applied,
             applied_seq,

@@ -14,40 +14,40 @@ use uuid::Uuid;
 
 /// What runs hold, and which runs wait.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct MemoryBudget {
     total: usize,
     shared: bool,
     taken: usize,
     /// Runs in memory that hold enough to be counted.
-    held: BTreeMap<Uuid, Weight>,
+    held: BTreeMap<Uuid, MemoryUse>,
     tenants: BTreeMap<Arc<str>, usize>,
     /// Runs that found no room, still in memory or in the store.
-    waiting: BTreeMap<Uuid, Weight>,
+    waiting: BTreeMap<Uuid, MemoryUse>,
 }
 
 /// What a run holds, or held when it was unloaded.
 #[derive(Clone, Debug)]
-struct Weight {
+struct MemoryUse {
     tenant: Arc<str>,
     bytes: usize,
 }
 
 /// What is reserved for runs that are not loaded yet.
 #[derive(Clone, Copy, Debug)]
-struct Promised {
+struct Reserved {
     to_all: usize,
     to_tenant: usize,
 }
 
-const NONE: Promised = Promised { to_all: 0, to_tenant: 0 };
+const NOTHING_RESERVED: Reserved = Reserved { to_all: 0, to_tenant: 0 };
 
-impl Memory {
+impl MemoryBudget {
     pub(super) fn new(total: usize) -> Self {
         Self { total, ..Self::default() }
     }
 
     /// Sets whether there are several tenants, each with its share.
-    pub(super) const fn share(&mut self, shared: bool) {
+    pub(super) const fn set_shared(&mut self, shared: bool) {
         self.shared = shared;
     }
 
@@ -57,7 +57,7 @@ impl Memory {
     }
 
     /// Records what a run in memory holds. Small amounts are not counted.
-    pub(super) fn weigh(&mut self, run: Uuid, tenant: &str, bytes: usize) {
+    pub(super) fn record(&mut self, run: Uuid, tenant: &str, bytes: usize) {
         self.drop_held(run);
         if bytes < limits::RUN_MEMORY_BYTES_COUNTED {
             return;
@@ -65,24 +65,24 @@ impl Memory {
         let tenant: Arc<str> = tenant.into();
         self.taken += bytes;
         *self.tenants.entry(Arc::clone(&tenant)).or_default() += bytes;
-        self.held.insert(run, Weight { tenant, bytes });
+        self.held.insert(run, MemoryUse { tenant, bytes });
     }
 
     /// Whether a run in memory may take more. If not, it waits.
     pub(super) fn may_grow(&mut self, run: Uuid, tenant: &str, bytes: usize) -> bool {
-        self.weigh(run, tenant, bytes);
-        if self.is_first(run, tenant) || self.has_room(Some(run), tenant, NONE, 0) {
+        self.record(run, tenant, bytes);
+        if self.is_exempt(run, tenant) || self.has_room(Some(run), tenant, NOTHING_RESERVED, 0) {
             self.waiting.remove(&run);
             return true;
         }
         if self.waiting.len() < limits::CALLS_REMEMBERED_MAX || self.waiting.contains_key(&run) {
-            self.waiting.insert(run, Weight { tenant: tenant.into(), bytes });
+            self.waiting.insert(run, MemoryUse { tenant: tenant.into(), bytes });
         }
         false
     }
 
     /// Whether a run continues regardless of the limit.
-    fn is_first(&self, run: Uuid, tenant: &str) -> bool {
+    fn is_exempt(&self, run: Uuid, tenant: &str) -> bool {
         let is_first = self.held.first_key_value().is_some_and(|(first, _)| *first == run);
         let mut of_tenant = self.held.iter().filter(|(_, weight)| &*weight.tenant == tenant);
         let is_spared = self.shared && self.taken <= self.taken_max();
@@ -95,12 +95,12 @@ impl Memory {
     }
 
     /// Whether so many runs wait that a new one of this tenant should be refused.
-    pub(super) fn is_crowded(&self, tenant: &str) -> bool {
+    pub(super) fn is_queue_full(&self, tenant: &str) -> bool {
         if self.waiting.is_empty() {
             return false;
         }
         let held = self.waiting.values().filter(|weight| &*weight.tenant == tenant).count();
-        !Pool { total: limits::CALLS_WAITING_MAX, taken: self.waiting.len(), held }.has_room(self.shared)
+        !Pool { total: limits::CALLS_WAITING_MAX, taken: self.waiting.len(), held }.may_take_slot(self.shared)
     }
 
     /// Whether a run waits for memory.
@@ -115,16 +115,16 @@ impl Memory {
 
     /// Whether there is room to load a run from the store.
     pub(super) fn may_take_up(&self, run: Uuid, tenant: &str) -> bool {
-        self.has_room(Some(run), tenant, NONE, self.waiting.get(&run).map_or(0, |weight| weight.bytes))
+        self.has_room(Some(run), tenant, NOTHING_RESERVED, self.waiting.get(&run).map_or(0, |weight| weight.bytes))
     }
 
     /// Whether there is room for a new run of a tenant.
     pub(super) fn has_room_for(&self, tenant: &str) -> bool {
-        self.has_room(None, tenant, NONE, 0)
+        self.has_room(None, tenant, NOTHING_RESERVED, 0)
     }
 
     /// Whether there is room for `more` bytes, besides what is reserved and what the oldest waiting run needs.
-    fn has_room(&self, run: Option<Uuid>, tenant: &str, promised: Promised, more: usize) -> bool {
+    fn has_room(&self, run: Option<Uuid>, tenant: &str, promised: Reserved, more: usize) -> bool {
         let held = self.tenants.get(tenant).copied().unwrap_or(0).saturating_add(promised.to_tenant);
         let taken = self.taken.saturating_add(promised.to_all);
         let is_spared = self.shared && taken.saturating_add(more) <= self.taken_max();
@@ -140,25 +140,25 @@ impl Memory {
     }
 
     /// Removes a run. Returns the runs that may continue.
-    pub(super) fn leave(&mut self, run: Uuid) -> Vec<Uuid> {
+    pub(super) fn remove(&mut self, run: Uuid) -> Vec<Uuid> {
         self.waiting.remove(&run);
         self.drop_held(run);
-        self.next()
+        self.runnable()
     }
 
     /// Unloads a run that keeps waiting in the store. Returns the runs that may continue.
-    pub(super) fn leave_to_wait(&mut self, run: Uuid) -> Vec<Uuid> {
+    pub(super) fn unload(&mut self, run: Uuid) -> Vec<Uuid> {
         self.drop_held(run);
-        self.next()
+        self.runnable()
     }
 
     /// The waiting runs that fit now, oldest first.
-    fn next(&self) -> Vec<Uuid> {
+    fn runnable(&self) -> Vec<Uuid> {
         let (mut to_all, mut to_tenants, mut runs) = (0, BTreeMap::<&str, usize>::new(), Vec::new());
         for (run, weight) in &self.waiting {
             let new = if self.held.contains_key(run) { 0 } else { weight.bytes };
             let to_tenant = to_tenants.entry(&weight.tenant).or_default();
-            let promised = Promised { to_all, to_tenant: *to_tenant };
+            let promised = Reserved { to_all, to_tenant: *to_tenant };
             if self.has_room(Some(*run), &weight.tenant, promised, new) {
                 to_all += new;
                 *to_tenant += new;
@@ -169,7 +169,7 @@ impl Memory {
     }
 
     fn drop_held(&mut self, run: Uuid) {
-        let Some(Weight { tenant, bytes }) = self.held.remove(&run) else { return };
+        let Some(MemoryUse { tenant, bytes }) = self.held.remove(&run) else { return };
         self.taken -= bytes;
         if let Some(held) = self.tenants.get_mut(&tenant) {
             *held -= bytes;
@@ -192,44 +192,44 @@ mod tests {
 
     #[test]
     fn a_run_that_finds_no_room_waits_and_is_called_when_there_is_some() {
-        let mut memory = Memory::new(10 * MB);
+        let mut memory = MemoryBudget::new(10 * MB);
         assert!(memory.may_grow(id(1), "a", 6 * MB) && memory.may_grow(id(2), "a", 4 * MB));
         assert!(!memory.may_grow(id(3), "a", 5 * MB), "15 of 10");
         assert!(!memory.may_grow(id(2), "a", 4 * MB) && memory.may_grow(id(1), "a", 6 * MB), "the first goes on");
-        assert!(memory.leave_to_wait(id(3)).contains(&id(2)));
+        assert!(memory.unload(id(3)).contains(&id(2)));
         assert_eq!((memory.taken(), memory.waits(id(3))), (10 * MB, true));
         assert!(memory.may_grow(id(2), "a", 4 * MB) && !memory.may_take_up(id(3), "a"));
-        assert_eq!(memory.leave(id(1)), [id(3)]);
+        assert_eq!(memory.remove(id(1)), [id(3)]);
         assert!(memory.may_take_up(id(3), "a") && memory.may_grow(id(3), "a", 5 * MB));
         assert_eq!(
-            (memory.leave(id(2)), memory.leave(id(3)), memory.taken(), memory.waiting()),
+            (memory.remove(id(2)), memory.remove(id(3)), memory.taken(), memory.waiting()),
             (vec![], vec![], 0, 0)
         );
     }
 
     #[test]
     fn room_is_kept_for_the_oldest_that_waits() {
-        let mut memory = Memory::new(10 * MB);
+        let mut memory = MemoryBudget::new(10 * MB);
         assert!(memory.may_grow(id(1), "a", 9 * MB) && !memory.may_grow(id(2), "a", 8 * MB));
-        memory.leave_to_wait(id(2));
+        memory.unload(id(2));
         assert!(!memory.has_room_for("a"), "what is new would keep it waiting");
         assert!(!memory.may_grow(id(3), "a", 5 * MB), "and what is younger as well");
-        memory.leave_to_wait(id(3));
-        assert_eq!(memory.leave(id(1)), [id(2)], "there is room for one of them");
+        memory.unload(id(3));
+        assert_eq!(memory.remove(id(1)), [id(2)], "there is room for one of them");
     }
 
     #[test]
     fn of_several_tenants_none_has_all_and_one_with_nothing_finds_room() {
-        let mut memory = Memory::new(8 * MB);
-        memory.share(true);
+        let mut memory = MemoryBudget::new(8 * MB);
+        memory.set_shared(true);
         assert!((1..=6).all(|n| memory.may_grow(id(n), "loud", MB)));
         assert!(!memory.may_grow(id(7), "loud", MB), "it leaves a quarter");
-        memory.leave(id(7));
+        memory.remove(id(7));
         assert!(memory.may_grow(id(8), "quiet", MB));
         assert!((9..20).all(|n| memory.may_grow(id(n), "small", limits::RUN_MEMORY_BYTES_COUNTED - 1)), "little");
         assert!(memory.may_grow(id(8), "quiet", 5 * MB), "one of its own goes on, though there is no room");
         assert!(!memory.may_grow(id(21), "quiet", MB), "and no second one");
-        memory.weigh(id(1), "loud", 80 * MB);
+        memory.record(id(1), "loud", 80 * MB);
         assert!(!memory.may_grow(id(2), "loud", MB) && memory.has_room_for("new") && !memory.has_room_for("loud"));
     }
 
@@ -238,8 +238,8 @@ mod tests {
     fn one_always_goes_on() {
         for total in [MB, 8 * MB, 64 * MB] {
             for step in [MB / 8, MB, 5 * MB, 100 * MB] {
-                let mut memory = Memory::new(total);
-                memory.share(step % 2 == 0);
+                let mut memory = MemoryBudget::new(total);
+                memory.set_shared(step % 2 == 0);
                 let mut left: BTreeMap<u128, (usize, bool)> = (0..12).map(|n| (n, (0, true))).collect();
                 for _ in 0..10_000 {
                     let mut went_on = false;
@@ -254,10 +254,10 @@ mod tests {
                             left.insert(n, (steps + 1, true));
                             if steps == 5 {
                                 left.remove(&n);
-                                memory.leave(run);
+                                memory.remove(run);
                             }
                         } else {
-                            memory.leave_to_wait(run);
+                            memory.unload(run);
                             left.insert(n, (steps, false));
                         }
                     }

@@ -3,21 +3,21 @@
 //! A run is driven by one task, in `drive`. This file starts these tasks, wakes them, and holds what they share. The
 //! store is the source of truth about who owns a run; this is only what the process is working on right now.
 
-use super::drive::{Drive, Nudge};
-use super::gate::{Slots, Turnstile};
-use super::memory::Memory;
-use super::places::{Driven, Full, Places};
+use super::drive::{RunDriver, WakeUp};
+use super::gate::{CallLimits, CallGate};
+use super::memory::MemoryBudget;
+use super::places::{ActiveRuns, LimitReached, RunLimits};
 use super::{Asking, Registry, Workflows, load, spans};
 use crate::error::EngineError;
 use crate::flow::port::Notifier;
-use crate::offload::{Costly, Offload, Place};
+use crate::offload::{CostFlag, Offload, WorkSlot};
 use crate::port::{Bus, Clock, CommitError, Hold, Outage, Random, Records, Span, Spans, Unavailable};
-use crate::pulse::Pulse;
+use crate::pulse::Heartbeat;
 use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
-use chimera_core::flow::run::{Head, Owner, Run, RunStatus, Turn};
+use chimera_core::flow::run::{RunHead, LaneOwner, Run, RunStatus, Turn};
 use chimera_core::record::{Row, Tx};
 use chimera_core::{json, limits};
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub(super) const TOPIC: &str = "flow.runs";
 
 /// The dependencies of a flow engine.
 #[derive(Clone)]
-pub struct Parts {
+pub struct FlowPorts {
     pub records: Arc<dyn Records>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
@@ -45,7 +45,7 @@ pub struct Parts {
     /// How approvals are requested.
     pub asking: Asking,
     /// Limits of calls in flight.
-    pub slots: Slots,
+    pub slots: CallLimits,
     /// No other process can write to this store: it is a file that this process has locked.
     pub alone: bool,
 }
@@ -53,29 +53,29 @@ pub struct Parts {
 /// The flow engine of one process.
 #[derive(Clone)]
 pub struct Flow {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<EngineState>,
 }
 
-pub(super) struct Inner {
-    pub(super) parts: Parts,
+pub(super) struct EngineState {
+    pub(super) parts: FlowPorts,
     pub(super) workflows: Workflows,
-    pub(super) gate: Mutex<Turnstile>,
-    pub(super) driven: Driven,
-    memory: Mutex<Memory>,
+    pub(super) gate: Mutex<CallGate>,
+    pub(super) driven: ActiveRuns,
+    memory: Mutex<MemoryBudget>,
     /// Signalled when a message is queued.
     pub(super) messages: Notify,
-    stopping: watch::Sender<Stop>,
+    stopping: watch::Sender<Shutdown>,
     /// Runs turns that may take long.
     pub(super) offload: Arc<Offload>,
     /// The keeper's heartbeat.
-    pub(super) pulse: Pulse,
+    pub(super) pulse: Heartbeat,
 }
 
 /// The engine's shutdown state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stop {
+pub(super) enum Shutdown {
     /// Running.
-    No,
+    Running,
     /// Starts nothing new and waits for what is in flight.
     Drain,
     /// Stopped.
@@ -83,46 +83,46 @@ pub(super) enum Stop {
 }
 
 /// A run that is being committed.
-pub(super) struct Launched {
-    pub(super) standing: watch::Receiver<Standing>,
+pub(super) struct PendingRun {
+    pub(super) standing: watch::Receiver<RunProgress>,
     /// The result of the commit.
     pub(super) durable: oneshot::Receiver<Result<(), CommitError>>,
 }
 
 /// A run's status, for waiters in this process.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
+pub struct RunProgress {
     pub status: RunStatus,
     /// Nothing more happens without outside action.
-    pub rests: bool,
+    pub is_resting: bool,
     /// Set once the run has ended.
-    pub ended: Option<Arc<Ended>>,
+    pub ended: Option<Arc<RunOutcome>>,
 }
 
 /// The outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ended {
+pub struct RunOutcome {
     pub result: Option<Value>,
     pub error: Option<ErrorBody>,
 }
 
-impl Standing {
-    pub(super) fn of(run: &Run, rests: bool) -> Self {
+impl RunProgress {
+    pub(super) fn of(run: &Run, is_resting: bool) -> Self {
         let status = run.status();
-        let ended = || Arc::new(Ended { result: run.result().cloned(), error: run.failure().cloned() });
-        Self { status, rests, ended: status.is_final().then(ended) }
+        let ended = || Arc::new(RunOutcome { result: run.result().cloned(), error: run.failure().cloned() });
+        Self { status, is_resting, ended: status.is_final().then(ended) }
     }
 }
 
 impl Flow {
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
-        Self::bounded(parts, Places::default())
+    pub fn new(parts: FlowPorts) -> Self {
+        Self::bounded(parts, RunLimits::default())
     }
 
     /// An engine with these limits on active runs.
     #[must_use]
-    pub fn bounded(parts: Parts, places: Places) -> Self {
+    pub fn bounded(parts: FlowPorts, places: RunLimits) -> Self {
         let workflows = Workflows::new(
             Arc::clone(&parts.records),
             Arc::clone(&parts.clock),
@@ -130,16 +130,16 @@ impl Flow {
             Arc::clone(&parts.registry),
         );
         let offload = Arc::clone(&workflows.offload);
-        let gate = Mutex::new(Turnstile::new(parts.slots.clone()));
-        let pulse = Pulse::begin(parts.clock.steady());
-        let inner = Inner {
+        let gate = Mutex::new(CallGate::new(parts.slots.clone()));
+        let pulse = Heartbeat::start(parts.clock.steady());
+        let inner = EngineState {
             parts,
             workflows,
             gate,
-            driven: Driven::new(places),
-            memory: Mutex::new(Memory::new(places.memory_bytes)),
+            driven: ActiveRuns::new(places),
+            memory: Mutex::new(MemoryBudget::new(places.memory_bytes)),
             messages: Notify::new(),
-            stopping: watch::Sender::new(Stop::No),
+            stopping: watch::Sender::new(Shutdown::Running),
             offload,
             pulse,
         };
@@ -169,21 +169,21 @@ impl Flow {
     }
 
     /// A slot for CPU-heavy work of a request. Refused if too much of the same caller's work waits already.
-    pub(crate) async fn place_to_work(&self, who: &Claimant, may_take_long: bool) -> Result<Place, EngineError> {
+    pub(crate) async fn acquire_work_slot(&self, who: &Claimant, may_take_long: bool) -> Result<WorkSlot, EngineError> {
         self.inner.offload.admit(who, may_take_long)?;
-        Ok(self.inner.offload.place(who, may_take_long).await)
+        Ok(self.inner.offload.acquire(who, may_take_long).await)
     }
 
     /// Drives async work of a request, off the request threads if it may take long. Refused, with nothing done, if too
     /// much of the same caller's work waits already.
-    pub async fn aside<T>(
+    pub async fn offload<T>(
         &self,
         who: &Claimant,
         may_take_long: bool,
         work: impl Future<Output = T>,
     ) -> Result<T, EngineError> {
         self.inner.offload.admit(who, may_take_long)?;
-        Ok(self.inner.offload.aside(who, may_take_long, work).await)
+        Ok(self.inner.offload.run(who, may_take_long, work).await)
     }
 
     /// The damage of the store that prevents new work, if any.
@@ -194,13 +194,13 @@ impl Flow {
 
     /// The keeper's heartbeat.
     #[must_use]
-    pub fn pulse(&self) -> &Pulse {
+    pub fn pulse(&self) -> &Heartbeat {
         &self.inner.pulse
     }
 
     /// The number of runs that this process drives.
     #[must_use]
-    pub fn active(&self) -> usize {
+    pub fn active_runs(&self) -> usize {
         self.inner.driven.len()
     }
 
@@ -213,7 +213,7 @@ impl Flow {
     /// Whether it is shutting down.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        !self.inner.goes_on()
+        !self.inner.is_running()
     }
 
     /// The number of tool calls in flight.
@@ -230,47 +230,47 @@ impl Flow {
 
     /// Starts nothing new: calls in flight may end and be recorded, and a run without any is no longer driven.
     pub fn drain(&self) {
-        self.inner.stopping.send_if_modified(|stop| std::mem::replace(stop, Stop::Drain.max(*stop)) == Stop::No);
+        self.inner.stopping.send_if_modified(|stop| std::mem::replace(stop, Shutdown::Drain.max(*stop)) == Shutdown::Running);
         self.inner.driven.unwatch();
     }
 
     /// Lets every run finish its current turn and drives none any further.
     pub fn stop(&self) {
-        self.inner.stopping.send_replace(Stop::Now);
+        self.inner.stopping.send_replace(Shutdown::Now);
         self.inner.driven.unwatch();
     }
 
     /// Waits until a run has ended or rests. `None` if this process does not drive it.
-    pub async fn rest(&self, run: Uuid) -> Option<Standing> {
+    pub async fn rest(&self, run: Uuid) -> Option<RunProgress> {
         let mut standing = self.inner.driven.standing(run)?;
-        let rested = standing.wait_for(|standing| standing.rests).await.map(|standing| standing.clone());
+        let rested = standing.wait_for(|standing| standing.is_resting).await.map(|standing| standing.clone());
         let last = standing.borrow().clone();
         Some(rested.unwrap_or(last))
     }
 }
 
 /// Whether the turns of a run may take a lot of CPU because it holds a lot of data.
-pub(super) fn holds_much(run: &Run) -> bool {
+pub(super) fn is_heavy(run: &Run) -> bool {
     run.memory_bytes() >= limits::RUN_MEMORY_BYTES_COUNTED
-        || json::is_larger_than(&run.head().inputs, limits::JSON_BYTES_ASIDE)
+        || json::is_larger_than(&run.head().inputs, limits::JSON_INLINE_BYTES_MAX)
 }
 
-impl Inner {
-    pub(super) fn gate(&self) -> MutexGuard<'_, Turnstile> {
+impl EngineState {
+    pub(super) fn gate(&self) -> MutexGuard<'_, CallGate> {
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        gate.share(self.parts.registry.is_shared());
+        gate.set_shared(self.parts.registry.is_shared());
         gate
     }
 
-    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
+    pub(super) fn memory(&self) -> MutexGuard<'_, MemoryBudget> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.share(self.parts.registry.is_shared());
+        memory.set_shared(self.parts.registry.is_shared());
         memory
     }
 
     /// Records the memory of an active run.
-    pub(super) fn weigh(&self, run: &Run) {
-        self.memory().weigh(run.head().id, &run.head().tenant, run.memory_bytes());
+    pub(super) fn record_memory(&self, run: &Run) {
+        self.memory().record(run.head().id, &run.head().tenant, run.memory_bytes());
     }
 
     /// Whether another run can be driven, for any tenant.
@@ -283,25 +283,25 @@ impl Inner {
         self.full_for(tenant).is_none() && self.memory().has_room_for(tenant)
     }
 
-    fn full_for(&self, tenant: &str) -> Option<Full> {
-        self.driven.full_for(tenant, self.parts.registry.is_shared())
+    fn full_for(&self, tenant: &str) -> Option<LimitReached> {
+        self.driven.limit_reached(tenant, self.parts.registry.is_shared())
     }
 
     /// Refuses a run beyond the limits.
     pub(super) fn check_room_for(&self, tenant: &str) -> Result<(), EngineError> {
-        let crowded = || self.memory().is_crowded(tenant).then_some(Full::Memory);
+        let crowded = || self.memory().is_queue_full(tenant).then_some(LimitReached::Memory);
         let Some(full) = self.full_for(tenant).or_else(crowded) else { return Ok(()) };
         let body = |message: String| ErrorBody::new(Code::Overloaded, message).retry_after(1);
         let body = match full {
-            Full::Process { runs } => {
+            LimitReached::Process { runs } => {
                 body(format!("{runs} runs are active, which is the limit; try again when some have ended"))
             }
-            Full::Memory => {
+            LimitReached::Memory => {
                 let message =
                     format!("too many runs of tenant {tenant} wait for memory; try again when some have ended");
                 body(message).with("tenant", tenant)
             }
-            Full::Tenant { runs } => {
+            LimitReached::Tenant { runs } => {
                 let message = format!(
                     "{runs} runs of tenant {tenant} are active, which is the limit; try again when some have ended"
                 );
@@ -320,35 +320,35 @@ impl Inner {
         self.driven.contains(run)
     }
 
-    pub(super) fn stopping(&self) -> watch::Receiver<Stop> {
+    pub(super) fn stopping(&self) -> watch::Receiver<Shutdown> {
         self.stopping.subscribe()
     }
 
     /// Whether anything new may begin.
-    pub(super) fn goes_on(&self) -> bool {
-        *self.stopping.borrow() == Stop::No
+    pub(super) fn is_running(&self) -> bool {
+        *self.stopping.borrow() == Shutdown::Running
     }
 
     /// Whether everything has stopped, including calls in flight.
-    pub(super) fn is_over(&self) -> bool {
-        *self.stopping.borrow() == Stop::Now
+    pub(super) fn is_stopped(&self) -> bool {
+        *self.stopping.borrow() == Shutdown::Now
     }
 
     /// Commits the first turn of a run and drives it. The run is registered here before it is in the store, so that
     /// nobody in this process takes it for an orphan; and it continues even if the caller has stopped waiting. The
     /// spans of calls that were already made are reported then.
-    pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx, made: Vec<Span>) -> Launched {
+    pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx, made: Vec<Span>) -> PendingRun {
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
-        let first = Standing::of(&run, turn.parked && !turn.waits_for_slot);
+        let first = RunProgress::of(&run, turn.parked && !turn.waits_for_slot);
         let (told, durable) = oneshot::channel();
         let id = run.head().id;
-        let entered = self.driven.enter(id, &run.head().tenant, inbox, first.clone());
+        let entered = self.driven.register(id, &run.head().tenant, inbox, first.clone());
         // A new id is not registered yet.
         let sender = entered.unwrap_or_else(|| watch::Sender::new(first));
         let standing = sender.subscribe();
-        self.weigh(&run);
+        self.record_memory(&run);
         let inner = Arc::clone(self);
-        let span = spans::under_run(&*self.parts.spans, id);
+        let span = spans::run_placeholder(&*self.parts.spans, id);
         let task = async move {
             let committed = inner.parts.records.commit(tx).await;
             let failed = committed.is_err();
@@ -359,65 +359,65 @@ impl Inner {
             let _ = told.send(committed.map(drop));
             if !failed {
                 made.into_iter().for_each(|span| inner.parts.spans.ended(span));
-                let (offload, costly) = (Arc::clone(&inner.offload), Costly::new(holds_much(&run)));
+                let (offload, costly) = (Arc::clone(&inner.offload), CostFlag::new(is_heavy(&run)));
                 let who = run.head().claimant();
-                let drive = Drive::new(inner, run, nudges, sender, true, costly.clone());
-                offload.aside_once(&who, &costly, drive.go(turn)).await;
+                let drive = RunDriver::new(inner, run, nudges, sender, true, costly.clone());
+                offload.run_when_costly(&who, &costly, drive.continue_from(turn)).await;
             }
         };
         tokio::spawn(task.instrument(span));
-        Launched { standing, durable }
+        PendingRun { standing, durable }
     }
 
     /// Stops driving a run here.
     pub(super) fn release(self: &Arc<Self>, run: Uuid) {
         self.driven.leave(run);
         self.free_memory(run);
-        self.forget(run);
+        self.drop_requests(run);
     }
 
     /// Unloads a run that waits for a slot; it is driven again when there is one.
-    pub(super) fn release_to_wait(self: &Arc<Self>, run: Uuid, standing: watch::Sender<Standing>) {
-        if !self.goes_on() {
+    pub(super) fn unload(self: &Arc<Self>, run: Uuid, standing: watch::Sender<RunProgress>) {
+        if !self.is_running() {
             return self.release(run);
         }
-        self.driven.leave_to_wait(run, standing);
-        let next = self.memory().leave_to_wait(run);
-        self.tick(next);
+        self.driven.unload(run, standing);
+        let next = self.memory().unload(run);
+        self.wake_for_slots(next);
         // A slot may have been reserved for it while it was unloaded.
         if !self.gate().granted(run).is_empty() {
-            self.fetch(run);
+            self.load_granted(run);
         }
     }
 
     /// Drops what a run holds, and its request for memory.
     fn free_memory(self: &Arc<Self>, run: Uuid) {
-        let next = self.memory().leave(run);
-        self.tick(next);
+        let next = self.memory().remove(run);
+        self.wake_for_slots(next);
     }
 
     /// Drops the slots and requests of a run.
-    fn forget(self: &Arc<Self>, run: Uuid) {
-        let next = self.gate().forget_run(run);
-        self.tick(next);
+    fn drop_requests(self: &Arc<Self>, run: Uuid) {
+        let next = self.gate().drop_run(run);
+        self.wake_for_slots(next);
     }
 
     /// Wakes runs that have a reserved slot.
-    pub(super) fn tick(self: &Arc<Self>, runs: Vec<Uuid>) {
+    pub(super) fn wake_for_slots(self: &Arc<Self>, runs: Vec<Uuid>) {
         for run in runs {
-            if !self.nudge(run, Nudge::Tick) {
-                self.fetch(run);
+            if !self.nudge(run, WakeUp::Tick) {
+                self.load_granted(run);
             }
         }
     }
 
     /// Loads a run that has a reserved slot. It is admitted even beyond the limit, since there are no more of these
     /// than slots. If it no longer waits in the store, the slot goes to the next.
-    fn fetch(self: &Arc<Self>, run: Uuid) {
+    fn load_granted(self: &Arc<Self>, run: Uuid) {
         let inner = Arc::clone(self);
         tokio::spawn(async move {
             let mut pause = limits::STORE_RETRY_PAUSE_FIRST;
-            while inner.goes_on() && !inner.is_active(run) {
+            while inner.is_running() && !inner.is_active(run) {
                 match load::run_row(&*inner.parts.records, run).await {
                     Ok(row) => {
                         let waits = |row: &Row| row.get("owner_lane").is_null() && !row.get("next_deadline").is_null();
@@ -438,24 +438,24 @@ impl Inner {
                 pause = (pause * 2).min(limits::STORE_RETRY_PAUSE_MAX);
             }
             if !inner.is_active(run) {
-                inner.forget(run);
+                inner.drop_requests(run);
             }
         });
     }
 
     /// Wakes a run that this process drives; false if it does not.
-    pub(super) fn nudge(&self, run: Uuid, nudge: Nudge) -> bool {
+    pub(super) fn nudge(&self, run: Uuid, nudge: WakeUp) -> bool {
         self.driven.nudge(run, nudge)
     }
 
     /// Wakes a run: notifies the task that drives it, or loads the run if there is none.
     pub(super) fn wake(self: &Arc<Self>, run: Uuid) {
-        if self.nudge(run, Nudge::Look) {
+        if self.nudge(run, WakeUp::CheckSignals) {
             return;
         }
         let inner = Arc::clone(self);
         let task = async move {
-            inner.look_after(run).await;
+            inner.resume_or_warn(run).await;
             // Another process may own it. If this one drives it, nobody else needs the hint.
             if !inner.is_active(run) {
                 let _ = inner.parts.bus.publish(TOPIC, Bytes::copy_from_slice(run.as_bytes())).await;
@@ -469,23 +469,23 @@ impl Inner {
     /// else to notify; a hint would come back and wake the run again, forever.
     pub(super) fn wake_again(self: &Arc<Self>, run: Uuid) {
         let inner = Arc::clone(self);
-        tokio::spawn(async move { inner.look_after(run).await }.in_current_span());
+        tokio::spawn(async move { inner.resume_or_warn(run).await }.in_current_span());
     }
 
-    async fn look_after(self: &Arc<Self>, run: Uuid) {
-        if let Err(error) = self.take_up(run).await {
+    async fn resume_or_warn(self: &Arc<Self>, run: Uuid) {
+        if let Err(error) = self.resume_unowned(run).await {
             tracing::warn!(run_id = %run, error = %error, "a run could not be resumed");
         }
     }
 
     /// Resumes a run that nobody drives: it was parked, or its owner is gone.
-    pub(super) async fn take_up(self: &Arc<Self>, run: Uuid) -> Result<(), EngineError> {
+    pub(super) async fn resume_unowned(self: &Arc<Self>, run: Uuid) -> Result<(), EngineError> {
         let records = &self.parts.records;
-        if !self.goes_on() || !self.has_room() || records.hold().is_some() || records.damage().is_some() {
+        if !self.is_running() || !self.has_room() || records.hold().is_some() || records.damage().is_some() {
             return Ok(());
         }
         let Some(row) = load::run_row(&*self.parts.records, run).await? else { return Ok(()) };
-        if !self.may_take(&row) || self.full_for(row.text("tenant_id")).is_some() || !self.has_memory_for(&row) {
+        if !self.may_resume(&row) || self.full_for(row.text("tenant_id")).is_some() || !self.has_memory_for(&row) {
             return Ok(());
         }
         self.drive_row(row).await
@@ -504,20 +504,20 @@ impl Inner {
         }
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
         let status = RunStatus::parse(row.text("status")).unwrap_or(RunStatus::Running);
-        let first = Standing { status, rests: false, ended: None };
+        let first = RunProgress { status, is_resting: false, ended: None };
         // Registered before the rows are read: a run is driven by one task only.
-        let Some(sender) = self.driven.enter(id, row.text("tenant_id"), inbox, first) else { return Ok(()) };
+        let Some(sender) = self.driven.register(id, row.text("tenant_id"), inbox, first) else { return Ok(()) };
         let alone = self.parts.alone || row.get("owner_lane").is_null();
-        let costly = Costly::default();
+        let costly = CostFlag::default();
         let who = Claimant::new(row.text("tenant_id"), row.text("actor"));
         let loaded = load::load(&*self.parts.records, &self.workflows, row, &costly);
-        match self.offload.aside_once(&who, &costly, loaded).await {
+        match self.offload.run_when_costly(&who, &costly, loaded).await {
             Ok(run) => {
-                self.weigh(&run);
-                let span = spans::under_run(&*self.parts.spans, id);
+                self.record_memory(&run);
+                let span = spans::run_placeholder(&*self.parts.spans, id);
                 let offload = Arc::clone(&self.offload);
-                let drive = Drive::new(Arc::clone(self), run, nudges, sender, alone, costly.clone()).take_up();
-                tokio::spawn(async move { offload.aside_once(&who, &costly, drive).await }.instrument(span));
+                let drive = RunDriver::new(Arc::clone(self), run, nudges, sender, alone, costly.clone()).resume();
+                tokio::spawn(async move { offload.run_when_costly(&who, &costly, drive).await }.instrument(span));
                 Ok(())
             }
             Err(error) => {
@@ -533,27 +533,27 @@ impl Inner {
     }
 
     /// Whether nobody else drives the run of this row.
-    fn may_take(&self, row: &Row) -> bool {
+    fn may_resume(&self, row: &Row) -> bool {
         let owner = row.get("owner_lane").as_int();
         owner.is_none() || self.parts.alone || owner == self.owner(row.uuid("id")).map(|owner| owner.lane)
     }
 
     /// The lane that a run is written through; `None` while none is held. Nothing is driven then: nobody would find a
     /// row without an owner if this process ended.
-    pub(super) fn owner(&self, run: Uuid) -> Option<Owner> {
+    pub(super) fn owner(&self, run: Uuid) -> Option<LaneOwner> {
         let held = self.parts.records.lane(chimera_core::flow::run::affinity(run))?;
-        Some(Owner { lane: held.lane, epoch: held.epoch })
+        Some(LaneOwner { lane: held.lane, epoch: held.epoch })
     }
 
     /// The lane that a run is written through, once one is held. An error if none can be claimed.
-    pub(super) async fn claimed_owner(&self, run: Uuid) -> Result<Owner, CommitError> {
+    pub(super) async fn claimed_owner(&self, run: Uuid) -> Result<LaneOwner, CommitError> {
         if let Some(owner) = self.owner(run) {
             return Ok(owner);
         }
         // An empty transaction returns once the lane is claimed or can't be.
         let probe = Tx { affinity: chimera_core::flow::run::affinity(run), ..Tx::default() };
         self.parts.records.commit(probe).await?;
-        self.owner(run).ok_or_else(|| Unavailable::new(Outage::Passing, "no ledger lane is held").into())
+        self.owner(run).ok_or_else(|| Unavailable::new(Outage::Transient, "no ledger lane is held").into())
     }
 
     /// A fresh, time-ordered id.
@@ -562,7 +562,7 @@ impl Inner {
     }
 
     /// The trace id of a run.
-    pub(super) fn trace(head: &Head) -> String {
+    pub(super) fn trace(head: &RunHead) -> String {
         chimera_core::id::trace_id(head.id)
     }
 }

@@ -5,17 +5,17 @@
 //! the next attempt follows then. Every attempt is stored with the message.
 
 use super::Flow;
-use super::node::Stop;
-use super::outbox::Outbox;
+use super::node::Shutdown;
+use super::outbox::Deliveries;
 use crate::error::EngineError;
-use crate::flow::port::{Delivered, Message, ToolError};
-use crate::ledger::audit::{Event, Writer};
+use crate::flow::port::{DeliveryReceipt, Message, ToolError};
+use crate::ledger::audit::{EventRecord, Writer};
 use crate::port::CommitError;
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::tables::{NOTIFICATIONS, SCOPED_APPROVALS};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Json, Row, Scope, Select, Tx, Unstorable, Update, Value};
+use chimera_core::record::{Comparison, Json, Row, Scope, Select, Tx, Unstorable, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -23,20 +23,20 @@ use uuid::Uuid;
 
 impl Flow {
     /// Delivers messages until the engine stops.
-    pub async fn deliver(&self) {
+    pub async fn run_delivery(&self) {
         let mut stopping = self.inner.stopping();
-        let mut outbox = Outbox::default();
+        let mut outbox = Deliveries::default();
         'open: loop {
-            if let Err(error) = self.begin_due(&mut outbox, &mut BTreeSet::new()).await {
+            if let Err(error) = self.start_due(&mut outbox, &mut BTreeSet::new()).await {
                 tracing::warn!(error = %error, "queued messages could not be read");
             }
-            let look = tokio::time::sleep(limits::OUTBOX_LOOK_INTERVAL);
+            let look = tokio::time::sleep(limits::OUTBOX_POLL_INTERVAL);
             tokio::pin!(look);
             loop {
                 tokio::select! {
                     biased;
-                    _ = stopping.wait_for(|stop| *stop != Stop::No) => break 'open,
-                    Some(ended) = outbox.ended() => match ended {
+                    _ = stopping.wait_for(|stop| *stop != Shutdown::Running) => break 'open,
+                    Some(ended) = outbox.next_ended() => match ended {
                         Ok(()) => break,
                         // Retried at the next poll, not at once.
                         Err(error) => tracing::warn!(error = %error, "a message could not be attempted"),
@@ -56,10 +56,10 @@ impl Flow {
 
     /// Attempts every due message once.
     pub async fn deliver_due(&self) -> Result<(), EngineError> {
-        let (mut outbox, mut tried) = (Outbox::default(), BTreeSet::new());
+        let (mut outbox, mut tried) = (Deliveries::default(), BTreeSet::new());
         loop {
-            self.begin_due(&mut outbox, &mut tried).await?;
-            match outbox.ended().await {
+            self.start_due(&mut outbox, &mut tried).await?;
+            match outbox.next_ended().await {
                 None => return Ok(()),
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
@@ -72,7 +72,7 @@ impl Flow {
     }
 
     /// Starts to send what is due, was not attempted yet, and fits the limits.
-    async fn begin_due<'a>(&'a self, outbox: &mut Outbox<'a>, tried: &mut BTreeSet<Uuid>) -> Result<(), EngineError> {
+    async fn start_due<'a>(&'a self, outbox: &mut Deliveries<'a>, tried: &mut BTreeSet<Uuid>) -> Result<(), EngineError> {
         if self.inner.parts.records.hold().is_some() {
             return Ok(());
         }
@@ -80,15 +80,15 @@ impl Flow {
         while !outbox.is_full() {
             let select = Select::from(&NOTIFICATIONS, Scope::System)
                 .with("status", "pending")
-                .filter("next_attempt_at", Compare::AtMost, now)
+                .filter("next_attempt_at", Comparison::AtMost, now)
                 .take(limits::PAGE_ROWS_DEFAULT);
-            let page = self.inner.parts.records.read(outbox.narrow(select)).await?;
+            let page = self.inner.parts.records.read(outbox.exclude_busy(select)).await?;
             let (mut rows, mut is_last) = (page.rows, page.next.is_none());
             rows.retain(|row| !tried.contains(&row.uuid("id")));
             is_last |= rows.is_empty();
-            while let Some(row) = outbox.take(&mut rows) {
+            while let Some(row) = outbox.take_next(&mut rows) {
                 tried.insert(row.uuid("id"));
-                outbox.begin(&row.clone(), Box::pin(async move { self.try_message(&row).await }));
+                outbox.begin(&row.clone(), Box::pin(async move { self.attempt_delivery(&row).await }));
             }
             if is_last {
                 break;
@@ -98,13 +98,13 @@ impl Flow {
     }
 
     /// Waits for deliveries in flight and records them, unless the engine stops first.
-    async fn finish(&self, mut outbox: Outbox<'_>) {
+    async fn finish(&self, mut outbox: Deliveries<'_>) {
         let mut stopping = self.inner.stopping();
         loop {
             tokio::select! {
                 biased;
-                _ = stopping.wait_for(|stop| *stop == Stop::Now) => return,
-                ended = outbox.ended() => match ended {
+                _ = stopping.wait_for(|stop| *stop == Shutdown::Now) => return,
+                ended = outbox.next_ended() => match ended {
                     None => return,
                     Some(Ok(())) => {}
                     Some(Err(error)) => tracing::warn!(error = %error, "a message could not be attempted"),
@@ -113,18 +113,18 @@ impl Flow {
         }
     }
 
-    async fn try_message(&self, row: &Row) -> Result<(), EngineError> {
+    async fn attempt_delivery(&self, row: &Row) -> Result<(), EngineError> {
         let version = row.int("state_version");
         if !self.still_matters(row).await? {
             return self.drop_message(row, version).await;
         }
         let clock = &self.inner.parts.clock;
         let began = clock.steady();
-        let mut tries = Tries::of(row, clock.now());
+        let mut tries = DeliveryAttempts::of(row, clock.now());
         let attempt = tries.attempt;
         let until = began.plus_seconds(limits::MESSAGE_LEASE_SECONDS);
         let taken = vec![("attempt", attempt.into()), ("next_attempt_at", until.into()), ("deliveries", tries.cell()?)];
-        match self.set(row, version, taken, None).await {
+        match self.update_message(row, version, taken, None).await {
             Ok(()) => {}
             // Claimed by another process.
             Err(EngineError::Commit(CommitError::Conflict(_))) => return Ok(()),
@@ -137,7 +137,7 @@ impl Flow {
             target: row.text("target").to_owned(),
             payload: serde_json::Value::Null,
         };
-        let sent = match self.inner.parts.asking.opened(message.id, payload(row)) {
+        let sent = match self.inner.parts.asking.unseal_link(message.id, payload(row)) {
             Ok(payload) => {
                 message.payload = payload;
                 self.inner.parts.notifier.send(&message).await
@@ -150,26 +150,26 @@ impl Flow {
         let told = match sent {
             Ok(_) => {
                 set.extend([("status", "sent".into()), ("sent_at", clock.now().into()), ("error", Value::Null)]);
-                set.extend(over(payload(row))?);
+                set.extend(final_columns(payload(row))?);
                 Some(("notification.sent", json!({"channel": message.channel, "attempt": attempt})))
             }
             Err(error) => {
-                let body = Json::of(&*error.body).map_err(Unstorable::from)?;
+                let body = Json::encode(&*error.body).map_err(Unstorable::from)?;
                 let again = error.body.retryable && attempt < limits::MESSAGE_TRIES_MAX;
                 let (channel, code, reason) = (&message.channel, &error.body.code, &error.body.message);
                 tracing::warn!(run_id = ?row.get("run_id").as_uuid(), channel, code, reason, attempt, again, "a message about a run was not delivered");
                 let data = json!({"channel": channel, "attempt": attempt, "code": code, "reason": reason});
                 set.push(("error", body.into()));
                 if again {
-                    set.push(("next_attempt_at", Value::Time(ended.plus_seconds(wait(attempt, &error.body)))));
+                    set.push(("next_attempt_at", Value::Time(ended.plus_seconds(backoff_seconds(attempt, &error.body)))));
                 } else {
                     set.push(("status", "failed".into()));
-                    set.extend(over(payload(row))?);
+                    set.extend(final_columns(payload(row))?);
                 }
                 (!again).then_some(("notification.failed", data))
             }
         };
-        self.set(row, version + 1, set, told).await
+        self.update_message(row, version + 1, set, told).await
     }
 
     /// Whether what a message asks for is still pending; a message that asks for nothing always matters.
@@ -188,16 +188,16 @@ impl Flow {
     /// Drops a message that is no longer relevant.
     async fn drop_message(&self, row: &Row, version: i64) -> Result<(), EngineError> {
         let mut set = vec![("status", "dropped".into())];
-        set.extend(over(payload(row))?);
+        set.extend(final_columns(payload(row))?);
         let data = json!({"channel": row.text("channel"), "attempt": row.int("attempt")});
-        match self.set(row, version, set, Some(("notification.dropped", data))).await {
+        match self.update_message(row, version, set, Some(("notification.dropped", data))).await {
             Err(EngineError::Commit(CommitError::Conflict(_))) => Ok(()),
             done => done,
         }
     }
 
     /// Updates a message, and records its outcome in the ledger.
-    async fn set(
+    async fn update_message(
         &self,
         row: &Row,
         version: i64,
@@ -208,7 +208,7 @@ impl Flow {
         let mut tx = Tx { updates: vec![update.map_err(Unstorable::from)?], ..Tx::default() };
         if let Some((event_type, data)) = told {
             let run_id = row.get("run_id").as_uuid();
-            let event = Event {
+            let event = EventRecord {
                 tenant_id: row.text("tenant_id").to_owned(),
                 subject_type: SubjectType::Other,
                 subject_id: row.uuid("id").to_string(),
@@ -229,12 +229,12 @@ impl Flow {
 }
 
 /// The attempts of one message, the last one in progress. Only the latest are kept.
-struct Tries {
+struct DeliveryAttempts {
     attempt: i64,
     all: Vec<serde_json::Value>,
 }
 
-impl Tries {
+impl DeliveryAttempts {
     /// Adds an attempt with an unknown outcome; a crash leaves it so.
     fn of(row: &Row, now: Timestamp) -> Self {
         let attempt = row.int("attempt") + 1;
@@ -246,7 +246,7 @@ impl Tries {
         Self { attempt, all }
     }
 
-    fn ended(&mut self, sent: &Result<Delivered, ToolError>, duration_ms: i64) {
+    fn ended(&mut self, sent: &Result<DeliveryReceipt, ToolError>, duration_ms: i64) {
         let Some(last) = self.all.last_mut() else { return };
         last["duration_ms"] = duration_ms.into();
         match sent {
@@ -263,12 +263,12 @@ impl Tries {
     }
 
     fn cell(&self) -> Result<Value, EngineError> {
-        Ok(Json::of(&self.all).map_err(Unstorable::from)?.into())
+        Ok(Json::encode(&self.all).map_err(Unstorable::from)?.into())
     }
 }
 
 /// Exponential backoff in seconds, or the receiver's `Retry-After` if longer.
-fn wait(attempt: i64, error: &ErrorBody) -> i64 {
+fn backoff_seconds(attempt: i64, error: &ErrorBody) -> i64 {
     let asked = error.retry_after_seconds.and_then(|seconds| i64::try_from(seconds).ok()).unwrap_or(0);
     (1_i64 << attempt.clamp(0, 12)).max(asked)
 }
@@ -278,11 +278,11 @@ fn payload(row: &Row) -> serde_json::Value {
 }
 
 /// For a message that is not sent again: clears its link.
-fn over(mut payload: serde_json::Value) -> Result<Vec<(&'static str, Value)>, EngineError> {
+fn final_columns(mut payload: serde_json::Value) -> Result<Vec<(&'static str, Value)>, EngineError> {
     let mut set = vec![("next_attempt_at", Value::Null)];
     if let Some(link) = payload.pointer_mut("/data/link").filter(|link| !link.is_null()) {
         *link = serde_json::Value::Null;
-        set.push(("payload", Json::of(&payload).map_err(Unstorable::from)?.into()));
+        set.push(("payload", Json::encode(&payload).map_err(Unstorable::from)?.into()));
     }
     Ok(set)
 }

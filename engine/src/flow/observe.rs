@@ -4,9 +4,9 @@
 //! the names of this process's tools.
 
 use super::Registry;
-use chimera_core::flow::call::{Answer, Sent};
-use chimera_core::flow::run::{Call, Mode, Run, Turn};
-use chimera_core::tool::{Reach, is_dry};
+use chimera_core::flow::call::{CallOutcome, Sent};
+use chimera_core::flow::run::{Call, CallMode, Run, Turn};
+use chimera_core::tool::{EffectKind, is_dry_run};
 use std::time::Duration;
 
 /// Counts the events of a turn; logs failures and doubts.
@@ -37,7 +37,7 @@ pub(super) fn turn(run: &Run, turn: &Turn) {
         }
     }
     let head = run.head();
-    for doubt in &turn.doubted {
+    for doubt in &turn.unknown_outcomes {
         tracing::warn!(
             run_id = %head.id,
             workflow_id = head.workflow.id,
@@ -76,20 +76,20 @@ fn failed(run: &Run) {
 }
 
 /// Counts a call with outside effects.
-pub(super) fn call(registry: &Registry, call: &Call, answer: &Answer, took_ms: i64) {
+pub(super) fn call(registry: &Registry, call: &Call, answer: &CallOutcome, took_ms: i64) {
     let tool = registry.get(&call.tool).map(|tool| tool.spec());
-    let Some(tool) = tool.filter(|tool| tool.effect != Reach::Pure) else { return };
+    let Some(tool) = tool.filter(|tool| tool.effect != EffectKind::Pure) else { return };
     let word = match call.mode {
-        Mode::Dry => "dry",
-        Mode::Execute if is_dry(&call.input) => "dry",
-        Mode::Execute => "execute",
-        Mode::Check => "check",
-        Mode::Undo { .. } => "undo",
+        CallMode::DryRun => "dry",
+        CallMode::Execute if is_dry_run(&call.input) => "dry",
+        CallMode::Execute => "execute",
+        CallMode::Check => "check",
+        CallMode::Undo { .. } => "undo",
     };
     let outcome = match answer {
-        Answer::Output(_) | Answer::Found(_) => "succeeded",
-        Answer::Failed(error) if error.sent == Sent::Maybe => "unknown",
-        Answer::Failed(_) => "failed",
+        CallOutcome::Output(_) | CallOutcome::Checked(_) => "succeeded",
+        CallOutcome::Failed(error) if error.sent == Sent::Maybe => "unknown",
+        CallOutcome::Failed(_) => "failed",
     };
     metrics::counter!("chimera_tool_calls_total", "tool" => tool.name.clone(), "call" => word, "outcome" => outcome)
         .increment(1);

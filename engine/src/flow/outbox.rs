@@ -5,40 +5,40 @@
 
 use crate::error::EngineError;
 use chimera_core::limits::{MESSAGES_SENT_AT_ONCE_MAX, MESSAGES_SENT_AT_ONCE_TENANT_MAX};
-use chimera_core::record::{Compare, Row, Select};
+use chimera_core::record::{Comparison, Row, Select};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use std::collections::BTreeMap;
 
 #[derive(Default)]
-pub(super) struct Outbox<'a> {
+pub(super) struct Deliveries<'a> {
     under_way: FuturesUnordered<BoxFuture<'a, (String, Result<(), EngineError>)>>,
     /// Receivers with the tenant of the message in flight.
     receivers: BTreeMap<String, String>,
 }
 
-impl<'a> Outbox<'a> {
+impl<'a> Deliveries<'a> {
     pub(super) fn is_full(&self) -> bool {
         self.receivers.len() >= MESSAGES_SENT_AT_ONCE_MAX
     }
 
     /// Restricts a query to messages that may start now.
-    pub(super) fn narrow(&self, select: Select) -> Select {
+    pub(super) fn exclude_busy(&self, select: Select) -> Select {
         let receivers = self.receivers.keys();
         let select =
-            receivers.fold(select, |select, receiver| select.filter("target", Compare::IsNot, receiver.as_str()));
+            receivers.fold(select, |select, receiver| select.filter("target", Comparison::IsNot, receiver.as_str()));
         let full: Vec<&str> =
-            self.receivers.values().map(String::as_str).filter(|tenant| self.has_all(tenant)).collect();
-        full.into_iter().fold(select, |select, tenant| select.filter("tenant_id", Compare::IsNot, tenant))
+            self.receivers.values().map(String::as_str).filter(|tenant| self.is_tenant_full(tenant)).collect();
+        full.into_iter().fold(select, |select, tenant| select.filter("tenant_id", Comparison::IsNot, tenant))
     }
 
     /// Takes the next message to send from `rows`, which are in order.
-    pub(super) fn take(&self, rows: &mut Vec<Row>) -> Option<Row> {
+    pub(super) fn take_next(&self, rows: &mut Vec<Row>) -> Option<Row> {
         if self.is_full() {
             return None;
         }
-        rows.retain(|row| !self.receivers.contains_key(row.text("target")) && !self.has_all(row.text("tenant_id")));
+        rows.retain(|row| !self.receivers.contains_key(row.text("target")) && !self.is_tenant_full(row.text("tenant_id")));
         let next = rows.iter().enumerate().min_by_key(|(_, row)| self.count(row.text("tenant_id")));
         next.map(|(at, _)| at).map(|at| rows.remove(at))
     }
@@ -50,7 +50,7 @@ impl<'a> Outbox<'a> {
     }
 
     /// Waits for a delivery to end; `None` if there is none.
-    pub(super) async fn ended(&mut self) -> Option<Result<(), EngineError>> {
+    pub(super) async fn next_ended(&mut self) -> Option<Result<(), EngineError>> {
         let (receiver, ended) = self.under_way.next().await?;
         self.receivers.remove(&receiver);
         Some(ended)
@@ -60,7 +60,7 @@ impl<'a> Outbox<'a> {
         self.receivers.values().filter(|of| *of == tenant).count()
     }
 
-    fn has_all(&self, tenant: &str) -> bool {
+    fn is_tenant_full(&self, tenant: &str) -> bool {
         self.count(tenant) >= MESSAGES_SENT_AT_ONCE_TENANT_MAX
     }
 }

@@ -10,7 +10,7 @@ use crate::rows;
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::policy::{Action, PolicyVerdict};
-use chimera_core::flow::run::Head;
+use chimera_core::flow::run::RunHead;
 use chimera_core::flow::tables::STEPS;
 use chimera_core::limits::RUN_ROWS_MAX;
 use chimera_core::record::{Row, Scope, Select};
@@ -21,10 +21,10 @@ use uuid::Uuid;
 impl Flow {
     /// Refuses to change the input of a tool that a rule denies to the caller. If a rule requires approval, it is
     /// requested when the step waits again.
-    pub(super) fn may_write(&self, permit: &Permit, tool: &Spec, input: &Value) -> Result<(), EngineError> {
+    pub(super) fn check_edit(&self, permit: &Permit, tool: &Spec, input: &Value) -> Result<(), EngineError> {
         // An edit is always reviewed, whatever the level of the run.
         let (tenant, actor, level) = (permit.tenant(), permit.actor(), Level::Ask);
-        match self.inner.parts.policy.judge_part(&Action { tenant, actor, level, node: "edit", tool, input }) {
+        match self.inner.parts.policy.judge_contributor(&Action { tenant, actor, level, node: "edit", tool, input }) {
             PolicyVerdict::Deny { rule, reason } => {
                 Err(EngineError::Refused(Box::new(ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule))))
             }
@@ -33,14 +33,14 @@ impl Flow {
     }
 
     /// Refuses to repeat a step that a rule denies to the caller or requires approval for.
-    pub(super) async fn may_have_called(&self, permit: &Permit, run: Uuid, step: &Row) -> Result<(), EngineError> {
+    pub(super) async fn check_repeat(&self, permit: &Permit, run: Uuid, step: &Row) -> Result<(), EngineError> {
         let head = self.head_of(permit, run).await?;
-        self.check_part(permit, &head, step)
+        self.check_contributor(permit, &head, step)
     }
 
     /// Refuses a rollback of these steps (or all) that the rules deny to the caller or require approval for. The run
     /// itself judges its child runs when it gets there.
-    pub(super) async fn may_have_undone(
+    pub(super) async fn check_rollback(
         &self,
         permit: &Permit,
         run: Uuid,
@@ -55,19 +55,19 @@ impl Flow {
         let steps = rows::all(&*self.inner.parts.records, select, RUN_ROWS_MAX).await?;
         let named = |step: &&Row| only.is_none_or(|only| only.contains(&step.uuid("id")));
         let undone = |step: &&Row| self.tool_of(step).is_some_and(|tool| tool.rollback != Rollback::Unsupported);
-        steps.iter().filter(named).filter(undone).try_for_each(|step| self.check_part(permit, &head, step))
+        steps.iter().filter(named).filter(undone).try_for_each(|step| self.check_contributor(permit, &head, step))
     }
 
-    async fn head_of(&self, permit: &Permit, run: Uuid) -> Result<Head, EngineError> {
-        Ok(Head::of_row(&load::steered_run(&*self.inner.parts.records, permit, run).await?)?)
+    async fn head_of(&self, permit: &Permit, run: Uuid) -> Result<RunHead, EngineError> {
+        Ok(RunHead::of_row(&load::manageable_run(&*self.inner.parts.records, permit, run).await?)?)
     }
 
-    fn check_part(&self, permit: &Permit, head: &Head, step: &Row) -> Result<(), EngineError> {
+    fn check_contributor(&self, permit: &Permit, head: &RunHead, step: &Row) -> Result<(), EngineError> {
         let Some(tool) = self.tool_of(step) else { return Ok(()) };
         let (policy, tenant, level) = (&self.inner.parts.policy, head.tenant.as_str(), head.level);
         let (node, input) = (step.text("node_id"), &Value::Null);
         let action = Action { tenant, actor: &head.actor, level, node, tool: &tool, input };
-        let part = policy.judge_part(&Action { actor: permit.actor(), ..action });
-        part.check_part(&policy.judge(&action)).map_err(|why| EngineError::refused(Code::PolicyDenied, why))
+        let part = policy.judge_contributor(&Action { actor: permit.actor(), ..action });
+        part.check_contribution(&policy.judge(&action)).map_err(|why| EngineError::refused(Code::PolicyDenied, why))
     }
 }

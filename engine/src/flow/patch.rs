@@ -3,25 +3,25 @@
 //! The run itself applies a patch in its next turn. Whatever can be checked before is checked here, so that a patch
 //! that can't work is refused at once.
 
-use super::start::Before;
-use super::taken_back::{PATCH, SUPERSEDED, TakenBack};
+use super::start::RunDefinition;
+use super::taken_back::{PATCH, SUPERSEDED, VoidRequests};
 use super::tell::check_unfinished;
 use super::{Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::error::invalid;
-use crate::offload::Costly;
+use crate::flow::error::invalid_document;
+use crate::offload::CostFlag;
 use crate::rows;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{Env, Event as RunEvent, Gate, Overlaid, Owner, Run, Slot, Told, request_of_row};
+use chimera_core::flow::run::{Env, Event as RunEvent, Gate, PatchPreview, LaneOwner, Run, SlotRequest, SignalKind, request_of_row};
 use chimera_core::flow::tables::{RUN_PATCHES, RUN_SIGNALS, RUNS};
 use chimera_core::json::Digest32;
 use chimera_core::limits;
 use chimera_core::record::{
-    Compare, Condition, Insert, Json, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Value as Cell,
+    Comparison, Condition, Insert, Json, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Value as Cell,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -32,17 +32,17 @@ const APPLIED: &str = "applied";
 /// Not handled by the run yet, or waiting for approval.
 const PROPOSED: &str = "proposed";
 
-struct Shut;
+struct ClosedGate;
 
-impl Gate for Shut {
-    fn enter(&mut self, _: Slot<'_>) -> bool {
+impl Gate for ClosedGate {
+    fn enter(&mut self, _: SlotRequest<'_>) -> bool {
         false
     }
 }
 
 /// A proposed patch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Proposed {
+pub struct ProposedPatch {
     /// `None` for a dry run.
     pub number: Option<u32>,
     /// What it changes, and its inverse.
@@ -50,7 +50,7 @@ pub struct Proposed {
 }
 
 /// A patch checked against one version of a run. Exactly what was checked is proposed, or nothing.
-pub(crate) struct Look {
+pub(crate) struct CheckedPatch {
     run: Uuid,
     /// The run's version.
     version: i64,
@@ -61,16 +61,16 @@ pub(crate) struct Look {
     /// Why the rules refuse the patch, if they do.
     refused: Option<String>,
     /// The run with this patch and all proposed ones that are not applied yet.
-    pub(crate) together: Before,
+    pub(crate) combined: RunDefinition,
     /// The number of calls of the run without it, as far as known.
     pub(crate) calls: usize,
     /// The risk of what it adds.
     pub(crate) risk: Option<Value>,
 }
 
-impl Look {
+impl CheckedPatch {
     /// The run advances faster than the patch can be checked.
-    pub(crate) fn outrun() -> EngineError {
+    pub(crate) fn run_too_fast() -> EngineError {
         let message = "the run changes faster than the patch can be checked; pause the run and propose the patch again";
         EngineError::refused(Code::OccConflict, message)
     }
@@ -85,28 +85,28 @@ impl Flow {
         document: Value,
         version: Option<i64>,
         dry_run: bool,
-    ) -> Result<Proposed, EngineError> {
+    ) -> Result<ProposedPatch, EngineError> {
         for _ in 0..limits::PATCH_TRIES_MAX {
-            let look = self.look_at_patch(permit, run, &document, version).await?;
+            let look = self.check_patch(permit, run, &document, version).await?;
             if let Some(proposed) = self.propose(permit, look, dry_run).await? {
                 return Ok(proposed);
             }
         }
-        Err(Look::outrun())
+        Err(CheckedPatch::run_too_fast())
     }
 
     /// Checks a patch against the current run, and refuses one that can't be applied.
-    pub(crate) async fn look_at_patch(
+    pub(crate) async fn check_patch(
         &self,
         permit: &Permit,
         run: Uuid,
         document: &Value,
         version: Option<i64>,
-    ) -> Result<Look, EngineError> {
-        let row = self.unfinished(permit, run).await?;
-        let (records, costly) = (&*self.inner.parts.records, Costly::default());
+    ) -> Result<CheckedPatch, EngineError> {
+        let row = self.unfinished_run(permit, run).await?;
+        let (records, costly) = (&*self.inner.parts.records, CostFlag::default());
         let loaded = load::snapshot(records, &self.inner.workflows, row, &costly);
-        let (row, copy) = self.inner.offload.aside_once(&permit.claimant(), &costly, loaded).await?;
+        let (row, copy) = self.inner.offload.run_when_costly(&permit.claimant(), &costly, loaded).await?;
         check_unfinished(&row)?;
         let seen = row.int("state_version");
         if version.is_some_and(|version| version != seen) {
@@ -116,23 +116,23 @@ impl Flow {
             ));
         }
         let patch = Patch::from_value(document.clone());
-        let mut patch = patch.map_err(|problems| invalid("the patch", &problems))?;
+        let mut patch = patch.map_err(|problems| invalid_document("the patch", &problems))?;
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         let known = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
         if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
             return Err(EngineError::refused(Code::ValidationFailed, "the run has reached its limit of patches"));
         }
         let counts = |row: &&Row| [APPLIED, PROPOSED].contains(&row.text("status"));
-        let kept = load::pinned(&request_of_row(&row).1, known.iter().filter(counts));
+        let kept = load::merge_pins(&request_of_row(&row).1, known.iter().filter(counts));
         self.pin(permit, &mut patch, &kept).await?;
         let (looked, refused, head, calls) = self.on_copy(copy, |run, env| {
-            let (looked, calls) = (run.preview_patch(&patch, env), run.calls_spoken_for());
+            let (looked, calls) = (run.preview_patch(&patch, env), run.calls_reserved());
             (looked, run.judge_patch(&patch, permit.actor(), env).err(), Arc::clone(run.head()), calls)
         })?;
-        let looked = looked.map_err(|problems| invalid("the patch", &problems))?;
-        let Overlaid { patch, graph, preview } = looked;
-        not_proposed(&known, &patch)?;
-        let together = Before {
+        let looked = looked.map_err(|problems| invalid_document("the patch", &problems))?;
+        let PatchPreview { patch, graph, preview } = looked;
+        check_no_duplicate_nodes(&known, &patch)?;
+        let together = RunDefinition {
             graph: Arc::new(self.with_proposed(permit.tenant(), graph, &known)?),
             inputs: Arc::clone(&head.inputs),
             workflow: head.workflow.clone(),
@@ -140,7 +140,7 @@ impl Flow {
             pins: kept.and(&patch.pins),
         };
         let number = known.iter().map(|row| row.int("number")).max().unwrap_or(0) + 1;
-        Ok(Look { run, version: seen, number, patch, preview, refused, together, calls, risk: None })
+        Ok(CheckedPatch { run, version: seen, number, patch, preview, refused, combined: together, calls, risk: None })
     }
 
     /// Pins the versions of all workflows that a patch starts, so that what is checked is what runs. Child workflows
@@ -155,7 +155,7 @@ impl Flow {
             };
             node.pin(newest);
         }
-        let inside = self.inner.workflows.inside_stored(permit.tenant(), &patch.add_nodes, kept).await?;
+        let inside = self.inner.workflows.stored_children_of(permit.tenant(), &patch.add_nodes, kept).await?;
         self.inner.workflows.copy_shared(permit.tenant(), None, &inside).await?;
         patch.authors = self.inner.workflows.authors(permit.tenant(), &inside).await?;
         patch.pins = inside.pins;
@@ -185,29 +185,29 @@ impl Flow {
     pub(crate) async fn propose(
         &self,
         permit: &Permit,
-        look: Look,
+        look: CheckedPatch,
         dry_run: bool,
-    ) -> Result<Option<Proposed>, EngineError> {
-        let Look { run, version, number, patch, preview, refused, risk, .. } = look;
+    ) -> Result<Option<ProposedPatch>, EngineError> {
+        let CheckedPatch { run, version, number, patch, preview, refused, risk, .. } = look;
         if let Some(why) = refused {
             return Err(EngineError::refused(Code::PolicyDenied, why));
         }
         if dry_run {
-            return Ok(Some(Proposed { number: None, preview }));
+            return Ok(Some(ProposedPatch { number: None, preview }));
         }
         // Of two concurrent proposals one gets the number.
         let row = self.patch_row(permit, run, number, &patch)?;
         let number = u32::try_from(number).unwrap_or(u32::MAX);
-        let told = Told::Patch { number, patch: patch.to_value(), by: permit.by(), risk };
-        let is = |column, value: Cell| Condition { column, compare: Compare::Is, value };
+        let told = SignalKind::Patch { number, patch: patch.to_value(), by: permit.by(), risk };
+        let is = |column, value: Cell| Condition { column, compare: Comparison::Is, value };
         let unchanged = Step::Lock {
             table: &RUNS,
             conditions: vec![is("id", run.into()), is("state_version", version.into())],
             rows: RowCount::Exactly(1),
         };
         let tx = Tx { inserts: vec![row], steps: vec![unchanged], ..Tx::default() };
-        let told = self.try_tell(permit, run, told, TakenBack::default(), tx).await?;
-        Ok(told.then_some(Proposed { number: Some(number), preview }))
+        let told = self.try_send_signal(permit, run, told, VoidRequests::default(), tx).await?;
+        Ok(told.then_some(ProposedPatch { number: Some(number), preview }))
     }
 
     /// Inspects a copy of a run.
@@ -218,26 +218,26 @@ impl Flow {
         let mut env = Env {
             now,
             ids: &mut || parts.random.row_id(now),
-            gate: &mut Shut,
+            gate: &mut ClosedGate,
             policy: &*parts.policy,
             catalog: &catalog,
             // The copy is never written.
-            owner: Owner { lane: 0, epoch: 0 },
+            owner: LaneOwner { lane: 0, epoch: 0 },
         };
         // What is in flight without its own row reappears in this copy, and goes no further.
-        run.step(vec![RunEvent::Begun { alone: false }], &mut env)?;
+        run.step(vec![RunEvent::Claimed { alone: false }], &mut env)?;
         Ok(look(&run, &env))
     }
 
     fn patch_row(&self, permit: &Permit, run: Uuid, number: i64, patch: &Patch) -> Result<Insert, EngineError> {
         let digest = chimera_core::flow::patch::digest(Digest32::ZERO, patch);
-        let row = Insert::into(
+        let row = Insert::new(
             &RUN_PATCHES,
             vec![
                 ("run_id", run.into()),
                 ("number", number.into()),
                 ("tenant_id", permit.tenant().into()),
-                ("patch", Json::of(&patch.to_value()).map_err(Unstorable::from)?.into()),
+                ("patch", Json::encode(&patch.to_value()).map_err(Unstorable::from)?.into()),
                 ("digest", Cell::Bytes(digest.to_vec())),
                 ("status", PROPOSED.into()),
                 ("actor", permit.actor().into()),
@@ -252,7 +252,7 @@ impl Flow {
 
     /// Reverts the last applied patch, unless one of its nodes has started.
     pub async fn unpatch(&self, permit: &Permit, run: Uuid, number: u32) -> Result<(), EngineError> {
-        self.unfinished(permit, run).await?;
+        self.unfinished_run(permit, run).await?;
         let records = &*self.inner.parts.records;
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         let known = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
@@ -267,7 +267,7 @@ impl Flow {
         if let Some(last) = last.map(|row| row.int("number")).filter(|last| *last != i64::from(number)) {
             return refused(format!("patch {last} was applied later and must be reverted first"));
         }
-        for node in added(row) {
+        for node in added_nodes(row) {
             if self.step_of(permit, run, &node).await.is_ok() {
                 return refused(format!("its node {node} has started"));
             }
@@ -278,22 +278,22 @@ impl Flow {
             return Err(EngineError::refused(Code::OccConflict, "the last patch is already being reverted"));
         }
         let requests = self.requests_of(permit.tenant(), run).await?;
-        not_approved(&known, &requests)?;
+        check_none_approved(&known, &requests)?;
         // The other pending patches change with it.
-        let void = TakenBack::all(&requests, SUPERSEDED, |row| row.text("action_type") == PATCH);
-        self.tell_once(permit, run, Told::Unpatch { number, by: permit.by() }, (&RUN_PATCHES, row), void).await
+        let void = VoidRequests::pending_in(&requests, SUPERSEDED, |row| row.text("action_type") == PATCH);
+        self.send_signal_once(permit, run, SignalKind::Unpatch { number, by: permit.by() }, (&RUN_PATCHES, row), void).await
     }
 }
 
 /// The nodes that a patch adds.
-fn added(row: &Row) -> Vec<String> {
+fn added_nodes(row: &Row) -> Vec<String> {
     let document = row.get("patch").as_json().map(Json::to_value).unwrap_or_default();
     let nodes = document["add_nodes"].as_array().into_iter().flatten();
     nodes.filter_map(|node| node["id"].as_str().map(str::to_owned)).collect()
 }
 
 /// Refuses to revert a patch while an approved one is about to be applied on top of it.
-fn not_approved(known: &[Row], requests: &[Row]) -> Result<(), EngineError> {
+fn check_none_approved(known: &[Row], requests: &[Row]) -> Result<(), EngineError> {
     let approved = |row: &&Row| {
         let request = requests
             .iter()
@@ -306,9 +306,9 @@ fn not_approved(known: &[Row], requests: &[Row]) -> Result<(), EngineError> {
 }
 
 /// Refuses a patch that adds a node which a pending patch also adds: only one of them could be applied.
-fn not_proposed(known: &[Row], patch: &Patch) -> Result<(), EngineError> {
+fn check_no_duplicate_nodes(known: &[Row], patch: &Patch) -> Result<(), EngineError> {
     for row in known.iter().filter(|row| row.text("status") == PROPOSED) {
-        let twice = added(row).into_iter().find(|id| patch.add_nodes.iter().any(|node| node.id == *id));
+        let twice = added_nodes(row).into_iter().find(|id| patch.add_nodes.iter().any(|node| node.id == *id));
         if let Some(id) = twice {
             let message = format!("patch {}, which is not applied yet, also adds a node {id}", row.int("number"));
             return Err(EngineError::refused(Code::OccConflict, message));

@@ -5,14 +5,14 @@
 //! is unknown then, it counts as maybe sent.
 
 use super::Registry;
-use crate::flow::port::{CallContext, Cancel, Done, Tool};
+use crate::flow::port::{CallContext, CancelToken, CompletedCall, Tool};
 use crate::port::Clock;
 use chimera_core::error::Code;
-use chimera_core::flow::call::{Answer, ToolError};
-use chimera_core::flow::run::{Call, Head, Mode};
+use chimera_core::flow::call::{CallOutcome, ToolError};
+use chimera_core::flow::run::{Call, RunHead, CallMode};
 use chimera_core::flow::trace::{self, SpanId};
 use chimera_core::limits;
-use chimera_core::tool::{Reach, is_dry};
+use chimera_core::tool::{EffectKind, is_dry_run};
 use futures::FutureExt;
 use std::sync::Arc;
 use std::task::Poll;
@@ -23,21 +23,21 @@ const LATE: &str = "the call timed out";
 pub(super) async fn execute_tool(
     registry: &Registry,
     clock: &dyn Clock,
-    head: &Head,
+    head: &RunHead,
     call: &Call,
-    mut cancel: Cancel,
-) -> Answer {
+    mut cancel: CancelToken,
+) -> CallOutcome {
     let Some(tool) = registry.tool_of(&head.tenant, &call.tool) else {
         let message = format!("there is no tool {} in this process", call.tool);
-        return Answer::Failed(ToolError::not_sent(Code::ToolUnavailable, message));
+        return CallOutcome::Failed(ToolError::not_sent(Code::ToolUnavailable, message));
     };
     let spec = tool.spec();
-    if is_dry(&call.input) && call.mode != Mode::Dry && !spec.metadata.dry_run_supported {
-        return Answer::Output(spec.mock(&call.input));
+    if is_dry_run(&call.input) && call.mode != CallMode::DryRun && !spec.metadata.dry_run_supported {
+        return CallOutcome::Output(spec.mock_response(&call.input));
     }
     let left = call.deadline.micros() - clock.steady().micros();
     let Some(time_left) = u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_micros) else {
-        return Answer::Failed(ToolError::not_sent(
+        return CallOutcome::Failed(ToolError::not_sent(
             Code::RequestTimeout,
             "the deadline passed before the call was sent",
         ));
@@ -55,13 +55,13 @@ pub(super) async fn execute_tool(
         traceparent: trace::traceparent(head.id, SpanId::call(call.id)),
         cancel: cancel.clone(),
     };
-    let work = asked(tool, &ctx, call);
+    let work = invoke(tool, &ctx, call);
     tokio::pin!(work);
     let stop = async {
         cancel.cancelled().await;
         tokio::time::sleep(limits::CALL_STOP_GRACE).await;
     };
-    if spec.effect == Reach::Pure
+    if spec.effect == EffectKind::Pure
         && let Some(answer) = work.as_mut().now_or_never()
     {
         return answer;
@@ -72,40 +72,40 @@ pub(super) async fn execute_tool(
     let in_time =
         std::future::poll_fn(
             |cx| {
-                if late() { Poll::Ready(dropped(spec.effect, LATE)) } else { work.as_mut().poll(cx) }
+                if late() { Poll::Ready(dropped_answer(spec.effect, LATE)) } else { work.as_mut().poll(cx) }
             },
         );
     tokio::select! {
         biased;
-        () = tokio::time::sleep(time_left) => dropped(spec.effect, LATE),
-        () = stop => dropped(spec.effect, "the call was cancelled and did not return in time"),
+        () = tokio::time::sleep(time_left) => dropped_answer(spec.effect, LATE),
+        () = stop => dropped_answer(spec.effect, "the call was cancelled and did not return in time"),
         answer = in_time => answer,
     }
 }
 
-async fn asked(tool: &Arc<dyn Tool>, ctx: &CallContext, call: &Call) -> Answer {
+async fn invoke(tool: &Arc<dyn Tool>, ctx: &CallContext, call: &Call) -> CallOutcome {
     match &call.mode {
-        Mode::Execute | Mode::Dry => match tool.execute(ctx, &call.input).await {
-            Ok(output) => Answer::Output(output),
-            Err(error) => Answer::Failed(error),
+        CallMode::Execute | CallMode::DryRun => match tool.execute(ctx, &call.input).await {
+            Ok(output) => CallOutcome::Output(output),
+            Err(error) => CallOutcome::Failed(error),
         },
-        Mode::Check => match tool.check(ctx, &call.input).await {
-            Ok(found) => Answer::Found(found),
-            Err(error) => Answer::Failed(error),
+        CallMode::Check => match tool.check(ctx, &call.input).await {
+            Ok(found) => CallOutcome::Checked(found),
+            Err(error) => CallOutcome::Failed(error),
         },
-        Mode::Undo { output } => {
-            let done = Done { input: (*call.input).clone(), output: (**output).clone() };
+        CallMode::Undo { output } => {
+            let done = CompletedCall { input: (*call.input).clone(), output: (**output).clone() };
             match tool.rollback(ctx, &done).await {
-                Ok(output) => Answer::Output(output),
-                Err(error) => Answer::Failed(error),
+                Ok(output) => CallOutcome::Output(output),
+                Err(error) => CallOutcome::Failed(error),
             }
         }
     }
 }
 
-fn dropped(reach: Reach, why: &str) -> Answer {
-    Answer::Failed(match reach {
-        Reach::Pure => ToolError::not_sent(Code::RequestTimeout, why),
-        Reach::Read | Reach::Write => ToolError::maybe_sent(Code::RequestTimeout, why),
+fn dropped_answer(reach: EffectKind, why: &str) -> CallOutcome {
+    CallOutcome::Failed(match reach {
+        EffectKind::Pure => ToolError::not_sent(Code::RequestTimeout, why),
+        EffectKind::Read | EffectKind::Write => ToolError::maybe_sent(Code::RequestTimeout, why),
     })
 }

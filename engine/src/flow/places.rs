@@ -3,8 +3,8 @@
 //! Active runs are limited per process and per tenant; with several tenants each also has its share. A run that only
 //! waits for a slot is unloaded; its waiters stay connected until it is active again.
 
-use super::Standing;
-use super::drive::Nudge;
+use super::RunProgress;
+use super::drive::WakeUp;
 use chimera_core::access::Pool;
 use chimera_core::limits;
 use std::collections::BTreeMap;
@@ -14,14 +14,14 @@ use uuid::Uuid;
 
 /// Limits on active runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct RunLimits {
     pub total: usize,
     pub per_tenant: usize,
     /// Estimated bytes that their values may take together.
     pub memory_bytes: usize,
 }
 
-impl Default for Places {
+impl Default for RunLimits {
     fn default() -> Self {
         Self {
             total: limits::ACTIVE_RUNS_MAX,
@@ -33,7 +33,7 @@ impl Default for Places {
 
 /// Which limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
+pub(super) enum LimitReached {
     Process {
         runs: usize,
     },
@@ -45,36 +45,36 @@ pub(super) enum Full {
 }
 
 /// An active run.
-struct Active {
+struct ActiveRun {
     tenant: String,
-    inbox: mpsc::Sender<Nudge>,
-    standing: watch::Receiver<Standing>,
+    inbox: mpsc::Sender<WakeUp>,
+    standing: watch::Receiver<RunProgress>,
 }
 
 /// The active runs.
-pub(super) struct Driven {
-    places: Places,
-    runs: Mutex<Runs>,
+pub(super) struct ActiveRuns {
+    places: RunLimits,
+    runs: Mutex<RunTable>,
 }
 
 #[derive(Default)]
-struct Runs {
-    active: BTreeMap<Uuid, Active>,
+struct RunTable {
+    active: BTreeMap<Uuid, ActiveRun>,
     tenants: BTreeMap<String, usize>,
     /// Waiters of runs that wait in the store for a slot.
-    watched: BTreeMap<Uuid, watch::Sender<Standing>>,
+    watched: BTreeMap<Uuid, watch::Sender<RunProgress>>,
 }
 
-impl Driven {
-    pub(super) fn new(places: Places) -> Self {
+impl ActiveRuns {
+    pub(super) fn new(places: RunLimits) -> Self {
         Self { places, runs: Mutex::default() }
     }
 
-    fn runs(&self) -> MutexGuard<'_, Runs> {
+    fn runs(&self) -> MutexGuard<'_, RunTable> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) const fn places(&self) -> &Places {
+    pub(super) const fn places(&self) -> &RunLimits {
         &self.places
     }
 
@@ -92,14 +92,14 @@ impl Driven {
     }
 
     /// The limit that keeps another run of a tenant from starting; `shared` if there are several tenants.
-    pub(super) fn full_for(&self, tenant: &str, shared: bool) -> Option<Full> {
+    pub(super) fn limit_reached(&self, tenant: &str, shared: bool) -> Option<LimitReached> {
         let runs = self.runs();
         let pool = Pool { total: self.places.total, taken: runs.active.len(), held: runs.of(tenant) };
-        if !pool.has_place() {
-            return Some(Full::Process { runs: pool.total });
+        if !pool.has_free_slot() {
+            return Some(LimitReached::Process { runs: pool.total });
         }
-        let may_have = pool.held < self.places.per_tenant && pool.has_room(shared);
-        (!may_have).then_some(Full::Tenant { runs: pool.held })
+        let may_have = pool.held < self.places.per_tenant && pool.may_take_slot(shared);
+        (!may_have).then_some(LimitReached::Tenant { runs: pool.held })
     }
 
     /// Whether half of the capacity is used: then runs that only wait are unloaded.
@@ -109,13 +109,13 @@ impl Driven {
     }
 
     /// Registers a run and returns the sender of its status; `None` if it is already active.
-    pub(super) fn enter(
+    pub(super) fn register(
         &self,
         run: Uuid,
         tenant: &str,
-        inbox: mpsc::Sender<Nudge>,
-        first: Standing,
-    ) -> Option<watch::Sender<Standing>> {
+        inbox: mpsc::Sender<WakeUp>,
+        first: RunProgress,
+    ) -> Option<watch::Sender<RunProgress>> {
         let mut runs = self.runs();
         if runs.active.contains_key(&run) {
             return None;
@@ -125,7 +125,7 @@ impl Driven {
             None => drop(runs.tenants.insert(tenant.to_owned(), 1)),
         }
         let sender = runs.watched.remove(&run).unwrap_or_else(|| watch::Sender::new(first));
-        let active = Active { tenant: tenant.to_owned(), inbox, standing: sender.subscribe() };
+        let active = ActiveRun { tenant: tenant.to_owned(), inbox, standing: sender.subscribe() };
         runs.active.insert(run, active);
         Some(sender)
     }
@@ -135,7 +135,7 @@ impl Driven {
     }
 
     /// Unloads a run that waits for a slot; its waiters are kept.
-    pub(super) fn leave_to_wait(&self, run: Uuid, standing: watch::Sender<Standing>) {
+    pub(super) fn unload(&self, run: Uuid, standing: watch::Sender<RunProgress>) {
         let mut runs = self.runs();
         runs.leave(run);
         if standing.receiver_count() == 0 {
@@ -156,14 +156,14 @@ impl Driven {
     }
 
     /// The status of a run that is active or waits for a slot.
-    pub(super) fn standing(&self, run: Uuid) -> Option<watch::Receiver<Standing>> {
+    pub(super) fn standing(&self, run: Uuid) -> Option<watch::Receiver<RunProgress>> {
         let runs = self.runs();
         let active = runs.active.get(&run).map(|active| active.standing.clone());
         active.or_else(|| runs.watched.get(&run).map(watch::Sender::subscribe))
     }
 
     /// Wakes a run; false if it is not active here.
-    pub(super) fn nudge(&self, run: Uuid, nudge: Nudge) -> bool {
+    pub(super) fn nudge(&self, run: Uuid, nudge: WakeUp) -> bool {
         match self.runs().active.get(&run) {
             // A full inbox means that enough wake-ups are pending.
             Some(active) => {
@@ -175,7 +175,7 @@ impl Driven {
     }
 }
 
-impl Runs {
+impl RunTable {
     fn of(&self, tenant: &str) -> usize {
         self.tenants.get(tenant).copied().unwrap_or(0)
     }
@@ -198,16 +198,16 @@ mod tests {
 
     #[test]
     fn of_several_tenants_none_has_all_places() {
-        let driven = Driven::new(Places { total: 8, per_tenant: 8, ..Places::default() });
+        let driven = ActiveRuns::new(RunLimits { total: 8, per_tenant: 8, ..RunLimits::default() });
         let enter = |n: u128, tenant: &str| {
-            let first = Standing { status: RunStatus::Running, rests: false, ended: None };
-            driven.enter(Uuid::from_u128(n), tenant, mpsc::channel(1).0, first).unwrap();
+            let first = RunProgress { status: RunStatus::Running, is_resting: false, ended: None };
+            driven.register(Uuid::from_u128(n), tenant, mpsc::channel(1).0, first).unwrap();
         };
         (0..6).for_each(|n| enter(n, "loud"));
-        assert_eq!(driven.full_for("loud", true), Some(Full::Tenant { runs: 6 }));
-        assert_eq!(driven.full_for("loud", false), None, "alone it has them all");
-        assert_eq!(driven.full_for("quiet", true), None);
+        assert_eq!(driven.limit_reached("loud", true), Some(LimitReached::Tenant { runs: 6 }));
+        assert_eq!(driven.limit_reached("loud", false), None, "alone it has them all");
+        assert_eq!(driven.limit_reached("quiet", true), None);
         (6..8).for_each(|n| enter(n, "loud"));
-        assert_eq!(driven.full_for("quiet", true), Some(Full::Process { runs: 8 }));
+        assert_eq!(driven.limit_reached("quiet", true), Some(LimitReached::Process { runs: 8 }));
     }
 }

@@ -4,7 +4,7 @@
 //! without the scopes for it.
 
 use super::Flow;
-use crate::access::{Permit, lacking};
+use crate::access::{Permit, missing_scope_error};
 use crate::error::EngineError;
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
@@ -17,15 +17,15 @@ use std::sync::Arc;
 pub(crate) const CHANNELS: [&str; 2] = ["webhook", "email"];
 
 /// A tool that the actor could send the same message with.
-struct Way {
+struct SendingTool {
     tool: &'static str,
     capability: &'static str,
 }
 
-const BY_MAIL: &[Way] = &[Way { tool: "email_send", capability: "email.send" }];
-const BY_REQUEST: &[Way] = &[
-    Way { tool: "http.request", capability: "http.request" },
-    Way { tool: "webhook_send", capability: "webhook.send" },
+const BY_MAIL: &[SendingTool] = &[SendingTool { tool: "email_send", capability: "email.send" }];
+const BY_REQUEST: &[SendingTool] = &[
+    SendingTool { tool: "http.request", capability: "http.request" },
+    SendingTool { tool: "webhook_send", capability: "webhook.send" },
 ];
 
 impl Flow {
@@ -47,7 +47,7 @@ impl Flow {
             return refused("/notify", body);
         }
         for (channel, target) in named(notify) {
-            if let Err(body) = self.may_tell(permit, level, channel, target) {
+            if let Err(body) = self.check_recipient(permit, level, channel, target) {
                 return refused(&format!("/notify/{channel}"), body);
             }
             if let Err(error) = self.inner.parts.notifier.check(channel, target) {
@@ -59,25 +59,25 @@ impl Flow {
 
     /// The part of `notify` that remains when another actor replays a run: addresses registered for the original actor,
     /// and those that the caller may send to.
-    pub(super) fn still_told(&self, permit: &Permit, level: Level, first: &str, notify: &Value) -> Option<Value> {
+    pub(super) fn retained_notify(&self, permit: &Permit, level: Level, first: &str, notify: &Value) -> Option<Value> {
         let recipients = &self.inner.parts.asking.recipients;
         let kept = named(notify).filter(|(channel, target)| {
             recipients.is_registered(permit.tenant(), first, channel, target)
-                || self.may_tell(permit, level, channel, target).is_ok()
+                || self.check_recipient(permit, level, channel, target).is_ok()
         });
         let kept: serde_json::Map<_, _> = kept.map(|(channel, target)| (channel.to_owned(), target.into())).collect();
         (!kept.is_empty()).then_some(Value::Object(kept))
     }
 
     /// Whether an address is unregistered, so that notifying it counts as sending a message.
-    pub(crate) fn is_stranger(&self, permit: &Permit, channel: &str, target: &str) -> bool {
+    pub(crate) fn is_unregistered(&self, permit: &Permit, channel: &str, target: &str) -> bool {
         let own = permit.notify().and_then(|own| own.get(channel)).and_then(Value::as_str);
         let recipients = &self.inner.parts.asking.recipients;
         own != Some(target) && !recipients.is_registered(permit.tenant(), permit.actor(), channel, target)
     }
 
-    fn may_tell(&self, permit: &Permit, level: Level, channel: &str, target: &str) -> Result<(), ErrorBody> {
-        if !self.is_stranger(permit, channel, target) {
+    fn check_recipient(&self, permit: &Permit, level: Level, channel: &str, target: &str) -> Result<(), ErrorBody> {
+        if !self.is_unregistered(permit, channel, target) {
             return Ok(());
         }
         let (ways, input) = match channel {
@@ -88,16 +88,16 @@ impl Flow {
         for way in ways {
             let tool = self.inner.parts.registry.get(way.tool).map(|tool| Arc::clone(tool.spec()));
             let covered = match &tool {
-                Some(tool) => permit.covers(tool),
+                Some(tool) => permit.require_tool(tool),
                 None if permit.may(way.capability) => Ok(()),
-                None => Err(lacking(way.capability)),
+                None => Err(missing_scope_error(way.capability)),
             };
             match covered {
                 Ok(()) => return tool.map_or(Ok(()), |tool| self.check_rules(permit, level, &tool, &input)),
                 Err(body) => lacks = lacks.or(Some(body)),
             }
         }
-        Err(lacks.map_or_else(|| lacking(channel), |body| unregistered(body, channel, target)))
+        Err(lacks.map_or_else(|| missing_scope_error(channel), |body| unregistered(body, channel, target)))
     }
 
     /// The rules for the tool also apply to the message. One that requires approval can't be satisfied: a message is
@@ -124,7 +124,7 @@ pub(crate) fn named(notify: &Value) -> impl Iterator<Item = (&'static str, &str)
 
 fn unregistered(body: ErrorBody, channel: &str, target: &str) -> ErrorBody {
     let required = body.details.get("required_scope").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let shown = shown(channel, target);
+    let shown = displayable_address(channel, target);
     let message = format!(
         "{shown} is not registered, and the actor lacks the scope {required}: name a registered address, or have \
          the {channel} of the actor registered"
@@ -133,7 +133,7 @@ fn unregistered(body: ErrorBody, channel: &str, target: &str) -> ErrorBody {
 }
 
 /// The part of an address that may be shown: of a URL the scheme and host, since the rest may contain a credential.
-fn shown(channel: &str, target: &str) -> String {
+fn displayable_address(channel: &str, target: &str) -> String {
     if channel == "email" {
         return target.to_owned();
     }

@@ -24,7 +24,7 @@ impl Default for Registry {
 /// A tool name that is already registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("duplicate tool name {name}")]
-pub struct Twice {
+pub struct DuplicateTool {
     pub name: String,
 }
 
@@ -36,16 +36,16 @@ impl Registry {
     }
 
     /// Adds a tool. Names are unique.
-    pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), Twice> {
+    pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), DuplicateTool> {
         let name = tool.spec().name.clone();
         match self.tools.insert(name.clone(), tool) {
             None => Ok(()),
-            Some(_) => Err(Twice { name }),
+            Some(_) => Err(DuplicateTool { name }),
         }
     }
 
     /// Records why a known tool is not available here, and what to do about it.
-    pub fn lack(&mut self, name: &str, why: &str) {
+    pub fn add_absent(&mut self, name: &str, why: &str) {
         self.absent.insert(name.to_owned(), why.to_owned());
     }
 
@@ -70,13 +70,13 @@ impl Registry {
     #[must_use]
     pub fn tool_of(&self, tenant: &str, name: &str) -> Option<&Arc<dyn Tool>> {
         let tool = self.get(name)?;
-        self.tenancy.guest(tenant).is_none_or(|guest| guest.uses_tool(tool.spec())).then_some(tool)
+        self.tenancy.guest(tenant).is_none_or(|guest| guest.may_use_tool(tool.spec())).then_some(tool)
     }
 
     /// The specs of all tools that a tenant may use, by name.
     pub fn specs_of(&self, tenant: &str) -> impl Iterator<Item = &Arc<Spec>> {
         let guest = self.tenancy.guest(tenant);
-        self.specs().filter(move |spec| guest.as_ref().is_none_or(|guest| guest.uses_tool(spec)))
+        self.specs().filter(move |spec| guest.as_ref().is_none_or(|guest| guest.may_use_tool(spec)))
     }
 
     /// The tool with this name, regardless of tenant: for calls that were already authorized.

@@ -8,19 +8,19 @@
 use super::{Flow, load};
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::ledger::audit::{Event, Writer};
-use crate::offload::Costly;
+use crate::ledger::audit::{EventRecord, Writer};
+use crate::offload::CostFlag;
 use crate::port::{Hold, Records};
 use crate::rows;
 use chimera_core::access::tables::TOKEN_FAMILIES;
-use chimera_core::flow::run::{RunStatus, Signal, UnsureStep};
+use chimera_core::flow::run::{RunStatus, Signal, UncertainStep};
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
 use chimera_core::ledger::tables::{LEDGER_LANES, STORE_STATE};
 use chimera_core::limits;
 use chimera_core::record::{
-    Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Update, Value,
+    Comparison, Condition, Json, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Update, Value,
 };
 use chimera_core::time::Timestamp;
 use serde_json::json;
@@ -33,7 +33,7 @@ const SYSTEM_TENANT: &str = "system";
 /// A pending signal that no longer applies after a restore. Its sender could not know what happened after the backup,
 /// so it is dropped and has to be sent again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lapsed {
+pub struct DroppedSignal {
     /// The kind of signal.
     pub kind: &'static str,
     pub by: String,
@@ -49,7 +49,7 @@ pub struct RestoredRun {
     pub actor: String,
     pub status: String,
     /// Steps with side effects and without a recorded outcome.
-    pub unsure: Vec<UnsureStep>,
+    pub unsure: Vec<UncertainStep>,
     /// Calls that were in flight.
     pub under_way: usize,
     /// Pending approval requests.
@@ -58,7 +58,7 @@ pub struct RestoredRun {
     pub due: Option<Timestamp>,
     pub rolling_back: bool,
     /// Signals that are dropped.
-    pub lapsed: Vec<Lapsed>,
+    pub lapsed: Vec<DroppedSignal>,
     /// Why it could not be inspected; it is flagged all the same.
     pub unreadable: Option<String>,
     version: i64,
@@ -70,7 +70,7 @@ pub struct RestoredRun {
 
 /// What may have happened since the backup.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Survey {
+pub struct RestoreSurvey {
     /// Runs with work left.
     pub runs: Vec<RestoredRun>,
     /// Queued messages.
@@ -81,7 +81,7 @@ pub struct Survey {
 
 /// How to resume.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Resume<'a> {
+pub struct ResumeOptions<'a> {
     pub hold: &'a Hold,
     /// Revoke every sign-in: revocations after the backup are unknown.
     pub end_sign_ins: bool,
@@ -89,38 +89,38 @@ pub struct Resume<'a> {
 
 impl Flow {
     /// Collects everything that has work left.
-    pub async fn survey(&self) -> Result<Survey, EngineError> {
+    pub async fn survey(&self) -> Result<RestoreSurvey, EngineError> {
         let records = &*self.inner.parts.records;
         let mut found = BTreeSet::new();
         let runs = || Select::from(&RUNS, Scope::System).without(load::RUN_DOCUMENTS);
         let epoch = Timestamp::from_micros(0);
         for select in [
             runs().with("completed_at", Value::Null),
-            runs().filter("owner_lane", Compare::AtLeast, 0),
-            runs().filter("next_deadline", Compare::AtLeast, epoch),
+            runs().filter("owner_lane", Comparison::AtLeast, 0),
+            runs().filter("next_deadline", Comparison::AtLeast, epoch),
         ] {
-            rows::each(records, select, |row| found.extend(has_work_left(&row).then(|| row.uuid("id")))).await?;
+            rows::for_each(records, select, |row| found.extend(has_work_left(&row).then(|| row.uuid("id")))).await?;
         }
-        let mut lapsed = lapsed(records).await?;
+        let mut lapsed = dropped_signals(records).await?;
         found.extend(lapsed.keys());
-        let mut survey = Survey::default();
+        let mut survey = RestoreSurvey::default();
         for run in found {
             // Nothing is driven while the store is held, so the row still exists.
             let Some(row) = load::run_row(records, run).await? else { continue };
-            survey.runs.push(self.look_into(row, lapsed.remove(&run).unwrap_or_default()).await?);
+            survey.runs.push(self.inspect_run(row, lapsed.remove(&run).unwrap_or_default()).await?);
         }
         let pending = Select::from(&NOTIFICATIONS, Scope::System).with("status", "pending");
-        rows::each(records, pending.without(&["payload"]), |_| survey.messages += 1).await?;
+        rows::for_each(records, pending.without(&["payload"]), |_| survey.messages += 1).await?;
         let open = Select::from(&TOKEN_FAMILIES, Scope::System).with("revoked_at", Value::Null).filter(
             "expires_at",
-            Compare::Above,
+            Comparison::Above,
             self.inner.parts.clock.now(),
         );
-        rows::each(records, open, |_| survey.sign_ins += 1).await?;
+        rows::for_each(records, open, |_| survey.sign_ins += 1).await?;
         Ok(survey)
     }
 
-    async fn look_into(&self, row: Row, lapsed: Vec<Lapsed>) -> Result<RestoredRun, EngineError> {
+    async fn inspect_run(&self, row: Row, lapsed: Vec<DroppedSignal>) -> Result<RestoredRun, EngineError> {
         let records = &*self.inner.parts.records;
         let id = row.uuid("id");
         let of_run = |table| Select::from(table, Scope::System).with("run_id", id);
@@ -128,7 +128,7 @@ impl Flow {
         let steps = of_run(&STEPS).without(load::STEP_DOCUMENTS);
         let steps = rows::all(records, steps, limits::RUN_ROWS_MAX).await?;
         let (mut asked, pending) = (0, of_run(&SCOPED_APPROVALS).with("status", "pending"));
-        rows::each(records, pending, |_| asked += 1).await?;
+        rows::for_each(records, pending, |_| asked += 1).await?;
         let written = |row: &Row| {
             ["created_at", "dispatched_at", "settled_at"].iter().filter_map(|column| row.get(column).as_time()).max()
         };
@@ -152,9 +152,9 @@ impl Flow {
             owned: !row.get("owner_lane").is_null(),
             latest: latest.unwrap_or(Timestamp::from_micros(0)),
         };
-        match load::load(records, &self.inner.workflows, row, &Costly::default()).await {
+        match load::load(records, &self.inner.workflows, row, &CostFlag::default()).await {
             Ok(loaded) => {
-                run.unsure = loaded.unsure();
+                run.unsure = loaded.uncertain_steps();
                 // A run that waits only briefly keeps its owner, and its row has no deadline.
                 run.due = run.due.or_else(|| loaded.next_timer());
             }
@@ -169,24 +169,24 @@ impl Flow {
     pub async fn resume_store(
         &self,
         permit: &Permit,
-        survey: &Survey,
-        resume: &Resume<'_>,
+        survey: &RestoreSurvey,
+        resume: &ResumeOptions<'_>,
     ) -> Result<usize, EngineError> {
         let records = &*self.inner.parts.records;
         let now = self.inner.parts.clock.now();
         for runs in survey.runs.chunks(limits::RESTORE_RUNS_PER_TX_MAX) {
             let mut tx = Tx::default();
             for run in runs {
-                tx.updates.push(flagged(run, now).map_err(Unstorable::from)?);
-                tx.steps.extend(dropped(run));
+                tx.updates.push(flag_restored(run, now).map_err(Unstorable::from)?);
+                tx.steps.extend(delete_signals(run));
                 let unsure = run.unsure.iter().map(|step| json!({"node": step.node, "tool": step.tool})).collect();
                 let mut data = json!({
                     "under_way": run.under_way, "rolling_back": run.rolling_back, "dropped": counted(&run.lapsed),
                 });
-                list(&mut data, "unsure", unsure);
+                add_list(&mut data, "unsure", unsure);
                 let place =
-                    Place { tenant: &run.tenant, run: Some((run.id, run.run_seq + 1)), subject: run.id.to_string() };
-                self.note(&mut tx, permit, place, "run.restored", data)?;
+                    EntrySubject { tenant: &run.tenant, run: Some((run.id, run.run_seq + 1)), subject: run.id.to_string() };
+                self.record_event(&mut tx, permit, place, "run.restored", data)?;
             }
             records.commit(tx).await?;
         }
@@ -196,27 +196,27 @@ impl Flow {
             tx.steps.push(end_sign_ins(now)?);
         }
         let generation = next_generation(records, now).await?;
-        tx.steps.push(let_go(generation)?);
+        tx.steps.push(release_hold(generation)?);
         let mut data = json!({
             "reason": resume.hold.reason, "held_since": resume.hold.since.to_string(), "runs": survey.runs.len(),
             "sign_ins_ended": ended, "messages": survey.messages, "generation": generation,
         });
-        list(&mut data, "lanes", lanes(records).await?);
-        let place = Place { tenant: SYSTEM_TENANT, run: None, subject: "store".to_owned() };
-        self.note(&mut tx, permit, place, "store.resumed", data)?;
+        add_list(&mut data, "lanes", lanes(records).await?);
+        let place = EntrySubject { tenant: SYSTEM_TENANT, run: None, subject: "store".to_owned() };
+        self.record_event(&mut tx, permit, place, "store.resumed", data)?;
         records.commit(tx).await?;
         Ok(ended)
     }
 
-    fn note(
+    fn record_event(
         &self,
         tx: &mut Tx,
         permit: &Permit,
-        place: Place<'_>,
+        place: EntrySubject<'_>,
         event_type: &str,
         data: serde_json::Value,
     ) -> Result<(), EngineError> {
-        let event = Event {
+        let event = EventRecord {
             tenant_id: place.tenant.to_owned(),
             subject_type: SubjectType::Other,
             subject_id: place.subject,
@@ -235,7 +235,7 @@ impl Flow {
 }
 
 /// The subject of a ledger entry.
-struct Place<'a> {
+struct EntrySubject<'a> {
     tenant: &'a str,
     /// The run and the entry's sequence number in it.
     run: Option<(Uuid, i64)>,
@@ -243,7 +243,7 @@ struct Place<'a> {
 }
 
 /// Adds a list to the bounded data of a ledger entry: truncated, with its length and digest.
-fn list(data: &mut serde_json::Value, name: &str, all: Vec<serde_json::Value>) {
+fn add_list(data: &mut serde_json::Value, name: &str, all: Vec<serde_json::Value>) {
     data[format!("{name}_count")] = json!(all.len());
     if all.len() > limits::RESTORE_LISTED_MAX {
         data[format!("{name}_digest")] = json!(Digest32::of(&json!(all)).to_string());
@@ -261,7 +261,7 @@ fn has_work_left(row: &Row) -> bool {
 
 /// Flags the run as restored and releases it. The flag is later than all its effects and steps, whatever clocks wrote
 /// them.
-fn flagged(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::record::InvalidTx> {
+fn flag_restored(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::record::InvalidTx> {
     let after = Timestamp::from_micros(run.latest.micros().saturating_add(1));
     let mut set = vec![("restored_at", after.max(now).into()), ("run_seq", (run.run_seq + 1).into())];
     if run.owned {
@@ -271,12 +271,12 @@ fn flagged(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::re
 }
 
 /// The pending signals that no longer apply after a restore.
-async fn lapsed(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<Lapsed>>, EngineError> {
-    let mut lapsed: BTreeMap<Uuid, Vec<Lapsed>> = BTreeMap::new();
-    rows::each(records, Select::from(&RUN_SIGNALS, Scope::System), |row| {
+async fn dropped_signals(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<DroppedSignal>>, EngineError> {
+    let mut lapsed: BTreeMap<Uuid, Vec<DroppedSignal>> = BTreeMap::new();
+    rows::for_each(records, Select::from(&RUN_SIGNALS, Scope::System), |row| {
         let signal = Signal::of_row(&row);
-        let Some(by) = signal.told.lapses_with_restore() else { return };
-        let told = Lapsed { kind: signal.told.kind(), by: by.id.clone() };
+        let Some(by) = signal.told.sender_if_lapsed_by_restore() else { return };
+        let told = DroppedSignal { kind: signal.told.kind(), by: by.id.clone() };
         lapsed.entry(row.uuid("run_id")).or_default().push(told);
     })
     .await?;
@@ -284,8 +284,8 @@ async fn lapsed(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<Lapsed>>, En
 }
 
 /// Deletes the signals of a run that no longer apply.
-fn dropped(run: &RestoredRun) -> Vec<Step> {
-    let is = |column, value: Value| Condition { column, compare: Compare::Is, value };
+fn delete_signals(run: &RestoredRun) -> Vec<Step> {
+    let is = |column, value: Value| Condition { column, compare: Comparison::Is, value };
     let delete = |kind: &str| {
         let conditions = vec![is("run_id", run.id.into()), is("kind", kind.into())];
         Step::Delete { table: &RUN_SIGNALS, conditions, rows: RowCount::AtMost(u64::MAX) }
@@ -294,23 +294,23 @@ fn dropped(run: &RestoredRun) -> Vec<Step> {
 }
 
 /// The number of signals by kind.
-fn counted(lapsed: &[Lapsed]) -> BTreeMap<&'static str, usize> {
+fn counted(lapsed: &[DroppedSignal]) -> BTreeMap<&'static str, usize> {
     let mut kinds = BTreeMap::new();
-    for Lapsed { kind, .. } in lapsed {
+    for DroppedSignal { kind, .. } in lapsed {
         *kinds.entry(*kind).or_default() += 1;
     }
     kinds
 }
 
 fn end_sign_ins(now: Timestamp) -> Result<Step, Unstorable> {
-    let conditions = vec![Condition { column: "revoked_at", compare: Compare::Is, value: Value::Null }];
+    let conditions = vec![Condition { column: "revoked_at", compare: Comparison::Is, value: Value::Null }];
     let set = vec![("revoked_at", now.into()), ("revoked_because", "restored".into())];
     Ok(Step::update(&TOKEN_FAMILIES, conditions, set, RowCount::AtMost(u64::MAX))?)
 }
 
 /// Releases the hold. Marks of earlier generations are ignored from now on.
-fn let_go(generation: i64) -> Result<Step, Unstorable> {
-    let conditions = vec![Condition { column: "id", compare: Compare::Is, value: 1.into() }];
+fn release_hold(generation: i64) -> Result<Step, Unstorable> {
+    let conditions = vec![Condition { column: "id", compare: Comparison::Is, value: 1.into() }];
     let set = vec![("held_reason", Value::Null), ("held_at", Value::Null), ("generation", generation.into())];
     Ok(Step::update(&STORE_STATE, conditions, set, RowCount::Exactly(1))?)
 }
@@ -341,7 +341,7 @@ mod tests {
             let item = |lane: usize| json!({"lane": lane, "entries": i64::MAX, "hash": "f".repeat(64)});
             let all: Vec<_> = (0..count).map(item).collect();
             let mut data = json!({});
-            list(&mut data, "lanes", all.clone());
+            add_list(&mut data, "lanes", all.clone());
             assert!(json::canonical(&data).len() < limits::ENTRY_DATA_BYTES_MAX, "{count}");
             assert_eq!((data["lanes_count"].as_u64(), &data["lanes"][0]), (Some(count as u64), &json!(all.first())));
             assert_eq!(data["lanes_digest"].is_string(), count > limits::RESTORE_LISTED_MAX, "{count}");

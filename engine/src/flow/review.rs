@@ -5,8 +5,8 @@ use super::decide::people_needed;
 use crate::error::EngineError;
 use crate::rows;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::review::{Request, Review, StandingStatus, refusals};
-use chimera_core::flow::run::{Head, Requested};
+use chimera_core::flow::review::{ApprovalRecord, Review, ApprovalStatus, refusals};
+use chimera_core::flow::run::{RunHead, ApprovalRequested};
 use chimera_core::flow::tables::SCOPED_APPROVALS;
 use chimera_core::limits;
 use chimera_core::record::{Json, Row, Scope, Select};
@@ -20,7 +20,7 @@ pub(super) fn of_row(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Revie
     let before = before(all, row).map(|row| json_of(row, "action_data"));
     let risk = run.get("risk").as_json().map(Json::to_value);
     let notify = run.get("notify").as_json().map(Json::to_value);
-    Review::of(&Request {
+    Review::of(&ApprovalRecord {
         approval_id: row.uuid("approval_request_id"),
         run_id: run.uuid("id"),
         workflow_id: run.get("workflow_id").as_text().unwrap_or_default(),
@@ -47,11 +47,11 @@ pub(super) fn of_row(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Revie
 }
 
 /// The review of a request that is being created.
-pub(super) fn of_request(head: &Head, requested: &Requested, all: &[Row], now: Timestamp) -> Review {
+pub(super) fn of_request(head: &RunHead, requested: &ApprovalRequested, all: &[Row], now: Timestamp) -> Review {
     let step = requested.step.as_ref().map(|(step, _)| *step);
     let before = latest(all, requested.approval, step, &requested.action, None);
     let before = before.map(|row| json_of(row, "action_data"));
-    Review::of(&Request {
+    Review::of(&ApprovalRecord {
         approval_id: requested.approval,
         run_id: head.id,
         workflow_id: &head.workflow.id,
@@ -108,12 +108,12 @@ fn latest<'a>(
 /// Refuses a request that is no longer open, and says who or what closed it, and when.
 pub(super) fn check_open(review: &Review) -> Result<(), EngineError> {
     let code = match review.standing.status {
-        StandingStatus::Open => return Ok(()),
-        StandingStatus::Superseded | StandingStatus::Cancelled => Code::StaleApproval,
-        StandingStatus::Expired | StandingStatus::Approved | StandingStatus::Denied => Code::InvalidTransition,
+        ApprovalStatus::Open => return Ok(()),
+        ApprovalStatus::Superseded | ApprovalStatus::Cancelled => Code::StaleApproval,
+        ApprovalStatus::Expired | ApprovalStatus::Approved | ApprovalStatus::Denied => Code::InvalidTransition,
     };
     let standing = serde_json::to_value(&review.standing).unwrap_or_default();
-    let body = ErrorBody::new(code, review.standing.words());
+    let body = ErrorBody::new(code, review.standing.describe());
     Err(EngineError::Refused(Box::new(
         body.with("approval_id", review.approval_id.to_string()).with("standing", standing),
     )))

@@ -1,13 +1,13 @@
 //! Turns a run's notes into ledger entries.
 
-use super::node::Inner;
-use crate::ledger::audit::{AuditError, Decision, Event, Writer};
-use chimera_core::flow::run::{Head, Note};
+use super::node::EngineState;
+use crate::ledger::audit::{AuditError, Decision, EventRecord, Writer};
+use chimera_core::flow::run::{RunHead, LedgerNote};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
 
 /// Adds the ledger entries of a turn's notes to its transaction. Moves the data out of the notes.
-pub(super) fn notes(tx: &mut Tx, inner: &Inner, head: &Head, notes: &mut [Note]) -> Result<(), AuditError> {
+pub(super) fn add_entries(tx: &mut Tx, inner: &EngineState, head: &RunHead, notes: &mut [LedgerNote]) -> Result<(), AuditError> {
     let writer = Writer { random: &*inner.parts.random, clock: &*inner.parts.clock };
     for note in notes {
         let event = event(head, note);
@@ -33,12 +33,12 @@ pub(super) fn notes(tx: &mut Tx, inner: &Inner, head: &Head, notes: &mut [Note])
     Ok(())
 }
 
-fn event(head: &Head, note: &mut Note) -> Event {
+fn event(head: &RunHead, note: &mut LedgerNote) -> EventRecord {
     let subject = match note.step {
         Some(step) => (SubjectType::Task, step),
         None => (SubjectType::Other, head.id),
     };
-    Event {
+    EventRecord {
         tenant_id: head.tenant.clone(),
         subject_type: subject.0,
         subject_id: subject.1.to_string(),
@@ -48,6 +48,6 @@ fn event(head: &Head, note: &mut Note) -> Event {
         data: std::mem::take(&mut note.data),
         run_id: Some(head.id),
         run_seq: Some(note.run_seq),
-        trace_id: Some(Inner::trace(head)),
+        trace_id: Some(EngineState::trace(head)),
     }
 }

@@ -6,11 +6,11 @@
 //! numbered after its copies: an id and a version never refer to two documents.
 
 use super::Flow;
-use super::workflows::{Inside, PLAN_PREFIX, Workflows};
-use crate::access::{Permit, is_repeated};
+use super::workflows::{ChildWorkflows, PLAN_PREFIX, Workflows};
+use crate::access::{Permit, is_nonce_conflict};
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
-use crate::ledger::audit::{Event, Writer};
+use crate::ledger::audit::{EventRecord, Writer};
 use crate::port::CommitError;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tables::{WORKFLOW_SHARES, WORKFLOWS};
@@ -18,11 +18,11 @@ use chimera_core::json::Digest32;
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{
-    Compare, Condition, Direction, Insert, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Value,
+    Comparison, Condition, Direction, Insert, Row, RowCount, Scope, Select, Step, Tx, Unstorable, Value,
 };
 use serde_json::json;
 
-pub struct Listed {
+pub struct ListedWorkflow {
     pub row: Row,
     /// Whether every tenant may start it.
     pub is_shared: bool,
@@ -31,11 +31,11 @@ pub struct Listed {
 }
 
 /// Id, version and document digest of a workflow that a run uses.
-pub(super) type Used<'a> = (&'a str, i64, Digest32);
+pub(super) type UsedWorkflow<'a> = (&'a str, i64, Digest32);
 
-impl Inside {
+impl ChildWorkflows {
     /// Its workflows with their effective versions.
-    fn used(&self) -> impl Iterator<Item = Used<'_>> {
+    fn used(&self) -> impl Iterator<Item = UsedWorkflow<'_>> {
         self.children.iter().filter_map(|((id, asked), graph)| {
             let version = asked.or_else(|| self.pins.get(id))?;
             Some((id.as_str(), version, graph.digest))
@@ -69,20 +69,20 @@ impl Workflows {
                 ("shared_by", permit.actor().into()),
                 ("created_at", self.clock.now().into()),
             ];
-            tx.inserts.push(Insert::into(&WORKFLOW_SHARES, cells).map_err(Unstorable::from)?);
+            tx.inserts.push(Insert::new(&WORKFLOW_SHARES, cells).map_err(Unstorable::from)?);
         } else {
-            let this = |column, value: &str| Condition { column, compare: Compare::Is, value: value.into() };
+            let this = |column, value: &str| Condition { column, compare: Comparison::Is, value: value.into() };
             let conditions = vec![this("workflow_id", id), this("tenant_id", permit.tenant())];
             tx.steps.push(Step::Delete { table: &WORKFLOW_SHARES, conditions, rows: RowCount::Exactly(1) });
         }
         let what = if shared { "workflow.shared" } else { "workflow.unshared" };
         let by = (permit.kind(), Some(permit.actor()));
-        self.enter(&mut tx, permit.tenant(), by, (id, what), json!({}))?;
-        permit.stamp(&mut tx);
+        self.record_event(&mut tx, permit.tenant(), by, (id, what), json!({}))?;
+        permit.add_nonces(&mut tx);
         match self.records.commit(tx).await {
             Ok(_) => Ok(true),
             // The same change was made concurrently.
-            Err(error @ CommitError::Conflict(_)) if !is_repeated(&error) => Ok(false),
+            Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -138,7 +138,7 @@ impl Workflows {
         permit: &Permit,
         limit: usize,
         after: Option<&str>,
-    ) -> Result<(Vec<Listed>, bool), EngineError> {
+    ) -> Result<(Vec<ListedWorkflow>, bool), EngineError> {
         let (tenant, mut after) = (permit.tenant(), after.unwrap_or_default().to_owned());
         let is_guest = self.is_guest(tenant);
         let mut listed = Vec::new();
@@ -161,19 +161,19 @@ impl Workflows {
             }
             let Some((row, is_own)) = self.readable(tenant, &after, None).await? else { continue };
             let is_shared = self.is_shared_with(tenant, &after, is_own).await?;
-            listed.push(Listed { row, is_shared, is_own });
+            listed.push(ListedWorkflow { row, is_shared, is_own });
         }
     }
 
     /// One read finds the next id, however many versions there are.
     async fn next_id(&self, select: Select, after: &str) -> Result<Option<String>, EngineError> {
-        let select = select.filter("workflow_id", Compare::Above, after).by(&["workflow_id"], Direction::Ascending);
+        let select = select.filter("workflow_id", Comparison::Above, after).by(&["workflow_id"], Direction::Ascending);
         let rows = self.records.read(select.take(1)).await?.rows;
         Ok(rows.first().map(|row| row.text("workflow_id").to_owned()))
     }
 
     /// Refuses a new run that would use copies of workflows that are no longer shared, or missing ones.
-    pub(super) async fn check_shared(&self, tenant: &str, outer: Used<'_>, inside: &Inside) -> Result<(), EngineError> {
+    pub(super) async fn check_shared(&self, tenant: &str, outer: UsedWorkflow<'_>, inside: &ChildWorkflows) -> Result<(), EngineError> {
         if !self.is_guest(tenant) {
             return Ok(());
         }
@@ -193,8 +193,8 @@ impl Workflows {
     pub(super) async fn copy_shared(
         &self,
         tenant: &str,
-        outer: Option<Used<'_>>,
-        inside: &Inside,
+        outer: Option<UsedWorkflow<'_>>,
+        inside: &ChildWorkflows,
     ) -> Result<(), EngineError> {
         if !self.is_guest(tenant) {
             return Ok(());
@@ -205,7 +205,7 @@ impl Workflows {
         Ok(())
     }
 
-    async fn copy(&self, tenant: &str, (id, version, digest): Used<'_>) -> Result<(), EngineError> {
+    async fn copy(&self, tenant: &str, (id, version, digest): UsedWorkflow<'_>) -> Result<(), EngineError> {
         for _ in 0..limits::APPLY_TRIES_MAX {
             match self.row(tenant, id, Some(version)).await? {
                 Some(row) if row.get("digest").as_bytes() == Some(&digest.0[..]) => return Ok(()),
@@ -216,7 +216,7 @@ impl Workflows {
             let Some(row) = self.shared_row(tenant, id, Some(version)).await? else {
                 return Err(no_workflow(id, Some(version)));
             };
-            match self.records.commit(self.copied(tenant, &row)?).await {
+            match self.records.commit(self.copy_tx(tenant, &row)?).await {
                 Ok(_) => return Ok(()),
                 // A concurrent run of the same workflow, or a concurrent apply.
                 Err(CommitError::Conflict(_)) => {}
@@ -227,7 +227,7 @@ impl Workflows {
     }
 
     /// The copy does not name the author.
-    fn copied(&self, tenant: &str, row: &Row) -> Result<Tx, EngineError> {
+    fn copy_tx(&self, tenant: &str, row: &Row) -> Result<Tx, EngineError> {
         let (id, version) = (row.text("workflow_id"), row.int("version"));
         let cells = vec![
             ("tenant_id", tenant.into()),
@@ -239,14 +239,14 @@ impl Workflows {
             ("created_at", self.clock.now().into()),
             ("shared_from", row.text("tenant_id").into()),
         ];
-        let row = Insert::into(&WORKFLOWS, cells).map_err(Unstorable::from)?;
+        let row = Insert::new(&WORKFLOWS, cells).map_err(Unstorable::from)?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
         let by = (ActorType::System, None);
-        self.enter(&mut tx, tenant, by, (id, "workflow.copied"), json!({"version": version}))?;
+        self.record_event(&mut tx, tenant, by, (id, "workflow.copied"), json!({"version": version}))?;
         Ok(tx)
     }
 
-    fn enter(
+    fn record_event(
         &self,
         tx: &mut Tx,
         tenant: &str,
@@ -254,7 +254,7 @@ impl Workflows {
         (id, what): (&str, &str),
         data: serde_json::Value,
     ) -> Result<(), EngineError> {
-        let event = Event {
+        let event = EventRecord {
             tenant_id: tenant.to_owned(),
             subject_type: SubjectType::Other,
             subject_id: id.to_owned(),

@@ -17,7 +17,7 @@ impl Flow {
         cursor: Option<&str>,
     ) -> Result<Value, EngineError> {
         if !permit.may(WORKFLOWS_READ) {
-            return Err(EngineError::lacking(WORKFLOWS_READ));
+            return Err(EngineError::missing_scope(WORKFLOWS_READ));
         }
         let (listed, more) = self.workflows().list(permit, limit, cursor).await?;
         let next = listed.last().filter(|_| more).map(|listed| listed.row.text("workflow_id").to_owned());
@@ -36,7 +36,7 @@ impl Flow {
     /// A version of a workflow with its document; the newest by default.
     pub async fn show_workflow(&self, permit: &Permit, id: &str, version: Option<i64>) -> Result<Value, EngineError> {
         if !permit.may(WORKFLOWS_READ) {
-            return Err(EngineError::lacking(WORKFLOWS_READ));
+            return Err(EngineError::missing_scope(WORKFLOWS_READ));
         }
         let found = self.workflows().readable(permit.tenant(), id, version).await?;
         let (row, is_own) = found.ok_or_else(|| no_workflow(id, version))?;
@@ -49,7 +49,7 @@ impl Flow {
     /// The tools that the caller may call.
     #[must_use]
     pub fn list_tools(&self, permit: &Permit) -> Value {
-        let callable = self.registry().specs_of(permit.tenant()).filter(|spec| permit.missing(spec).is_none());
+        let callable = self.registry().specs_of(permit.tenant()).filter(|spec| permit.missing_scope(spec).is_none());
         let items: Vec<Value> = callable.map(|spec| tool(spec)).collect();
         json!({"items": items, "next_cursor": null})
     }

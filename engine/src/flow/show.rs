@@ -3,11 +3,11 @@
 //! A node that has not started has no row. It is shown as pending, or as skipped or cancelled once the run has ended.
 
 use super::decide::people_needed;
-use super::document::{Begun, CallShown, Called, Document, RunShown, StepPage, StepShown};
+use super::document::{StartedStep, CallView, StepCallView, Document, RunView, StepPage, StepView};
 use super::{Flow, doubt, load, review};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
-use crate::offload::Costly;
+use crate::offload::CostFlag;
 use crate::port::ReadError;
 use crate::rows;
 use chimera_core::access::Level;
@@ -16,17 +16,17 @@ use chimera_core::flow::run::{RunStatus, request_of_row};
 use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
-use chimera_core::record::{Compare, Cursor, Direction, Json, Row, Scope, Select, Value as Cell};
+use chimera_core::record::{Comparison, Cursor, Direction, Json, Row, Scope, Select, Value as Cell};
 use chimera_core::time::Timestamp;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// The cursor prefix of a page with nodes that have not started.
-const UNBEGUN: &str = "node:";
+const NOT_STARTED_PREFIX: &str = "node:";
 
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub struct RunFilter {
     pub status: Option<String>,
     pub actor: Option<String>,
     pub workflow_id: Option<String>,
@@ -42,12 +42,12 @@ pub struct Filter {
 
 impl Flow {
     /// Runs, newest first.
-    pub async fn list(&self, permit: &Permit, filter: Filter) -> Result<Value, EngineError> {
+    pub async fn list(&self, permit: &Permit, filter: RunFilter) -> Result<Value, EngineError> {
         let mut select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).by(&[], Direction::Descending);
         select = select.without(load::RUN_DOCUMENTS);
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
-            return Err(EngineError::lacking(RUNS_READ));
+            return Err(EngineError::missing_scope(RUNS_READ));
         }
         if !everybody {
             select = select.with("actor", permit.actor());
@@ -62,10 +62,10 @@ impl Flow {
             select = doubt::in_doubt(select);
         }
         if let Some(since) = filter.since {
-            select = select.filter("created_at", Compare::AtLeast, since);
+            select = select.filter("created_at", Comparison::AtLeast, since);
         }
         if let Some(until) = filter.until {
-            select = select.filter("created_at", Compare::Below, until);
+            select = select.filter("created_at", Comparison::Below, until);
         }
         select = select.take(filter.limit);
         if let Some(cursor) = &filter.cursor {
@@ -88,36 +88,36 @@ impl Flow {
         // The requests are read before the run: a digest is shown with what it stands for or with something newer, and
         // then the digest is refused.
         let mut asked = rows::all(records, select.clone(), limits::RUN_ROWS_MAX).await?;
-        let mut row = load::seen_run(records, permit, run).await?;
+        let mut row = load::readable_run(records, permit, run).await?;
         let waits = |row: &Row| RunStatus::parse(row.text("status")) == Some(RunStatus::AwaitingApproval);
         if waits(&row) && !asked.iter().any(|row| row.text("status") == "pending") {
             // It started to wait between the two reads.
             asked = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
-            row = load::seen_run(records, permit, run).await?;
+            row = load::readable_run(records, permit, run).await?;
         }
-        let costly = Costly::new(load::is_large(&row) || load::are_large(&asked));
-        self.aside_once(permit, &costly, self.shown(permit, &row, asked, &costly)).await?
+        let costly = CostFlag::new(load::is_large(&row) || load::are_large(&asked));
+        self.offload_when_costly(permit, &costly, self.run_document(permit, &row, asked, &costly)).await?
     }
 
     /// Runs work that is costly from the start or becomes so.
-    async fn aside_once<T>(
+    async fn offload_when_costly<T>(
         &self,
         permit: &Permit,
-        costly: &Costly,
+        costly: &CostFlag,
         work: impl Future<Output = T>,
     ) -> Result<T, EngineError> {
         let who = permit.claimant();
         self.inner.offload.admit(&who, costly.is_set())?;
-        Ok(self.inner.offload.aside_once(&who, costly, work).await)
+        Ok(self.inner.offload.run_when_costly(&who, costly, work).await)
     }
 
     /// The document of a run.
-    async fn shown(
+    async fn run_document(
         &self,
         permit: &Permit,
         row: &Row,
         asked: Vec<Row>,
-        costly: &Costly,
+        costly: &CostFlag,
     ) -> Result<Document, EngineError> {
         let run = row.uuid("id");
         let waiting = asked.iter().filter(|row| row.text("status") == "pending");
@@ -149,7 +149,7 @@ impl Flow {
         members.insert("messages".to_owned(), self.messages(permit, row, costly).await?.into());
         members.insert("patches".to_owned(), self.patches(permit, run, costly).await?.into());
         let stored = |column: &str| row.get(column).as_json();
-        Document::of(&RunShown { members, inputs: stored("inputs"), result: stored("result") })
+        Document::of(&RunView { members, inputs: stored("inputs"), result: stored("result") })
     }
 
     /// The plan of a run without a draft.
@@ -160,8 +160,8 @@ impl Flow {
         let plan = match &found {
             Some((_, graph)) => {
                 let (nodes, (_, pins)) = (&graph.document.nodes, request_of_row(row));
-                let inside = self.inner.workflows.inside_stored(permit.tenant(), nodes, &pins).await?;
-                Plan::of_graph(graph, &inputs, &inside.children)
+                let inside = self.inner.workflows.stored_children_of(permit.tenant(), nodes, &pins).await?;
+                Plan::from_graph(graph, &inputs, &inside.children)
             }
             None => Plan::default(),
         };
@@ -169,7 +169,7 @@ impl Flow {
     }
 
     /// The messages about a run.
-    async fn messages(&self, permit: &Permit, run: &Row, costly: &Costly) -> Result<Vec<Value>, EngineError> {
+    async fn messages(&self, permit: &Permit, run: &Row, costly: &CostFlag) -> Result<Vec<Value>, EngineError> {
         // At L3 there are messages only about calls in doubt.
         if run.text("autonomy_level") == Level::ExecuteSilent.as_str() && run.get("in_doubt_since").is_null() {
             return Ok(Vec::new());
@@ -177,15 +177,15 @@ impl Flow {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&NOTIFICATIONS, scope).with("run_id", run.uuid("id"));
         let (rows, _) = self.inner.parts.records.first(select, limits::PAGE_ROWS_DEFAULT).await?;
-        costly.begin(load::are_large(&rows)).await;
+        costly.mark_costly(load::are_large(&rows)).await;
         Ok(rows.iter().map(message).collect())
     }
 
     /// The patches of a run.
-    async fn patches(&self, permit: &Permit, run: Uuid, costly: &Costly) -> Result<Vec<Value>, EngineError> {
+    async fn patches(&self, permit: &Permit, run: Uuid, costly: &CostFlag) -> Result<Vec<Value>, EngineError> {
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         let (rows, _) = self.inner.parts.records.first(select, limits::PAGE_ROWS_DEFAULT).await?;
-        costly.begin(load::are_large(&rows)).await;
+        costly.mark_costly(load::are_large(&rows)).await;
         Ok(rows.iter().map(patch).collect())
     }
 
@@ -210,9 +210,9 @@ impl Flow {
         cursor: Option<&str>,
     ) -> Result<Document, EngineError> {
         let records = &*self.inner.parts.records;
-        let row = load::seen_run(records, permit, run).await?;
-        let costly = Costly::new(load::is_large(&row));
-        self.aside_once(permit, &costly, self.steps_of(permit, row, limit, cursor, &costly)).await?
+        let row = load::readable_run(records, permit, run).await?;
+        let costly = CostFlag::new(load::is_large(&row));
+        self.offload_when_costly(permit, &costly, self.steps_of(permit, row, limit, cursor, &costly)).await?
     }
 
     async fn steps_of(
@@ -221,42 +221,42 @@ impl Flow {
         row: Row,
         limit: usize,
         cursor: Option<&str>,
-        costly: &Costly,
+        costly: &CostFlag,
     ) -> Result<Document, EngineError> {
         let run = row.uuid("id");
         let dry = self.dry_calls(permit, &row, costly).await?;
-        let mut from = cursor.and_then(|cursor| cursor.strip_prefix(UNBEGUN));
-        let mut begun = BegunSteps::default();
+        let mut from = cursor.and_then(|cursor| cursor.strip_prefix(NOT_STARTED_PREFIX));
+        let mut begun = StartedSteps::default();
         if from.is_none() {
-            begun = self.begun(permit, run, limit, cursor).await?;
+            begun = self.started_steps(permit, run, limit, cursor).await?;
             from = Some("0");
         }
         let mut next_cursor = begun.next.as_ref().map(Cursor::encode);
         let mut unbegun = Vec::new();
         if next_cursor.is_none() {
-            let from = from.and_then(|from| from.parse().ok()).ok_or_else(EngineError::foreign_cursor)?;
+            let from = from.and_then(|from| from.parse().ok()).ok_or_else(EngineError::invalid_cursor)?;
             let room = limit.saturating_sub(begun.steps.len());
-            (unbegun, next_cursor) = self.unbegun(row, from, room, &dry).await?;
+            (unbegun, next_cursor) = self.unstarted_nodes(row, from, room, &dry).await?;
         }
-        costly.begin(begun.bytes > limits::JSON_BYTES_ASIDE).await;
+        costly.mark_costly(begun.bytes > limits::JSON_INLINE_BYTES_MAX).await;
         let shown = begun.steps.iter().map(|(row, calls)| {
             // Dry calls come before real ones.
             let tried = dry.get(&dry_key(run, row.text("node_id"), row.get("map_index").as_int()));
-            let made = calls.iter().map(|call| Called::Made(Box::new(CallShown::of(call))));
-            StepShown::Begun(Box::new(Begun::of(row, tried.into_iter().map(Called::Dry).chain(made).collect())))
+            let made = calls.iter().map(|call| StepCallView::Made(Box::new(CallView::of(call))));
+            StepView::Started(Box::new(StartedStep::of(row, tried.into_iter().map(StepCallView::Dry).chain(made).collect())))
         });
-        let steps = shown.chain(unbegun.into_iter().map(StepShown::Unbegun)).collect();
+        let steps = shown.chain(unbegun.into_iter().map(StepView::NotStarted)).collect();
         Document::of(&StepPage { steps, next_cursor })
     }
 
     /// A page of started steps with their calls.
-    async fn begun(
+    async fn started_steps(
         &self,
         permit: &Permit,
         run: Uuid,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<BegunSteps, EngineError> {
+    ) -> Result<StartedSteps, EngineError> {
         let records = &*self.inner.parts.records;
         let scope = || Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&STEPS, scope()).with("run_id", run).by(&["position"], Direction::Ascending);
@@ -265,7 +265,7 @@ impl Flow {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
         }
         let page = records.read(select.clone()).await?;
-        let mut begun = BegunSteps { next: page.next, ..BegunSteps::default() };
+        let mut begun = StartedSteps { next: page.next, ..StartedSteps::default() };
         for row in page.rows {
             let calls = Select::from(&TOOL_CALLS, scope()).with("step_id", row.uuid("id"));
             // Calls beyond one page, or beyond this number, are left out.
@@ -274,7 +274,7 @@ impl Flow {
             if let Some((last, _)) = begun.steps.last()
                 && begun.bytes.saturating_add(bytes) > limits::PAGE_BYTES_MAX
             {
-                begun.next = Some(Cursor::behind(&select, last));
+                begun.next = Some(Cursor::after(&select, last));
                 break;
             }
             begun.bytes = begun.bytes.saturating_add(bytes);
@@ -285,7 +285,7 @@ impl Flow {
     }
 
     /// Nodes that have not started, from a position in the graph, and where to continue.
-    async fn unbegun(
+    async fn unstarted_nodes(
         &self,
         row: Row,
         from: usize,
@@ -303,7 +303,7 @@ impl Flow {
         let id = row.uuid("id");
         let mut begun = BTreeSet::new();
         let steps = Select::from(&STEPS, Scope::System).with("run_id", id).without(load::STEP_DOCUMENTS);
-        rows::each(records, steps, |row| begun.extend([row.text("node_id").to_owned()])).await?;
+        rows::for_each(records, steps, |row| begun.extend([row.text("node_id").to_owned()])).await?;
         // If the workflow can't be loaded any more, only the started steps are shown.
         let graph = load::graph(records, &self.inner.workflows, &row).await;
         let Ok(graph) = graph else { return Ok((Vec::new(), None)) };
@@ -320,7 +320,7 @@ impl Flow {
             })
         });
         let shown = shown.collect();
-        Ok((shown, unbegun.next().map(|(at, _)| format!("{UNBEGUN}{at}"))))
+        Ok((shown, unbegun.next().map(|(at, _)| format!("{NOT_STARTED_PREFIX}{at}"))))
     }
 
     /// The dry calls of a drafted run, by call key.
@@ -328,7 +328,7 @@ impl Flow {
         &self,
         permit: &Permit,
         run: &Row,
-        costly: &Costly,
+        costly: &CostFlag,
     ) -> Result<BTreeMap<String, Value>, EngineError> {
         if run.get("plan").is_null() {
             return Ok(BTreeMap::new());
@@ -337,12 +337,12 @@ impl Flow {
         let select = Select::from(&TOOL_CALLS, scope).with("run_id", run.uuid("id"));
         let select = select.with("step_id", Cell::Null);
         let rows = rows::all(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await?;
-        costly.begin(load::are_large(&rows)).await;
+        costly.mark_costly(load::are_large(&rows)).await;
         let plan = run.get("plan").as_json().map(Json::to_value).unwrap_or_default();
         let lines = plan["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut found = BTreeMap::new();
         for row in &rows {
-            let shown = serde_json::to_value(CallShown::of(row)).unwrap_or_default();
+            let shown = serde_json::to_value(CallView::of(row)).unwrap_or_default();
             // A dry call has no step; it is matched to a plan line by tool and input.
             let mut input = shown["tool_input"].clone();
             let place = |line: &Value| {
@@ -379,8 +379,8 @@ impl Flow {
         let last = after.saturating_add(i64::try_from(limit).unwrap_or(i64::MAX));
         let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned()))
             .with("run_id", run)
-            .filter("run_seq", Compare::Above, after)
-            .filter("run_seq", Compare::AtMost, last);
+            .filter("run_seq", Comparison::Above, after)
+            .filter("run_seq", Comparison::AtMost, last);
         let (rows, _) = self.inner.parts.records.first(select, limit).await?;
         let mut events: Vec<Value> = rows.iter().map(event).collect();
         events.sort_by_key(|event| event["run_seq"].as_i64());
@@ -398,7 +398,7 @@ impl Flow {
 
 /// A page of started steps with their calls.
 #[derive(Default)]
-struct BegunSteps {
+struct StartedSteps {
     steps: Vec<(Row, Vec<Row>)>,
     bytes: usize,
     next: Option<Cursor>,

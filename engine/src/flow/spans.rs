@@ -3,14 +3,14 @@
 //! They are derived from the run and the turn that was just committed, so the same spans are reported whichever node
 //! drives the run and however often it moved. Nothing is computed unless spans are collected.
 
-use super::node::{Inner, Parts};
+use super::node::{EngineState, FlowPorts};
 use crate::port::{Span, SpanKind, Spans};
 use chimera_core::error::Code;
-use chimera_core::flow::call::{Answer, ToolError};
-use chimera_core::flow::run::{Call, Head, Mode, Run, StepStatus, Traced, Turn};
-use chimera_core::flow::trace::{SpanId, made_at};
+use chimera_core::flow::call::{CallOutcome, ToolError};
+use chimera_core::flow::run::{Call, RunHead, CallMode, Run, StepStatus, StepTrace, Turn};
+use chimera_core::flow::trace::{SpanId, created_at};
 use chimera_core::time::Timestamp;
-use chimera_core::tool::is_dry;
+use chimera_core::tool::is_dry_run;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ use uuid::Uuid;
 pub(super) const PARENT_SPAN: &str = "parent_span";
 
 /// Reports the spans that ended with a committed turn.
-pub(super) fn tell(inner: &Inner, run: &Run, turn: &Turn) {
+pub(super) fn report_turn(inner: &EngineState, run: &Run, turn: &Turn) {
     let spans = &*inner.parts.spans;
     if !spans.enabled() || turn.notes.is_empty() {
         return;
@@ -28,7 +28,7 @@ pub(super) fn tell(inner: &Inner, run: &Run, turn: &Turn) {
     let now = ended.unwrap_or_else(|| inner.parts.clock.steady());
     for note in &turn.notes {
         if matches!(note.event_type, "step.completed" | "step.failed" | "step.skipped")
-            && let Some(step) = note.step.and_then(|step| run.traced(step))
+            && let Some(step) = note.step.and_then(|step| run.step_trace(step))
         {
             spans.ended(step_span(run.head(), &step, now));
         }
@@ -72,7 +72,7 @@ fn create_execution_span(run: &Run, end: Timestamp) -> Span {
 }
 
 /// A step's span, including the time it waited for a person.
-fn step_span(head: &Head, step: &Traced<'_>, end: Timestamp) -> Span {
+fn step_span(head: &RunHead, step: &StepTrace<'_>, end: Timestamp) -> Span {
     let mut attributes: Vec<(&'static str, Value)> = vec![
         ("run_id", head.id.to_string().into()),
         ("step_id", step.id.to_string().into()),
@@ -85,7 +85,7 @@ fn step_span(head: &Head, step: &Traced<'_>, end: Timestamp) -> Span {
     attributes.extend(step.item.map(|item| ("map_index", item.into())));
     attributes.extend(step.error.map(|error| ("error_code", error.code.as_str().into())));
     attributes.extend(step.child.map(|child| ("child_run_id", child.to_string().into())));
-    let start = made_at(step.id).unwrap_or(end).max(head.created_at).min(end);
+    let start = created_at(step.id).unwrap_or(end).max(head.created_at).min(end);
     let failed = step.status == StepStatus::Failed;
     Span {
         name: format!("step {}", step.node),
@@ -102,16 +102,16 @@ fn step_span(head: &Head, step: &Traced<'_>, end: Timestamp) -> Span {
 }
 
 /// The span of a tool call. Dry calls happen before there are steps, so they belong to the run.
-pub(super) fn call_span(head: &Head, call: &Call, answer: &Answer, start: Timestamp, end: Timestamp) -> Span {
+pub(super) fn call_span(head: &RunHead, call: &Call, answer: &CallOutcome, start: Timestamp, end: Timestamp) -> Span {
     let (mode, parent) = match call.mode {
-        Mode::Execute => ("execute", SpanId::step(call.step)),
-        Mode::Dry => ("dry", SpanId::run(head.id)),
-        Mode::Check => ("check", SpanId::step(call.step)),
-        Mode::Undo { .. } => ("undo", SpanId::step(call.step)),
+        CallMode::Execute => ("execute", SpanId::step(call.step)),
+        CallMode::DryRun => ("dry", SpanId::run(head.id)),
+        CallMode::Check => ("check", SpanId::step(call.step)),
+        CallMode::Undo { .. } => ("undo", SpanId::step(call.step)),
     };
     let failed = match answer {
-        Answer::Failed(error) => Some(&error.body),
-        Answer::Output(_) | Answer::Found(_) => None,
+        CallOutcome::Failed(error) => Some(&error.body),
+        CallOutcome::Output(_) | CallOutcome::Checked(_) => None,
     };
     let mut attributes: Vec<(&'static str, Value)> = vec![
         ("run_id", head.id.to_string().into()),
@@ -120,7 +120,7 @@ pub(super) fn call_span(head: &Head, call: &Call, answer: &Answer, start: Timest
         ("tool_name", call.tool.as_str().into()),
         ("mode", mode.into()),
         ("attempt", call.attempt.into()),
-        ("dry_run", is_dry(&call.input).into()),
+        ("dry_run", is_dry_run(&call.input).into()),
     ];
     attributes.extend(failed.map(|error| ("error_code", error.code.as_str().into())));
     Span {
@@ -138,33 +138,33 @@ pub(super) fn call_span(head: &Head, call: &Call, answer: &Answer, start: Timest
 }
 
 /// The placeholder span of a run while it is driven.
-pub(super) fn under_run(spans: &dyn Spans, run: Uuid) -> tracing::Span {
-    if spans.enabled() { spans.stand_in(run, SpanId::run(run)) } else { tracing::Span::none() }
+pub(super) fn run_placeholder(spans: &dyn Spans, run: Uuid) -> tracing::Span {
+    if spans.enabled() { spans.placeholder(run, SpanId::run(run)) } else { tracing::Span::none() }
 }
 
 /// A call in flight. Its span is reported when it ends or is dropped, so that its children always have a parent.
-pub(super) struct OpenCall<'a> {
-    parts: &'a Parts,
-    head: &'a Head,
+pub(super) struct CallSpan<'a> {
+    parts: &'a FlowPorts,
+    head: &'a RunHead,
     call: &'a Call,
     start: Timestamp,
     ended: bool,
 }
 
-impl<'a> OpenCall<'a> {
-    pub(super) fn begin(parts: &'a Parts, head: &'a Head, call: &'a Call) -> Self {
+impl<'a> CallSpan<'a> {
+    pub(super) fn begin(parts: &'a FlowPorts, head: &'a RunHead, call: &'a Call) -> Self {
         Self { parts, head, call, start: parts.clock.steady(), ended: false }
     }
 
     /// The placeholder span of the call.
-    pub(super) fn stand_in(&self) -> tracing::Span {
+    pub(super) fn placeholder(&self) -> tracing::Span {
         let spans = &*self.parts.spans;
-        let stands = || spans.stand_in(self.head.id, SpanId::call(self.call.id));
+        let stands = || spans.placeholder(self.head.id, SpanId::call(self.call.id));
         if spans.enabled() { stands() } else { tracing::Span::none() }
     }
 
     /// Reports the span; returns the duration in milliseconds.
-    pub(super) fn end(mut self, answer: &Answer) -> i64 {
+    pub(super) fn end(mut self, answer: &CallOutcome) -> i64 {
         self.ended = true;
         let end = self.parts.clock.steady();
         if self.parts.spans.enabled() {
@@ -174,13 +174,13 @@ impl<'a> OpenCall<'a> {
     }
 }
 
-impl Drop for OpenCall<'_> {
+impl Drop for CallSpan<'_> {
     fn drop(&mut self) {
         if self.ended || !self.parts.spans.enabled() {
             return;
         }
         let cut =
-            Answer::Failed(ToolError::maybe_sent(Code::RequestTimeout, "the call was dropped before it returned"));
+            CallOutcome::Failed(ToolError::maybe_sent(Code::RequestTimeout, "the call was dropped before it returned"));
         self.parts.spans.ended(call_span(self.head, self.call, &cut, self.start, self.parts.clock.steady()));
     }
 }

@@ -1,22 +1,22 @@
 //! Starts and replays runs.
 
-use super::entrance::Entrance;
-use super::error::check_words;
+use super::entrance::TurnGate;
+use super::error::check_text;
 use super::key::RunKey;
-use super::node::Inner;
+use super::node::EngineState;
 use super::perform::execute_tool;
-use super::{Flow, LookedUp, Standing, ask, load, seal, spans};
+use super::{Flow, ResolvedWorkflow, RunProgress, ask, load, seal, spans};
 use crate::access::Permit;
 use crate::error::EngineError;
-use crate::flow::error::{invalid, no_workflow};
-use crate::flow::port::Cancel;
-use crate::offload::Costly;
+use crate::flow::error::{invalid_document, no_workflow};
+use crate::flow::port::CancelToken;
+use crate::offload::CostFlag;
 use crate::port::{Blocked, CommitError};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::pins::Pins;
-use chimera_core::flow::run::{Call, Env, Head, Recorded, Replay, ReplayMode, Run, RunStatus, Source, WorkflowRef};
+use chimera_core::flow::run::{Call, Env, RunHead, RunRecording, Replay, ReplayMode, Run, RunStatus, Source, WorkflowRef};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
@@ -33,7 +33,7 @@ pub struct StartRun {
     /// `None`: the newest.
     pub version: Option<i64>,
     /// The workflow, if it was already looked up.
-    pub looked_up: Option<LookedUp>,
+    pub looked_up: Option<ResolvedWorkflow>,
     pub inputs: Value,
     pub level: Level,
     /// 1 is the most urgent, 10 the least.
@@ -82,7 +82,7 @@ impl StartRun {
 
 /// The decision on a replay; by default it runs at the original level.
 #[derive(Clone, Debug, Default)]
-pub struct Again {
+pub struct ReplayDecision {
     /// The highest level allowed.
     pub level: Option<Level>,
     /// The current risk assessment.
@@ -92,7 +92,7 @@ pub struct Again {
 }
 
 /// What a run executes.
-pub(crate) struct Before {
+pub(crate) struct RunDefinition {
     /// With every patch applied.
     pub(crate) graph: Arc<Graph>,
     pub(crate) inputs: Arc<Value>,
@@ -102,23 +102,23 @@ pub(crate) struct Before {
     pub(crate) pins: Pins,
 }
 
-pub struct Started {
+pub struct RunHandle {
     pub run_id: Uuid,
     pub level: Level,
-    pub standing: watch::Receiver<Standing>,
+    pub standing: watch::Receiver<RunProgress>,
 }
 
 impl Flow {
     /// Starts a run. It is durable when this returns.
-    pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<Started, EngineError> {
+    pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<RunHandle, EngineError> {
         let mut ask = ask;
         // The versions of child workflows are pinned now; later versions are for later runs.
-        let LookedUp { version, graph, inside } = match ask.looked_up.take() {
+        let ResolvedWorkflow { version, graph, inside } = match ask.looked_up.take() {
             Some(looked_up) => looked_up,
             None => self.look_up(permit, &ask).await?,
         };
-        let place = self.place_to_work(&permit.claimant(), graph.may_take_long).await?;
-        place.run(|| check(&graph, &ask))?;
+        let place = self.acquire_work_slot(&permit.claimant(), graph.may_take_long).await?;
+        place.run(|| check_start(&graph, &ask))?;
         self.check_notify(permit, ask.level, ask.notify.as_ref())?;
         let outer = (ask.workflow_id.as_str(), version, graph.digest);
         self.inner.workflows.check_shared(permit.tenant(), outer, &inside).await?;
@@ -137,12 +137,12 @@ impl Flow {
         if let Some(span) = ask.parent_span {
             Arc::make_mut(&mut request)[spans::PARENT_SPAN] = span.to_string().into();
         }
-        let head = Head {
+        let head = RunHead {
             id: ask.run_id.unwrap_or_else(|| self.inner.id()),
             tenant: permit.tenant().to_owned(),
             actor: permit.actor().to_owned(),
             actor_kind: permit.kind(),
-            co_requesters: Head::written_by(permit.actor(), &writers),
+            co_requesters: RunHead::co_requesters_from(permit.actor(), &writers),
             level: ask.level,
             priority: ask.priority,
             dry_run: ask.dry_run,
@@ -159,17 +159,17 @@ impl Flow {
             correlation_id: ask.correlation_id,
             notify: ask.notify,
             created_at: now,
-            timeout_at: Some(Head::timeout_of(&graph, now)),
+            timeout_at: Some(RunHead::timeout_for(&graph, now)),
         };
         self.begin_once(permit, ask.idempotency_key, head, graph).await
     }
 
-    async fn look_up(&self, permit: &Permit, ask: &StartRun) -> Result<LookedUp, EngineError> {
+    async fn look_up(&self, permit: &Permit, ask: &StartRun) -> Result<ResolvedWorkflow, EngineError> {
         let found = self.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
         let (version, graph) = found.ok_or_else(|| no_workflow(&ask.workflow_id, ask.version))?;
         let nodes = &graph.document.nodes;
-        let inside = self.inner.workflows.inside_stored(permit.tenant(), nodes, &Pins::default()).await?;
-        Ok(LookedUp { version, graph, inside })
+        let inside = self.inner.workflows.stored_children_of(permit.tenant(), nodes, &Pins::default()).await?;
+        Ok(ResolvedWorkflow { version, graph, inside })
     }
 
     /// Starts a run unless the same actor already used its idempotency key. Keys are unique in the store; one that
@@ -178,9 +178,9 @@ impl Flow {
         &self,
         permit: &Permit,
         key: Option<RunKey>,
-        head: Head,
+        head: RunHead,
         graph: Arc<Graph>,
-    ) -> Result<Started, EngineError> {
+    ) -> Result<RunHandle, EngineError> {
         let Some(key) = key else { return self.begin(permit, head, graph, None).await };
         let used = |row: Option<&Row>| {
             let body = ErrorBody::new(Code::ConflictIdempotency, "the idempotency key was already used by a run");
@@ -190,14 +190,14 @@ impl Flow {
             EngineError::Refused(Box::new(body))
         };
         for form in key.forms() {
-            let head = Head { idempotency_key: Some(form), ..head.clone() };
+            let head = RunHead { idempotency_key: Some(form), ..head.clone() };
             match self.begin(permit, head, Arc::clone(&graph), None).await {
                 Err(EngineError::Commit(CommitError::Conflict(Conflict::Exists(row))))
                     if row.columns == ["idempotency_key"] => {}
                 begun => return begun,
             }
             // The form is taken: by this run, an earlier run of the actor, or another actor's run.
-            if let Some(row) = self.by_key(permit, &key).await? {
+            if let Some(row) = self.find_by_key(permit, &key).await? {
                 return Err(used(Some(&row)));
             }
         }
@@ -205,21 +205,21 @@ impl Flow {
     }
 
     /// What a run executes, for a caller who may manage it.
-    pub(crate) async fn before(&self, permit: &Permit, run: Uuid) -> Result<Before, EngineError> {
+    pub(crate) async fn definition_of(&self, permit: &Permit, run: Uuid) -> Result<RunDefinition, EngineError> {
         let records = &*self.inner.parts.records;
-        let head = Head::of_row(&load::steered_run(records, permit, run).await?)?;
-        let repeated = Head { replay: Some(Replay { of: run, mode: ReplayMode::Retry, from: None }), ..head };
+        let head = RunHead::of_row(&load::manageable_run(records, permit, run).await?)?;
+        let repeated = RunHead { replay: Some(Replay { of: run, mode: ReplayMode::Retry, from: None }), ..head };
         let (_, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
         self.inner.workflows.check_tools(permit.tenant(), &graph)?;
         let pins = load::pins(records, &repeated, run).await?;
-        Ok(Before { graph, inputs: repeated.inputs, workflow: repeated.workflow, level: repeated.level, pins })
+        Ok(RunDefinition { graph, inputs: repeated.inputs, workflow: repeated.workflow, level: repeated.level, pins })
     }
 
     /// Replays a run: frozen, as a shadow, or for real from a node on.
-    pub async fn replay(&self, permit: &Permit, replay: Replay, again: Again) -> Result<Started, EngineError> {
+    pub async fn replay(&self, permit: &Permit, replay: Replay, again: ReplayDecision) -> Result<RunHandle, EngineError> {
         let records = &*self.inner.parts.records;
-        let row = load::steered_run(records, permit, replay.of).await?;
-        let original = Head::of_row(&row)?;
+        let row = load::manageable_run(records, permit, replay.of).await?;
+        let original = RunHead::of_row(&row)?;
         let refused = |why: &str| Err(EngineError::refused(Code::InvalidTransition, why));
         if original.dry_run {
             return refused("a dry run did nothing that could be replayed");
@@ -236,7 +236,7 @@ impl Flow {
                 return refused("a rollback is in progress");
             }
         }
-        let repeated = Head { replay: Some(replay.clone()), ..original.clone() };
+        let repeated = RunHead { replay: Some(replay.clone()), ..original.clone() };
         let (version, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
         self.inner.workflows.check_tools(permit.tenant(), &graph)?;
         if let Some(from) = &replay.from
@@ -244,26 +244,26 @@ impl Flow {
         {
             return Err(EngineError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
         }
-        let costly = Costly::default();
+        let costly = CostFlag::default();
         let recorded = load::recorded(records, &replay, &graph, &costly);
-        let recorded = self.inner.offload.aside_once(&permit.claimant(), &costly, recorded).await?;
+        let recorded = self.inner.offload.run_when_costly(&permit.claimant(), &costly, recorded).await?;
         let pins = load::pins(records, &original, replay.of).await?.and(&again.pins);
-        let inside = self.inner.workflows.inside_stored(permit.tenant(), &graph.document.nodes, &pins).await?;
+        let inside = self.inner.workflows.stored_children_of(permit.tenant(), &graph.document.nodes, &pins).await?;
         if replay.mode == ReplayMode::Retry {
             let outer = (original.workflow.id.as_str(), version, graph.digest);
             self.inner.workflows.check_shared(permit.tenant(), outer, &inside).await?;
         }
-        let mut writers = load::patchers(records, replay.of).await?;
+        let mut writers = load::patch_authors(records, replay.of).await?;
         writers.extend(self.inner.workflows.author(permit.tenant(), &original.workflow.id, version).await?);
         writers.extend(self.inner.workflows.authors(permit.tenant(), &inside).await?);
         let now = self.inner.parts.clock.steady();
         let level = again.level.map_or(original.level, |level| level.min(original.level));
         let request = Arc::new(json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from}));
-        let head = Head {
+        let head = RunHead {
             id: self.inner.id(),
             actor: permit.actor().to_owned(),
             actor_kind: permit.kind(),
-            co_requesters: original.repeated_by(permit.actor(), &writers),
+            co_requesters: original.co_requesters_of_replay(permit.actor(), &writers),
             source: Source::Replay,
             pins: Arc::new(inside.pins),
             parent: None,
@@ -273,14 +273,14 @@ impl Flow {
                 .notify
                 .as_ref()
                 .filter(|_| replay.mode == ReplayMode::Retry)
-                .and_then(|notify| self.still_told(permit, level, &original.actor, notify)),
+                .and_then(|notify| self.retained_notify(permit, level, &original.actor, notify)),
             replay: Some(replay),
             request,
             level,
             risk: again.risk,
             idempotency_key: None,
             created_at: now,
-            timeout_at: Some(Head::timeout_of(&graph, now)),
+            timeout_at: Some(RunHead::timeout_for(&graph, now)),
             ..original
         };
         self.begin(permit, head, graph, Some(recorded)).await
@@ -289,10 +289,10 @@ impl Flow {
     async fn begin(
         &self,
         permit: &Permit,
-        head: Head,
+        head: RunHead,
         graph: Arc<Graph>,
-        recorded: Option<Recorded>,
-    ) -> Result<Started, EngineError> {
+        recorded: Option<RunRecording>,
+    ) -> Result<RunHandle, EngineError> {
         let inner = &self.inner;
         if let Some(hold) = inner.parts.records.hold() {
             return Err(CommitError::from(Blocked::from(hold)).into());
@@ -300,7 +300,7 @@ impl Flow {
         if let Some(damage) = inner.parts.records.damage() {
             return Err(CommitError::from(damage).into());
         }
-        if !inner.goes_on() {
+        if !inner.is_running() {
             let body = ErrorBody::new(Code::Overloaded, "this node is shutting down").retry_after(1);
             return Err(EngineError::Refused(Box::new(body)));
         }
@@ -311,19 +311,19 @@ impl Flow {
         let owner = inner.claimed_owner(id).await?;
         let now = parts.clock.steady();
         let mut made = Vec::new();
-        let slots = HeldSlots { inner: Some(inner), run: id };
-        let place = inner.offload.place(&head.claimant(), graph.may_take_long).await;
+        let slots = ReservedSlots { inner: Some(inner), run: id };
+        let place = inner.offload.acquire(&head.claimant(), graph.may_take_long).await;
         let (run, mut turn) = {
             let mut env = Env {
                 now,
                 ids: &mut || parts.random.row_id(now),
-                gate: &mut Entrance { inner, tenant: &tenant, has_waited: false },
+                gate: &mut TurnGate { inner, tenant: &tenant, has_waited: false },
                 policy: &*parts.policy,
                 catalog: &catalog,
                 owner,
             };
             let mut at_once = |run: &Run, call: &Call| {
-                let (_, cancel) = Cancel::pair();
+                let (_, cancel) = CancelToken::pair();
                 let began = parts.spans.enabled().then(|| parts.clock.steady());
                 let answer = execute_tool(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()?;
                 made.extend(
@@ -334,27 +334,27 @@ impl Flow {
             place.run(|| Run::create(head, graph, recorded, &mut env, &mut at_once))?
         };
         if turn.waits_for_slot {
-            self.check_crowd(id)?;
+            self.check_queue(id)?;
         }
         let mut tx = turn.tx.take().unwrap_or_default();
-        seal::notes(&mut tx, inner, run.head(), &mut turn.notes)?;
-        ask::tell(&mut tx, inner, run.head(), &turn.asked).await?;
-        permit.stamp(&mut tx);
+        seal::add_entries(&mut tx, inner, run.head(), &mut turn.notes)?;
+        ask::add_approval_messages(&mut tx, inner, run.head(), &turn.asked).await?;
+        permit.add_nonces(&mut tx);
         slots.keep();
         let launched = inner.launch(run, turn, tx, made);
         launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;
-        Ok(Started { run_id: id, level, standing: launched.standing })
+        Ok(RunHandle { run_id: id, level, standing: launched.standing })
     }
 
     /// Refuses a run that would start by waiting in a full queue.
-    fn check_crowd(&self, run: Uuid) -> Result<(), EngineError> {
-        let Some(crowded) = self.inner.gate().crowded(run) else { return Ok(()) };
+    fn check_queue(&self, run: Uuid) -> Result<(), EngineError> {
+        let Some(crowded) = self.inner.gate().full_queue(run) else { return Ok(()) };
         let waiting = crowded.waiting;
         let whose = crowded.tenant.map(|tenant| format!(" of tenant {tenant}")).unwrap_or_default();
         let body = |of: String| {
             let message =
                 format!("{waiting} calls{whose} are already waiting for {of}, which is the limit; try again later");
-            ErrorBody::new(Code::Overloaded, message).retry_after(limits::CROWD_RETRY_SECONDS)
+            ErrorBody::new(Code::Overloaded, message).retry_after(limits::OVERLOAD_RETRY_SECONDS)
         };
         let body = match crowded.host {
             Some(host) => body(format!("host {host}")).with("host", host),
@@ -364,17 +364,17 @@ impl Flow {
     }
 
     /// The caller's run with this idempotency key.
-    pub async fn by_key(&self, permit: &Permit, key: &RunKey) -> Result<Option<Row>, EngineError> {
+    pub async fn find_by_key(&self, permit: &Permit, key: &RunKey) -> Result<Option<Row>, EngineError> {
         let own = |row: &Row| row.text("tenant_id") == permit.tenant() && row.text("actor") == permit.actor();
-        let said = self.held_by(key.said()).await?;
+        let said = self.run_with_key(key.said()).await?;
         match said {
             // The derived form is used only when another actor holds the plain key.
-            None if !key.is_own_form() => return Ok(None),
+            None if !key.is_derived() => return Ok(None),
             Some(row) if own(&row) => return Ok(Some(row)),
             _ => {}
         }
-        for form in key.own() {
-            if let Some(row) = self.held_by(&form).await?.filter(own) {
+        for form in key.derived_forms() {
+            if let Some(row) = self.run_with_key(&form).await?.filter(own) {
                 return Ok(Some(row));
             }
         }
@@ -382,7 +382,7 @@ impl Flow {
     }
 
     /// The run with a key, of any actor: a key is unique in the whole store.
-    async fn held_by(&self, key: &str) -> Result<Option<Row>, EngineError> {
+    async fn run_with_key(&self, key: &str) -> Result<Option<Row>, EngineError> {
         let select = Select::from(&RUNS, Scope::System).with("idempotency_key", key).take(1);
         Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
     }
@@ -390,19 +390,19 @@ impl Flow {
 
 /// The slots and requests of a run that is being created. They are released unless the run is driven in the end: when
 /// it is refused, fails, or the caller stops waiting.
-struct HeldSlots<'a> {
-    inner: Option<&'a Arc<Inner>>,
+struct ReservedSlots<'a> {
+    inner: Option<&'a Arc<EngineState>>,
     run: Uuid,
 }
 
-impl HeldSlots<'_> {
+impl ReservedSlots<'_> {
     /// The driver releases them.
     fn keep(mut self) {
         self.inner = None;
     }
 }
 
-impl Drop for HeldSlots<'_> {
+impl Drop for ReservedSlots<'_> {
     fn drop(&mut self) {
         if let Some(inner) = self.inner {
             inner.release(self.run);
@@ -410,16 +410,16 @@ impl Drop for HeldSlots<'_> {
     }
 }
 
-fn check(graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
+fn check_start(graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
     if let Some(problem) = graph.unsupported_problem() {
-        return Err(invalid("the workflow", &[problem]));
+        return Err(invalid_document("the workflow", &[problem]));
     }
     if !(1..=10).contains(&ask.priority) {
         return Err(EngineError::refused(Code::ValidationFailed, "priority must be a number from 1 to 10"));
     }
     let key = ask.idempotency_key.as_ref().map(RunKey::said);
-    check_words("idempotency key", key)?;
-    check_words("correlation id", ask.correlation_id.as_deref())?;
+    check_text("idempotency key", key)?;
+    check_text("correlation id", ask.correlation_id.as_deref())?;
     let chars_max = limits::IDEMPOTENCY_KEY_CHARS_MAX;
     if key.is_some_and(|key| !(1..=chars_max).contains(&key.chars().count())) {
         let message = format!("an idempotency key must have 1 to {chars_max} characters");
@@ -430,7 +430,7 @@ fn check(graph: &Graph, ask: &StartRun) -> Result<(), EngineError> {
         return Err(EngineError::Refused(Box::new(body.with("pointer", "/inputs"))));
     }
     let text =
-        Json::of(&ask.inputs).map_err(|error| EngineError::refused(Code::ValidationFailed, error.to_string()))?;
+        Json::encode(&ask.inputs).map_err(|error| EngineError::refused(Code::ValidationFailed, error.to_string()))?;
     if text.as_str().len() > limits::RUN_INPUT_BYTES_MAX {
         return Err(EngineError::refused(Code::PayloadTooLarge, "the inputs of a run are too large"));
     }

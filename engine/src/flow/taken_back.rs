@@ -32,20 +32,20 @@ pub(super) const PATCH: &str = "graph.patch";
 
 /// Pending requests that become void.
 #[derive(Default)]
-pub(super) struct TakenBack {
+pub(super) struct VoidRequests {
     requests: Vec<Uuid>,
     status: &'static str,
 }
 
-impl TakenBack {
+impl VoidRequests {
     /// The pending requests among `rows` that are void.
-    pub(super) fn all(rows: &[Row], status: &'static str, is_void: impl Fn(&Row) -> bool) -> Self {
+    pub(super) fn pending_in(rows: &[Row], status: &'static str, is_void: impl Fn(&Row) -> bool) -> Self {
         let open = rows.iter().filter(|row| row.text("status") == "pending" && is_void(row));
         Self { requests: open.map(|row| row.uuid("approval_request_id")).collect(), status }
     }
 
     /// Closes them in a transaction, which fails if one of them was decided concurrently, and adds them to the signal.
-    pub(super) fn put(
+    pub(super) fn close(
         &self,
         tx: &mut Tx,
         signal: &mut Signal,
@@ -59,15 +59,15 @@ impl TakenBack {
                 ("reviewed_by", permit.actor().into()),
             ];
             let expect = vec![("status", "pending".into())];
-            let update = Update::of(&APPROVAL_REQUESTS, vec![(*request).into()], expect, set);
+            let update = Update::new(&APPROVAL_REQUESTS, vec![(*request).into()], expect, set);
             tx.updates.push(update.map_err(Unstorable::from)?);
         }
-        signal.taken_back.extend(&self.requests);
+        signal.withdrawn.extend(&self.requests);
         Ok(())
     }
 
     /// Adds them to the data of a ledger entry.
-    pub(super) fn note(&self, data: &mut Value) {
+    pub(super) fn add_to_entry(&self, data: &mut Value) {
         if !self.requests.is_empty() {
             data[self.status] = self.requests.iter().map(Uuid::to_string).collect();
         }

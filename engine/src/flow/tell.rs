@@ -3,18 +3,18 @@
 //! Only the owner of a run changes it. Everybody else commits a signal, together with the ledger entry of who sent it;
 //! the owner handles it in its next turn.
 
-use super::error::told_words;
-use super::taken_back::{CANCELLED, TakenBack};
+use super::error::masked_text;
+use super::taken_back::{CANCELLED, VoidRequests};
 use super::{Flow, load};
-use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_repeated};
+use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_nonce_conflict};
 use crate::error::EngineError;
-use crate::ledger::audit::{Event, Writer};
+use crate::ledger::audit::{EventRecord, Writer};
 use crate::port::CommitError;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::{RunStatus, Signal, StepStatus, Told, affinity, may_hold, paused_by};
+use chimera_core::flow::run::{RunStatus, Signal, StepStatus, SignalKind, affinity, may_change_pause, paused_by};
 use chimera_core::flow::tables::{CACHE_ENTRIES, RUNS, STEPS};
 use chimera_core::ledger::{ActorType, SubjectType};
-use chimera_core::record::{Compare, Condition, Row, RowCount, Scope, Select, Step, Table, Tx, Value as Cell};
+use chimera_core::record::{Comparison, Condition, Row, RowCount, Scope, Select, Step, Table, Tx, Value as Cell};
 use chimera_core::tool::Rollback;
 use chimera_core::{id, limits};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 /// A person's finding about a step whose outcome is unknown.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settle {
+pub struct OutcomeReport {
     pub step: Uuid,
     /// The attempt they checked; `None`: the last one.
     pub attempt: Option<u32>,
@@ -35,46 +35,46 @@ pub struct Settle {
 impl Flow {
     /// Cancels a run.
     pub async fn cancel(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), EngineError> {
-        let reason = told_words("reason", reason)?;
-        self.unfinished(permit, run).await?;
-        self.may_end(permit, run, RUNS_MANAGE).await?;
-        let told = Told::Cancel { by: permit.by(), reason };
+        let reason = masked_text("reason", reason)?;
+        self.unfinished_run(permit, run).await?;
+        self.check_end_scopes(permit, run, RUNS_MANAGE).await?;
+        let told = SignalKind::Cancel { by: permit.by(), reason };
         for _ in 0..limits::DECIDE_TRIES_MAX {
             // A concurrent decision stands, and the run is cancelled all the same.
             let open = self.requests_of(permit.tenant(), run).await?;
-            let open = TakenBack::all(&open, CANCELLED, |_| true);
-            if self.try_tell(permit, run, told.clone(), open, Tx::default()).await? {
+            let open = VoidRequests::pending_in(&open, CANCELLED, |_| true);
+            if self.try_send_signal(permit, run, told.clone(), open, Tx::default()).await? {
                 return Ok(());
             }
         }
-        Err(changed())
+        Err(concurrent_change())
     }
 
     /// Pauses a run: what is in flight ends, nothing new starts.
     pub async fn pause(&self, permit: &Permit, run: Uuid) -> Result<(), EngineError> {
-        let row = self.unfinished(permit, run).await?;
+        let row = self.unfinished_run(permit, run).await?;
         // A person may take over a pause by a service.
         if paused_by(&row).is_some_and(|by| permit.kind() != ActorType::Human || by.kind == ActorType::Human) {
             return Err(EngineError::refused(Code::InvalidTransition, "the run is already paused"));
         }
-        self.tell(permit, run, Told::Pause { by: permit.by() }).await
+        self.send_signal(permit, run, SignalKind::Pause { by: permit.by() }).await
     }
 
     /// Resumes a paused run.
     pub async fn resume(&self, permit: &Permit, run: Uuid) -> Result<(), EngineError> {
-        let row = self.unfinished(permit, run).await?;
+        let row = self.unfinished_run(permit, run).await?;
         let holder = paused_by(&row);
         if holder.is_none() {
             return Err(EngineError::refused(Code::InvalidTransition, "the run is not paused"));
         }
-        if !may_hold(holder.as_ref(), permit.kind()) {
+        if !may_change_pause(holder.as_ref(), permit.kind()) {
             return Err(EngineError::refused(
                 Code::RbacForbidden,
                 "a person paused the run, so only a person may resume it",
             ));
         }
-        self.may_let_go_on(permit, run, RUNS_MANAGE).await?;
-        self.tell(permit, run, Told::Resume { by: permit.by() }).await
+        self.check_continue_scopes(permit, run, RUNS_MANAGE).await?;
+        self.send_signal(permit, run, SignalKind::Resume { by: permit.by() }).await
     }
 
     /// Reports the outcome of a step's last attempt.
@@ -87,17 +87,17 @@ impl Flow {
         output: Option<Value>,
         notes: Option<String>,
     ) -> Result<(), EngineError> {
-        self.settle(permit, run, Settle { step, attempt: None, happened, output, notes }).await
+        self.report_outcome(permit, run, OutcomeReport { step, attempt: None, happened, output, notes }).await
     }
 
     /// Reports the outcome of one attempt. Accepted only while that is the last one.
-    pub async fn settle(&self, permit: &Permit, run: Uuid, found: Settle) -> Result<(), EngineError> {
+    pub async fn report_outcome(&self, permit: &Permit, run: Uuid, found: OutcomeReport) -> Result<(), EngineError> {
         if permit.kind() != ActorType::Human {
             return Err(EngineError::refused(Code::RbacForbidden, "only a person may resolve an unknown outcome"));
         }
-        let Settle { step, attempt, happened, output, notes } = found;
-        let notes = told_words("note", notes)?;
-        let row = self.step_in(permit, run, step, StepStatus::OutcomeUnknown).await?;
+        let OutcomeReport { step, attempt, happened, output, notes } = found;
+        let notes = masked_text("note", notes)?;
+        let row = self.step_with_status(permit, run, step, StepStatus::OutcomeUnknown).await?;
         let now = u32::try_from(row.int("attempt")).unwrap_or(0);
         if attempt.is_some_and(|attempt| attempt != now) {
             return Err(EngineError::refused(
@@ -105,21 +105,21 @@ impl Flow {
                 format!("the step is at attempt {now} now; fetch the run again"),
             ));
         }
-        self.could_give(&row, output.as_ref().filter(|_| happened))?;
+        self.check_output(&row, output.as_ref().filter(|_| happened))?;
         if !happened {
             // A call that never happened is made now.
-            self.may_call(permit, &row)?;
-            self.may_have_called(permit, run, &row).await?;
+            self.check_call_scopes(permit, &row)?;
+            self.check_repeat(permit, run, &row).await?;
         }
         // Either way the run continues, with an output that the caller chose.
-        self.may_let_go_on(permit, run, RUNS_MANAGE).await?;
+        self.check_continue_scopes(permit, run, RUNS_MANAGE).await?;
         let by = permit.by();
-        let told = Told::Resolve { step, attempt: now, happened, output, by, notes };
-        self.tell_once(permit, run, told, (&STEPS, &row), TakenBack::default()).await
+        let told = SignalKind::Resolve { step, attempt: now, happened, output, by, notes };
+        self.send_signal_once(permit, run, told, (&STEPS, &row), VoidRequests::default()).await
     }
 
     /// Refuses an output that does not match the tool's output schema.
-    fn could_give(&self, step: &Row, output: Option<&Value>) -> Result<(), EngineError> {
+    fn check_output(&self, step: &Row, output: Option<&Value>) -> Result<(), EngineError> {
         let tool = step.get("tool").as_text().and_then(|tool| self.inner.parts.registry.get(tool));
         let (Some(tool), Some(output)) = (tool, output) else { return Ok(()) };
         tool.spec().output.check(output).map_err(|faults| {
@@ -136,19 +136,19 @@ impl Flow {
         steps: Option<Vec<Uuid>>,
         reason: Option<String>,
     ) -> Result<(), EngineError> {
-        let reason = told_words("reason", reason)?;
-        self.ended(permit, run).await?;
+        let reason = masked_text("reason", reason)?;
+        self.undoable_run(permit, run).await?;
         for step in steps.iter().flatten() {
-            self.may_undo_again(permit, &self.step_row(permit, run, *step).await?)?;
+            self.check_undo_repeatable(permit, &self.step_row(permit, run, *step).await?)?;
         }
-        self.may_undo(permit, run, steps.as_deref()).await?;
-        self.may_have_undone(permit, run, steps.as_deref()).await?;
-        self.tell_ended(permit, run, Told::Rollback { steps, by: permit.by(), reason, for_parent: false }).await
+        self.check_undo_scopes(permit, run, steps.as_deref()).await?;
+        self.check_rollback(permit, run, steps.as_deref()).await?;
+        self.signal_undo(permit, run, SignalKind::Rollback { steps, by: permit.by(), reason, for_parent: false }).await
     }
 
     /// If the outcome of a previous undo is unknown, refuses another one unless a person asks for it or it is
     /// repeatable.
-    fn may_undo_again(&self, permit: &Permit, step: &Row) -> Result<(), EngineError> {
+    fn check_undo_repeatable(&self, permit: &Permit, step: &Row) -> Result<(), EngineError> {
         let tool = step.get("tool").as_text().and_then(|tool| self.inner.parts.registry.get(tool));
         let repeatable = tool.is_some_and(|tool| tool.spec().rollback == Rollback::Repeatable);
         if step.get("in_doubt_since").is_null() || repeatable || permit.kind() == ActorType::Human {
@@ -165,8 +165,8 @@ impl Flow {
         run: Uuid,
         reason: Option<String>,
     ) -> Result<(), EngineError> {
-        let reason = told_words("reason", reason)?;
-        let row = self.ended(permit, run).await?;
+        let reason = masked_text("reason", reason)?;
+        let row = self.undoable_run(permit, run).await?;
         if permit.kind() != ActorType::Human {
             return Err(EngineError::refused(Code::RbacForbidden, "only a person may mark a run as undone by hand"));
         }
@@ -178,23 +178,23 @@ impl Flow {
             );
             return Err(EngineError::refused(Code::InvalidTransition, message));
         }
-        self.tell_ended(permit, run, Told::MarkRolledBack { by: permit.by(), reason }).await
+        self.signal_undo(permit, run, SignalKind::MarkRolledBack { by: permit.by(), reason }).await
     }
 
     /// Signals an ended run to undo itself, unless that is already requested or in progress.
-    async fn tell_ended(&self, permit: &Permit, run: Uuid, told: Told) -> Result<(), EngineError> {
+    async fn signal_undo(&self, permit: &Permit, run: Uuid, told: SignalKind) -> Result<(), EngineError> {
         for _ in 0..limits::DECIDE_TRIES_MAX {
-            let row = self.ended(permit, run).await?;
-            if self.try_tell_once(permit, run, told.clone(), (&RUNS, &row), &TakenBack::default()).await? {
+            let row = self.undoable_run(permit, run).await?;
+            if self.try_send_signal_once(permit, run, told.clone(), (&RUNS, &row), &VoidRequests::default()).await? {
                 return Ok(());
             }
         }
-        Err(changed())
+        Err(concurrent_change())
     }
 
     /// An ended run that may be undone.
-    async fn ended(&self, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
-        let row = load::steered_run(&*self.inner.parts.records, permit, run).await?;
+    async fn undoable_run(&self, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
+        let row = load::manageable_run(&*self.inner.parts.records, permit, run).await?;
         let status = RunStatus::parse(row.text("status"));
         if !matches!(status, Some(RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled)) {
             let message = format!("a run that is {} can't be rolled back", row.text("status"));
@@ -215,33 +215,33 @@ impl Flow {
     /// Deletes cached outputs of a workflow: one key, or all.
     pub async fn invalidate(&self, permit: &Permit, workflow: &str, key: Option<&str>) -> Result<(), EngineError> {
         if !permit.may(WORKFLOWS_WRITE) {
-            return Err(EngineError::lacking(WORKFLOWS_WRITE));
+            return Err(EngineError::missing_scope(WORKFLOWS_WRITE));
         }
-        let is = |column, value: &str| Condition { column, compare: Compare::Is, value: value.into() };
+        let is = |column, value: &str| Condition { column, compare: Comparison::Is, value: value.into() };
         let mut conditions = vec![is("tenant_id", permit.tenant()), is("workflow_id", workflow)];
         conditions.extend(key.map(|key| is("cache_key", key)));
         let rows = RowCount::AtMost(u64::MAX);
         let mut tx = Tx { steps: vec![Step::Delete { table: &CACHE_ENTRIES, conditions, rows }], ..Tx::default() };
         let data = json!({"workflow_id": workflow, "key": key});
-        self.enter(&mut tx, permit, None, workflow.to_owned(), "cache.invalidated", data)?;
+        self.record(&mut tx, permit, None, workflow.to_owned(), "cache.invalidated", data)?;
         self.inner.parts.records.commit(tx).await?;
         Ok(())
     }
 
-    pub(super) async fn unfinished(&self, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
-        let row = load::steered_run(&*self.inner.parts.records, permit, run).await?;
+    pub(super) async fn unfinished_run(&self, permit: &Permit, run: Uuid) -> Result<Row, EngineError> {
+        let row = load::manageable_run(&*self.inner.parts.records, permit, run).await?;
         check_unfinished(&row)?;
         Ok(row)
     }
 
-    pub(super) async fn step_in(
+    pub(super) async fn step_with_status(
         &self,
         permit: &Permit,
         run: Uuid,
         step: Uuid,
         status: StepStatus,
     ) -> Result<Row, EngineError> {
-        self.unfinished(permit, run).await?;
+        self.unfinished_run(permit, run).await?;
         let row = self.step_row(permit, run, step).await?;
         if row.text("status") != status.as_str() {
             let message = format!("the step is {}, not {}", row.text("status"), status.as_str());
@@ -257,72 +257,72 @@ impl Flow {
         row.ok_or_else(|| EngineError::not_found("step"))
     }
 
-    pub(super) async fn tell(&self, permit: &Permit, run: Uuid, told: Told) -> Result<(), EngineError> {
-        self.tell_with(permit, run, told, Tx::default()).await
+    pub(super) async fn send_signal(&self, permit: &Permit, run: Uuid, told: SignalKind) -> Result<(), EngineError> {
+        self.send_signal_with(permit, run, told, Tx::default()).await
     }
 
     /// Sends a signal together with other changes.
-    pub(super) async fn tell_with(&self, permit: &Permit, run: Uuid, told: Told, tx: Tx) -> Result<(), EngineError> {
-        match self.try_tell(permit, run, told, TakenBack::default(), tx).await? {
+    pub(super) async fn send_signal_with(&self, permit: &Permit, run: Uuid, told: SignalKind, tx: Tx) -> Result<(), EngineError> {
+        match self.try_send_signal(permit, run, told, VoidRequests::default(), tx).await? {
             true => Ok(()),
-            false => Err(changed()),
+            false => Err(concurrent_change()),
         }
     }
 
     /// Sends a signal that refers to one version of a row. Of several concurrent ones, one is accepted and the others
     /// get an error, instead of being dropped silently by the run.
-    pub(super) async fn tell_once(
+    pub(super) async fn send_signal_once(
         &self,
         permit: &Permit,
         run: Uuid,
-        told: Told,
+        told: SignalKind,
         (table, row): (&'static Table, &Row),
-        taken_back: TakenBack,
+        taken_back: VoidRequests,
     ) -> Result<(), EngineError> {
-        match self.try_tell_once(permit, run, told, (table, row), &taken_back).await? {
+        match self.try_send_signal_once(permit, run, told, (table, row), &taken_back).await? {
             true => Ok(()),
-            false => Err(changed()),
+            false => Err(concurrent_change()),
         }
     }
 
     /// The same; false if another signal was accepted or the row has changed.
-    async fn try_tell_once(
+    async fn try_send_signal_once(
         &self,
         permit: &Permit,
         run: Uuid,
-        told: Told,
+        told: SignalKind,
         (table, row): (&'static Table, &Row),
-        taken_back: &TakenBack,
+        taken_back: &VoidRequests,
     ) -> Result<bool, EngineError> {
-        let is = |column, value: Cell| Condition { column, compare: Compare::Is, value };
+        let is = |column, value: Cell| Condition { column, compare: Comparison::Is, value };
         let version = row.int("state_version");
         let mut conditions: Vec<_> = table.key.iter().map(|column| is(column, row.get(column).clone())).collect();
         let keys: Vec<String> = conditions.iter().map(|key| format!("{:?}", key.value)).collect();
         conditions.push(is("state_version", version.into()));
         let unchanged = Step::Lock { table, conditions, rows: RowCount::Exactly(1) };
         let id = id::signal(run, &format!("{}\0{}\0{version}", table.name, keys.join("\0")));
-        let signal = Signal { id, told, taken_back: Vec::new() };
-        self.send(permit, run, signal, taken_back, Tx { steps: vec![unchanged], ..Tx::default() }).await
+        let signal = Signal { id, told, withdrawn: Vec::new() };
+        self.commit_signal(permit, run, signal, taken_back, Tx { steps: vec![unchanged], ..Tx::default() }).await
     }
 
     /// Sends a signal; false if the other changes conflicted.
-    pub(super) async fn try_tell(
+    pub(super) async fn try_send_signal(
         &self,
         permit: &Permit,
         run: Uuid,
-        told: Told,
-        taken_back: TakenBack,
+        told: SignalKind,
+        taken_back: VoidRequests,
         tx: Tx,
     ) -> Result<bool, EngineError> {
-        self.send(permit, run, Signal::new(self.inner.id(), told), &taken_back, tx).await
+        self.commit_signal(permit, run, Signal::new(self.inner.id(), told), &taken_back, tx).await
     }
 
-    async fn send(
+    async fn commit_signal(
         &self,
         permit: &Permit,
         run: Uuid,
         mut signal: Signal,
-        taken_back: &TakenBack,
+        taken_back: &VoidRequests,
         mut tx: Tx,
     ) -> Result<bool, EngineError> {
         let told = &signal.told;
@@ -330,22 +330,22 @@ impl Flow {
             return Err(EngineError::refused(Code::PayloadTooLarge, "the signal is too large"));
         }
         let kind = told.kind();
-        taken_back.put(&mut tx, &mut signal, permit, self.inner.parts.clock.steady())?;
+        taken_back.close(&mut tx, &mut signal, permit, self.inner.parts.clock.steady())?;
         tx.inserts.push(signal.row(permit.tenant(), run, self.inner.parts.clock.now())?);
         tx.affinity = affinity(run);
         let mut data = json!({"kind": kind, "signal_id": signal.id});
-        taken_back.note(&mut data);
-        self.enter(&mut tx, permit, Some(run), run.to_string(), "run.told", data)?;
+        taken_back.add_to_entry(&mut data);
+        self.record(&mut tx, permit, Some(run), run.to_string(), "run.told", data)?;
         match self.inner.parts.records.commit(tx).await {
             Ok(_) => self.inner.wake(run),
-            Err(error @ CommitError::Conflict(_)) if !is_repeated(&error) => return Ok(false),
+            Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
         Ok(true)
     }
 
     /// Adds a ledger entry for the caller's act to a transaction.
-    pub(super) fn enter(
+    pub(super) fn record(
         &self,
         tx: &mut Tx,
         permit: &Permit,
@@ -354,7 +354,7 @@ impl Flow {
         event_type: &str,
         data: Value,
     ) -> Result<(), EngineError> {
-        let event = Event {
+        let event = EventRecord {
             tenant_id: permit.tenant().to_owned(),
             subject_type: SubjectType::Other,
             subject_id,
@@ -368,13 +368,13 @@ impl Flow {
         };
         let writer = Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock };
         writer.event(tx, event)?;
-        permit.stamp(tx);
+        permit.add_nonces(tx);
         Ok(())
     }
 }
 
 /// The refusal after a conflict.
-fn changed() -> EngineError {
+fn concurrent_change() -> EngineError {
     EngineError::refused(Code::OccConflict, "the run was changed concurrently; fetch it again")
 }
 

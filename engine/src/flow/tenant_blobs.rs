@@ -4,7 +4,7 @@
 //! `artifacts` grants a tenant access. Without it a blob is not found, whether another tenant has it or nobody. Putting
 //! it again adds the tenant's row and reveals nothing about others.
 
-use crate::flow::port::{Blob, BlobError, BlobStat, Blobs, CallContext, Incoming};
+use crate::flow::port::{Blob, BlobError, BlobStat, Blobs, CallContext, UploadStream};
 use crate::port::{CommitError, Outage, ReadError, Records, Unavailable};
 use chimera_core::flow::run::affinity;
 use chimera_core::flow::tables::ARTIFACTS;
@@ -35,10 +35,10 @@ impl TenantBlobs {
 
     /// Stores content for the tenant of a call. A crash in between leaves content without an owner, which the next put
     /// of it adopts.
-    pub async fn put(&self, ctx: &CallContext, media_type: &str, content: Incoming) -> Result<BlobStat, BlobError> {
+    pub async fn put(&self, ctx: &CallContext, media_type: &str, content: UploadStream) -> Result<BlobStat, BlobError> {
         let records = self.records.as_ref().ok_or_else(|| unrecorded(&"no records are open"))?;
         let stat = self.blobs.put(content).await?;
-        let row = Insert::into(
+        let row = Insert::new(
             &ARTIFACTS,
             vec![
                 ("tenant_id", ctx.tenant.as_str().into()),
@@ -78,5 +78,5 @@ fn digest(id: BlobId) -> Value {
 }
 
 fn unrecorded(error: &dyn std::fmt::Display) -> BlobError {
-    BlobError::Unavailable(Unavailable::new(Outage::Passing, format!("the owner of a blob can't be recorded: {error}")))
+    BlobError::Unavailable(Unavailable::new(Outage::Transient, format!("the owner of a blob can't be recorded: {error}")))
 }

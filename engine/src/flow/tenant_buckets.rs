@@ -6,7 +6,7 @@
 
 use crate::access::port::Tenancy;
 use crate::flow::port::{BucketError, Buckets, Object};
-use chimera_core::access::tenant::is_tenants_object;
+use chimera_core::access::tenant::is_guest_object_key;
 use std::sync::Arc;
 
 /// Bucket access per tenant.
@@ -69,13 +69,13 @@ impl TenantBuckets {
     /// The stored key of a tenant's object.
     fn key(&self, tenant: &str, bucket: &str, key: &str) -> Result<String, BucketError> {
         match self.tenancy.guest(tenant) {
-            None if is_tenants_object(key) => {
+            None if is_guest_object_key(key) => {
                 Err(BucketError::Name("this prefix is reserved for objects of tenants".to_owned()))
             }
             None => Ok(key.to_owned()),
             // With the prefix an empty key would look valid.
             Some(_) if key.is_empty() => Err(BucketError::Name("a key has 1 to 1024 bytes".to_owned())),
-            Some(guest) if guest.uses_bucket(bucket) => Ok(guest.object_key(key)),
+            Some(guest) if guest.may_use_bucket(bucket) => Ok(guest.object_key(key)),
             Some(_) => Err(BucketError::Refused("there is no such bucket".to_owned())),
         }
     }

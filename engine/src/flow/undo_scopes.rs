@@ -7,7 +7,7 @@ use crate::error::EngineError;
 use crate::rows;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::STEPS;
-use chimera_core::limits::{RUN_DEPTH_MAX, UNDO_RUNS_LOOKED_MAX};
+use chimera_core::limits::{RUN_DEPTH_MAX, UNDO_RUNS_SEARCHED_MAX};
 use chimera_core::record::{Row, Scope, Select};
 use chimera_core::tool::{Rollback, Spec};
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use uuid::Uuid;
 
 impl Flow {
     /// Refuses a caller who may not call the tool of a step directly.
-    pub(super) fn may_call(&self, permit: &Permit, step: &Row) -> Result<(), EngineError> {
-        self.tool_of(step).map_or(Ok(()), |tool| covers(permit, &tool))
+    pub(super) fn check_call_scopes(&self, permit: &Permit, step: &Row) -> Result<(), EngineError> {
+        self.tool_of(step).map_or(Ok(()), |tool| check_tool_scopes(permit, &tool))
     }
 
     /// Refuses a caller who may not call the tools that a rollback would call: those of these steps (or all), and of
     /// the child runs.
-    pub(super) async fn may_undo(&self, permit: &Permit, run: Uuid, only: Option<&[Uuid]>) -> Result<(), EngineError> {
+    pub(super) async fn check_undo_scopes(&self, permit: &Permit, run: Uuid, only: Option<&[Uuid]>) -> Result<(), EngineError> {
         if permit.may("*") {
             return Ok(());
         }
         let (mut runs, mut looked) = (vec![run], 0);
         while let Some(next) = runs.pop() {
             looked += 1;
-            if looked > UNDO_RUNS_LOOKED_MAX {
+            if looked > UNDO_RUNS_SEARCHED_MAX {
                 let message = format!(
-                    "the run has more than {UNDO_RUNS_LOOKED_MAX} child runs: only a holder of the scope * can roll it back"
+                    "the run has more than {UNDO_RUNS_SEARCHED_MAX} child runs: only a holder of the scope * can roll it back"
                 );
                 return Err(EngineError::refused(Code::RbacForbidden, message));
             }
@@ -42,7 +42,7 @@ impl Flow {
                 }
                 let undone = |tool: &Arc<Spec>| tool.rollback != Rollback::Unsupported;
                 if let Some(tool) = self.tool_of(&step).filter(undone) {
-                    covers(permit, &tool)?;
+                    check_tool_scopes(permit, &tool)?;
                 }
                 runs.extend(step.get("child_run_id").as_uuid());
             }
@@ -52,44 +52,44 @@ impl Flow {
 
     /// Refuses a narrowed token that could not request what continues after its decision: in this run, its child runs
     /// and its parent runs. The scope `else_` overrides this.
-    pub(super) async fn may_let_go_on(
+    pub(super) async fn check_continue_scopes(
         &self,
         permit: &Permit,
         run: Uuid,
         else_: &'static str,
     ) -> Result<(), EngineError> {
-        if !permit.is_narrow() || permit.may(else_) {
+        if !permit.is_narrowed() || permit.may(else_) {
             return Ok(());
         }
-        self.covers_run(permit, run, else_).await?;
-        self.may_end(permit, run, else_).await
+        self.check_run_scopes(permit, run, else_).await?;
+        self.check_end_scopes(permit, run, else_).await
     }
 
     /// The same for ending a run: its parent runs continue when it has ended, successfully or not.
-    pub(super) async fn may_end(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), EngineError> {
-        if !permit.is_narrow() || permit.may(else_) {
+    pub(super) async fn check_end_scopes(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), EngineError> {
+        if !permit.is_narrowed() || permit.may(else_) {
             return Ok(());
         }
         let mut inner = run;
         for _ in 0..=RUN_DEPTH_MAX {
             let row = load::run_row(&*self.inner.parts.records, inner).await?;
             let Some(around) = row.and_then(|row| row.get("parent_run_id").as_uuid()) else { return Ok(()) };
-            self.covers_run(permit, around, else_).await?;
+            self.check_run_scopes(permit, around, else_).await?;
             inner = around;
         }
-        Err(EngineError::lacking(else_))
+        Err(EngineError::missing_scope(else_))
     }
 
     /// Refuses a caller who may not directly call every tool of a run and of the runs it may start.
-    async fn covers_run(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), EngineError> {
-        let before = self.before(permit, run).await?;
-        let inside = self.inner.workflows.inside(permit.tenant(), &before.graph, &before.pins).await?;
+    async fn check_run_scopes(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), EngineError> {
+        let before = self.definition_of(permit, run).await?;
+        let inside = self.inner.workflows.children_of(permit.tenant(), &before.graph, &before.pins).await?;
         for graph in std::iter::once(&before.graph).chain(inside.children.values()) {
             for node in &graph.nodes {
                 match (&node.tool, node.node.child()) {
-                    (Some(tool), _) => covers(permit, tool)?,
+                    (Some(tool), _) => check_tool_scopes(permit, tool)?,
                     // A child workflow that can't be checked needs the overriding scope.
-                    (None, Some(child)) if !inside.has(child) => return Err(EngineError::lacking(else_)),
+                    (None, Some(child)) if !inside.has(child) => return Err(EngineError::missing_scope(else_)),
                     (None, _) => {}
                 }
             }
@@ -104,6 +104,6 @@ impl Flow {
     }
 }
 
-fn covers(permit: &Permit, tool: &Spec) -> Result<(), EngineError> {
-    permit.covers(tool).map_err(Box::new).map_err(EngineError::Refused)
+fn check_tool_scopes(permit: &Permit, tool: &Spec) -> Result<(), EngineError> {
+    permit.require_tool(tool).map_err(Box::new).map_err(EngineError::Refused)
 }

@@ -5,22 +5,22 @@
 
 use super::Registry;
 use super::share::is_own;
-use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_repeated};
+use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_nonce_conflict};
 use crate::error::EngineError;
-use crate::flow::error::invalid;
-use crate::ledger::audit::{Event, Writer};
+use crate::flow::error::invalid_document;
+use crate::ledger::audit::{EventRecord, Writer};
 use crate::offload::Offload;
 use crate::port::{Clock, CommitError, Random, Records};
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::flow::Children;
-use chimera_core::flow::air::{self, Body, Catalog, Child, Document, Graph, Known, Node, Problem, ProblemCode};
+use chimera_core::flow::air::{self, Body, Catalog, ChildWorkflow, Document, Graph, WorkflowInfo, Node, DocumentProblem, ProblemCode};
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::tables::WORKFLOWS;
 use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits;
-use chimera_core::record::{Compare, Direction, Insert, Json, Row, Scope, Select, Tx, Value};
+use chimera_core::record::{Comparison, Direction, Insert, Json, Row, Scope, Select, Tx, Value};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::Spec;
 use serde_json::json;
@@ -30,16 +30,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The name prefix of plans.
 pub(crate) const PLAN_PREFIX: &str = "act.";
 
-type Key = (String, String, i64);
+type VersionKey = (String, String, i64);
 
 pub struct Workflows {
     pub(super) records: Arc<dyn Records>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) random: Arc<dyn Random>,
     pub(super) registry: Arc<Registry>,
-    kept: Mutex<BTreeMap<Key, Arc<Graph>>>,
+    graphs: Mutex<BTreeMap<VersionKey, Arc<Graph>>>,
     /// The author of each version.
-    authors: Mutex<BTreeMap<Key, String>>,
+    authors: Mutex<BTreeMap<VersionKey, String>>,
     /// The newest version of a workflow, and when the cache entry expires.
     newest: Mutex<BTreeMap<(String, String), (i64, Timestamp)>>,
     /// Compiles large documents.
@@ -48,7 +48,7 @@ pub struct Workflows {
 
 /// The result of applying a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedWorkflow {
     pub workflow_id: String,
     pub version: i64,
     pub digest: Digest32,
@@ -58,15 +58,15 @@ pub struct Applied {
 
 /// A workflow resolved for a request: everything is decided and started by this version, without another lookup.
 #[derive(Clone, Debug)]
-pub struct LookedUp {
+pub struct ResolvedWorkflow {
     pub(crate) version: i64,
     pub(crate) graph: Arc<Graph>,
-    pub(crate) inside: Inside,
+    pub(crate) inside: ChildWorkflows,
 }
 
 /// All child workflows of a graph, transitively.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Inside {
+pub(crate) struct ChildWorkflows {
     /// Their graphs, by requested id and version.
     pub(crate) children: Children,
     /// The resolved versions of those requested without one.
@@ -75,39 +75,39 @@ pub(crate) struct Inside {
     pub(super) missing: Option<(String, Option<i64>)>,
 }
 
-impl Inside {
+impl ChildWorkflows {
     /// Whether it contains the workflow that a node starts.
-    pub(super) fn has(&self, child: &Child) -> bool {
+    pub(super) fn has(&self, child: &ChildWorkflow) -> bool {
         self.children.contains_key(&(child.workflow_id.clone(), child.version))
     }
 }
 
 /// The catalog for compiling a document: the tools of this process and the workflows that it names.
-pub struct Tools<'a> {
+pub struct ToolCatalog<'a> {
     registry: &'a Registry,
     /// Restricts the tools to a tenant's; `None`: all, for a graph that was already authorized.
     tenant: Option<&'a str>,
-    children: BTreeMap<(String, Option<i64>), Known>,
+    children: BTreeMap<(String, Option<i64>), WorkflowInfo>,
     /// The answer for workflows that were not looked up.
-    unknown: Known,
+    unknown: WorkflowInfo,
     /// Missing tools are replaced by placeholders.
     stands_in: bool,
 }
 
-impl<'a> Tools<'a> {
+impl<'a> ToolCatalog<'a> {
     /// For a graph that is already running: its children are looked up when they start.
     #[must_use]
     pub const fn running(registry: &'a Registry) -> Self {
-        Self { registry, tenant: None, children: BTreeMap::new(), unknown: Known::Exists, stands_in: false }
+        Self { registry, tenant: None, children: BTreeMap::new(), unknown: WorkflowInfo::Exists, stands_in: false }
     }
 
     /// For a stored graph, all of whose tools existed when it was stored.
     const fn stored(registry: &'a Registry) -> Self {
-        Self { registry, tenant: None, children: BTreeMap::new(), unknown: Known::Exists, stands_in: true }
+        Self { registry, tenant: None, children: BTreeMap::new(), unknown: WorkflowInfo::Exists, stands_in: true }
     }
 }
 
-impl Catalog for Tools<'_> {
+impl Catalog for ToolCatalog<'_> {
     fn tool(&self, name: &str) -> Option<Arc<Spec>> {
         let tool = match self.tenant {
             Some(tenant) => self.registry.tool_of(tenant, name),
@@ -116,15 +116,15 @@ impl Catalog for Tools<'_> {
         tool.map(|tool| Arc::clone(tool.spec()))
     }
 
-    fn workflow(&self, id: &str, version: Option<i64>) -> Known {
+    fn workflow(&self, id: &str, version: Option<i64>) -> WorkflowInfo {
         self.children.get(&(id.to_owned(), version)).unwrap_or(&self.unknown).clone()
     }
 
-    fn why_absent(&self, name: &str) -> Option<String> {
+    fn unavailable_reason(&self, name: &str) -> Option<String> {
         self.registry.why_absent(self.tenant?, name).map(str::to_owned)
     }
 
-    fn stands_in(&self) -> bool {
+    fn allows_placeholders(&self) -> bool {
         self.stands_in
     }
 
@@ -157,7 +157,7 @@ impl Workflows {
             clock,
             random,
             registry,
-            kept: Mutex::default(),
+            graphs: Mutex::default(),
             authors: Mutex::default(),
             newest: Mutex::default(),
             offload,
@@ -166,14 +166,14 @@ impl Workflows {
 
     /// The catalog for a tenant's running graphs.
     #[must_use]
-    pub fn running<'a>(&'a self, tenant: &'a str) -> Tools<'a> {
-        Tools { tenant: Some(tenant), ..Tools::running(&self.registry) }
+    pub fn running<'a>(&'a self, tenant: &'a str) -> ToolCatalog<'a> {
+        ToolCatalog { tenant: Some(tenant), ..ToolCatalog::running(&self.registry) }
     }
 
     /// The catalog for stored graphs: a tool that is no longer configured is replaced by a placeholder, so that their
     /// runs can still be viewed and stopped.
-    pub(super) fn stored<'a>(&'a self, tenant: &'a str) -> Tools<'a> {
-        Tools { tenant: Some(tenant), ..Tools::stored(&self.registry) }
+    pub(super) fn stored<'a>(&'a self, tenant: &'a str) -> ToolCatalog<'a> {
+        ToolCatalog { tenant: Some(tenant), ..ToolCatalog::stored(&self.registry) }
     }
 
     /// Refuses a stored graph with tools that are not configured here.
@@ -182,20 +182,20 @@ impl Workflows {
             return Ok(());
         }
         let problems = air::compile(graph.document.clone(), &self.running(tenant)).err().unwrap_or_default();
-        Err(invalid("the stored workflow", &problems))
+        Err(invalid_document("the stored workflow", &problems))
     }
 
     /// Validates a document without storing it.
     pub async fn check(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, EngineError> {
         if !permit.may(WORKFLOWS_READ) {
-            return Err(EngineError::lacking(WORKFLOWS_READ));
+            return Err(EngineError::missing_scope(WORKFLOWS_READ));
         }
         self.compile(permit, text).await
     }
 
     async fn compile(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, EngineError> {
-        let document = air::parse(text).map_err(|problems| invalid("the workflow", &problems))?;
-        self.starts_itself(permit.tenant(), &document).await?;
+        let document = air::parse(text).map_err(|problems| invalid_document("the workflow", &problems))?;
+        self.check_recursion(permit.tenant(), &document).await?;
         let mut children = BTreeMap::new();
         for child in document.nodes.iter().filter_map(Node::child) {
             let key = (child.workflow_id.clone(), child.version);
@@ -205,30 +205,30 @@ impl Workflows {
                     true => None,
                     false => self.find(permit.tenant(), &child.workflow_id, child.version).await?,
                 };
-                entry.insert(found.map_or(Known::Missing, |(_, graph)| graph.known()));
+                entry.insert(found.map_or(WorkflowInfo::Missing, |(_, graph)| graph.info()));
             }
         }
-        let (who, large) = (permit.claimant(), text.len() > limits::COMPILE_BYTES_ASIDE);
+        let (who, large) = (permit.claimant(), text.len() > limits::COMPILE_INLINE_BYTES_MAX);
         self.offload.admit(&who, large)?;
-        let place = self.offload.place(&who, large).await;
+        let place = self.offload.acquire(&who, large).await;
         let tenant = Some(permit.tenant());
-        let catalog = Tools { registry: &self.registry, tenant, children, unknown: Known::Missing, stands_in: false };
+        let catalog = ToolCatalog { registry: &self.registry, tenant, children, unknown: WorkflowInfo::Missing, stands_in: false };
         let graph =
-            place.run(|| air::compile(document, &catalog)).map_err(|problems| invalid("the workflow", &problems))?;
+            place.run(|| air::compile(document, &catalog)).map_err(|problems| invalid_document("the workflow", &problems))?;
         Ok(Arc::new(graph))
     }
 
     /// Refuses a document whose runs would recursively start themselves, as far as the current versions show it. An
     /// older version of itself, by its number, is another workflow.
-    async fn starts_itself(&self, tenant: &str, document: &Document) -> Result<(), EngineError> {
+    async fn check_recursion(&self, tenant: &str, document: &Document) -> Result<(), EngineError> {
         let refused = |at: usize, code, reason: String| {
             let inside = if matches!(document.nodes[at].body, Body::Map(_)) { "/do" } else { "" };
-            let problem = Problem::new(code, format!("/nodes/{at}{inside}/workflow_id"), reason);
-            Err(invalid("the workflow", &[problem]))
+            let problem = DocumentProblem::new(code, format!("/nodes/{at}{inside}/workflow_id"), reason);
+            Err(invalid_document("the workflow", &[problem]))
         };
         let own = document.workflow_id.as_str();
         let direct = document.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.child()?.clone())));
-        let mut queue: VecDeque<(usize, Child, String)> =
+        let mut queue: VecDeque<(usize, ChildWorkflow, String)> =
             direct.map(|(at, child)| (at, child, own.to_owned())).collect();
         let mut seen = BTreeSet::new();
         while let Some((at, child, trail)) = queue.pop_front() {
@@ -239,8 +239,8 @@ impl Workflows {
             if !seen.insert((child.workflow_id.clone(), child.version)) {
                 continue;
             }
-            if seen.len() > limits::WORKFLOW_FAMILY_MAX {
-                let max = limits::WORKFLOW_FAMILY_MAX;
+            if seen.len() > limits::WORKFLOW_DESCENDANTS_MAX {
+                let max = limits::WORKFLOW_DESCENDANTS_MAX;
                 return refused(at, ProblemCode::TooLarge, format!("it starts more than {max} workflows in total"));
             }
             let Some((_, graph)) = self.find(tenant, &child.workflow_id, child.version).await? else { continue };
@@ -251,18 +251,18 @@ impl Workflows {
     }
 
     /// The child workflows of a graph. Refuses those with tools that are not configured here.
-    pub(crate) async fn inside(&self, tenant: &str, graph: &Graph, pins: &Pins) -> Result<Inside, EngineError> {
-        let found = self.inside_stored(tenant, &graph.document.nodes, pins).await?;
+    pub(crate) async fn children_of(&self, tenant: &str, graph: &Graph, pins: &Pins) -> Result<ChildWorkflows, EngineError> {
+        let found = self.stored_children_of(tenant, &graph.document.nodes, pins).await?;
         found.children.values().try_for_each(|graph| self.check_tools(tenant, graph))?;
         Ok(found)
     }
 
     /// The child workflows of nodes, transitively: in the version they name, else the pinned one, else the newest.
-    pub(super) async fn inside_stored(&self, tenant: &str, nodes: &[Node], pins: &Pins) -> Result<Inside, EngineError> {
+    pub(super) async fn stored_children_of(&self, tenant: &str, nodes: &[Node], pins: &Pins) -> Result<ChildWorkflows, EngineError> {
         let children = |nodes: &[Node]| -> Vec<(String, Option<i64>)> {
             nodes.iter().filter_map(Node::child).map(|child| (child.workflow_id.clone(), child.version)).collect()
         };
-        let mut found = Inside::default();
+        let mut found = ChildWorkflows::default();
         let mut queue = children(nodes);
         while let Some(asked) = queue.pop() {
             if found.children.contains_key(&asked) {
@@ -283,9 +283,9 @@ impl Workflows {
     }
 
     /// Stores a document as the next version of workflow `id`.
-    pub async fn apply(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, EngineError> {
+    pub async fn apply(&self, permit: &Permit, id: &str, text: &str) -> Result<AppliedWorkflow, EngineError> {
         if !permit.may(WORKFLOWS_WRITE) {
-            return Err(EngineError::lacking(WORKFLOWS_WRITE));
+            return Err(EngineError::missing_scope(WORKFLOWS_WRITE));
         }
         if id.starts_with(PLAN_PREFIX) {
             let message = format!("names that start with {PLAN_PREFIX} are reserved for plans");
@@ -309,11 +309,11 @@ impl Workflows {
     }
 
     /// Stores a plan under a name reserved for plans; returns its version.
-    pub(crate) async fn keep_plan(&self, permit: &Permit, id: &str, graph: &Graph) -> Result<i64, EngineError> {
-        Ok(self.store(&permit.beside(), id, graph).await?.version)
+    pub(crate) async fn store_plan(&self, permit: &Permit, id: &str, graph: &Graph) -> Result<i64, EngineError> {
+        Ok(self.store(&permit.for_side_effects(), id, graph).await?.version)
     }
 
-    async fn store(&self, permit: &Permit, id: &str, graph: &Graph) -> Result<Applied, EngineError> {
+    async fn store(&self, permit: &Permit, id: &str, graph: &Graph) -> Result<AppliedWorkflow, EngineError> {
         if graph.document.workflow_id != id {
             let message = format!("the document belongs to {}, not to {id}", graph.document.workflow_id);
             return Err(EngineError::refused(Code::MalformedArgs, message));
@@ -321,7 +321,7 @@ impl Workflows {
         for _ in 0..limits::APPLY_TRIES_MAX {
             let last = self.row(permit.tenant(), id, None).await?;
             let applied =
-                |version, is_new| Applied { workflow_id: id.to_owned(), version, digest: graph.digest, is_new };
+                |version, is_new| AppliedWorkflow { workflow_id: id.to_owned(), version, digest: graph.digest, is_new };
             if let Some(row) = &last
                 && row.get("digest").as_bytes() == Some(&graph.digest.0[..])
             {
@@ -334,10 +334,10 @@ impl Workflows {
             let version = last + 1;
             match self.records.commit(self.insert(permit, graph, version)?).await {
                 Ok(_) => {
-                    self.forget_newest(permit.tenant(), id);
+                    self.invalidate_newest(permit.tenant(), id);
                     return Ok(applied(version, true));
                 }
-                Err(error @ CommitError::Conflict(_)) if !is_repeated(&error) => {}
+                Err(error @ CommitError::Conflict(_)) if !is_nonce_conflict(&error) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -346,8 +346,8 @@ impl Workflows {
 
     fn insert(&self, permit: &Permit, graph: &Graph, version: i64) -> Result<Tx, EngineError> {
         let id = graph.document.workflow_id.as_str();
-        let document = Json::of(&graph.document.to_value()).map_err(chimera_core::record::Unstorable::from)?;
-        let row = Insert::into(
+        let document = Json::encode(&graph.document.to_value()).map_err(chimera_core::record::Unstorable::from)?;
+        let row = Insert::new(
             &WORKFLOWS,
             vec![
                 ("tenant_id", permit.tenant().into()),
@@ -361,7 +361,7 @@ impl Workflows {
         )
         .map_err(chimera_core::record::Unstorable::from)?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
-        let event = Event {
+        let event = EventRecord {
             tenant_id: permit.tenant().to_owned(),
             subject_type: SubjectType::Other,
             subject_id: id.to_owned(),
@@ -374,7 +374,7 @@ impl Workflows {
             trace_id: None,
         };
         Writer { random: &*self.random, clock: &*self.clock }.event(&mut tx, event)?;
-        permit.stamp(&mut tx);
+        permit.add_nonces(&mut tx);
         Ok(tx)
     }
 
@@ -412,7 +412,7 @@ impl Workflows {
         let Some(row) = self.row(tenant, id, Some(version)).await?.filter(is_own) else { return Ok(None) };
         let author = row.text("created_by").to_owned();
         let mut authors = self.authors.lock().unwrap_or_else(PoisonError::into_inner);
-        if authors.len() >= limits::WORKFLOWS_KEPT_MAX {
+        if authors.len() >= limits::WORKFLOWS_CACHED_MAX {
             authors.pop_first();
         }
         authors.insert(key, author.clone());
@@ -420,7 +420,7 @@ impl Workflows {
     }
 
     /// The authors of all child workflows, deduplicated.
-    pub(super) async fn authors(&self, tenant: &str, inside: &Inside) -> Result<Vec<String>, EngineError> {
+    pub(super) async fn authors(&self, tenant: &str, inside: &ChildWorkflows) -> Result<Vec<String>, EngineError> {
         let mut authors = BTreeSet::new();
         for (id, asked) in inside.children.keys() {
             let Some(version) = asked.or_else(|| inside.pins.get(id)) else { continue };
@@ -433,7 +433,7 @@ impl Workflows {
     /// The newest version at a time; `None` if there was none. Only used for runs from before pins were stored: a
     /// version may be dated before it is visible.
     pub(super) async fn newest_at(&self, tenant: &str, id: &str, at: Timestamp) -> Result<Option<i64>, EngineError> {
-        let select = versions(tenant, id).with("shared_from", Value::Null).filter("created_at", Compare::AtMost, at);
+        let select = versions(tenant, id).with("shared_from", Value::Null).filter("created_at", Comparison::AtMost, at);
         Ok(self.records.read(select.take(1)).await?.rows.first().map(|row| row.int("version")))
     }
 
@@ -464,7 +464,7 @@ impl Workflows {
         let asked = version;
         let version = version.or_else(|| self.newest(tenant, id));
         if let Some(version) = version
-            && let Some(graph) = self.kept(tenant, id, version)
+            && let Some(graph) = self.cached_graph(tenant, id, version)
         {
             return Ok(Some((version, graph)));
         }
@@ -476,23 +476,23 @@ impl Workflows {
         if asked.is_none() && is_kept {
             self.keep_newest(tenant, id, version);
         }
-        if let Some(graph) = self.kept(tenant, id, version) {
+        if let Some(graph) = self.cached_graph(tenant, id, version) {
             return Ok(Some((version, graph)));
         }
         let text = row.get("document").as_json().map(|json| json.as_str().to_owned()).unwrap_or_default();
-        let document = air::parse(&text).map_err(|problems| invalid("the stored workflow", &problems))?;
+        let document = air::parse(&text).map_err(|problems| invalid_document("the stored workflow", &problems))?;
         let who = Claimant::new(tenant, "");
-        let place = self.offload.place(&who, text.len() > limits::COMPILE_BYTES_ASIDE).await;
+        let place = self.offload.acquire(&who, text.len() > limits::COMPILE_INLINE_BYTES_MAX).await;
         let graph = place
             .run(|| air::compile(document, &self.stored(tenant)))
-            .map_err(|problems| invalid("the stored workflow", &problems))?;
+            .map_err(|problems| invalid_document("the stored workflow", &problems))?;
         let graph = Arc::new(graph);
         if !is_kept && self.row(tenant, id, Some(version)).await?.is_none() {
             // Not cached before it is copied: the tenant may still use this version number for its own document.
             return Ok(Some((version, graph)));
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= limits::WORKFLOWS_KEPT_MAX {
+        let mut kept = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= limits::WORKFLOWS_CACHED_MAX {
             kept.pop_first();
         }
         kept.insert((tenant.to_owned(), id.to_owned(), version), Arc::clone(&graph));
@@ -506,21 +506,21 @@ impl Workflows {
     }
 
     fn keep_newest(&self, tenant: &str, id: &str, version: i64) {
-        let until = self.clock.steady().plus_seconds(limits::WORKFLOW_NEWEST_SECONDS);
+        let until = self.clock.steady().plus_seconds(limits::WORKFLOW_LATEST_CACHE_SECONDS);
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        if newest.len() >= limits::WORKFLOWS_KEPT_MAX {
+        if newest.len() >= limits::WORKFLOWS_CACHED_MAX {
             newest.pop_first();
         }
         newest.insert((tenant.to_owned(), id.to_owned()), (version, until));
     }
 
-    fn forget_newest(&self, tenant: &str, id: &str) {
+    fn invalidate_newest(&self, tenant: &str, id: &str) {
         let key = (tenant.to_owned(), id.to_owned());
         self.newest.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
-    fn kept(&self, tenant: &str, id: &str, version: i64) -> Option<Arc<Graph>> {
+    fn cached_graph(&self, tenant: &str, id: &str, version: i64) -> Option<Arc<Graph>> {
         let key = (tenant.to_owned(), id.to_owned(), version);
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+        self.graphs.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 }

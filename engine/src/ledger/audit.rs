@@ -6,7 +6,7 @@
 //! is bounded and cleaned here, so that no change fails because of its description.
 
 use crate::port::{Clock, CommitError, Random, Receipt, Records};
-use chimera_core::ledger::decision::{Outcome, Source};
+use chimera_core::ledger::decision::{Outcome, DecisionSource};
 use chimera_core::ledger::tables::{AUDIT_LOGS, RECORD_SCOPES};
 use chimera_core::ledger::{ActorType, Entry, EntryError, SubjectType};
 use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Value};
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 /// Who did what to what: common to decisions and plain events.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
+pub struct EventRecord {
     pub tenant_id: String,
     pub subject_type: SubjectType,
     pub subject_id: String,
@@ -35,8 +35,8 @@ pub struct Event {
 /// A governance decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    pub event: Event,
-    pub source: Source,
+    pub event: EventRecord,
+    pub source: DecisionSource,
     pub outcome: Outcome,
     pub rationale: String,
     pub agent_id: Option<Uuid>,
@@ -70,10 +70,10 @@ pub struct Writer<'a> {
 
 impl Writer<'_> {
     /// Adds an event's ledger entry to `tx`; returns the entry's id.
-    pub fn event(&self, tx: &mut Tx, event: Event) -> Result<String, AuditError> {
+    pub fn event(&self, tx: &mut Tx, event: EventRecord) -> Result<String, AuditError> {
         let id = self.random.opaque_id();
-        let Event { tenant_id, subject_type, subject_id, event_type, .. } = event;
-        let Event { actor_type, actor_id, data, run_id, run_seq, trace_id, .. } = event;
+        let EventRecord { tenant_id, subject_type, subject_id, event_type, .. } = event;
+        let EventRecord { actor_type, actor_id, data, run_id, run_seq, trace_id, .. } = event;
         let timestamp = self.clock.now();
         let entry = Entry {
             id: id.clone(),
@@ -96,29 +96,29 @@ impl Writer<'_> {
     /// Adds a decision to `tx`: its `audit_logs` row and ledger entry, which reference each other and the trace, and
     /// the row's scope, without which no tenant could see it. Returns the entry's id. On error `tx` is unchanged.
     pub fn decision(&self, tx: &mut Tx, mut decision: Decision) -> Result<String, AuditError> {
-        decision.rationale = text::storable(decision.rationale);
-        decision.policies = decision.policies.into_iter().map(text::storable).collect();
+        decision.rationale = text::sanitize_message(decision.rationale);
+        decision.policies = decision.policies.into_iter().map(text::sanitize_message).collect();
         let now = self.clock.now();
         let audit_log_id = self.random.row_id(now);
         let mut draft = Tx::default();
-        let id = self.event(&mut draft, decided(&decision, audit_log_id))?;
+        let id = self.event(&mut draft, decision_event(&decision, audit_log_id))?;
         let scope = scope(&decision, audit_log_id)?;
         let metadata = metadata(&decision, &id);
         let Decision { source, outcome, rationale, agent_id, action_type, action_data, policies, .. } = decision;
         let policies = if policies.is_empty() { Value::Null } else { policies.into() };
-        let row = Insert::into(
+        let row = Insert::new(
             &AUDIT_LOGS,
             vec![
                 ("audit_log_id", audit_log_id.into()),
                 ("event_type", source.event_type().as_str().into()),
                 ("agent_id", agent_id.into()),
                 ("action_type", action_type.into()),
-                ("action_data", action_data.as_ref().map(Json::of).transpose()?.into()),
+                ("action_data", action_data.as_ref().map(Json::encode).transpose()?.into()),
                 ("policy_references", policies),
                 ("decision_outcome", outcome.as_str().into()),
                 ("decision_rationale", rationale.into()),
                 ("event_timestamp", now.into()),
-                ("metadata", Json::of(&metadata)?.into()),
+                ("metadata", Json::encode(&metadata)?.into()),
             ],
         )?;
         tx.inserts.extend([row, scope]);
@@ -129,7 +129,7 @@ impl Writer<'_> {
 
 /// The tenant of the row: `audit_logs` has no tenant column.
 fn scope(decision: &Decision, audit_log_id: Uuid) -> Result<Insert, InvalidTx> {
-    Insert::into(
+    Insert::new(
         &RECORD_SCOPES,
         vec![
             ("record_kind", "audit_log".into()),
@@ -162,7 +162,7 @@ fn metadata(decision: &Decision, entry_id: &str) -> serde_json::Value {
 }
 
 /// The ledger event of a decision: with outcome, rationale and the id of the `audit_logs` row.
-fn decided(decision: &Decision, audit_log_id: Uuid) -> Event {
+fn decision_event(decision: &Decision, audit_log_id: Uuid) -> EventRecord {
     let data = json!({
         "audit_log_id": audit_log_id,
         "outcome": decision.outcome.as_str(),
@@ -175,7 +175,7 @@ fn decided(decision: &Decision, audit_log_id: Uuid) -> Event {
         "task_id": decision.task_id,
         "details": decision.event.data,
     });
-    Event { data, ..decision.event.clone() }
+    EventRecord { data, ..decision.event.clone() }
 }
 
 /// Commits an audited transaction. A store that can't write is logged as a critical error. The caller gets the error,

@@ -5,13 +5,13 @@
 //! previous one, and never on top of one signed with an unknown key: whoever verifies with the known keys would find
 //! the ledger broken.
 
-use super::read::{self, LaneReader, LedgerError, damaged, signed, size};
+use super::read::{self, LaneReader, LedgerError, malformed_row, int_cell, tree_size};
 use crate::port::{Clock, CommitError, Records};
-use crate::pulse::Pulse;
+use crate::pulse::Heartbeat;
 use chimera_core::ledger::checkpoint::{Checkpoint, CheckpointFault, LaneState, PublicKey, SignedCheckpoint, Signer};
-use chimera_core::ledger::merkle::{FANOUT, Frontier, Node, NodeId, leaf_hash};
+use chimera_core::ledger::merkle::{FANOUT, Frontier, TreeNode, TreeNodeId, leaf_hash};
 use chimera_core::ledger::tables::LEDGER_NODES;
-use chimera_core::ledger::{Broken, Digest32, Fault, Head, StoredLink};
+use chimera_core::ledger::{LocatedFault, Digest32, LedgerFault, ChainHead, StoredLink};
 use chimera_core::limits::{CHECKPOINT_ENTRIES_MAX, CHECKPOINT_LAST_TRIES_MAX, TX_ROWS_MAX};
 use chimera_core::record::{Conflict, Insert, InvalidTx, Scope, Tx, Value};
 use chimera_core::time::Timestamp;
@@ -21,14 +21,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Made {
+pub enum CheckpointOutcome {
     /// There are no new entries.
-    Nothing,
-    New(Box<SignedCheckpoint>),
+    NothingNew,
+    Created(Box<SignedCheckpoint>),
     /// Another node made one at the same time.
-    Lost,
+    Conflict,
     /// The last checkpoint is signed with this key id, which is neither the signer's nor trusted.
-    Foreign(String),
+    UnknownKey(String),
 }
 
 /// Makes a checkpoint of the entries since the last one.
@@ -38,17 +38,17 @@ pub async fn make(
     trusted: &[PublicKey],
     clock: &dyn Clock,
     origin: &str,
-) -> Result<Made, LedgerError> {
+) -> Result<CheckpointOutcome, LedgerError> {
     let last = read::last_checkpoint(records).await?;
     if let Some(last) = &last {
-        match last.verify(&known(signer, trusted)) {
+        match last.verify(&known_keys(signer, trusted)) {
             Ok(()) => {}
-            Err(CheckpointFault::UnknownKey) => return Ok(Made::Foreign(last.key_id.clone())),
-            Err(fault) => return Err(Broken::checkpoint(last.checkpoint.seq, fault.into()).into()),
+            Err(CheckpointFault::UnknownKey) => return Ok(CheckpointOutcome::UnknownKey(last.key_id.clone())),
+            Err(fault) => return Err(LocatedFault::checkpoint(last.checkpoint.seq, fault.into()).into()),
         }
     }
     let heads = read::lanes(records).await?;
-    let Some((lanes, nodes)) = grow(records, last.as_ref(), &heads).await? else { return Ok(Made::Nothing) };
+    let Some((lanes, nodes)) = extend_lanes(records, last.as_ref(), &heads).await? else { return Ok(CheckpointOutcome::NothingNew) };
     let checkpoint = Checkpoint {
         origin: origin.to_owned(),
         seq: last.as_ref().map_or(0, |last| last.checkpoint.seq) + 1,
@@ -60,15 +60,15 @@ pub async fn make(
     let mut inserts = nodes.iter().map(|(lane, node)| node_row(*lane, node)).collect::<Result<Vec<_>, _>>()?;
     inserts.push(made.insert()?);
     match records.commit(Tx { inserts, ..Tx::default() }).await {
-        Ok(_) => Ok(Made::New(Box::new(made))),
-        Err(CommitError::Conflict(conflict)) => lost(&conflict),
+        Ok(_) => Ok(CheckpointOutcome::Created(Box::new(made))),
+        Err(CommitError::Conflict(conflict)) => conflict_outcome(&conflict),
         Err(error) => Err(error.into()),
     }
 }
 
 /// The signer's key and the trusted ones, deduplicated.
 #[must_use]
-pub fn known(signer: &Signer, trusted: &[PublicKey]) -> Vec<PublicKey> {
+pub fn known_keys(signer: &Signer, trusted: &[PublicKey]) -> Vec<PublicKey> {
     let own = signer.public_key();
     let others = trusted.iter().filter(|key| **key != own).cloned();
     std::iter::once(own.clone()).chain(others).collect()
@@ -76,38 +76,38 @@ pub fn known(signer: &Signer, trusted: &[PublicKey]) -> Vec<PublicKey> {
 
 /// Concurrent attempts conflict on the checkpoint's number, which every store reports before the tree. A stored tree
 /// hash without a checkpoint is not a race: it would block every future checkpoint.
-fn lost(conflict: &Conflict) -> Result<Made, LedgerError> {
+fn conflict_outcome(conflict: &Conflict) -> Result<CheckpointOutcome, LedgerError> {
     match conflict {
         Conflict::Exists(key) if key.table == LEDGER_NODES.name => {
             let number = |at: usize| key.values.get(at).and_then(Value::as_int).unwrap_or_default();
             let first = number(2).checked_shl(u32::try_from(number(1)).unwrap_or(u32::MAX)).unwrap_or_default() + 1;
-            Err(Broken::lane(number(0), first, Fault::Lane).into())
+            Err(LocatedFault::lane(number(0), first, LedgerFault::Lane).into())
         }
-        _ => Ok(Made::Lost),
+        _ => Ok(CheckpointOutcome::Conflict),
     }
 }
 
-type Grown = (Vec<LaneState>, Vec<(i64, Node)>);
+type LaneGrowth = (Vec<LaneState>, Vec<(i64, TreeNode)>);
 
 /// Every lane's new state and the tree hashes to store; `None` when nothing is new.
-async fn grow(
+async fn extend_lanes(
     records: &dyn Records,
     last: Option<&SignedCheckpoint>,
-    heads: &[(i64, Head)],
-) -> Result<Option<Grown>, LedgerError> {
+    heads: &[(i64, ChainHead)],
+) -> Result<Option<LaneGrowth>, LedgerError> {
     let signed_lanes = last.map_or(&[][..], |last| &last.checkpoint.lanes);
     if let Some(gone) = signed_lanes.iter().find(|state| heads.iter().all(|(lane, _)| *lane != state.lane)) {
-        return Err(Broken::lane(gone.lane, 1, Fault::Lane).into());
+        return Err(LocatedFault::lane(gone.lane, 1, LedgerFault::Lane).into());
     }
     let (mut states, mut nodes, mut budget) = (Vec::new(), Vec::new(), CHECKPOINT_ENTRIES_MAX);
     for (lane, head) in heads {
         let before = signed_lanes.iter().find(|state| state.lane == *lane).copied();
         let from = before.map_or(0, |state| state.head.seq);
         if head.seq < from {
-            return Err(Broken::lane(*lane, head.seq + 1, Fault::Checkpoint).into());
+            return Err(LocatedFault::lane(*lane, head.seq + 1, LedgerFault::Checkpoint).into());
         }
         let fresh = (head.seq - from).min(budget);
-        let room = size(fresh) / FANOUT + u64::from(u64::BITS / 8) < (TX_ROWS_MAX - 1 - nodes.len()) as u64;
+        let room = tree_size(fresh) / FANOUT + u64::from(u64::BITS / 8) < (TX_ROWS_MAX - 1 - nodes.len()) as u64;
         if fresh == 0 || !room {
             states.extend(before);
             continue;
@@ -123,43 +123,43 @@ async fn extend(
     lane: i64,
     before: Option<LaneState>,
     upto: i64,
-    nodes: &mut Vec<(i64, Node)>,
+    nodes: &mut Vec<(i64, TreeNode)>,
 ) -> Result<LaneState, LedgerError> {
-    let mut head = before.map_or(Head::EMPTY, |state| state.head);
-    let mut known: BTreeMap<NodeId, Digest32> = BTreeMap::new();
-    for span in Frontier::needs(size(head.seq)) {
+    let mut head = before.map_or(ChainHead::EMPTY, |state| state.head);
+    let mut known: BTreeMap<TreeNodeId, Digest32> = BTreeMap::new();
+    for span in Frontier::required_nodes(tree_size(head.seq)) {
         known.extend(read::nodes(records, lane, span).await?);
     }
     let first = head.seq + 1;
-    let mut frontier = Frontier::load(size(head.seq), &|id| known.get(&id).copied())
-        .map_err(|_| Broken::lane(lane, first, Fault::Lane))?;
+    let mut frontier = Frontier::load(tree_size(head.seq), &|id| known.get(&id).copied())
+        .map_err(|_| LocatedFault::lane(lane, first, LedgerFault::Lane))?;
     if before.is_some_and(|state| frontier.root() != state.root) {
-        return Err(Broken::lane(lane, first, Fault::Lane).into());
+        return Err(LocatedFault::lane(lane, first, LedgerFault::Lane).into());
     }
     let mut reader = LaneReader::from(lane, first, Scope::System);
     let mut stored = Vec::new();
     while let Some(row) = reader.next(records, upto).await? {
-        let entry = StoredLink::from_row(&row).map_err(|_| damaged(&row))?;
+        let entry = StoredLink::from_row(&row).map_err(|_| malformed_row(&row))?;
         if !entry.continues(head) {
-            return Err(Broken { why: Fault::Link, ..damaged(&row) }.into());
+            return Err(LocatedFault { fault: LedgerFault::Link, ..malformed_row(&row) }.into());
         }
         head = entry.link.head();
         frontier.append(leaf_hash(&head.hash.0), &mut stored);
     }
     if head.seq != upto {
-        return Err(Broken::lane(lane, head.seq + 1, Fault::Link).into());
+        return Err(LocatedFault::lane(lane, head.seq + 1, LedgerFault::Link).into());
     }
     nodes.extend(stored.into_iter().map(|node| (lane, node)));
     Ok(LaneState { lane, head, root: frontier.root() })
 }
 
-fn node_row(lane: i64, node: &Node) -> Result<Insert, InvalidTx> {
-    Insert::into(
+fn node_row(lane: i64, node: &TreeNode) -> Result<Insert, InvalidTx> {
+    Insert::new(
         &LEDGER_NODES,
         vec![
             ("lane", lane.into()),
             ("level", Value::Int(i64::from(node.id.level))),
-            ("idx", signed(node.id.idx)),
+            ("idx", int_cell(node.id.idx)),
             ("hash", node.hash.0.to_vec().into()),
         ],
     )
@@ -167,14 +167,14 @@ fn node_row(lane: i64, node: &Node) -> Result<Insert, InvalidTx> {
 
 /// When checkpoints are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct Schedule {
     /// The longest interval, if there are new entries.
     pub seconds: i64,
     /// This many new entries trigger one at once.
     pub entries: i64,
 }
 
-impl Pace {
+impl Schedule {
     /// Whether one is due, if the last was made at `last` and `fresh` entries are new.
     #[must_use]
     pub fn is_due(self, last: Timestamp, now: Timestamp, fresh: i64) -> bool {
@@ -191,10 +191,10 @@ pub struct Checkpointer {
     pub clock: Arc<dyn Clock>,
     /// Identifies the ledger.
     pub origin: String,
-    pub pace: Pace,
+    pub pace: Schedule,
     /// The polling interval.
     pub tick: Duration,
-    pub pulse: Pulse,
+    pub pulse: Heartbeat,
 }
 
 impl Checkpointer {
@@ -203,7 +203,7 @@ impl Checkpointer {
         let (mut last, mut foreign) = (self.clock.steady(), None);
         while !*stop.borrow_and_update() {
             let now = self.clock.steady();
-            let fresh = self.fresh().await;
+            let fresh = self.uncovered_entries().await;
             if fresh.is_ok() {
                 self.pulse.beat(now);
             }
@@ -235,7 +235,7 @@ impl Checkpointer {
     }
 
     /// The number of entries without a checkpoint.
-    async fn fresh(&self) -> Result<i64, LedgerError> {
+    async fn uncovered_entries(&self) -> Result<i64, LedgerError> {
         let last = read::last_checkpoint(&*self.records).await?;
         let covered = last.map_or(0, |last| last.checkpoint.lanes.iter().map(|state| state.head.seq).sum());
         let written: i64 = read::lanes(&*self.records).await?.iter().map(|(_, head)| head.seq).sum();
@@ -246,14 +246,14 @@ impl Checkpointer {
     /// was logged last: each is logged once.
     async fn attempt(&self, foreign: &mut Option<String>) -> bool {
         match make(&*self.records, &self.signer, &self.trusted, &*self.clock, &self.origin).await {
-            Ok(Made::New(made)) => {
+            Ok(CheckpointOutcome::Created(made)) => {
                 *foreign = None;
                 tracing::debug!(seq = made.checkpoint.seq, "checkpoint made");
             }
-            Ok(Made::Lost) => return true,
-            Ok(Made::Nothing) => {}
-            Ok(Made::Foreign(key_id)) if foreign.as_ref() == Some(&key_id) => {}
-            Ok(Made::Foreign(key_id)) => {
+            Ok(CheckpointOutcome::Conflict) => return true,
+            Ok(CheckpointOutcome::NothingNew) => {}
+            Ok(CheckpointOutcome::UnknownKey(key_id)) if foreign.as_ref() == Some(&key_id) => {}
+            Ok(CheckpointOutcome::UnknownKey(key_id)) => {
                 tracing::error!(
                     critical = true,
                     key_id,

@@ -5,10 +5,10 @@
 //! Moving a cursor is a compare-and-set, so of two processes with one consumer name one learns that the other took
 //! over. The bus only hints when to poll.
 
-use super::read::{self, LaneReader, LedgerError, damaged};
+use super::read::{self, LaneReader, LedgerError, malformed_row};
 use crate::port::{Clock, CommitError, Records};
 use chimera_core::ledger::tables::FEED_CURSORS;
-use chimera_core::ledger::{Broken, Fault, StoredEntry};
+use chimera_core::ledger::{LocatedFault, LedgerFault, StoredEntry};
 use chimera_core::limits::PAGE_ROWS_MAX;
 use chimera_core::record::{Insert, Scope, Select, Tx, Update};
 use chimera_core::time::Timestamp;
@@ -78,9 +78,9 @@ impl Feed {
             let mut reader = LaneReader::from(lane, at + 1, Scope::System).pages_of(limit);
             while entries.len() < limit {
                 let Some(row) = reader.next(&*self.records, head.seq).await? else { break };
-                let entry = StoredEntry::from_row(&row).map_err(|_| LedgerError::from(damaged(&row)))?;
+                let entry = StoredEntry::from_row(&row).map_err(|_| LedgerError::from(malformed_row(&row)))?;
                 if entry.link.seq != at + 1 {
-                    return Err(LedgerError::from(Broken::lane(lane, at + 1, Fault::Link)).into());
+                    return Err(LedgerError::from(LocatedFault::lane(lane, at + 1, LedgerFault::Link)).into());
                 }
                 (at, served) = (entry.link.seq, Some(lane));
                 entries.push(entry);
@@ -133,10 +133,10 @@ impl Feed {
                     ("seq", cursor.given.into()),
                     ("updated_at", now.into()),
                 ];
-                parts.inserts.push(Insert::into(&FEED_CURSORS, cells)?);
+                parts.inserts.push(Insert::new(&FEED_CURSORS, cells)?);
                 continue;
             };
-            parts.updates.push(Update::of(
+            parts.updates.push(Update::new(
                 &FEED_CURSORS,
                 vec![self.consumer.as_str().into(), (*lane).into()],
                 vec![("seq", stored.into())],

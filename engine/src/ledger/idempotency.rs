@@ -5,41 +5,41 @@
 
 use super::read::LedgerError;
 use crate::port::{CommitError, Receipt, Records};
-use chimera_core::ledger::idempotency::{Decision, Record, Request, decide};
+use chimera_core::ledger::idempotency::{Decision, IdempotencyRecord, KeyedRequest, decide};
 use chimera_core::ledger::tables::IDEMPOTENCY_RECORDS;
-use chimera_core::ledger::{Broken, Fault};
+use chimera_core::ledger::{LocatedFault, LedgerFault};
 use chimera_core::limits::IDEMPOTENCY_TRIES_MAX;
 use chimera_core::record::{Conflict, Scope, Select, Tx, Value};
 use chimera_core::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Begun {
+pub enum BeginOutcome {
     /// The first request: its change is committed. The record is completed later.
-    First(Receipt, Record),
+    First(Receipt, IdempotencyRecord),
     /// The same request is in progress.
-    InFlight(Record),
+    InFlight(IdempotencyRecord),
     /// The same request has completed.
-    Done(Record),
+    Done(IdempotencyRecord),
     /// The key was used for a different request.
-    Mismatch(Record),
+    Mismatch(IdempotencyRecord),
 }
 
 /// The idempotency record for the request's key.
-pub async fn find(records: &dyn Records, request: &Request) -> Result<Option<Record>, LedgerError> {
+pub async fn find(records: &dyn Records, request: &KeyedRequest) -> Result<Option<IdempotencyRecord>, LedgerError> {
     let mut select = Select::from(&IDEMPOTENCY_RECORDS, Scope::System).take(1);
     for (column, value) in IDEMPOTENCY_RECORDS.key.iter().copied().zip(request.row_key()) {
         select = select.with(column, value);
     }
     let page = records.read(select).await?;
-    let record = page.rows.first().map(Record::from_row).transpose();
-    record.map_err(|_| Broken::ledger(Fault::Malformed).into())
+    let record = page.rows.first().map(IdempotencyRecord::from_row).transpose();
+    record.map_err(|_| LocatedFault::ledger(LedgerFault::Malformed).into())
 }
 
 /// Commits `tx` with the request's idempotency record, unless the key is already used.
 ///
 /// A conflict of `tx` on anything but the record is returned as `CommitError::Conflict`. Nothing was changed then, and
 /// the key is still free.
-pub async fn begin(records: &dyn Records, request: &Request, tx: Tx, now: Timestamp) -> Result<Begun, LedgerError> {
+pub async fn begin(records: &dyn Records, request: &KeyedRequest, tx: Tx, now: Timestamp) -> Result<BeginOutcome, LedgerError> {
     let mut tries = 1;
     loop {
         let mut guarded = tx.clone();
@@ -52,12 +52,12 @@ pub async fn begin(records: &dyn Records, request: &Request, tx: Tx, now: Timest
                 guarded.updates.push(update);
                 record
             }
-            Decision::InFlight(record) => return Ok(Begun::InFlight(record)),
-            Decision::Done(record) => return Ok(Begun::Done(record)),
-            Decision::Mismatch(record) => return Ok(Begun::Mismatch(record)),
+            Decision::InFlight(record) => return Ok(BeginOutcome::InFlight(record)),
+            Decision::Done(record) => return Ok(BeginOutcome::Done(record)),
+            Decision::Mismatch(record) => return Ok(BeginOutcome::Mismatch(record)),
         };
         match records.commit(guarded).await {
-            Ok(receipt) => return Ok(Begun::First(receipt, record)),
+            Ok(receipt) => return Ok(BeginOutcome::First(receipt, record)),
             Err(CommitError::Conflict(conflict)) if tries < IDEMPOTENCY_TRIES_MAX && is_race(&conflict, request) => {
                 tries += 1;
             }
@@ -67,7 +67,7 @@ pub async fn begin(records: &dyn Records, request: &Request, tx: Tx, now: Timest
 }
 
 /// Whether the conflict is on the request's own record.
-fn is_race(conflict: &Conflict, request: &Request) -> bool {
+fn is_race(conflict: &Conflict, request: &KeyedRequest) -> bool {
     match conflict {
         Conflict::Exists(key) | Conflict::Stale(key) | Conflict::Missing(key) => {
             let same = |values: &[Value]| values == request.row_key();

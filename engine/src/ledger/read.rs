@@ -5,11 +5,11 @@
 
 use crate::port::{CommitError, ReadError, Records};
 use chimera_core::ledger::checkpoint::SignedCheckpoint;
-use chimera_core::ledger::merkle::{FANOUT, MissingNode, NodeId, Span, leaf_hash};
+use chimera_core::ledger::merkle::{FANOUT, MissingNode, TreeNodeId, NodeRange, leaf_hash};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_CHECKPOINTS, LEDGER_LANES, LEDGER_NODES};
-use chimera_core::ledger::{Broken, Digest32, Fault, Head};
+use chimera_core::ledger::{LocatedFault, Digest32, LedgerFault, ChainHead};
 use chimera_core::limits::{LANES_MAX, PAGE_ROWS_MAX};
-use chimera_core::record::{Compare, Direction, InvalidTx, Row, Scope, Select, Table, Value};
+use chimera_core::record::{Comparison, Direction, InvalidTx, Row, Scope, Select, Table, Value};
 use std::collections::VecDeque;
 
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +22,7 @@ pub enum LedgerError {
     Invalid(#[from] InvalidTx),
     /// The stored ledger is inconsistent.
     #[error("the ledger is broken: {0}")]
-    Broken(Broken),
+    Broken(LocatedFault),
     #[error("a ledger may have at most {LANES_MAX} lanes")]
     TooManyLanes,
     /// No checkpoint covers the requested entries yet.
@@ -32,15 +32,15 @@ pub enum LedgerError {
     Output(#[source] std::io::Error),
 }
 
-impl From<Broken> for LedgerError {
-    fn from(broken: Broken) -> Self {
+impl From<LocatedFault> for LedgerError {
+    fn from(broken: LocatedFault) -> Self {
         Self::Broken(broken)
     }
 }
 
 impl From<MissingNode> for LedgerError {
     fn from(_: MissingNode) -> Self {
-        Self::Broken(Broken::ledger(Fault::Lane))
+        Self::Broken(LocatedFault::ledger(LedgerFault::Lane))
     }
 }
 
@@ -49,7 +49,7 @@ fn system(table: &'static Table) -> Select {
 }
 
 /// All lanes with their heads, in ascending order.
-pub(crate) async fn lanes(records: &dyn Records) -> Result<Vec<(i64, Head)>, LedgerError> {
+pub(crate) async fn lanes(records: &dyn Records) -> Result<Vec<(i64, ChainHead)>, LedgerError> {
     let (rows, is_part) = records.first(system(&LEDGER_LANES), LANES_MAX).await?;
     if is_part {
         return Err(LedgerError::TooManyLanes);
@@ -57,8 +57,8 @@ pub(crate) async fn lanes(records: &dyn Records) -> Result<Vec<(i64, Head)>, Led
     let head = |row: &Row| {
         let lane = row.int("lane");
         let hash = row.get("head_hash").as_bytes().and_then(Digest32::from_slice);
-        let hash = hash.ok_or_else(|| Broken::lane(lane, row.int("head_seq"), Fault::Malformed))?;
-        Ok((lane, Head { seq: row.int("head_seq"), hash }))
+        let hash = hash.ok_or_else(|| LocatedFault::lane(lane, row.int("head_seq"), LedgerFault::Malformed))?;
+        Ok((lane, ChainHead { seq: row.int("head_seq"), hash }))
     };
     rows.iter().map(head).collect()
 }
@@ -70,7 +70,7 @@ pub async fn last_checkpoint(records: &dyn Records) -> Result<Option<SignedCheck
 }
 
 fn checkpoint(row: &Row) -> Result<SignedCheckpoint, LedgerError> {
-    Ok(SignedCheckpoint::from_row(row).map_err(|fault| Broken::checkpoint(row.int("seq"), fault.into()))?)
+    Ok(SignedCheckpoint::from_row(row).map_err(|fault| LocatedFault::checkpoint(row.int("seq"), fault.into()))?)
 }
 
 /// Checkpoints 1 to `upto`, page by page.
@@ -88,8 +88,8 @@ impl CheckpointReader {
     pub(crate) async fn next(&mut self, records: &dyn Records) -> Result<Option<SignedCheckpoint>, LedgerError> {
         if self.page.is_empty() && self.next <= self.upto {
             let select = system(&LEDGER_CHECKPOINTS)
-                .filter("seq", Compare::AtLeast, self.next)
-                .filter("seq", Compare::AtMost, self.upto)
+                .filter("seq", Comparison::AtLeast, self.next)
+                .filter("seq", Comparison::AtMost, self.upto)
                 .take(PAGE_ROWS_MAX);
             self.page = records.read(select).await?.rows.into();
         }
@@ -126,7 +126,7 @@ impl LaneReader {
         if self.page.is_empty() && self.next <= upto {
             let select = Select::from(&AUDIT_LOG_ENTRIES, self.scope.clone())
                 .with("lane", self.lane)
-                .filter("seq", Compare::AtLeast, self.next)
+                .filter("seq", Comparison::AtLeast, self.next)
                 .take(self.page_rows);
             self.page = records.read(select).await?.rows.into();
         }
@@ -139,7 +139,7 @@ impl LaneReader {
 /// The lowest lane above `lane` that has entries, whether it has a row or not.
 pub(crate) async fn next_lane(records: &dyn Records, lane: Option<i64>) -> Result<Option<i64>, LedgerError> {
     let all = system(&AUDIT_LOG_ENTRIES).take(1);
-    let select = lane.into_iter().fold(all, |select, lane| select.filter("lane", Compare::Above, lane));
+    let select = lane.into_iter().fold(all, |select, lane| select.filter("lane", Comparison::Above, lane));
     Ok(records.read(select).await?.rows.first().map(|row| row.int("lane")))
 }
 
@@ -150,22 +150,22 @@ pub(crate) async fn last_seq(records: &dyn Records, lane: i64) -> Result<i64, Le
 }
 
 /// The error for a malformed ledger row.
-pub(crate) fn damaged(row: &Row) -> Broken {
+pub(crate) fn malformed_row(row: &Row) -> LocatedFault {
     let id = row.get("id").as_text().map(str::to_owned);
-    Broken { id, ..Broken::lane(row.int("lane"), row.int("seq"), Fault::Malformed) }
+    LocatedFault { id, ..LocatedFault::lane(row.int("lane"), row.int("seq"), LedgerFault::Malformed) }
 }
 
 /// The stored tree hashes of `span`; missing ones are left out.
 pub(crate) async fn nodes(
     records: &dyn Records,
     lane: i64,
-    span: Span,
-) -> Result<Vec<(NodeId, Digest32)>, LedgerError> {
+    span: NodeRange,
+) -> Result<Vec<(TreeNodeId, Digest32)>, LedgerError> {
     let mut found = Vec::new();
     let mut from = span.from;
     while from < span.to {
         let to = span.to.min(from + FANOUT);
-        let part = Span { from, to, ..span };
+        let part = NodeRange { from, to, ..span };
         found.extend(if span.level == 0 {
             leaves(records, lane, part).await?
         } else {
@@ -176,42 +176,42 @@ pub(crate) async fn nodes(
     Ok(found)
 }
 
-async fn leaves(records: &dyn Records, lane: i64, span: Span) -> Result<Vec<(NodeId, Digest32)>, LedgerError> {
+async fn leaves(records: &dyn Records, lane: i64, span: NodeRange) -> Result<Vec<(TreeNodeId, Digest32)>, LedgerError> {
     let select = system(&AUDIT_LOG_ENTRIES)
         .with("lane", lane)
-        .filter("seq", Compare::Above, signed(span.from))
-        .filter("seq", Compare::AtMost, signed(span.to))
+        .filter("seq", Comparison::Above, int_cell(span.from))
+        .filter("seq", Comparison::AtMost, int_cell(span.to))
         .without(&["data_json"]);
     let (rows, _) = records.first(select, PAGE_ROWS_MAX).await?;
     let leaf = |row: &Row| {
-        let hash = row.get("hash").as_bytes().ok_or_else(|| damaged(row))?;
-        let idx = u64::try_from(row.int("seq") - 1).map_err(|_| damaged(row))?;
-        Ok((NodeId { level: 0, idx }, leaf_hash(hash)))
+        let hash = row.get("hash").as_bytes().ok_or_else(|| malformed_row(row))?;
+        let idx = u64::try_from(row.int("seq") - 1).map_err(|_| malformed_row(row))?;
+        Ok((TreeNodeId { level: 0, idx }, leaf_hash(hash)))
     };
     rows.iter().map(leaf).collect()
 }
 
-async fn inner(records: &dyn Records, lane: i64, span: Span) -> Result<Vec<(NodeId, Digest32)>, LedgerError> {
+async fn inner(records: &dyn Records, lane: i64, span: NodeRange) -> Result<Vec<(TreeNodeId, Digest32)>, LedgerError> {
     let select = system(&LEDGER_NODES)
         .with("lane", lane)
         .with("level", i64::from(span.level))
-        .filter("idx", Compare::AtLeast, signed(span.from))
-        .filter("idx", Compare::Below, signed(span.to));
+        .filter("idx", Comparison::AtLeast, int_cell(span.from))
+        .filter("idx", Comparison::Below, int_cell(span.to));
     let (rows, _) = records.first(select, PAGE_ROWS_MAX).await?;
     let node = |row: &Row| {
         let hash = row.get("hash").as_bytes().and_then(Digest32::from_slice).ok_or(MissingNode)?;
         let idx = u64::try_from(row.int("idx")).map_err(|_| MissingNode)?;
-        Ok((NodeId { level: span.level, idx }, hash))
+        Ok((TreeNodeId { level: span.level, idx }, hash))
     };
     rows.iter().map(node).collect()
 }
 
 /// Columns are signed; no lane will ever have 2^63 entries.
-pub(crate) fn signed(count: u64) -> Value {
+pub(crate) fn int_cell(count: u64) -> Value {
     Value::Int(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
 /// The tree size of a lane whose last entry is `seq`.
-pub(crate) fn size(seq: i64) -> u64 {
+pub(crate) fn tree_size(seq: i64) -> u64 {
     u64::try_from(seq).unwrap_or(0)
 }

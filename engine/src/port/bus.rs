@@ -6,7 +6,7 @@ use chimera_core::limits::{BUS_MESSAGE_BYTES_MAX, BUS_TOPIC_BYTES_MAX};
 use futures::stream::BoxStream;
 
 /// A subscription's stream. It ends when the bus is dropped; dropping it unsubscribes.
-pub type Subscription = BoxStream<'static, Heard>;
+pub type Subscription = BoxStream<'static, BusEvent>;
 
 /// Small messages by topic. Best effort: every subscriber also polls.
 ///
@@ -30,7 +30,7 @@ pub trait Bus: Send + Sync {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum BusEvent {
     Message(Bytes),
     /// Messages were lost at this point in the stream.
     Lagged {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::record::{Conflict, Count, Counted, InvalidCursor, InvalidTx, Page, Row, Select, Tx};
+use chimera_core::record::{Conflict, CountQuery, RowGroup, InvalidCursor, InvalidTx, Page, Row, Select, Tx};
 use chimera_core::time::Timestamp;
 use std::io;
 
@@ -49,7 +49,7 @@ pub trait Records: Send + Sync {
     }
 
     /// Counts rows by the values of a column, in no particular order. Values without rows are omitted.
-    async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
+    async fn count(&self, count: CountQuery) -> Result<Vec<RowGroup>, ReadError> {
         let table = count.select.table;
         if let Some(column) = [count.by, count.oldest].into_iter().find(|column| table.position(column).is_none()) {
             return Err(ReadError::Invalid { table: table.name, reason: format!("no column {column}") });
@@ -69,7 +69,7 @@ pub trait Records: Send + Sync {
 
     /// The lane that transactions of this affinity use now; `None` while none is held. A run stored with it is found by
     /// whoever takes over the lane.
-    fn lane(&self, affinity: u64) -> Option<Held>;
+    fn lane(&self, affinity: u64) -> Option<HeldLane>;
 
     /// Why the store is on hold, if it is: it was restored, or is older than the data known about it. Reads work; every
     /// commit fails with `Held`, and no run may be driven.
@@ -82,7 +82,7 @@ pub trait Records: Send + Sync {
     }
 
     /// A warning for operators although everything works: no path, no SQL. Shown by readiness.
-    fn note(&self) -> Option<String> {
+    fn warning(&self) -> Option<String> {
         None
     }
 
@@ -95,7 +95,7 @@ pub trait Records: Send + Sync {
 
 /// A lane that this process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldLane {
     pub lane: i64,
     pub epoch: i64,
 }
@@ -181,7 +181,7 @@ pub enum Blocked {
 /// The store's schema version differs from the one this process needs. Not retryable: migrate the store, or run another
 /// version of Chimera.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.words())]
+#[error("{}", self.message())]
 pub struct SchemaMismatch {
     /// The store's version; zero when it has no schema.
     pub found: i64,
@@ -190,7 +190,7 @@ pub struct SchemaMismatch {
 }
 
 impl SchemaMismatch {
-    fn words(self) -> String {
+    fn message(self) -> String {
         let Self { found, known } = self;
         match found {
             0 => "the data has no schema yet; chimera migrate creates it".to_owned(),
@@ -210,11 +210,11 @@ impl SchemaMismatch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outage {
     /// Unreachable, busy, starting or stopping: passes by itself.
-    Passing,
+    Transient,
     /// The disk is full: passes once there is space.
     Full,
     /// The disk reports I/O errors, which may or may not persist.
-    Faulty,
+    DiskError,
     /// Stored data is corrupt. Persists until the data is restored.
     Damaged,
     /// An operator has to act: read-only file system, refused credentials, wrong version, no schema, a replaced file.
@@ -224,7 +224,7 @@ pub enum Outage {
 impl Outage {
     /// Classifies an I/O error. Whatever no retry fixes is not `Passing`.
     #[must_use]
-    pub fn of_io(error: &io::Error) -> Self {
+    pub fn from_io(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
         match error.kind() {
             Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => Self::Full,
@@ -234,8 +234,8 @@ impl Outage {
             | Kind::IsADirectory
             | Kind::AlreadyExists
             | Kind::InvalidFilename => Self::Unusable,
-            _ if matches!(error.raw_os_error(), Some(EIO | EUCLEAN)) => Self::Faulty,
-            _ => Self::Passing,
+            _ if matches!(error.raw_os_error(), Some(EIO | EUCLEAN)) => Self::DiskError,
+            _ => Self::Transient,
         }
     }
 
@@ -243,7 +243,7 @@ impl Outage {
     #[must_use]
     pub const fn code(self) -> Code {
         match self {
-            Self::Passing | Self::Full | Self::Faulty => Code::StoreUnavailable,
+            Self::Transient | Self::Full | Self::DiskError => Code::StoreUnavailable,
             Self::Damaged => Code::StoreDamaged,
             Self::Unusable => Code::StoreUnusable,
         }
@@ -253,8 +253,8 @@ impl Outage {
     #[must_use]
     pub const fn retry_after_seconds(self) -> Option<u64> {
         match self {
-            Self::Passing => Some(1),
-            Self::Full | Self::Faulty => Some(10),
+            Self::Transient => Some(1),
+            Self::Full | Self::DiskError => Some(10),
             Self::Damaged | Self::Unusable => None,
         }
     }
@@ -279,7 +279,7 @@ impl Unavailable {
         let why = match self.outage {
             Outage::Damaged => format!(": {}, and an operator has to restore it", self.reason),
             Outage::Unusable => format!(": {}, and an operator has to see to it", self.reason),
-            Outage::Passing | Outage::Full | Outage::Faulty => String::new(),
+            Outage::Transient | Outage::Full | Outage::DiskError => String::new(),
         };
         let mut body = ErrorBody::new(self.outage.code(), format!("{what}{why}"));
         body.retry_after_seconds = self.outage.retry_after_seconds();

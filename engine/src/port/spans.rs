@@ -20,7 +20,7 @@ pub trait Spans: Send + Sync {
 
     /// A `tracing` placeholder for a span that is reported later: what is traced inside becomes a child of that span.
     /// The placeholder itself is not reported.
-    fn stand_in(&self, _trace: Uuid, _span: SpanId) -> tracing::Span {
+    fn placeholder(&self, _trace: Uuid, _span: SpanId) -> tracing::Span {
         tracing::Span::none()
     }
 }

@@ -17,7 +17,7 @@ use tracing::span::{Attributes, Id, Record};
 fn act(world: &World) -> Tx {
     let now = world.clock.now();
     let cells = vec![("consumer", "act".into()), ("lane", 1.into()), ("seq", 1.into()), ("updated_at", now.into())];
-    Tx { inserts: vec![Insert::into(&FEED_CURSORS, cells).unwrap()], ..Tx::default() }
+    Tx { inserts: vec![Insert::new(&FEED_CURSORS, cells).unwrap()], ..Tx::default() }
 }
 
 fn nested(levels: usize) -> Value {
@@ -53,7 +53,7 @@ fn a_decision_is_recorded_whatever_words_it_is_given_with() {
 /// CONTENT-122
 #[test]
 fn a_failed_audit_write_is_logged_as_critical_and_a_lost_race_is_not() {
-    let critical = Critical::default();
+    let critical = CriticalCounter::default();
     tracing::subscriber::with_default(critical.clone(), || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
@@ -70,15 +70,15 @@ fn a_failed_audit_write_is_logged_as_critical_and_a_lost_race_is_not() {
 
 /// Counts log events that are marked as critical.
 #[derive(Clone, Default)]
-struct Critical(Arc<Mutex<usize>>);
+struct CriticalCounter(Arc<Mutex<usize>>);
 
-impl Critical {
+impl CriticalCounter {
     fn seen(&self) -> usize {
         *self.0.lock().unwrap()
     }
 }
 
-impl Visit for &Critical {
+impl Visit for &CriticalCounter {
     fn record_bool(&mut self, field: &Field, value: bool) {
         if field.name() == "critical" && value {
             *self.0.lock().unwrap() += 1;
@@ -88,7 +88,7 @@ impl Visit for &Critical {
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
-impl tracing::Subscriber for Critical {
+impl tracing::Subscriber for CriticalCounter {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }

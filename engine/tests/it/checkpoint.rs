@@ -1,15 +1,15 @@
 //! Checkpoints: what is stored, what is refused, and the loop that makes them.
 
 use crate::verify::entry;
-use chimera_core::ledger::Fault;
+use chimera_core::ledger::LedgerFault;
 use chimera_core::ledger::checkpoint::Signer;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_CHECKPOINTS, LEDGER_LANES, LEDGER_NODES};
 use chimera_core::record::{Row, Value};
 use chimera_core::time::Timestamp;
 use chimera_engine::audit::verify;
-use chimera_engine::ledger::checkpoint::{Checkpointer, Made, Pace, known, make};
+use chimera_engine::ledger::checkpoint::{Checkpointer, CheckpointOutcome, Schedule, known_keys, make};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
-use chimera_engine::pulse::Pulse;
+use chimera_engine::pulse::Heartbeat;
 use chimera_testkit::build::NOON;
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::seeded::FakeClock;
@@ -37,7 +37,7 @@ async fn nothing_is_signed_that_does_not_continue_what_was_signed() {
     world.write(&store, 0, "acme", 4).await;
     let broken = || async {
         match make(&store, &world.signer, &[], &world.clock, ORIGIN).await {
-            Err(LedgerError::Broken(broken)) => (broken.lane, broken.seq, broken.why),
+            Err(LedgerError::Broken(broken)) => (broken.lane, broken.seq, broken.fault),
             other => panic!("{other:?}"),
         }
     };
@@ -46,11 +46,11 @@ async fn nothing_is_signed_that_does_not_continue_what_was_signed() {
         entry(rows, 1, seq).cells[hash] = Value::Bytes(vec![9; 32]);
     };
     store.tamper(&AUDIT_LOG_ENTRIES, |rows| change(rows, 6));
-    assert_eq!(broken().await, (Some(1), Some(6), Fault::Link));
+    assert_eq!(broken().await, (Some(1), Some(6), LedgerFault::Link));
     store.tamper(&AUDIT_LOG_ENTRIES, |rows| change(rows, 2));
-    assert_eq!(broken().await, (Some(1), Some(5), Fault::Lane), "the tree under the last checkpoint has changed");
+    assert_eq!(broken().await, (Some(1), Some(5), LedgerFault::Lane), "the tree under the last checkpoint has changed");
     store.tamper(&LEDGER_LANES, |rows| rows[0].cells[2] = Value::Int(2));
-    assert_eq!(broken().await, (Some(1), Some(3), Fault::Checkpoint), "the lane is shorter than what was signed");
+    assert_eq!(broken().await, (Some(1), Some(3), LedgerFault::Checkpoint), "the lane is shorter than what was signed");
 }
 
 #[tokio::test]
@@ -61,14 +61,14 @@ async fn nothing_is_signed_behind_a_key_that_is_not_known() {
     world.write(&store, 0, "acme", 1).await;
     let other = Signer::from_seed(&[8; 32]);
     let refused = make(&store, &other, &[], &world.clock, ORIGIN).await.unwrap();
-    assert_eq!(refused, Made::Foreign(world.signer.key_id().to_owned()));
+    assert_eq!(refused, CheckpointOutcome::UnknownKey(world.signer.key_id().to_owned()));
     assert_eq!(store.rows(&LEDGER_CHECKPOINTS).len(), 1);
     let made = make(&store, &other, &world.keys(), &world.clock, ORIGIN).await.unwrap();
-    assert!(matches!(made, Made::New(_)), "{made:?}");
-    let keys = known(&other, &world.keys());
-    assert_eq!(verify(&store, &keys).await.unwrap().first_broken, None);
-    let alone = verify(&store, &world.keys()).await.unwrap().first_broken.unwrap();
-    assert_eq!((alone.checkpoint, alone.why), (Some(2), Fault::Signature));
+    assert!(matches!(made, CheckpointOutcome::Created(_)), "{made:?}");
+    let keys = known_keys(&other, &world.keys());
+    assert_eq!(verify(&store, &keys).await.unwrap().first_fault, None);
+    let alone = verify(&store, &world.keys()).await.unwrap().first_fault.unwrap();
+    assert_eq!((alone.checkpoint, alone.fault), (Some(2), LedgerFault::Signature));
 }
 
 /// No constraint protects the tree, so an intruder could insert a hash where a future checkpoint needs one.
@@ -88,7 +88,7 @@ async fn a_tree_hash_that_stands_in_the_way_is_reported_and_not_taken_for_a_lost
     });
     match make(&store, &world.signer, &[], &world.clock, ORIGIN).await {
         Err(LedgerError::Broken(broken)) => {
-            assert_eq!((broken.lane, broken.seq, broken.why), (Some(1), Some(257), Fault::Lane));
+            assert_eq!((broken.lane, broken.seq, broken.fault), (Some(1), Some(257), LedgerFault::Lane));
         }
         other => panic!("{other:?}"),
     }
@@ -96,7 +96,7 @@ async fn a_tree_hash_that_stands_in_the_way_is_reported_and_not_taken_for_a_lost
 
 #[test]
 fn checkpoints_are_due_after_a_time_or_a_number_of_entries() {
-    let pace = Pace { seconds: 10, entries: 100 };
+    let pace = Schedule { seconds: 10, entries: 100 };
     let at = |seconds| Timestamp::from_micros(0).plus_seconds(seconds);
     assert!(!pace.is_due(at(0), at(60), 0), "nothing is new");
     assert!(!pace.is_due(at(0), at(9), 99));
@@ -115,9 +115,9 @@ async fn the_loop_makes_checkpoints_and_a_last_one_when_it_stops() {
         trusted: Vec::new(),
         clock: Arc::new(FakeClock::at(NOON)),
         origin: ORIGIN.into(),
-        pace: Pace { seconds: 1_000, entries: 2 },
+        pace: Schedule { seconds: 1_000, entries: 2 },
         tick: Duration::from_millis(1),
-        pulse: Pulse::begin(NOON),
+        pulse: Heartbeat::start(NOON),
     };
     let running = tokio::spawn(checkpointer.run(stopped));
     world.write(&*store, 0, "acme", 2).await;

@@ -4,7 +4,7 @@
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::Tx;
-use chimera_engine::commit::{Batch, Outcome};
+use chimera_engine::commit::{Batch, BatchOutcome};
 use chimera_engine::port::{CommitError, Outage, Records, Unavailable};
 use chimera_testkit::build::{entry, run};
 use chimera_testkit::memory::MemoryRecords;
@@ -25,23 +25,23 @@ fn change(seeded: &Seeded) -> (Uuid, Tx) {
     (row.id, Tx { entries: vec![sealed], affinity: seeded.next(), ..row.tx().unwrap() })
 }
 
-fn storm(seed: u64) -> impl FnMut(&Batch) -> Option<Outcome> + Send {
+fn inject_faults(seed: u64) -> impl FnMut(&Batch) -> Option<BatchOutcome> + Send {
     let dice = Seeded::new(seed ^ 0xfau64);
     move |batch| match dice.below(12) {
-        0 => Some(Outcome::Contended),
-        1 => Some(Outcome::Unavailable(Unavailable::new(Outage::Passing, "gone"))),
-        2 => Some(Outcome::Fenced),
-        3 => Some(Outcome::Unsure { lost: Vec::new() }),
+        0 => Some(BatchOutcome::Contended),
+        1 => Some(BatchOutcome::Unavailable(Unavailable::new(Outage::Transient, "gone"))),
+        2 => Some(BatchOutcome::Fenced),
+        3 => Some(BatchOutcome::Unknown { lost: Vec::new() }),
         // Applied, and the reply is lost.
-        4 => Some(Outcome::Committed { head: batch.lane.head, lost: Vec::new() }),
-        5 if batch.txs.len() > 1 => Some(Outcome::Refused("a rule".to_owned())),
+        4 => Some(BatchOutcome::Committed { head: batch.lane.head, lost: Vec::new() }),
+        5 if batch.txs.len() > 1 => Some(BatchOutcome::Refused("a rule".to_owned())),
         _ => None,
     }
 }
 
 async fn weather(seed: u64) -> (usize, usize) {
     let (seeded, store) = (Seeded::new(seed), MemoryRecords::with_lanes(2));
-    store.inject(Box::new(storm(seed)));
+    store.inject(Box::new(inject_faults(seed)));
     let (mut kept, mut refused) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let changes: Vec<_> = (0..=seeded.below(12)).map(|_| change(&seeded)).collect();

@@ -59,19 +59,19 @@ async fn a_waiting_consumer_wakes_by_a_hint_and_also_without_one() {
 }
 
 #[derive(Clone, Debug)]
-enum Act {
+enum FeedOperation {
     Write(u64, usize),
     Next(usize),
     Ack,
     Restart,
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+fn acts() -> impl Strategy<Value = Vec<FeedOperation>> {
     let act = prop_oneof![
-        3 => (0_u64..2, 1_usize..5).prop_map(|(lane, entries)| Act::Write(lane, entries)),
-        3 => (1_usize..6).prop_map(Act::Next),
-        2 => Just(Act::Ack),
-        1 => Just(Act::Restart),
+        3 => (0_u64..2, 1_usize..5).prop_map(|(lane, entries)| FeedOperation::Write(lane, entries)),
+        3 => (1_usize..6).prop_map(FeedOperation::Next),
+        2 => Just(FeedOperation::Ack),
+        1 => Just(FeedOperation::Restart),
     ];
     prop::collection::vec(act, 1..40)
 }
@@ -88,15 +88,15 @@ proptest! {
             let (world, store) = (World::new(1), Arc::new(MemoryRecords::with_lanes(2)));
             let mut consumer = feed(&store).await;
             let (mut acked, mut pending) = (Vec::new(), Vec::new());
-            for act in acts.into_iter().chain([Act::Next(1_000), Act::Ack]) {
+            for act in acts.into_iter().chain([FeedOperation::Next(1_000), FeedOperation::Ack]) {
                 match act {
-                    Act::Write(lane, entries) => drop(world.write(&*store, lane, "acme", entries).await),
-                    Act::Next(limit) => pending.extend(places(&consumer.next(limit).await.unwrap())),
-                    Act::Ack => {
+                    FeedOperation::Write(lane, entries) => drop(world.write(&*store, lane, "acme", entries).await),
+                    FeedOperation::Next(limit) => pending.extend(places(&consumer.next(limit).await.unwrap())),
+                    FeedOperation::Ack => {
                         consumer.ack(&world.clock).await.unwrap();
                         acked.append(&mut pending);
                     }
-                    Act::Restart => {
+                    FeedOperation::Restart => {
                         consumer = feed(&store).await;
                         pending.clear();
                     }

@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::json::Digest32;
-use chimera_engine::flow::{Again, Decide, Decision, Flow, Keeper, StartRun};
+use chimera_engine::flow::{ReplayDecision, Decide, Decision, Flow, KeeperState, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{Behave, World, engine, until, within};
 use chimera_testkit::memory::MemoryRecords;
@@ -41,7 +41,7 @@ async fn settled(flow: &Flow, world: &World, run: Uuid) -> Value {
 }
 
 /// Waits until a signalled run has this status.
-async fn comes_to(flow: &Flow, world: &World, run: Uuid, status: &str) {
+async fn wait_for_status(flow: &Flow, world: &World, run: Uuid, status: &str) {
     let wait = async {
         while settled(flow, world, run).await["status"] != status {
             tokio::task::yield_now().await;
@@ -100,7 +100,7 @@ async fn a_plan_of_l1_is_tried_dry_and_approved_once() {
     assert_eq!(world.outside.sent().len(), 0);
     let ask = Decide { run: id, decision: Decision::Approve, approval: None, step: None, digest: None, reason: None };
     flow.decide(&world.actor("user_ann"), ask).await.unwrap();
-    comes_to(&flow, &world, id, "completed").await;
+    wait_for_status(&flow, &world, id, "completed").await;
     assert_eq!(world.outside.sent().len(), 1);
 }
 
@@ -120,7 +120,7 @@ async fn a_refusal_is_tried_again_and_a_lost_answer_is_not() {
     assert_eq!(steps["steps"][1]["status"], "outcome_unknown");
     let step = Uuid::parse_str(steps["steps"][1]["step_id"].as_str().unwrap()).unwrap();
     flow.resolve(&world.actor("user_ann"), id, step, true, Some(json!({"found": true})), None).await.unwrap();
-    comes_to(&flow, &world, id, "completed").await;
+    wait_for_status(&flow, &world, id, "completed").await;
     assert_eq!(world.outside.sent().len(), 2);
 }
 
@@ -132,11 +132,11 @@ async fn a_finished_run_is_undone_in_reverse_and_replayed_without_a_call() {
     let id = run(&flow, &world, Level::ExecuteSilent).await;
     assert_eq!(settled(&flow, &world, id).await["status"], "completed");
     let replay = Replay { of: id, mode: ReplayMode::Freeze, from: None };
-    let frozen = flow.replay(&world.actor("user_ann"), replay, Again::default()).await.unwrap().run_id;
+    let frozen = flow.replay(&world.actor("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
     assert_eq!(settled(&flow, &world, frozen).await["status"], "completed");
     assert_eq!(world.outside.sent().len(), 2);
     flow.rollback(&world.actor("user_ann"), id, None, None).await.unwrap();
-    comes_to(&flow, &world, id, "rolled_back").await;
+    wait_for_status(&flow, &world, id, "rolled_back").await;
     assert_eq!(world.outside.standing(), 0);
 }
 
@@ -150,7 +150,7 @@ async fn what_a_crash_left_is_taken_up_again() {
     first.stop();
     drop(first);
     let second = engine(&world, records as Arc<dyn Records>);
-    second.look(&mut Keeper::default()).await.unwrap();
+    second.poll_once(&mut KeeperState::default()).await.unwrap();
     assert_eq!(settled(&second, &world, id).await["status"], "completed");
     assert_eq!(world.outside.sent().len(), 2, "nothing happened twice");
 }

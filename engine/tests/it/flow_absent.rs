@@ -2,9 +2,9 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode};
-use chimera_core::tool::{Reach, Rollback};
+use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::EngineError;
-use chimera_engine::flow::{Again, StartRun};
+use chimera_engine::flow::{ReplayDecision, StartRun};
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const SILENT: Level = Level::ExecuteSilent;
 
 /// A process with the tool `gone`, whose calls can be undone.
 fn with_gone() -> Setup {
-    let tool = Puppet::new("gone", Reach::Write).declared(|tool| tool.rollback = Rollback::Repeatable);
+    let tool = Puppet::new("gone", EffectKind::Write).declared(|tool| tool.rollback = Rollback::Repeatable);
     stage(1).tool(tool.build())
 }
 
@@ -27,7 +27,7 @@ fn asks_first() -> Air {
 }
 
 /// Starts a run while the tool exists, and continues without it.
-async fn left_behind(air: &Air) -> (Stage, Uuid) {
+async fn start_then_remove_tool(air: &Air) -> (Stage, Uuid) {
     let first = with_gone().open().await;
     let run = first.run(air, SILENT).await;
     first.status(run, "awaiting_approval").await;
@@ -36,7 +36,7 @@ async fn left_behind(air: &Air) -> (Stage, Uuid) {
 
 async fn retry(stage: &Stage, of: Uuid) -> Result<Uuid, EngineError> {
     let replay = Replay { of, mode: ReplayMode::Retry, from: None };
-    Ok(stage.flow.replay(&stage.permit("user_ann"), replay, Again::default()).await?.run_id)
+    Ok(stage.flow.replay(&stage.permit("user_ann"), replay, ReplayDecision::default()).await?.run_id)
 }
 
 /// The step of a node.
@@ -47,7 +47,7 @@ async fn node(stage: &Stage, run: Uuid, id: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_tool_is_gone_is_shown_and_can_be_cancelled() {
-    let (stage, run) = left_behind(&asks_first()).await;
+    let (stage, run) = start_then_remove_tool(&asks_first()).await;
     let shown = stage.show(run).await;
     assert_eq!((&shown["status"], &shown["plan"]["steps"][0]["tool"]), (&json!("awaiting_approval"), &json!("gone")));
     assert_eq!(node(&stage, run, "a").await["tool"], "gone");
@@ -57,7 +57,7 @@ async fn a_run_whose_tool_is_gone_is_shown_and_can_be_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn a_step_whose_tool_is_gone_fails_when_its_turn_comes() {
-    let (stage, run) = left_behind(&asks_first()).await;
+    let (stage, run) = start_then_remove_tool(&asks_first()).await;
     stage.approve("user_ann", run).await;
     let shown = stage.ended(run).await;
     assert_eq!(
@@ -76,7 +76,7 @@ async fn a_step_whose_tool_is_gone_fails_when_its_turn_comes() {
 /// A cached output would only be looked up if the tool could be called.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_keeps_the_answers_of_a_tool_that_is_gone_can_be_read() {
-    let first = stage(1).tool(Puppet::new("gone", Reach::Read).build()).open().await;
+    let first = stage(1).tool(Puppet::new("gone", EffectKind::Read).build()).open().await;
     let air = asks_first().also("cache", json!({"ttl_seconds": 60}));
     let run = first.run(&air, SILENT).await;
     first.status(run, "awaiting_approval").await;
@@ -87,7 +87,7 @@ async fn a_node_that_keeps_the_answers_of_a_tool_that_is_gone_can_be_read() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_can_be_applied_started_or_repeated_with_a_tool_that_is_gone() {
-    let (stage, run) = left_behind(&asks_first()).await;
+    let (stage, run) = start_then_remove_tool(&asks_first()).await;
     let ann = stage.permit("user_ann");
     let text = asks_first().document().to_string();
     assert_eq!(code_of(stage.flow.workflows().apply(&ann, "w", &text).await), "VALIDATION_FAILED");
@@ -100,7 +100,7 @@ async fn nothing_can_be_applied_started_or_repeated_with_a_tool_that_is_gone() {
 /// Its effect is unknown, so the worst is assumed.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_a_crash_cut_is_in_doubt_when_its_tool_is_gone() {
-    let tool = Puppet::new("gone", Reach::Read).takes(|_| Duration::from_secs(3_600));
+    let tool = Puppet::new("gone", EffectKind::Read).takes(|_| Duration::from_secs(3_600));
     let asked = tool.asked();
     let first = stage(1).tool(tool.build()).open().await;
     let run = first.run(&workflow("w").function("a", "gone", json!({})), SILENT).await;

@@ -8,7 +8,7 @@ use chimera_core::flow::risk::Score;
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS};
 use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::limits;
-use chimera_core::tool::{Reach, Spec};
+use chimera_core::tool::{EffectKind, Spec};
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::{Decide, Decision, StartRun};
 use chimera_testkit::flow::{Air, Puppet, Stage, chain, code_of, id_of, stage, workflow};
@@ -111,13 +111,13 @@ async fn nobody_who_decides_in_time_cancels_what_waits() {
         let run = stage.run_with(air, level, json!({"who": "Bob"})).await;
         let request = stage.asks(run).await.remove(0);
         tokio::time::advance(Duration::from_secs(seconds - 1)).await;
-        let keeper = &mut chimera_engine::flow::Keeper::default();
-        stage.flow.look(keeper).await.unwrap();
+        let keeper = &mut chimera_engine::flow::KeeperState::default();
+        stage.flow.poll_once(keeper).await.unwrap();
         assert_eq!(stage.show(run).await["status"], "awaiting_approval");
         tokio::time::advance(Duration::from_secs(1)).await;
         let late = stage.decide("user_bob", run, Decision::Approve, Some(&request)).await;
         assert_eq!(code_of(late), "INVALID_TRANSITION", "it is too late even before anybody looked");
-        stage.flow.look(keeper).await.unwrap();
+        stage.flow.poll_once(keeper).await.unwrap();
         assert_eq!(stage.ended(run).await["status"], "cancelled");
         assert_eq!(stage.rows(&APPROVAL_REQUESTS)[0].text("status"), "expired");
         assert!(stage.world.outside.sent().is_empty());
@@ -339,7 +339,7 @@ impl Policy for Freeze {
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_denies_at_dispatch_counts_more_than_the_approval_before() {
     let frozen = Arc::new(AtomicBool::new(false));
-    let tool = Puppet::new("write", Reach::Write);
+    let tool = Puppet::new("write", EffectKind::Write);
     let made = tool.asked();
     let stage = stage(1).policy(Freeze(Arc::clone(&frozen))).tool(tool.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "write")]), Level::Ask).await;
@@ -358,7 +358,7 @@ async fn a_rule_that_denies_at_dispatch_counts_more_than_the_approval_before() {
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_denies_a_retry_ends_the_step() {
     let frozen = Arc::new(AtomicBool::new(false));
-    let tool = Puppet::new("write", Reach::Write).fails_at(&[1, 2, 3, 4]);
+    let tool = Puppet::new("write", EffectKind::Write).fails_at(&[1, 2, 3, 4]);
     let made = tool.asked();
     let stage = stage(1).policy(Freeze(Arc::clone(&frozen))).tool(tool.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "write")]), SILENT).await;
@@ -370,13 +370,13 @@ async fn a_rule_that_denies_a_retry_ends_the_step() {
 
 #[tokio::test(start_paused = true)]
 async fn an_approval_of_l0_is_bound_to_the_version_of_the_tool() {
-    let first = stage(1).tool(Puppet::new("write", Reach::Write).build()).open().await;
+    let first = stage(1).tool(Puppet::new("write", EffectKind::Write).build()).open().await;
     let run = first.run(&chain("w", &[("a", "write")]), Level::Ask).await;
     let old = first.asks(run).await.remove(0);
     // The decision is recorded, but the run has not continued when the tool changes.
     first.flow.stop();
     first.decide("user_ann", run, Decision::Approve, Some(&old)).await.unwrap();
-    let newer = Puppet::new("write", Reach::Write).declared(|tool| tool.version = "2");
+    let newer = Puppet::new("write", EffectKind::Write).declared(|tool| tool.version = "2");
     let made = newer.asked();
     let second = first.restart(stage(1).tool(newer.build())).await;
     let new = second.until(run, |shown| shown["approvals"][0]["digest"].is_string()).await["approvals"][0].clone();
@@ -390,7 +390,7 @@ async fn an_approval_of_l0_is_bound_to_the_version_of_the_tool() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_demands_approval_gets_it_at_every_level() {
     for level in [Level::ExecuteNotify, Level::ExecuteSilent] {
-        let risky = Puppet::new("risky", Reach::Write).declared(|tool| tool.metadata.requires_approval = true);
+        let risky = Puppet::new("risky", EffectKind::Write).declared(|tool| tool.metadata.requires_approval = true);
         let asked = risky.asked();
         let stage = stage(1).tool(risky.build()).open().await;
         let run = stage.run(&chain("w", &[("a", "pure"), ("b", "risky")]), level).await;

@@ -1,16 +1,16 @@
 //! Approval notifications: who receives them, when, and what they contain.
 
-use crate::flow_levels::{Letters, both};
+use crate::flow_levels::{RecordingNotifier, both};
 use async_trait::async_trait;
 use chimera_core::access::Level;
 use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::error::Code;
-use chimera_core::flow::run::Head;
+use chimera_core::flow::run::RunHead;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{Recipient, Recipients};
-use chimera_engine::flow::{Asking, Decision, OfRun, StartRun};
+use chimera_engine::flow::{Asking, Decision, RunRecipients, StartRun};
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -18,11 +18,11 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// Fixed recipients.
-pub(crate) struct These(pub(crate) Vec<Recipient>);
+pub(crate) struct FixedRecipients(pub(crate) Vec<Recipient>);
 
 #[async_trait]
-impl Recipients for These {
-    async fn of(&self, _: &Head) -> Vec<Recipient> {
+impl Recipients for FixedRecipients {
+    async fn of(&self, _: &RunHead) -> Vec<Recipient> {
         self.0.clone()
     }
 }
@@ -36,15 +36,15 @@ pub(crate) fn mail_of(person: &str) -> Recipient {
 pub(crate) fn asking(recipients: Vec<Recipient>) -> Asking {
     Asking {
         base_url: "https://chimera.example".to_owned(),
-        recipients: Arc::new(These(recipients)),
+        recipients: Arc::new(FixedRecipients(recipients)),
         ..chimera_testkit::flow::asking()
     }
 }
 
 /// Two tools with side effects; one of them requires approval for every call.
 pub(crate) fn tools() -> Setup {
-    let risky = Puppet::new("risky", Reach::Write).declared(|tool| tool.metadata.requires_approval = true);
-    stage(1).tool(Puppet::new("write", Reach::Write).build()).tool(risky.build())
+    let risky = Puppet::new("risky", EffectKind::Write).declared(|tool| tool.metadata.requires_approval = true);
+    stage(1).tool(Puppet::new("write", EffectKind::Write).build()).tool(risky.build())
 }
 
 async fn start(stage: &Stage, air: &Air, level: Level) -> Uuid {
@@ -74,7 +74,7 @@ async fn whatever_a_run_waits_for_its_people_are_told() {
         (person, Level::ExecuteNotify, "hitl", json!({"prompt": "May it?", "show": {"n": 1}})),
         (chain("tool", &[("a", "risky")]), Level::ExecuteNotify, "risky", json!({"n": "a"})),
     ];
-    let asking = Asking { recipients: Arc::new(OfRun), ..asking(Vec::new()) };
+    let asking = Asking { recipients: Arc::new(RunRecipients), ..asking(Vec::new()) };
     let stage = tools().asking(asking).open().await;
     for (air, level, tool, input) in cases {
         let run = start(&stage, &air, level).await;
@@ -94,7 +94,7 @@ async fn whatever_a_run_waits_for_its_people_are_told() {
 
 #[tokio::test(start_paused = true)]
 async fn the_store_keeps_the_digest_of_a_link_and_the_link_only_until_it_is_sent() {
-    let letters = Letters::refusing(1, Code::ExternalServiceUnavailable);
+    let letters = RecordingNotifier::refusing(1, Code::ExternalServiceUnavailable);
     let stage = tools().notifier(letters.clone()).asking(asking(vec![mail_of("user_ann")])).open().await;
     let run = start(&stage, &chain("w", &[("a", "write")]), Level::Ask).await;
     stage.asks(run).await;
@@ -132,9 +132,9 @@ async fn l3_tells_nobody_that_it_waits_nor_that_it_has_ended_but_the_ledger() {
 /// CORE-026, CORE-027
 #[tokio::test(start_paused = true)]
 async fn l2_acts_first_then_tells_and_the_result_can_be_fetched() {
-    let tool = Puppet::new("act", Reach::Write);
+    let tool = Puppet::new("act", EffectKind::Write);
     let made = tool.asked();
-    let letters = Letters::refusing(0, Code::ValidationFailed);
+    let letters = RecordingNotifier::refusing(0, Code::ValidationFailed);
     let stage = tools().tool(tool.build()).notifier(letters.clone()).open().await;
     let run = start(&stage, &chain("w", &[("a", "act"), ("b", "act")]), Level::ExecuteNotify).await;
     stage.step(run, "a", "completed").await;
@@ -192,7 +192,7 @@ async fn a_run_inside_another_tells_the_same_people_that_it_waits() {
 #[tokio::test(start_paused = true)]
 async fn what_was_decided_or_stopped_before_it_was_told_is_not_told_any_more() {
     for stopped in [false, true] {
-        let letters = Letters::refusing(0, Code::ValidationFailed);
+        let letters = RecordingNotifier::refusing(0, Code::ValidationFailed);
         let stage = tools().notifier(letters.clone()).open().await;
         let run = start(&stage, &chain("w", &[("a", "write")]), Level::Ask).await;
         stage.asks(run).await;

@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::CACHE_ENTRIES;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::StartRun;
 use chimera_testkit::flow::{Air, Asked, Puppet, Stage, code_of, stage, workflow};
@@ -14,7 +14,7 @@ fn enrich(id: &str, cache: Value) -> Air {
 }
 
 async fn cached(cache: Value) -> (Stage, Asked) {
-    let fetch = Puppet::new("fetch", Reach::Read);
+    let fetch = Puppet::new("fetch", EffectKind::Read);
     let asked = fetch.asked();
     let stage = stage(1).tool(fetch.build()).open().await;
     stage.apply(&enrich("w", cache)).await;
@@ -85,7 +85,7 @@ async fn an_answer_belongs_to_its_workflow_and_to_the_version_of_its_tool() {
     ask(&first, "acme", "w", "x").await;
     ask(&first, "acme", "v", "x").await;
     assert_eq!(asked.count("execute"), 2);
-    let newer = Puppet::new("fetch", Reach::Read).declared(|tool| tool.version = "2");
+    let newer = Puppet::new("fetch", EffectKind::Read).declared(|tool| tool.version = "2");
     let asked = newer.asked();
     let second = first.restart(stage(1).tool(newer.build())).await;
     ask(&second, "acme", "w", "x").await;
@@ -94,7 +94,7 @@ async fn an_answer_belongs_to_its_workflow_and_to_the_version_of_its_tool() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_does_not_ask_for_it_is_always_called() {
-    let fetch = Puppet::new("fetch", Reach::Read);
+    let fetch = Puppet::new("fetch", EffectKind::Read);
     let asked = fetch.asked();
     let stage = stage(1).tool(fetch.build()).open().await;
     stage.apply(&workflow("w").function("a", "fetch", json!({"q": "${inputs.q}"}))).await;
@@ -118,7 +118,7 @@ async fn the_rules_hold_for_a_recorded_answer_too() {
     let says = Says::Deny { reason: "not today".to_owned() };
     let rule =
         Rule { name: "r".to_owned(), tool: "fetch".to_owned(), actor: "*".to_owned(), tenant: "*".to_owned(), says };
-    let fetch = Puppet::new("fetch", Reach::Read);
+    let fetch = Puppet::new("fetch", EffectKind::Read);
     let second = first.restart(stage(1).policy(Rules(vec![rule])).tool(fetch.build())).await;
     let run = second.start(StartRun { level: Level::ExecuteSilent, ..StartRun::of("w", json!({"q": "x"})) }).await;
     assert_eq!(second.ended(run).await["error"]["code"], "POLICY_DENIED");

@@ -2,10 +2,10 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
-use chimera_core::limits::LOOK_AGAIN_SECONDS;
+use chimera_core::limits::SIGNAL_POLL_SECONDS;
 use chimera_core::record::Row;
-use chimera_core::tool::Reach;
-use chimera_engine::flow::{Keeper, StartRun};
+use chimera_core::tool::EffectKind;
+use chimera_engine::flow::{KeeperState, StartRun};
 use chimera_testkit::flow::{Puppet, Stage, chain, code_of, stage, workflow};
 use chimera_testkit::memory::{ClaimFate, MemoryRecords};
 use serde_json::json;
@@ -40,13 +40,13 @@ async fn a_run_whose_time_has_come_is_left_alone_until_a_lane_is_held() {
     let claimed = claimed_later(&first.records, ClaimFate::Failed);
     let records = Arc::new(first.records.instead());
     let second = stage(1).world(first.world.clone()).unkept().on(Arc::clone(&records)).await;
-    second.flow.look(&mut Keeper::default()).await.unwrap();
+    second.flow.poll_once(&mut KeeperState::default()).await.unwrap();
     second.pass(Duration::from_secs(1)).await;
-    assert_eq!((second.flow.active(), &row(&second)), (0, &before), "nothing was driven and nothing written");
+    assert_eq!((second.flow.active_runs(), &row(&second)), (0, &before), "nothing was driven and nothing written");
 
     claimed.store(true, Ordering::Relaxed);
     records.renew();
-    second.flow.look(&mut Keeper::default()).await.unwrap();
+    second.flow.poll_once(&mut KeeperState::default()).await.unwrap();
     assert_eq!(second.ended(run).await["status"], "completed");
 }
 
@@ -59,7 +59,7 @@ async fn a_run_that_is_under_way_waits_for_its_lane_and_names_the_new_one() {
     let mut fences = 1;
     first.records.inject(Box::new(move |_| {
         fences -= 1;
-        (fences == 0).then_some(chimera_engine::commit::Outcome::Fenced)
+        (fences == 0).then_some(chimera_engine::commit::BatchOutcome::Fenced)
     }));
     // The first attempt is fenced, and with it the lane is lost.
     let fenced = first.flow.start(&first.permit("user_ann"), StartRun::of("w", json!({}))).await;
@@ -95,7 +95,7 @@ async fn a_run_is_refused_when_no_lane_can_be_claimed() {
 /// timer left.
 #[tokio::test(start_paused = true)]
 async fn runs_that_wait_for_a_signal_alone_are_looked_at_again_all_the_same() {
-    let deaf = Puppet::new("deaf", Reach::Write).acts(|_, _| std::future::pending());
+    let deaf = Puppet::new("deaf", EffectKind::Write).acts(|_, _| std::future::pending());
     let stage = stage(1).tool(deaf.build()).open().await;
     stage.apply(&chain("part", &[("a", "deaf")])).await;
     let run = stage.run(&workflow("whole").child("c", "part", json!({})), SILENT).await;
@@ -108,6 +108,6 @@ async fn runs_that_wait_for_a_signal_alone_are_looked_at_again_all_the_same() {
     for row in rows {
         assert!(row.get("owner_lane").is_null(), "{row:?}");
         let due = row.get("next_deadline").as_time().expect("a time to look again");
-        assert!(due <= stage.world.clock.now().plus_seconds(LOOK_AGAIN_SECONDS), "{row:?}");
+        assert!(due <= stage.world.clock.now().plus_seconds(SIGNAL_POLL_SECONDS), "{row:?}");
     }
 }

@@ -1,8 +1,8 @@
 //! Callers who may not decide are told the actual reason.
 
 use async_trait::async_trait;
-use chimera_core::access::{Entry, Kind, Level, NotDecider};
-use chimera_core::flow::run::Head;
+use chimera_core::access::{Entry, Kind, Level, DeciderRefusal};
+use chimera_core::flow::run::RunHead;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::json::Digest32;
 use chimera_engine::access::Permit;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 fn permit(actor: &str, kind: Kind, scopes: &[&str]) -> Permit {
     let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-    Permit::of(Entry { kind, scopes, ..Entry::unmatched(actor, TENANT) })
+    Permit::for_entry(Entry { kind, scopes, ..Entry::default_for(actor, TENANT) })
 }
 
 /// A run of `user_ann`, with a workflow by `user_wes`, that waits for this kind of approval.
@@ -69,16 +69,16 @@ async fn a_refusal_names_the_reason() {
 }
 
 /// The recipient of a link, about whom the registry has changed.
-struct Sent(Mutex<Option<NotDecider>>);
+struct LinkRecipients(Mutex<Option<DeciderRefusal>>);
 
 #[async_trait]
-impl Recipients for Sent {
-    async fn of(&self, _: &Head) -> Vec<Recipient> {
+impl Recipients for LinkRecipients {
+    async fn of(&self, _: &RunHead) -> Vec<Recipient> {
         let (channel, target) = ("email".to_owned(), "bob@example.com".to_owned());
         vec![Recipient { channel, target, person: Some("user_bob".to_owned()) }]
     }
 
-    fn not_decider(&self, _: &str, _: &str, _: &str) -> Option<NotDecider> {
+    fn not_decider(&self, _: &str, _: &str, _: &str) -> Option<DeciderRefusal> {
         self.0.lock().unwrap().clone()
     }
 }
@@ -86,19 +86,19 @@ impl Recipients for Sent {
 /// A link belongs to one person, whose registry entry may have changed when it is used.
 #[tokio::test(start_paused = true)]
 async fn whoever_holds_a_link_is_told_what_has_changed() {
-    let people = Arc::new(Sent(Mutex::new(None)));
+    let people = Arc::new(LinkRecipients(Mutex::new(None)));
     let stage = stage(1).asking(Asking { recipients: Arc::clone(&people) as _, ..asking() }).open().await;
     let (run, asked) = waiting(&stage, json!({})).await;
     let mail = stage.rows_of(&NOTIFICATIONS, run).remove(0);
     let token = link_in(&mail).unwrap().rsplit('/').next().unwrap().to_owned();
     let digest = Digest32::from_hex(asked["digest"].as_str().unwrap()).unwrap();
-    for reason in [NotDecider::NotAPerson, NotDecider::Disabled, NotDecider::OtherTenant, NotDecider::LacksScope] {
+    for reason in [DeciderRefusal::NotAPerson, DeciderRefusal::Disabled, DeciderRefusal::OtherTenant, DeciderRefusal::LacksScope] {
         *people.0.lock().unwrap() = Some(reason.clone());
         let opened = stage.flow.open_link(&token).await.unwrap_err().body();
         let decided = stage.flow.decide_by_link(&token, Decision::Approve, digest, None).await.unwrap_err().body();
         for refused in [opened, decided] {
             let told = (refused.code.as_str(), &refused.details["reason"], refused.message.as_str());
-            assert_eq!(told, ("RBAC_FORBIDDEN", &json!(reason.as_str()), reason.words().as_str()));
+            assert_eq!(told, ("RBAC_FORBIDDEN", &json!(reason.as_str()), reason.message().as_str()));
         }
     }
     *people.0.lock().unwrap() = None;

@@ -1,14 +1,14 @@
 //! Calls whose outcome is unknown: notifications are committed with the change that records the doubt.
 
 use crate::flow_ask::{asking, mail_of};
-use crate::flow_levels::{Letters, both};
+use crate::flow_levels::{RecordingNotifier, both};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::Head;
+use chimera_core::flow::run::RunHead;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS, STEPS};
 use chimera_core::record::{Row, RowCount, Step, Tx};
-use chimera_core::tool::Reach;
-use chimera_engine::flow::port::{Found, Recipient, Recipients, Sent, ToolError};
+use chimera_core::tool::EffectKind;
+use chimera_engine::flow::port::{CheckResult, Recipient, Recipients, Sent, ToolError};
 use chimera_engine::flow::{Asking, DoubtFilter, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{Puppet, Setup, Stage, chain, id_of, stage, workflow};
@@ -25,8 +25,8 @@ fn no_answer() -> ToolError {
 
 /// A tool whose calls and undos never return.
 fn lost() -> Setup {
-    let lost = Puppet::new("lost", Reach::Write).answers(|_, _| Err(no_answer()));
-    let kept = Puppet::new("kept", Reach::Write).undoes(|_, _| Err(no_answer()));
+    let lost = Puppet::new("lost", EffectKind::Write).answers(|_, _| Err(no_answer()));
+    let kept = Puppet::new("kept", EffectKind::Write).undoes(|_, _| Err(no_answer()));
     stage(1).tool(lost.build()).tool(kept.build())
 }
 
@@ -67,11 +67,11 @@ async fn those_who_could_settle_a_call_in_doubt_are_told_once_with_the_change_th
 }
 
 /// An unregistered external mailbox, and a registered one.
-struct Outside;
+struct ExternalRecipients;
 
 #[async_trait::async_trait]
-impl Recipients for Outside {
-    async fn of(&self, _: &Head) -> Vec<Recipient> {
+impl Recipients for ExternalRecipients {
+    async fn of(&self, _: &RunHead) -> Vec<Recipient> {
         let email = |target: &str| Recipient { channel: "email".to_owned(), target: target.to_owned(), person: None };
         vec![email("mallory@evil.test"), email("ann@acme.example")]
     }
@@ -83,7 +83,7 @@ impl Recipients for Outside {
 
 #[tokio::test(start_paused = true)]
 async fn somebody_outside_hears_that_a_call_is_in_doubt_and_not_which() {
-    let stage = lost().asking(Asking { recipients: Arc::new(Outside), ..asking(Vec::new()) }).open().await;
+    let stage = lost().asking(Asking { recipients: Arc::new(ExternalRecipients), ..asking(Vec::new()) }).open().await;
     let run = start(&stage, Level::ExecuteNotify).await;
     stage.step(run, "a", "outcome_unknown").await;
     let messages = told(&stage, run);
@@ -97,7 +97,7 @@ async fn somebody_outside_hears_that_a_call_is_in_doubt_and_not_which() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_about_what_is_settled_by_now_is_dropped() {
-    let letters = Letters::refusing(0, Code::ExternalServiceUnavailable);
+    let letters = RecordingNotifier::refusing(0, Code::ExternalServiceUnavailable);
     let stage = lost().notifier(letters.clone()).open().await;
     let run = start(&stage, Level::ExecuteNotify).await;
     let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
@@ -153,8 +153,8 @@ async fn whoever_sees_only_their_own_runs_finds_only_their_own_doubts() {
     let run = start(&stage, Level::ExecuteNotify).await;
     stage.step(run, "a", "outcome_unknown").await;
     let narrow = |actor: &str| {
-        let entry = chimera_core::access::Entry::unmatched(actor, chimera_testkit::flow::TENANT);
-        chimera_engine::access::Permit::of(entry)
+        let entry = chimera_core::access::Entry::default_for(actor, chimera_testkit::flow::TENANT);
+        chimera_engine::access::Permit::for_entry(entry)
     };
     let of = |actor: Option<&str>| DoubtFilter { actor: actor.map(str::to_owned), limit: 1, ..DoubtFilter::default() };
     let own = stage.flow.list_doubts(&narrow("user_ann"), of(None)).await.unwrap();
@@ -178,7 +178,7 @@ async fn gauges_can_be_set_on_any_store() {
 /// A call with outside effects has happened, whatever it returned.
 #[tokio::test(start_paused = true)]
 async fn a_good_answer_that_can_not_be_kept_leaves_a_write_in_doubt() {
-    for (effect, status) in [(Reach::Write, "outcome_unknown"), (Reach::Read, "failed")] {
+    for (effect, status) in [(EffectKind::Write, "outcome_unknown"), (EffectKind::Read, "failed")] {
         let tool = Puppet::new("odd", effect).answers(|_, _| Ok(json!({"id": "a\0b"})));
         let asked = tool.asked();
         let stage = stage(1).tool(tool.build()).open().await;
@@ -191,9 +191,9 @@ async fn a_good_answer_that_can_not_be_kept_leaves_a_write_in_doubt() {
 /// The tool supports `check`.
 #[tokio::test(start_paused = true)]
 async fn a_good_answer_that_can_not_be_kept_is_looked_up_where_that_is_possible() {
-    let tool = Puppet::new("odd", Reach::Write)
+    let tool = Puppet::new("odd", EffectKind::Write)
         .answers(|_, _| Ok(json!({"id": "a\0b"})))
-        .checks(|_| Ok(Found::Happened(json!({"id": "a"}))));
+        .checks(|_| Ok(CheckResult::Happened(json!({"id": "a"}))));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "odd")]), Level::ExecuteSilent).await;
@@ -228,11 +228,11 @@ async fn until_in_doubt(stage: &Stage, run: Uuid) {
 async fn a_call_whose_record_is_gone_is_in_doubt_and_not_made_again() {
     for item in [false, true] {
         for tool in [
-            (|| Puppet::new("slow", Reach::Write)) as fn() -> Puppet,
-            || Puppet::new("slow", Reach::Write).declared(|tool| tool.metadata.idempotent = true),
-            || Puppet::new("slow", Reach::Write).checks(|_| Ok(Found::Never)),
+            (|| Puppet::new("slow", EffectKind::Write)) as fn() -> Puppet,
+            || Puppet::new("slow", EffectKind::Write).declared(|tool| tool.metadata.idempotent = true),
+            || Puppet::new("slow", EffectKind::Write).checks(|_| Ok(CheckResult::DidNotHappen)),
             || {
-                Puppet::new("slow", Reach::Write)
+                Puppet::new("slow", EffectKind::Write)
                     .checks(|_| Err(ToolError::not_sent(Code::ValidationFailed, "no such call")))
             },
         ] {
@@ -251,7 +251,7 @@ async fn a_call_whose_record_is_gone_is_in_doubt_and_not_made_again() {
 async fn a_call_that_waits_for_another_try_and_whose_record_is_gone_is_in_doubt() {
     for sent in [Sent::No, Sent::Maybe] {
         let tool = || {
-            let idempotent = Puppet::new("slow", Reach::Write).declared(|tool| tool.metadata.idempotent = true);
+            let idempotent = Puppet::new("slow", EffectKind::Write).declared(|tool| tool.metadata.idempotent = true);
             idempotent.answers(move |_, _| {
                 let body = ErrorBody::new(Code::RateLimited, "later").retry_after(60);
                 Err(ToolError { body: Box::new(body), sent })
@@ -274,10 +274,10 @@ async fn a_call_that_waits_for_another_try_and_whose_record_is_gone_is_in_doubt(
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_record_is_gone_is_looked_for_under_the_id_that_it_was_sent_with() {
     for item in [false, true] {
-        let (first, run, sent) = without_record(Puppet::new("slow", Reach::Write), item).await;
-        let tool = Puppet::new("slow", Reach::Write).checks(move |ctx| match ctx.effect_id == sent {
-            true => Ok(Found::Happened(json!({"id": "a"}))),
-            false => Ok(Found::Never),
+        let (first, run, sent) = without_record(Puppet::new("slow", EffectKind::Write), item).await;
+        let tool = Puppet::new("slow", EffectKind::Write).checks(move |ctx| match ctx.effect_id == sent {
+            true => Ok(CheckResult::Happened(json!({"id": "a"}))),
+            false => Ok(CheckResult::DidNotHappen),
         });
         let asked = tool.asked();
         let second = first.restart(stage(1).tool(tool.build())).await;

@@ -2,10 +2,10 @@
 
 use chimera_core::access::{Actor, Level};
 use chimera_core::error::Code;
-use chimera_core::flow::run::{Signal, Told};
+use chimera_core::flow::run::{Signal, SignalKind};
 use chimera_core::flow::tables::RUN_SIGNALS;
 use chimera_core::record::Tx;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::flow::{Decide, Decision};
 use chimera_engine::port::Records;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// Sends a signal the way another node would, and waits until the run has handled it.
-async fn tell(stage: &Stage, run: Uuid, told: Told) {
+async fn tell(stage: &Stage, run: Uuid, told: SignalKind) {
     let signal = Signal::new(Uuid::from_u128(7), told);
     let row = signal.row(TENANT, run, stage.world.clock.now()).unwrap();
     stage.records.commit(Tx { inserts: vec![row], ..Tx::default() }).await.unwrap();
@@ -40,7 +40,7 @@ async fn an_edit_of_an_older_question_does_not_change_the_one_that_waits_now() {
     stage.flow.edit(&stage.permit("user_ann"), run, step, json!({"n": "newer"})).await.unwrap();
     let new = newer(&stage, run, &old).await;
     let approval = Some(id_of(&old["approval_id"]));
-    tell(&stage, run, Told::Edited { step, input: json!({"n": "stale"}), by: Actor::person("user_bob"), approval })
+    tell(&stage, run, SignalKind::Edited { step, input: json!({"n": "stale"}), by: Actor::person("user_bob"), approval })
         .await;
     assert_eq!(stage.asks(run).await, [new], "nobody has looked at anything else");
     stage.approve("user_ann", run).await;
@@ -82,7 +82,7 @@ async fn an_edit_of_an_older_plan_does_not_change_the_one_that_waits_now() {
     stage.flow.edit_planned(&stage.permit("user_ann"), run, "a", json!({"n": "newer"})).await.unwrap();
     let new = newer(&stage, run, &old).await;
     let (node, approval) = ("a".to_owned(), id_of(&old["approval_id"]));
-    tell(&stage, run, Told::PlanEdited { node, input: json!({"n": "stale"}), by: Actor::person("user_bob"), approval })
+    tell(&stage, run, SignalKind::PlanEdited { node, input: json!({"n": "stale"}), by: Actor::person("user_bob"), approval })
         .await;
     assert_eq!(stage.asks(run).await, [new], "nobody has looked at anything else");
     stage.approve("user_ann", run).await;
@@ -209,7 +209,7 @@ async fn a_step_that_was_not_edited_is_approved_by_its_name() {
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_for_before_a_tool_changed_is_not_approved() {
     let tool = |version: &'static str| {
-        let tool = Puppet::new("changing", Reach::Write).declared(|tool| tool.version = version);
+        let tool = Puppet::new("changing", EffectKind::Write).declared(|tool| tool.version = version);
         stage(1).tool(tool.build())
     };
     for level in [Level::Ask, Level::Draft] {

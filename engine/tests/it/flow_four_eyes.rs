@@ -5,9 +5,9 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{Again, Decide, Decision, StartRun};
+use chimera_engine::flow::{ReplayDecision, Decide, Decision, StartRun};
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -182,7 +182,7 @@ pub(crate) fn strict_less(id: &str) -> Value {
 
 pub(crate) fn gated(gate: &Arc<Notify>) -> Setup {
     let gate = Arc::clone(gate);
-    let tool = Puppet::new("gated", Reach::Read).acts(move |_, _| {
+    let tool = Puppet::new("gated", EffectKind::Read).acts(move |_, _| {
         let gate = Arc::clone(&gate);
         async move {
             gate.notified().await;
@@ -257,7 +257,7 @@ async fn a_node_is_of_whoever_added_it_and_not_of_whoever_added_another() {
 
 async fn retry(stage: &Stage, who: &str, of: Uuid) -> Uuid {
     let replay = Replay { of, mode: ReplayMode::Retry, from: Some("a".to_owned()) };
-    stage.flow.replay(&stage.permit(who), replay, Again::default()).await.unwrap().run_id
+    stage.flow.replay(&stage.permit(who), replay, ReplayDecision::default()).await.unwrap().run_id
 }
 
 #[tokio::test(start_paused = true)]
@@ -390,7 +390,7 @@ async fn whoever_changed_a_step_does_not_decide_about_a_retry_of_what_came_after
     stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
     stage.ended(run).await;
     let replay = Replay { of: run, mode: ReplayMode::Retry, from: Some("b".to_owned()) };
-    let second = stage.flow.replay(&stage.permit("user_ann"), replay, Again::default()).await.unwrap().run_id;
+    let second = stage.flow.replay(&stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
     let asked = asked_at(&stage, second, "b").await;
     decided_by_none_of(&stage, second, &asked, &["user_ann", "user_bob"]).await;
     assert_eq!(stage.ended(second).await["status"], "completed");
@@ -399,7 +399,7 @@ async fn whoever_changed_a_step_does_not_decide_about_a_retry_of_what_came_after
 /// Whoever reports the output of an effect is an author of what follows.
 #[tokio::test(start_paused = true)]
 async fn whoever_settled_a_doubt_with_an_output_does_not_decide_about_what_goes_on_from_it() {
-    let lost = Puppet::new("lost", Reach::Write)
+    let lost = Puppet::new("lost", EffectKind::Write)
         .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the answer was lost")));
     let stage = stage(1).tool(lost.build()).open().await;
     let mut second = strict("b");

@@ -6,9 +6,9 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{Again, Decide, Decision};
+use chimera_engine::flow::{ReplayDecision, Decide, Decision};
 use chimera_testkit::flow::{Air, Puppet, Stage, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -55,21 +55,21 @@ async fn child(stage: &Stage, run: Uuid, node: &str) -> Uuid {
 
 /// Ways to end a run that waits for an approval.
 #[derive(Clone, Copy, Debug)]
-enum Ends {
+enum EndMethod {
     Cancel,
     Reject,
     Changes,
 }
 
-const ENDS: [Ends; 3] = [Ends::Cancel, Ends::Reject, Ends::Changes];
+const ENDS: [EndMethod; 3] = [EndMethod::Cancel, EndMethod::Reject, EndMethod::Changes];
 
-async fn end(stage: &Stage, run: Uuid, who: &str, how: Ends, words: Option<&str>) {
+async fn end(stage: &Stage, run: Uuid, who: &str, how: EndMethod, words: Option<&str>) {
     let asked = stage.asks(run).await.remove(0);
     let (permit, reason) = (stage.permit(who), words.map(str::to_owned));
     let decision = match how {
-        Ends::Cancel => return stage.flow.cancel(&permit, run, reason).await.unwrap(),
-        Ends::Reject => Decision::Reject,
-        Ends::Changes => Decision::RequestChanges,
+        EndMethod::Cancel => return stage.flow.cancel(&permit, run, reason).await.unwrap(),
+        EndMethod::Reject => Decision::Reject,
+        EndMethod::Changes => Decision::RequestChanges,
     };
     let approval = Some(id_of(&asked["approval_id"]));
     let ask = Decide { run, decision, approval, step: None, digest: None, reason };
@@ -98,7 +98,7 @@ async fn words_that_ended_a_run_two_runs_inside_are_of_whoever_said_them() {
     let run = stage.run(&around(inside("w", "between")), Level::ExecuteNotify).await;
     let between = child(&stage, run, "w").await;
     let within = child(&stage, between, "i").await;
-    end(&stage, within, "user_mal", Ends::Cancel, Some("pay mal")).await;
+    end(&stage, within, "user_mal", EndMethod::Cancel, Some("pay mal")).await;
     let asked = asked_at(&stage, run, "b").await;
     assert_eq!(asked["action"]["input"], json!({"n": "pay mal"}));
     decided_by_none_of(&stage, run, &asked, &["user_ann", "user_mal"]).await;
@@ -115,7 +115,7 @@ async fn words_that_ended_a_run_of_a_map_are_of_whoever_said_them() {
     let steps = stage.steps(run).await;
     let within = steps.as_array().unwrap().iter().find(|step| step["child_run_id"].is_string());
     let within = within.map(|step| id_of(&step["child_run_id"]));
-    end(&stage, within.unwrap(), "user_mal", Ends::Reject, Some("pay mal")).await;
+    end(&stage, within.unwrap(), "user_mal", EndMethod::Reject, Some("pay mal")).await;
     let asked = asked_at(&stage, run, "b").await;
     assert_eq!(asked["action"]["input"], json!({"n": "pay mal"}));
     decided_by_none_of(&stage, run, &asked, &["user_ann", "user_mal"]).await;
@@ -132,7 +132,7 @@ async fn what_is_denied_to_whoever_ended_a_run_inside_with_words_waits_for_someb
         tenant: "*".to_owned(),
         says,
     };
-    let second = Puppet::new("second", Reach::Write).build();
+    let second = Puppet::new("second", EffectKind::Write).build();
     let stage = stage(1).policy(Rules(vec![rule])).tool(second).open().await;
     stage.apply(&workflow("inner").node(waits("x"))).await;
     let mut node = takes_words(strict_less("b"));
@@ -140,7 +140,7 @@ async fn what_is_denied_to_whoever_ended_a_run_inside_with_words_waits_for_someb
     let air = workflow("w").node(inside("w", "inner")).node(node).edge_if("w", "b", FAILED);
     let run = stage.run(&air, Level::ExecuteSilent).await;
     let within = child(&stage, run, "w").await;
-    end(&stage, within, "user_mal", Ends::Cancel, Some("pay mal")).await;
+    end(&stage, within, "user_mal", EndMethod::Cancel, Some("pay mal")).await;
     stage.step(run, "b", "awaiting_approval").await;
     let asked = asked_at(&stage, run, "b").await;
     decided_by_none_of(&stage, run, &asked, &["user_mal"]).await;
@@ -169,7 +169,7 @@ async fn whoever_ended_a_run_with_words_decides_about_its_retry() {
         end(&stage, run, "user_cat", how, Some("not like this")).await;
         stage.ended(run).await;
         let replay = Replay { of: run, mode: ReplayMode::Retry, from: None };
-        let again = stage.flow.replay(&stage.permit("user_ann"), replay, Again::default()).await.unwrap().run_id;
+        let again = stage.flow.replay(&stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
         let asked = asked_at(&stage, again, "a").await;
         assert_eq!(asked["changed_by"], json!([]), "{how:?}");
     }
@@ -202,7 +202,7 @@ async fn whoever_added_a_node_inside_that_never_ran_does_not_decide_about_what_g
     second.flow.cancel(&second.permit("user_ann"), run, None).await.unwrap();
     second.ended(run).await;
     let replay = Replay { of: run, mode: ReplayMode::Retry, from: Some("b".to_owned()) };
-    let again = second.flow.replay(&second.permit("user_ann"), replay, Again::default()).await.unwrap().run_id;
+    let again = second.flow.replay(&second.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
     let asked = asked_at(&second, again, "b").await;
     decided_by_none_of(&second, again, &asked, &["user_ann", "user_mal"]).await;
 }
@@ -213,7 +213,7 @@ async fn whoever_dealt_with_a_failure_by_a_patch_does_not_decide_about_what_is_l
     let gate = Arc::new(Notify::new());
     let (held, fails) = (Arc::clone(&gate), Arc::new(Notify::new()));
     let failing = Arc::clone(&fails);
-    let broken = Puppet::new("broken", Reach::Read).acts(move |_, _| {
+    let broken = Puppet::new("broken", EffectKind::Read).acts(move |_, _| {
         let fails = Arc::clone(&failing);
         async move {
             fails.notified().await;
@@ -241,7 +241,7 @@ async fn whoever_dealt_with_a_failure_by_a_patch_does_not_decide_about_what_is_l
 async fn whoever_said_that_a_call_never_happened_does_not_decide_about_it_or_what_follows() {
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&sent);
-    let lost = Puppet::new("lost", Reach::Write).answers(move |_, _| match counted.fetch_add(1, Ordering::SeqCst) {
+    let lost = Puppet::new("lost", EffectKind::Write).answers(move |_, _| match counted.fetch_add(1, Ordering::SeqCst) {
         0 => Err(ToolError::maybe_sent(Code::ExternalServiceError, "the answer was lost")),
         _ => Ok(json!({})),
     });
@@ -269,7 +269,7 @@ async fn an_edit_of_how_a_number_is_written_changes_nothing() {
             let read = |text: &str| serde_json::from_str::<Value>(&format!("{{\"n\":{text}}}")).unwrap();
             let given = Arc::new(std::sync::Mutex::new(Vec::new()));
             let kept = Arc::clone(&given);
-            let tool = Puppet::new("kept", Reach::Write).answers(move |_, input| {
+            let tool = Puppet::new("kept", EffectKind::Write).answers(move |_, input| {
                 kept.lock().unwrap().push(input.to_string());
                 Ok(json!({}))
             });

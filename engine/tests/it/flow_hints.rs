@@ -52,5 +52,5 @@ async fn a_run_that_was_told_something_while_it_was_left_takes_it_in() {
     stage.flow.cancel(&ann, run, None).await.expect("a cancellation");
     assert_eq!(stage.ended(run).await["status"], "cancelled");
     settle().await;
-    assert_eq!(stage.flow.active(), 0);
+    assert_eq!(stage.flow.active_runs(), 0);
 }

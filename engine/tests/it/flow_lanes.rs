@@ -3,8 +3,8 @@
 
 use chimera_core::access::Level;
 use chimera_core::limits::LANE_LEASE_SECONDS;
-use chimera_core::tool::Reach;
-use chimera_engine::flow::{Decision, Keeper, StartRun};
+use chimera_core::tool::EffectKind;
+use chimera_engine::flow::{Decision, KeeperState, StartRun};
 use chimera_testkit::build::NOON;
 use chimera_testkit::flow::{Air, Asked, Puppet, Setup, Stage, World, chain, stage, until, workflow};
 use chimera_testkit::memory::MemoryRecords;
@@ -30,7 +30,7 @@ const CALL: Duration = Duration::from_secs(600);
 
 /// An idempotent write whose first call never returns; the others return at once.
 fn hangs_once(name: &'static str) -> Puppet {
-    let tool = Puppet::new(name, Reach::Write).declared(|tool| {
+    let tool = Puppet::new(name, EffectKind::Write).declared(|tool| {
         tool.metadata.idempotent = true;
         tool.timeout_ms = u64::try_from(CALL.as_millis()).unwrap();
     });
@@ -49,7 +49,7 @@ fn hangs_once(name: &'static str) -> Puppet {
 /// A tool `slow` that reads, and returns when released.
 fn waits_for(answer: &Arc<Notify>) -> Puppet {
     let answer = Arc::clone(answer);
-    Puppet::new("slow", Reach::Read).declared(|tool| tool.timeout_ms = 3_600_000).acts(move |_, _| {
+    Puppet::new("slow", EffectKind::Read).declared(|tool| tool.timeout_ms = 3_600_000).acts(move |_, _| {
         let answer = Arc::clone(&answer);
         async move {
             answer.notified().await;
@@ -103,7 +103,7 @@ async fn the_runs_of_a_lane_that_is_renewed_are_left_to_its_node() {
     called(&asked, 1).await;
     for _ in 0..100 {
         two.pass(Duration::from_secs(1)).await;
-        assert_eq!((one.flow.active(), two.flow.active()), (1, 0), "its node is alive");
+        assert_eq!((one.flow.active_runs(), two.flow.active_runs()), (1, 0), "its node is alive");
     }
     gate.notify_one();
     assert_eq!(one.ended(run).await["status"], "completed");
@@ -114,7 +114,7 @@ async fn the_runs_of_a_lane_that_is_renewed_are_left_to_its_node() {
 #[tokio::test(start_paused = true)]
 async fn what_is_told_to_a_run_through_another_node_is_taken_in_by_its_own() {
     let (world, records) = leased();
-    let (answer, mail) = (Arc::new(Notify::new()), Puppet::new("mail", Reach::Write));
+    let (answer, mail) = (Arc::new(Notify::new()), Puppet::new("mail", EffectKind::Write));
     let slow = waits_for(&answer);
     let (asked, mail, slow) = (mail.asked(), mail.build(), slow.build());
     let setup = || stage(1).tool(Arc::clone(&mail)).tool(Arc::clone(&slow));
@@ -127,10 +127,10 @@ async fn what_is_told_to_a_run_through_another_node_is_taken_in_by_its_own() {
     two.decide("user_ann", run, Decision::Approve, Some(&shown["approvals"][0])).await.unwrap();
     for _ in 0..20 {
         tokio::task::yield_now().await;
-        assert_eq!(two.flow.active(), 0, "a run has one driver");
+        assert_eq!(two.flow.active_runs(), 0, "a run has one driver");
     }
     one.step(run, "b", "completed").await;
-    assert_eq!((one.flow.active(), two.flow.active()), (1, 0));
+    assert_eq!((one.flow.active_runs(), two.flow.active_runs()), (1, 0));
     answer.notify_one();
     assert_eq!(one.ended(run).await["status"], "completed");
     assert_eq!(asked.count("execute"), 1);
@@ -151,9 +151,9 @@ async fn the_runs_of_a_lane_that_nobody_renews_are_taken_over_after_its_lease_an
     one.records.renew();
     crash(&one, &dies);
     two.pass(LEASE).await;
-    assert_eq!(two.flow.active(), 0, "a lease that is not over is believed");
+    assert_eq!(two.flow.active_runs(), 0, "a lease that is not over is believed");
     two.pass(NOTICED).await;
-    assert_eq!(two.flow.active(), 1, "nobody else drives it");
+    assert_eq!(two.flow.active_runs(), 1, "nobody else drives it");
     assert_eq!(two.ended(run).await["status"], "completed");
     let sent = asked.of("execute");
     assert_eq!(sent.len(), 2);
@@ -181,7 +181,7 @@ async fn whoever_takes_a_lane_takes_up_its_runs() {
     let two = node(stage(1).tool(tool), &world, &taken).await;
     let lives = two.renew();
     two.pass(NOTICED).await;
-    assert_eq!(two.flow.active(), 1, "the lane is its own now, and so are the runs of it");
+    assert_eq!(two.flow.active_runs(), 1, "the lane is its own now, and so are the runs of it");
     assert_eq!(two.ended(run).await["status"], "completed");
     assert_eq!(asked.count("execute"), 2);
     lives.abort();
@@ -216,14 +216,14 @@ async fn runs_that_find_no_room_are_taken_over_when_there_is_some() {
 
 /// The first node loses its lane to the second, which owns the run and starts a call; then the first node gets the lane
 /// back while that call may still be in flight.
-struct Regained {
+struct RegainedLane {
     one: Stage,
     run: Uuid,
     mail: Asked,
     answer: Arc<Notify>,
 }
 
-async fn regained() -> Regained {
+async fn regained() -> RegainedLane {
     let (world, records) = leased();
     let (answer, mail) = (Arc::new(Notify::new()), hangs_once("mail"));
     let slow = waits_for(&answer);
@@ -237,7 +237,7 @@ async fn regained() -> Regained {
 
     one.pass(LEASE).await;
     let two = node(setup(), &world, &Arc::new(records.beside())).await;
-    two.flow.look(&mut Keeper::default()).await.unwrap();
+    two.flow.poll_once(&mut KeeperState::default()).await.unwrap();
     let shown = two.show(run).await;
     two.decide("user_ann", run, Decision::Approve, Some(&shown["approvals"][0])).await.unwrap();
     called(&asked, 1).await;
@@ -245,12 +245,12 @@ async fn regained() -> Regained {
 
     one.pass(LEASE).await;
     one.records.renew();
-    Regained { one, run, mail: asked, answer }
+    RegainedLane { one, run, mail: asked, answer }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_meets_anothers_turn_waits_for_the_call_that_the_other_may_be_making() {
-    let Regained { one, run, mail, answer } = regained().await;
+    let RegainedLane { one, run, mail, answer } = regained().await;
     // Its next turn conflicts with what the other node wrote.
     answer.notify_one();
     one.pass(Duration::from_secs(60)).await;
@@ -292,10 +292,10 @@ async fn the_time_in_which_a_node_saw_nothing_does_not_count_against_another() {
     two.pass(LEASE + NOTICED).await;
     records.heal();
     two.pass(Duration::from_secs(3)).await;
-    assert_eq!(two.flow.active(), 0, "its node had three seconds to renew its lease");
+    assert_eq!(two.flow.active_runs(), 0, "its node had three seconds to renew its lease");
     let again = one.renew();
     two.pass(LEASE + NOTICED).await;
-    assert_eq!((one.flow.active(), two.flow.active()), (1, 0));
+    assert_eq!((one.flow.active_runs(), two.flow.active_runs()), (1, 0));
     gate.notify_one();
     assert_eq!(one.ended(run).await["status"], "completed");
     assert_eq!(asked.count("execute"), 1);
@@ -313,18 +313,18 @@ async fn a_node_that_stood_still_looks_for_a_whole_lease_before_it_takes_anythin
     let two = node(stage(1).tool(tool).unkept(), &world, &Arc::new(records.beside())).await;
     one.run(&chain("w", &[("a", "mail")]), SILENT).await;
     called(&asked, 1).await;
-    let keeper = &mut Keeper::default();
+    let keeper = &mut KeeperState::default();
     for _ in 0..3 {
-        two.flow.look(keeper).await.unwrap();
+        two.flow.poll_once(keeper).await.unwrap();
         two.pass(LEASE + NOTICED).await;
     }
-    two.flow.look(keeper).await.unwrap();
-    assert_eq!(two.flow.active(), 0, "four looks are not a lease of looking");
+    two.flow.poll_once(keeper).await.unwrap();
+    assert_eq!(two.flow.active_runs(), 0, "four looks are not a lease of looking");
     for _ in 0..LEASE.as_secs() + NOTICED.as_secs() {
         two.pass(Duration::from_secs(1)).await;
-        two.flow.look(keeper).await.unwrap();
+        two.flow.poll_once(keeper).await.unwrap();
     }
-    assert_eq!(two.flow.active(), 1);
+    assert_eq!(two.flow.active_runs(), 1);
 }
 
 /// A node that is suspended during a call, and resumes after another node has done the work, continues what it was
@@ -334,7 +334,7 @@ async fn a_call_whose_time_ran_out_while_its_process_stood_still_sends_nothing()
     let clock = Arc::new(FakeClock::at(NOON));
     let sent = Arc::new(AtomicBool::new(false));
     let (stopped, noted) = (Arc::clone(&clock), Arc::clone(&sent));
-    let tool = Puppet::new("pay", Reach::Write).acts(move |_, _| {
+    let tool = Puppet::new("pay", EffectKind::Write).acts(move |_, _| {
         let (clock, sent) = (Arc::clone(&stopped), Arc::clone(&noted));
         async move {
             clock.advance(3_600_000_000);

@@ -1,11 +1,11 @@
 //! Large inputs and outputs: pages are bounded, what needs all of them gets all, and a run stores a bounded amount.
 
 use chimera_core::access::Level;
-use chimera_core::flow::call::Found;
+use chimera_core::flow::call::CheckResult;
 use chimera_core::flow::tables::{STEPS, TOOL_CALLS};
 use chimera_core::limits;
 use chimera_core::record::Row;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::flow::CallFilter;
 use chimera_testkit::flow::{Puppet, Setup, Stage, chain, stage, until, workflow};
 use serde_json::{Value, json};
@@ -30,13 +30,13 @@ async fn large_run(setup: Setup) -> (Stage, Uuid) {
     }
     let run = stage.run(&air.edge("ask", "after"), SILENT).await;
     stage.asks(run).await;
-    until("it is not in memory", || stage.flow.active() == 0).await;
+    until("it is not in memory", || stage.flow.active_runs() == 0).await;
     (stage, run)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_is_read_whole_however_large_its_steps_are() {
-    let large = Puppet::new("large", Reach::Write).answers(|_, _| Ok(json!({"text": "x".repeat(LARGE)})));
+    let large = Puppet::new("large", EffectKind::Write).answers(|_, _| Ok(json!({"text": "x".repeat(LARGE)})));
     let asked = large.asked();
     let (stage, run) = large_run(stage(1).tool(large.build())).await;
     let stored: usize = stage.rows_of(&STEPS, run).iter().map(Row::bytes).sum();
@@ -48,7 +48,7 @@ async fn a_run_is_read_whole_however_large_its_steps_are() {
 
 #[tokio::test(start_paused = true)]
 async fn steps_and_calls_are_shown_in_pages_of_bounded_size_that_leave_nothing_out() {
-    let large = Puppet::new("large", Reach::Read).answers(|_, _| Ok(json!({"text": "x".repeat(LARGE)})));
+    let large = Puppet::new("large", EffectKind::Read).answers(|_, _| Ok(json!({"text": "x".repeat(LARGE)})));
     let (stage, run) = large_run(stage(1).tool(large.build())).await;
     let admin = stage.permit("admin");
     let (mut nodes, mut calls, mut cursor) = (Vec::new(), 0, None::<String>);
@@ -125,7 +125,7 @@ fn many() -> Value {
 /// A write has happened, whatever it returned: it is in doubt, and not repeated.
 #[tokio::test(start_paused = true)]
 async fn an_output_of_too_many_values_is_not_kept_and_a_write_stays_known() {
-    for (effect, status) in [(Reach::Write, "outcome_unknown"), (Reach::Read, "failed"), (Reach::Pure, "failed")] {
+    for (effect, status) in [(EffectKind::Write, "outcome_unknown"), (EffectKind::Read, "failed"), (EffectKind::Pure, "failed")] {
         let tool = Puppet::new("many", effect).answers(|_, _| Ok(many()));
         let asked = tool.asked();
         let stage = stage(1).tool(tool.build()).open().await;
@@ -138,7 +138,7 @@ async fn an_output_of_too_many_values_is_not_kept_and_a_write_stays_known() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_check_finds_is_bounded_like_any_output() {
-    let tool = Puppet::new("many", Reach::Write).answers(|_, _| Ok(many())).checks(|_| Ok(Found::Happened(many())));
+    let tool = Puppet::new("many", EffectKind::Write).answers(|_, _| Ok(many())).checks(|_| Ok(CheckResult::Happened(many())));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "many")]), SILENT).await;

@@ -9,7 +9,7 @@ use chimera_core::flow::call::ToolError;
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
-use chimera_core::tool::{Reach, Spec};
+use chimera_core::tool::{EffectKind, Spec};
 use chimera_testkit::flow::{Puppet, Setup, Stage, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -19,22 +19,22 @@ use uuid::Uuid;
 
 /// Actors who lost their rights; contributors are judged by rules alone, and there are none.
 #[derive(Clone, Default)]
-struct Left(Arc<Mutex<BTreeSet<String>>>);
+struct DepartedPolicy(Arc<Mutex<BTreeSet<String>>>);
 
-impl Left {
+impl DepartedPolicy {
     fn leaves(&self, who: &str) {
         self.0.lock().unwrap().insert(who.to_owned());
     }
 }
 
-impl Policy for Left {
+impl Policy for DepartedPolicy {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
         let (rule, reason) = ("actor.disabled".to_owned(), "the actor is disabled".to_owned());
         let left = self.0.lock().unwrap().contains(action.actor);
         if left { PolicyVerdict::Deny { rule, reason } } else { PolicyVerdict::Allow }
     }
 
-    fn judge_part(&self, _: &Action<'_>) -> PolicyVerdict {
+    fn judge_contributor(&self, _: &Action<'_>) -> PolicyVerdict {
         PolicyVerdict::Allow
     }
 
@@ -69,7 +69,7 @@ async fn patched(setup: Setup, nodes: &[Value]) -> (Stage, Uuid) {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_somebody_added_who_left_is_not_made() {
-    let (gate, left) = (Arc::new(Notify::new()), Left::default());
+    let (gate, left) = (Arc::new(Notify::new()), DepartedPolicy::default());
     let (stage, run) = patched(gated(&gate).policy(left.clone()), &[strict_less("a")]).await;
     left.leaves("user_mal");
     gate.notify_one();
@@ -79,7 +79,7 @@ async fn a_call_that_somebody_added_who_left_is_not_made() {
 /// The first call made its author a contributor to what follows.
 #[tokio::test(start_paused = true)]
 async fn a_second_call_that_somebody_added_who_left_is_not_made() {
-    let (gate, left) = (Arc::new(Notify::new()), Left::default());
+    let (gate, left) = (Arc::new(Notify::new()), DepartedPolicy::default());
     let (first, run) = patched(gated(&gate).policy(left.clone()), &[strict_less("a"), strict("c")]).await;
     gate.notify_one();
     let asked = asked_at(&first, run, "c").await;
@@ -91,7 +91,7 @@ async fn a_second_call_that_somebody_added_who_left_is_not_made() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_of_a_run_inside_that_somebody_added_who_left_is_not_made() {
-    let (gate, left) = (Arc::new(Notify::new()), Left::default());
+    let (gate, left) = (Arc::new(Notify::new()), DepartedPolicy::default());
     let node = json!({"id": "a", "type": "workflow", "workflow_id": "inner", "inputs": {}});
     let (first, run) = patched(gated(&gate).policy(left.clone()), &[node]).await;
     gate.notify_one();
@@ -108,7 +108,7 @@ async fn a_call_of_a_run_inside_that_somebody_added_who_left_is_not_made() {
 async fn a_call_that_somebody_edited_who_left_is_not_made() {
     for restarts in [false, true] {
         for edits in [&["a"][..], &["b"], &["a", "b"]] {
-            let left = Left::default();
+            let left = DepartedPolicy::default();
             let mut stages = vec![stage(1).policy(left.clone()).open().await];
             let air = workflow("w").node(strict("a")).node(strict("b")).edge("a", "b");
             let run = stages[0].run(&air, Level::ExecuteNotify).await;
@@ -140,7 +140,7 @@ async fn a_call_that_somebody_edited_who_left_is_not_made() {
 
 #[tokio::test(start_paused = true)]
 async fn a_line_of_a_plan_that_somebody_edited_who_left_is_not_carried_out() {
-    let left = Left::default();
+    let left = DepartedPolicy::default();
     let first = stage(1).policy(left.clone()).open().await;
     let run = first.run(&workflow("w").node(strict_less("a")), Level::Draft).await;
     let asked = first.asks(run).await.remove(0);
@@ -155,7 +155,7 @@ async fn a_line_of_a_plan_that_somebody_edited_who_left_is_not_carried_out() {
 /// Workflows outlive their authors.
 #[tokio::test(start_paused = true)]
 async fn calls_of_a_workflow_are_made_after_its_author_left() {
-    let left = Left::default();
+    let left = DepartedPolicy::default();
     let first = stage(1).policy(left.clone()).open().await;
     first.apply_as("user_eve", &workflow("inner").node(strict("x"))).await;
     first.apply_as("user_mal", &workflow("w").child("c", "inner", json!({})).node(strict("b")).edge("c", "b")).await;
@@ -174,8 +174,8 @@ async fn calls_of_a_workflow_are_made_after_its_author_left() {
 /// The requester of a rollback loses their rights after its first undo: the other undos are refused, with the reason.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_to_undo_stays_once_whoever_asked_for_it_may_not_any_more() {
-    let (left, undone) = (Left::default(), Arc::new(Mutex::new(Vec::new())));
-    let tool = Puppet::new("write", Reach::Write).undoes({
+    let (left, undone) = (DepartedPolicy::default(), Arc::new(Mutex::new(Vec::new())));
+    let tool = Puppet::new("write", EffectKind::Write).undoes({
         let (left, undone) = (left.clone(), Arc::clone(&undone));
         move |_, done| {
             left.leaves("user_mal");
@@ -198,8 +198,8 @@ async fn what_is_left_to_undo_stays_once_whoever_asked_for_it_may_not_any_more()
 #[tokio::test(start_paused = true)]
 async fn an_undo_is_not_tried_again_once_somebody_of_it_may_not_act_any_more() {
     for leaver in ["user_mal", "user_ann"] {
-        let (left, tries) = (Left::default(), Arc::new(Mutex::new(0)));
-        let tool = Puppet::new("write", Reach::Write).undoes({
+        let (left, tries) = (DepartedPolicy::default(), Arc::new(Mutex::new(0)));
+        let tool = Puppet::new("write", EffectKind::Write).undoes({
             let (left, tries) = (left.clone(), Arc::clone(&tries));
             move |_, _| {
                 left.leaves(leaver);

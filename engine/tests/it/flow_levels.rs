@@ -5,9 +5,9 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::tool::{Reach, Risk};
+use chimera_core::tool::{EffectKind, Risk};
 use chimera_engine::flow::StartRun;
-use chimera_engine::flow::port::{Delivered, Message, Notifier, ToolError};
+use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
 use chimera_testkit::flow::{Puppet, Stage, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -15,13 +15,13 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// Records messages, and refuses the first few.
-pub(crate) struct Letters {
+pub(crate) struct RecordingNotifier {
     refuse: usize,
     code: Code,
     given: Mutex<Vec<Message>>,
 }
 
-impl Letters {
+impl RecordingNotifier {
     pub(crate) fn refusing(refuse: usize, code: Code) -> Arc<Self> {
         Arc::new(Self { refuse, code, given: Mutex::default() })
     }
@@ -32,7 +32,7 @@ impl Letters {
 }
 
 #[async_trait]
-impl Notifier for Letters {
+impl Notifier for RecordingNotifier {
     fn check(&self, channel: &str, target: &str) -> Result<(), ToolError> {
         match (channel, target) {
             ("email", "unset") => Err(ToolError::not_sent(Code::ToolUnavailable, "no mail server is set")),
@@ -40,13 +40,13 @@ impl Notifier for Letters {
         }
     }
 
-    async fn send(&self, message: &Message) -> Result<Delivered, ToolError> {
+    async fn send(&self, message: &Message) -> Result<DeliveryReceipt, ToolError> {
         let mut given = self.given.lock().unwrap();
         given.push(message.clone());
         if given.len() <= self.refuse {
             Err(ToolError::not_sent(self.code, "not now"))
         } else {
-            Ok(Delivered::default())
+            Ok(DeliveryReceipt::default())
         }
     }
 }
@@ -100,7 +100,7 @@ async fn whoever_asked_to_be_told_is_told_of_approved_work_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_run_of_l2_is_told_too() {
-    let stage = stage(1).tool(Puppet::new("down", Reach::Read).fails_at(&[1, 2, 3, 4]).build()).open().await;
+    let stage = stage(1).tool(Puppet::new("down", EffectKind::Read).fails_at(&[1, 2, 3, 4]).build()).open().await;
     stage.apply(&chain("bad", &[("a", "down")])).await;
     let run = stage.start(StartRun { notify: both(), ..StartRun::of("bad", json!({})) }).await;
     stage.ended(run).await;
@@ -113,7 +113,7 @@ async fn a_failed_run_of_l2_is_told_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_is_tried_again_later_and_by_another_process_too() {
-    let letters = Letters::refusing(2, Code::ExternalServiceUnavailable);
+    let letters = RecordingNotifier::refusing(2, Code::ExternalServiceUnavailable);
     let first = stage(1).notifier(letters.clone()).open().await;
     let run = told(&first, Level::ExecuteNotify, Some(json!({"webhook": "https://hooks.example/1"}))).await;
     first.flow.deliver_due().await.unwrap();
@@ -141,26 +141,26 @@ async fn a_message_is_tried_again_later_and_by_another_process_too() {
 }
 
 /// Accepts a message and never returns.
-struct Silence;
+struct HangingNotifier;
 
 #[async_trait]
-impl Notifier for Silence {
+impl Notifier for HangingNotifier {
     fn check(&self, _: &str, _: &str) -> Result<(), ToolError> {
         Ok(())
     }
 
-    async fn send(&self, _: &Message) -> Result<Delivered, ToolError> {
+    async fn send(&self, _: &Message) -> Result<DeliveryReceipt, ToolError> {
         std::future::pending().await
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_try_that_a_crash_cut_off_is_on_record_and_made_again() {
-    let first = stage(1).notifier(Arc::new(Silence)).open().await;
+    let first = stage(1).notifier(Arc::new(HangingNotifier)).open().await;
     let run = told(&first, Level::ExecuteNotify, Some(json!({"webhook": "https://hooks.example/1"}))).await;
     let cut = tokio::time::timeout(Duration::from_secs(1), first.flow.deliver_due()).await;
     assert!(cut.is_err(), "it was cut in the middle");
-    let letters = Letters::refusing(0, Code::ValidationFailed);
+    let letters = RecordingNotifier::refusing(0, Code::ValidationFailed);
     let second = first.restart(stage(1).notifier(letters.clone())).await;
     second.flow.deliver_due().await.unwrap();
     assert!(letters.given().is_empty(), "whoever took it may still be at it");
@@ -173,7 +173,7 @@ async fn a_try_that_a_crash_cut_off_is_on_record_and_made_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_can_not_be_delivered_is_given_up() {
-    let letters = Letters::refusing(9, Code::ValidationFailed);
+    let letters = RecordingNotifier::refusing(9, Code::ValidationFailed);
     let stage = stage(1).notifier(letters.clone()).open().await;
     let run = told(&stage, Level::ExecuteNotify, Some(json!({"email": "nobody"}))).await;
     stage.flow.deliver_due().await.unwrap();
@@ -188,7 +188,7 @@ async fn a_message_that_can_not_be_delivered_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_could_never_tell_is_refused() {
-    let letters = Letters::refusing(0, Code::ValidationFailed);
+    let letters = RecordingNotifier::refusing(0, Code::ValidationFailed);
     let stage = stage(1).notifier(letters).open().await;
     stage.apply(&chain("w", &[("a", "again")])).await;
     let ask = |level| StartRun { level, notify: Some(json!({"email": "unset"})), ..StartRun::of("w", json!({})) };
@@ -198,7 +198,7 @@ async fn a_run_that_could_never_tell_is_refused() {
 }
 
 fn lost() -> Puppet {
-    Puppet::new("lost", Reach::Write).answers(|ctx, input| match ctx.attempt {
+    Puppet::new("lost", EffectKind::Write).answers(|ctx, input| match ctx.attempt {
         1 => Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "the answer was lost")),
         _ => Ok(json!({"echo": input})),
     })
@@ -211,7 +211,7 @@ async fn a_person_says_that_it_happened_and_what_it_gave() {
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "lost"), ("b", "pure")]), Level::ExecuteSilent).await;
     let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
-    assert_eq!(stage.flow.active(), 0, "it waits in the store");
+    assert_eq!(stage.flow.active_runs(), 0, "it waits in the store");
     let robot = stage.permit("service_chatbot");
     assert_eq!(code_of(stage.flow.resolve(&robot, run, step, true, None, None).await), "RBAC_FORBIDDEN");
     let ann = stage.permit("user_ann");
@@ -243,7 +243,7 @@ async fn a_person_says_that_it_never_happened_and_it_is_sent_under_the_same_key(
 /// No run is admitted at L2 or L3 with a high-risk tool, so a tool that became one needs approval.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_was_declared_high_risk_since_the_run_was_let_in_is_asked_about() {
-    let note = |risk: Risk| Puppet::new("note", Reach::Write).declared(|tool| tool.metadata.risk_level = risk);
+    let note = |risk: Risk| Puppet::new("note", EffectKind::Write).declared(|tool| tool.metadata.risk_level = risk);
     let each = json!({"n": "${item}"});
     let air = workflow("w")
         .function("a", "note", json!({"n": 1}))

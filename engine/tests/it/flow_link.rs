@@ -3,8 +3,8 @@
 use crate::flow_ask::{asking, mail_of, tools};
 use async_trait::async_trait;
 use chimera_core::access::tables::APPROVAL_LINKS;
-use chimera_core::access::{Level, NotDecider};
-use chimera_core::flow::run::Head;
+use chimera_core::access::{Level, DeciderRefusal};
+use chimera_core::flow::run::RunHead;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::json::Digest32;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
@@ -123,12 +123,12 @@ struct Trusted(AtomicBool);
 
 #[async_trait]
 impl Recipients for Trusted {
-    async fn of(&self, _: &Head) -> Vec<Recipient> {
+    async fn of(&self, _: &RunHead) -> Vec<Recipient> {
         vec![mail_of("user_bob")]
     }
 
-    fn not_decider(&self, _: &str, _: &str, _: &str) -> Option<NotDecider> {
-        (!self.0.load(Ordering::SeqCst)).then_some(NotDecider::LacksScope)
+    fn not_decider(&self, _: &str, _: &str, _: &str) -> Option<DeciderRefusal> {
+        (!self.0.load(Ordering::SeqCst)).then_some(DeciderRefusal::LacksScope)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::limits::{DRAFT_BYTES_MAX, DRAFT_ITEMS_MAX, PLAN_STEPS_FREE_MAX};
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{Decision, StartRun};
 use chimera_testkit::flow::{Air, Puppet, Stage, id_of, stage, workflow};
 use proptest::prelude::*;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 fn write() -> Puppet {
-    Puppet::new("write", Reach::Write)
+    Puppet::new("write", EffectKind::Write)
 }
 
 /// A step that returns a list of this many numbers.
 fn source(items: usize) -> Puppet {
     let list: Vec<usize> = (0..items).collect();
-    Puppet::new("source", Reach::Read).answers(move |_, _| Ok(json!({ "list": list })))
+    Puppet::new("source", EffectKind::Read).answers(move |_, _| Ok(json!({ "list": list })))
 }
 
 /// A map over the list of the run's inputs.
@@ -93,7 +93,7 @@ async fn items_of_one_value_that_are_written_differently_stand_apart() {
         let tool = write();
         let made = tool.asked();
         let given = list.clone();
-        let source = Puppet::new("source", Reach::Read).answers(move |_, _| Ok(json!({ "list": given })));
+        let source = Puppet::new("source", EffectKind::Read).answers(move |_, _| Ok(json!({ "list": given })));
         let stage = stage(1).tool(source.build()).tool(tool.build()).open().await;
         let run = stage.run_with(&air, level, json!({ "list": list })).await;
         let asked = stage.asks(run).await.remove(0);
@@ -438,7 +438,7 @@ async fn runs_that_were_counted_go_on_as_freely_as_the_run_around_them() {
 
 /// One map of a random plan.
 #[derive(Clone, Debug)]
-struct Drawn {
+struct GeneratedMap {
     /// Whether the list comes from an earlier step.
     deferred: bool,
     list: Vec<u8>,
@@ -446,10 +446,10 @@ struct Drawn {
     bytes: usize,
 }
 
-fn drawn() -> impl Strategy<Value = Drawn> {
+fn drawn() -> impl Strategy<Value = GeneratedMap> {
     let list = proptest::collection::vec(0_u8..6, 0..24);
     let bytes = prop_oneof![4 => Just(1_usize), 1 => Just(DRAFT_BYTES_MAX / 5)];
-    (any::<bool>(), list, bytes).prop_map(|(deferred, list, bytes)| Drawn { deferred, list, bytes })
+    (any::<bool>(), list, bytes).prop_map(|(deferred, list, bytes)| GeneratedMap { deferred, list, bytes })
 }
 
 /// The inputs of all calls that a request shows, once for each call.
@@ -465,10 +465,10 @@ fn shown_calls(asked: &Value) -> Vec<Value> {
 }
 
 /// Runs a plan and approves every request; returns what was shown before it ran, and what ran.
-async fn approved_and_run(maps: Vec<Drawn>, level: Level) -> (Vec<Value>, Vec<Value>) {
+async fn approved_and_run(maps: Vec<GeneratedMap>, level: Level) -> (Vec<Value>, Vec<Value>) {
     let (tool, lists) = (write(), maps.clone());
     let made = tool.asked();
-    let source = Puppet::new("source", Reach::Read)
+    let source = Puppet::new("source", EffectKind::Read)
         .answers(move |_, _| Ok(json!({"lists": lists.iter().map(|map| map.list.clone()).collect::<Vec<_>>()})));
     let mut air = workflow("w").function("a", "source", json!({}));
     for (at, map) in maps.iter().enumerate() {

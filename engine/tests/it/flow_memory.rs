@@ -1,15 +1,15 @@
 //! Runs with large values: their memory is bounded in total, and processing them blocks nobody.
 
-use chimera_core::access::{Guest, Level, Shared};
+use chimera_core::access::{Guest, Level, SharedResources};
 use chimera_core::act::risk;
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::limits;
-use chimera_core::tool::{Reach, Spec};
+use chimera_core::tool::{EffectKind, Spec};
 use chimera_engine::access::port::Tenancy;
-use chimera_engine::flow::{Flow, Places, StartRun};
+use chimera_engine::flow::{Flow, RunLimits, StartRun};
 use chimera_testkit::flow::{Air, Puppet, Stage, chain, stage, until, workflow};
 use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +34,7 @@ fn many() -> Value {
 /// A tool that returns many values, and records how much memory all runs held at each call.
 fn noting(most: &Arc<AtomicUsize>, flow: &Arc<OnceLock<Flow>>) -> Puppet {
     let (most, flow) = (Arc::clone(most), Arc::clone(flow));
-    Puppet::new("many", Reach::Read).answers(move |_, _| {
+    Puppet::new("many", EffectKind::Read).answers(move |_, _| {
         most.fetch_max(flow.get().map_or(0, Flow::memory_held), Ordering::SeqCst);
         Ok(many())
     })
@@ -53,7 +53,7 @@ async fn begin(stage: &Stage, workflow: &str) -> Uuid {
 #[tokio::test(start_paused = true)]
 async fn runs_that_hold_much_wait_in_the_store_and_all_end() {
     let (most, flow) = (Arc::default(), Arc::default());
-    let places = Places { memory_bytes: 8 * MB, ..Places::default() };
+    let places = RunLimits { memory_bytes: 8 * MB, ..RunLimits::default() };
     let stage = stage(1).places(places).tool(noting(&most, &flow).build()).open().await;
     assert!(flow.set(stage.flow.clone()).is_ok());
     stage.apply(&steps(9)).await;
@@ -64,7 +64,7 @@ async fn runs_that_hold_much_wait_in_the_store_and_all_end() {
     for run in &runs {
         assert_eq!(stage.ended(*run).await["status"], "completed");
     }
-    until("all are gone", || stage.flow.active() == 0).await;
+    until("all are gone", || stage.flow.active_runs() == 0).await;
     // Each may have had one call in flight when the limit was reached.
     let most = most.load(Ordering::SeqCst);
     assert!(most <= 8 * MB + (RUNS_AT_ONCE + 9) * OUTPUT_BYTES, "{} MB at once", most / MB);
@@ -74,19 +74,19 @@ async fn runs_that_hold_much_wait_in_the_store_and_all_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_alone_goes_on_whatever_it_holds() {
-    let many = Puppet::new("many", Reach::Read).answers(|_, _| Ok(many()));
-    let places = Places { memory_bytes: MB, ..Places::default() };
+    let many = Puppet::new("many", EffectKind::Read).answers(|_, _| Ok(many()));
+    let places = RunLimits { memory_bytes: MB, ..RunLimits::default() };
     let stage = stage(1).places(places).tool(many.build()).open().await;
     let run = stage.run(&steps(5), SILENT).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
 /// Several tenants that share all tools.
-struct Neighbours;
+struct SeveralTenants;
 
-impl Tenancy for Neighbours {
+impl Tenancy for SeveralTenants {
     fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
-        let shared = Shared { tools: vec!["*".to_owned()], ..Shared::default() };
+        let shared = SharedResources { tools: vec!["*".to_owned()], ..SharedResources::default() };
         Some(Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared }))
     }
 
@@ -99,7 +99,7 @@ impl Tenancy for Neighbours {
 async fn one_tenant_does_not_take_the_memory_of_another() {
     let (done, _) = watch::channel(false);
     let waits = done.subscribe();
-    let hangs = Puppet::new("hangs", Reach::Read).declared(|declared| declared.timeout_ms = 3_600_000);
+    let hangs = Puppet::new("hangs", EffectKind::Read).declared(|declared| declared.timeout_ms = 3_600_000);
     let hangs = hangs.acts(move |_, _| {
         let mut waits = waits.clone();
         async move {
@@ -107,10 +107,10 @@ async fn one_tenant_does_not_take_the_memory_of_another() {
             Ok(json!({}))
         }
     });
-    let many = Puppet::new("many", Reach::Read).answers(|_, _| Ok(many()));
-    let places = Places { memory_bytes: 8 * MB, ..Places::default() };
+    let many = Puppet::new("many", EffectKind::Read).answers(|_, _| Ok(many()));
+    let places = RunLimits { memory_bytes: 8 * MB, ..RunLimits::default() };
     let stage =
-        stage(1).places(places).tenancy(Arc::new(Neighbours)).tool(hangs.build()).tool(many.build()).open().await;
+        stage(1).places(places).tenancy(Arc::new(SeveralTenants)).tool(hangs.build()).tool(many.build()).open().await;
     stage.apply(&chain("w", &[("a", "many"), ("b", "hangs")])).await;
     let ask = || StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
     let mut runs = Vec::new();
@@ -129,9 +129,9 @@ async fn one_tenant_does_not_take_the_memory_of_another() {
 }
 
 /// Records whether a node was judged off the request threads: a thread may block nowhere else.
-struct Placed(Arc<AtomicBool>);
+struct OffloadProbe(Arc<AtomicBool>);
 
-impl Policy for Placed {
+impl Policy for OffloadProbe {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
         if action.node == "after" {
             let waits = catch_unwind(AssertUnwindSafe(|| Handle::current().block_on(async {})));
@@ -153,8 +153,8 @@ impl Policy for Placed {
 async fn a_large_answer_is_taken_in_where_it_holds_up_nobody() {
     for (values, aside) in [(10, false), (VALUES, true)] {
         let placed = Arc::new(AtomicBool::new(!aside));
-        let many = Puppet::new("many", Reach::Read).answers(move |_, _| Ok(json!({"many": vec![1; values]})));
-        let stage = stage(1).policy(Placed(Arc::clone(&placed))).tool(many.build()).open().await;
+        let many = Puppet::new("many", EffectKind::Read).answers(move |_, _| Ok(json!({"many": vec![1; values]})));
+        let stage = stage(1).policy(OffloadProbe(Arc::clone(&placed))).tool(many.build()).open().await;
         let air = workflow("w").function("first", "many", json!({})).function("after", "many", json!({}));
         let run = stage.run(&air.edge("first", "after"), SILENT).await;
         assert_eq!(stage.ended(run).await["status"], "completed");

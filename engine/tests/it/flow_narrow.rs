@@ -4,7 +4,7 @@
 use chimera_core::access::{Entry, Kind, Level};
 use chimera_core::error::Code;
 use chimera_core::flow::tables::RUNS;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::port::ToolError;
@@ -21,12 +21,12 @@ const ALL: [&str; 2] = ["desk.first", "desk.other"];
 
 /// The person who started the runs, with a token narrowed to these scopes.
 fn narrow(scopes: &[&str]) -> Permit {
-    let entry = Entry { kind: Kind::Human, scopes: vec!["*".to_owned()], ..Entry::unmatched("user_ann", TENANT) };
-    Permit::of(entry).narrowed(scopes)
+    let entry = Entry { kind: Kind::Human, scopes: vec!["*".to_owned()], ..Entry::default_for("user_ann", TENANT) };
+    Permit::for_entry(entry).narrowed(scopes)
 }
 
 fn tool(name: &'static str) -> Puppet {
-    Puppet::new(name, Reach::Write).declared(move |tool| tool.metadata.capabilities = vec![name.to_owned()])
+    Puppet::new(name, EffectKind::Write).declared(move |tool| tool.metadata.capabilities = vec![name.to_owned()])
 }
 
 async fn open() -> (Stage, chimera_testkit::flow::Asked) {
@@ -135,7 +135,7 @@ async fn an_answer_inside_lets_the_run_around_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_yes_to_one_call_lets_those_behind_it_go_on() {
-    let asking = Puppet::new("desk.asks", Reach::Write).declared(|tool| {
+    let asking = Puppet::new("desk.asks", EffectKind::Write).declared(|tool| {
         tool.metadata.capabilities = vec!["desk.asks".to_owned()];
         tool.metadata.requires_approval = true;
     });

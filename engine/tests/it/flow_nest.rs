@@ -6,7 +6,7 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::{Json, Row, Value as Cell};
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
 use chimera_testkit::flow::{Air, Puppet, Stage, Watch, chain, id_of, stage, until, workflow};
@@ -18,7 +18,7 @@ const SILENT: Level = Level::ExecuteSilent;
 
 /// Takes longer the earlier its item is in the list.
 fn backwards(watch: &Watch) -> Puppet {
-    Puppet::new("backwards", Reach::Read)
+    Puppet::new("backwards", EffectKind::Read)
         .answers(|_, input| Ok(json!({"doubled": input["item"].as_i64().unwrap() * 2})))
         .takes(|input| Duration::from_millis(1_000 - input["index"].as_u64().unwrap() * 10))
         .watched(watch)
@@ -56,7 +56,7 @@ async fn a_map_over_an_empty_list_gives_an_empty_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_item_fails_its_map_and_nothing_behind_it_starts() {
-    let tool = Puppet::new("picky", Reach::Read)
+    let tool = Puppet::new("picky", EffectKind::Read)
         .answers(|_, input| match input["item"] == 3 {
             true => Err(ToolError::not_sent(Code::ValidationFailed, "three is no number")),
             false => Ok(json!({})),
@@ -122,7 +122,7 @@ async fn a_child_gives_its_result_to_its_parent_which_holds_no_slot_and_no_memor
     let run = stage.run_with(&parent("double"), SILENT, json!({"n": 21})).await;
     let child = child_of(&stage, run).await;
     stage.asks(child).await;
-    assert_eq!(stage.flow.active(), 0, "both wait in the store");
+    assert_eq!(stage.flow.active_runs(), 0, "both wait in the store");
     let shown = stage.show(child).await;
     assert_eq!((&shown["parent_run_id"], &shown["actor"]), (&json!(run), &json!("user_ann")));
     stage.approve("user_ann", child).await;
@@ -131,7 +131,7 @@ async fn a_child_gives_its_result_to_its_parent_which_holds_no_slot_and_no_memor
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_child_fails_its_node_and_the_graph_may_deal_with_it() {
-    let tool = Puppet::new("no", Reach::Read)
+    let tool = Puppet::new("no", EffectKind::Read)
         .answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "the child says no")));
     let stage = stage(1).tool(tool.build()).open().await;
     stage.apply(&workflow("bad").function("a", "no", json!({}))).await;
@@ -183,7 +183,7 @@ async fn a_child_is_stopped_with_its_parent() {
 /// The child of a failed run was not cancelled by anybody.
 #[tokio::test(start_paused = true)]
 async fn a_child_that_is_stopped_because_its_parent_failed_names_the_system() {
-    let bad = Puppet::new("bad", Reach::Read).takes(|_| Duration::from_secs(1));
+    let bad = Puppet::new("bad", EffectKind::Read).takes(|_| Duration::from_secs(1));
     let bad = bad.answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     let stage = stage(1).tool(bad.build()).open().await;
     stage.apply(&workflow("waits").node(json!({"id": "ask", "type": "hitl"}))).await;
@@ -296,14 +296,14 @@ async fn a_run_that_keeps_no_versions_starts_those_that_were_the_newest_when_it_
         stage.apply(&version(1)).await;
         let run = stage.run(&outer.clone().edge("ask", "c"), SILENT).await;
         stage.asks(run).await;
-        until("it is not in memory", || stage.flow.active() == 0).await;
+        until("it is not in memory", || stage.flow.active_runs() == 0).await;
         stage.records.tamper(&RUNS, |runs| {
             let row = runs.iter_mut().find(|row| row.uuid("id") == run).unwrap();
             let mut kept = row.get("request_payload").as_json().unwrap().to_value();
             let versions = kept.as_object_mut().unwrap().remove("workflow_versions");
             assert!(versions.is_some_and(|versions| versions["inner"].is_i64()));
             if !keeps {
-                row.cells[request] = Json::of(&kept).unwrap().into();
+                row.cells[request] = Json::encode(&kept).unwrap().into();
             }
         });
         stage.pass(Duration::from_secs(2)).await;

@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
 use chimera_testkit::flow::{Puppet, Watch, chain, stage, workflow};
 use serde_json::json;
@@ -13,7 +13,7 @@ use tokio::sync::Barrier;
 const SILENT: Level = Level::ExecuteSilent;
 
 fn upload(id: &str, succeeds: bool) -> (chimera_testkit::flow::Air, Puppet) {
-    let tool = Puppet::new("upload", Reach::Write).answers(move |_, _| match succeeds {
+    let tool = Puppet::new("upload", EffectKind::Write).answers(move |_, _| match succeeds {
         true => Ok(json!({"url": "s3://acme/1"})),
         false => Err(ToolError::not_sent(Code::PolicyDenied, "403")),
     });
@@ -49,7 +49,7 @@ async fn a_failure_that_the_graph_deals_with_does_not_fail_the_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_no_edge_is_taken_for_fails_the_run_with_its_own_error() {
-    let tool = Puppet::new("broken", Reach::Pure)
+    let tool = Puppet::new("broken", EffectKind::Pure)
         .answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no such page")));
     let air = workflow("w")
         .function("a", "broken", json!({}))
@@ -107,13 +107,13 @@ fn race(join: &str) -> chimera_testkit::flow::Air {
 }
 
 fn slow() -> Puppet {
-    Puppet::new("slow", Reach::Read).takes(|_| Duration::from_secs(7))
+    Puppet::new("slow", EffectKind::Read).takes(|_| Duration::from_secs(7))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_join_of_all_waits_for_the_last_edge_and_a_join_of_any_for_the_first() {
     for (join, seconds) in [("all", 7), ("any", 0)] {
-        let mark = Puppet::new("mark", Reach::Read);
+        let mark = Puppet::new("mark", EffectKind::Read);
         let (asked, began) = (mark.asked(), tokio::time::Instant::now());
         let stage = stage(1).tool(slow().build()).tool(mark.build()).open().await;
         let run = stage.run(&race(join), SILENT).await;
@@ -128,7 +128,7 @@ async fn a_join_of_all_waits_for_the_last_edge_and_a_join_of_any_for_the_first()
 async fn branches_run_at_the_same_time() {
     let barrier = Arc::new(Barrier::new(3));
     // Each call waits for the others: run in sequence, none would ever end.
-    let meet = Puppet::new("meet", Reach::Read).acts(move |_, _| {
+    let meet = Puppet::new("meet", EffectKind::Read).acts(move |_, _| {
         let barrier = Arc::clone(&barrier);
         async move {
             barrier.wait().await;
@@ -145,7 +145,7 @@ async fn branches_run_at_the_same_time() {
 #[tokio::test(start_paused = true)]
 async fn one_run_has_no_more_calls_under_way_than_it_may() {
     let watch = Watch::default();
-    let busy = Puppet::new("busy", Reach::Read).takes(|_| Duration::from_secs(1)).watched(&watch);
+    let busy = Puppet::new("busy", EffectKind::Read).takes(|_| Duration::from_secs(1)).watched(&watch);
     let air = (0..100).fold(workflow("wide"), |air, n| air.function(&format!("n{n}"), "busy", json!({})));
     let stage = stage(1).tool(busy.build()).open().await;
     let run = stage.run(&air, SILENT).await;

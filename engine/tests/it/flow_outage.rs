@@ -5,8 +5,8 @@ use chimera_core::flow::run::affinity;
 use chimera_core::flow::tables::{EFFECTS, RUNS};
 use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::record::{Conflict, Insert};
-use chimera_core::tool::Reach;
-use chimera_engine::commit::{Loss, Outcome};
+use chimera_core::tool::EffectKind;
+use chimera_engine::commit::{TxRejection, BatchOutcome};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{Air, Asked, Puppet, Setup, Stage, World, stage, workflow};
 use chimera_testkit::memory::{ClaimFate, MemoryRecords};
@@ -21,7 +21,7 @@ fn pays() -> (Setup, Asked) {
 }
 
 fn pays_within(time: Duration) -> (Setup, Asked) {
-    let tool = Puppet::new("pay", Reach::Write).declared(|tool| tool.timeout_ms = 90_000).takes(move |_| time);
+    let tool = Puppet::new("pay", EffectKind::Write).declared(|tool| tool.timeout_ms = 90_000).takes(move |_| time);
     let asked = tool.asked();
     (stage(1).tool(tool.build()), asked)
 }
@@ -63,10 +63,10 @@ async fn a_node_that_is_stopped_does_not_wait_for_the_store_to_come_back() {
     stage.pass(Duration::from_secs(2)).await;
     stage.records.refuse_writes();
     stage.pass(Duration::from_secs(60)).await;
-    assert_eq!(stage.flow.active(), 1, "it keeps the answer");
+    assert_eq!(stage.flow.active_runs(), 1, "it keeps the answer");
     stage.flow.stop();
     stage.pass(Duration::from_secs(1)).await;
-    assert_eq!(stage.flow.active(), 0);
+    assert_eq!(stage.flow.active_runs(), 0);
 }
 
 /// The lease expired during the outage, and another node holds the lane that the turn was decided for.
@@ -110,8 +110,8 @@ fn conflict_once(records: &MemoryRecords) {
     records.inject(Box::new(move |batch| {
         let update = batch.txs.iter().find_map(|tx| tx.updates.first()).filter(|_| !met)?;
         met = true;
-        let lost = (0..batch.txs.len()).map(|at| (at, Loss::Conflict(Conflict::Stale(update.row_key()))));
-        Some(Outcome::Lost(lost.collect()))
+        let lost = (0..batch.txs.len()).map(|at| (at, TxRejection::Conflict(Conflict::Stale(update.row_key()))));
+        Some(BatchOutcome::Lost(lost.collect()))
     }));
 }
 
@@ -142,7 +142,7 @@ async fn a_turn_that_was_fenced_sends_nothing() {
     stage.records.inject(Box::new(move |batch| {
         let pays = |insert: &Insert| insert.table == &EFFECTS && insert.value("tool").as_text() == Some("pay");
         let begins = batch.txs.iter().any(|tx| tx.inserts.iter().any(pays));
-        (begins && !std::mem::replace(&mut fenced, begins)).then_some(Outcome::Fenced)
+        (begins && !std::mem::replace(&mut fenced, begins)).then_some(BatchOutcome::Fenced)
     }));
     let shown = stage.ended(run).await;
     assert_eq!((&shown["status"], asked.count("execute")), (&json!("completed"), 1), "{shown:#}");

@@ -7,7 +7,7 @@ use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::limits::{MESSAGES_SENT_AT_ONCE_MAX, MESSAGES_SENT_AT_ONCE_TENANT_MAX};
 use chimera_core::record::Value as Cell;
 use chimera_engine::flow::StartRun;
-use chimera_engine::flow::port::{Delivered, Message, Notifier, ToolError};
+use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
 use chimera_testkit::flow::{Stage, chain, stage};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -17,25 +17,25 @@ use uuid::Uuid;
 
 /// Sends slowly, and never returns for a receiver that hangs.
 #[derive(Default)]
-struct Slow {
+struct SlowNotifier {
     now: Mutex<BTreeMap<String, usize>>,
     begun: Mutex<Vec<(String, Uuid)>>,
     done: Mutex<Vec<String>>,
 }
 
-impl Slow {
+impl SlowNotifier {
     fn begun_for(&self, target: &str) -> Vec<Uuid> {
         self.begun.lock().unwrap().iter().filter(|(to, _)| to == target).map(|(_, id)| *id).collect()
     }
 }
 
 #[async_trait]
-impl Notifier for Slow {
+impl Notifier for SlowNotifier {
     fn check(&self, _: &str, _: &str) -> Result<(), ToolError> {
         Ok(())
     }
 
-    async fn send(&self, message: &Message) -> Result<Delivered, ToolError> {
+    async fn send(&self, message: &Message) -> Result<DeliveryReceipt, ToolError> {
         let target = message.target.clone();
         let at_once = {
             let mut now = self.now.lock().unwrap();
@@ -53,7 +53,7 @@ impl Notifier for Slow {
         }
         self.now.lock().unwrap().remove(&target);
         self.done.lock().unwrap().push(target);
-        Ok(Delivered::default())
+        Ok(DeliveryReceipt::default())
     }
 }
 
@@ -63,7 +63,7 @@ async fn tell(stage: &Stage, target: &str) {
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-async fn ready(slow: &Arc<Slow>) -> Stage {
+async fn ready(slow: &Arc<SlowNotifier>) -> Stage {
     let stage = stage(1).notifier(Arc::clone(slow) as Arc<dyn Notifier>).open().await;
     stage.apply(&chain("w", &[("a", "again")])).await;
     stage
@@ -83,13 +83,13 @@ fn given_to(stage: &Stage, tenant: &str, of: impl Fn(&str) -> bool) {
 
 #[tokio::test(start_paused = true)]
 async fn a_receiver_that_hangs_holds_up_nobody_else() {
-    let slow = Arc::new(Slow::default());
+    let slow = Arc::new(SlowNotifier::default());
     let stage = ready(&slow).await;
     for _ in 0..4 {
         tell(&stage, "https://hooks.example/hang").await;
     }
     let flow = stage.flow.clone();
-    let loops = tokio::spawn(async move { flow.deliver().await });
+    let loops = tokio::spawn(async move { flow.run_delivery().await });
     stage.pass(Duration::from_secs(3)).await;
     assert_eq!(slow.begun_for("https://hooks.example/hang").len(), 1);
     for _ in 0..3 {
@@ -109,7 +109,7 @@ async fn a_receiver_that_hangs_holds_up_nobody_else() {
 /// Neither many receivers that hang nor a long queue for one of them can starve another tenant.
 #[tokio::test(start_paused = true)]
 async fn one_tenant_does_not_take_every_place() {
-    let slow = Arc::new(Slow::default());
+    let slow = Arc::new(SlowNotifier::default());
     let stage = ready(&slow).await;
     for n in 0..MESSAGES_SENT_AT_ONCE_MAX * 2 {
         tell(&stage, &format!("https://hooks.example/hang{n}")).await;
@@ -118,7 +118,7 @@ async fn one_tenant_does_not_take_every_place() {
     given_to(&stage, "slowco", |target| target.contains("hang"));
     tell(&stage, "https://hooks.example/good").await;
     let flow = stage.flow.clone();
-    let loops = tokio::spawn(async move { flow.deliver().await });
+    let loops = tokio::spawn(async move { flow.run_delivery().await });
     stage.pass(Duration::from_secs(5)).await;
     assert_eq!(*slow.done.lock().unwrap(), ["https://hooks.example/good"]);
     assert_eq!(slow.now.lock().unwrap().len(), MESSAGES_SENT_AT_ONCE_TENANT_MAX);

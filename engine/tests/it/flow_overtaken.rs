@@ -5,7 +5,7 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_PATCHES, RUN_SIGNALS};
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{Decide, Decision};
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
@@ -50,7 +50,7 @@ fn statuses(stage: &Stage, run: Uuid) -> Vec<String> {
 }
 
 /// Approves the `hitl` node of a run, so that the run ends.
-async fn pass_the_person(stage: &Stage, run: Uuid) -> Value {
+async fn approve_hitl(stage: &Stage, run: Uuid) -> Value {
     let step = Some(id_of(&stage.step(run, "ask", "awaiting_approval").await["step_id"]));
     let ask = Decide { run, decision: Decision::Approve, approval: None, step, digest: None, reason: None };
     stage.flow.decide(&stage.permit("user_ann"), ask).await.unwrap();
@@ -73,7 +73,7 @@ async fn of_two_patches_that_are_approved_at_once_one_is_and_the_other_is_asked_
     assert_ne!((&again["approval_id"], &again["digest"]), (&two["approval_id"], &two["digest"]));
     second.decide("user_cat", run, Decision::Approve, Some(&again)).await.unwrap();
     second.step(run, "two", "completed").await;
-    assert_eq!(pass_the_person(&second, run).await["status"], "completed");
+    assert_eq!(approve_hitl(&second, run).await["status"], "completed");
     assert_eq!(statuses(&second, run), ["applied", "applied"]);
     let events = second.events(run).await;
     assert!(!events.iter().any(|event| event == "patch.approval_stale"), "{events:?}");
@@ -167,7 +167,7 @@ async fn nothing_of_a_run_that_somebody_has_stopped_can_be_approved() {
 #[tokio::test(start_paused = true)]
 async fn of_two_who_settle_one_call_one_is_heard_and_the_other_is_told() {
     let tool = || {
-        Puppet::new("lost", Reach::Write).answers(|ctx, _| match ctx.attempt {
+        Puppet::new("lost", EffectKind::Write).answers(|ctx, _| match ctx.attempt {
             1 => Err(ToolError::maybe_sent(Code::RequestTimeout, "no answer")),
             _ => Ok(json!({})),
         })
@@ -189,7 +189,7 @@ async fn of_two_who_settle_one_call_one_is_heard_and_the_other_is_told() {
 /// Of two concurrent rollbacks of a run, one is accepted.
 #[tokio::test(start_paused = true)]
 async fn of_two_who_undo_a_run_one_is_heard_and_the_other_is_told() {
-    let tool = || Puppet::new("kept", Reach::Write).undoes(|_, _| Ok(json!({}))).build();
+    let tool = || Puppet::new("kept", EffectKind::Write).undoes(|_, _| Ok(json!({}))).build();
     let first = stage(1).tool(tool()).open().await;
     let run = first.run(&chain("w", &[("a", "kept"), ("b", "kept")]), Level::ExecuteSilent).await;
     first.ended(run).await;

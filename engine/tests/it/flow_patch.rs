@@ -5,10 +5,10 @@ use chimera_core::flow::patch;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_PATCHES};
 use chimera_core::json::Digest32;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::{Rule, Rules, Says};
-use chimera_engine::flow::{Again, Proposed};
+use chimera_engine::flow::{ReplayDecision, ProposedPatch};
 use chimera_testkit::flow::{Puppet, Setup, Stage, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn add(id: &str, tool: &str, from: &str) -> Value {
 }
 
 /// A run whose node `a` works until it is released.
-struct Held {
+struct PatchStage {
     stage: Stage,
     run: Uuid,
     gate: Arc<Notify>,
@@ -52,7 +52,7 @@ struct Held {
 
 fn gated(gate: &Arc<Notify>) -> Puppet {
     let gate = Arc::clone(gate);
-    Puppet::new("gated", Reach::Read).acts(move |_, _| {
+    Puppet::new("gated", EffectKind::Read).acts(move |_, _| {
         let gate = Arc::clone(&gate);
         async move {
             gate.notified().await;
@@ -61,7 +61,7 @@ fn gated(gate: &Arc<Notify>) -> Puppet {
     })
 }
 
-async fn held(setup: Setup, level: Level) -> Held {
+async fn held(setup: Setup, level: Level) -> PatchStage {
     let gate = Arc::new(Notify::new());
     let stage = setup.tool(gated(&gate).build()).open().await;
     let run = stage.run(&chain("w", &[("a", "gated"), ("b", "pure")]), level).await;
@@ -69,11 +69,11 @@ async fn held(setup: Setup, level: Level) -> Held {
         stage.approve("user_ann", run).await;
         stage.step(run, "a", "running").await;
     }
-    Held { stage, run, gate }
+    PatchStage { stage, run, gate }
 }
 
-impl Held {
-    async fn patch(&self, patch: Value, version: Option<i64>, dry: bool) -> Result<Proposed, EngineError> {
+impl PatchStage {
+    async fn patch(&self, patch: Value, version: Option<i64>, dry: bool) -> Result<ProposedPatch, EngineError> {
         self.stage.flow.patch(&self.stage.permit("user_bob"), self.run, patch, version, dry).await
     }
 
@@ -255,7 +255,7 @@ async fn of_two_patches_with_the_same_node_the_second_is_refused() {
     let told = held.patch(add("x", "pure", "a"), None, false).await;
     assert_eq!(code_of(told), "OCC_CONFLICT", "the first one is told and not taken in");
     let second = held.stage.restart(stage(1).tool(gated(&held.gate).build())).await;
-    let held = Held { stage: second, run: held.run, gate: held.gate };
+    let held = PatchStage { stage: second, run: held.run, gate: held.gate };
     held.patch_is(1, "applied").await;
     assert_eq!(code_of(held.patch(add("x", "pure", "a"), None, false).await), "VALIDATION_FAILED");
     let shown = held.stage.show(held.run).await;
@@ -270,16 +270,16 @@ async fn a_patch_survives_a_restart_and_so_does_its_place() {
         workflow("w").node(json!({"id": "ask", "type": "hitl"})).function("b", "pure", json!({})).edge("ask", "b");
     let run = first.run(&air, SILENT).await;
     first.asks(run).await;
-    let held = Held { stage: first, run, gate };
+    let held = PatchStage { stage: first, run, gate };
     held.applied(add("x", "again", "CURRENT_NODE")).await;
     let second = held.stage.restart(stage(1).tool(gated(&held.gate).build())).await;
-    let held = Held { stage: second, run, gate: held.gate };
+    let held = PatchStage { stage: second, run, gate: held.gate };
     held.applied(add("y", "again", "ask")).await;
     held.stage.approve("user_ann", run).await;
     assert_eq!(held.stage.ended(run).await["status"], "completed");
     assert_eq!(held.stage.standing(run).await, "ask=completed b=completed x=completed y=completed");
     let replay = Replay { of: run, mode: ReplayMode::Freeze, from: None };
-    let frozen = held.stage.flow.replay(&held.stage.permit("user_bob"), replay, Again::default()).await.unwrap().run_id;
+    let frozen = held.stage.flow.replay(&held.stage.permit("user_bob"), replay, ReplayDecision::default()).await.unwrap().run_id;
     assert_eq!(held.stage.ended(frozen).await["status"], "completed");
     assert_eq!(held.stage.standing(frozen).await, held.stage.standing(run).await, "a replay has the patches too");
 }
@@ -339,7 +339,7 @@ fn of_node<'a>(shown: &'a Value, node: &str) -> Option<&'a Value> {
 }
 
 /// Two pending patches at L1, the second one after the current node; both requests.
-async fn two_that_wait(held: &Held) -> (Value, Value) {
+async fn two_pending_patches(held: &PatchStage) -> (Value, Value) {
     held.patch(add("x", "again", "a"), None, false).await.unwrap();
     held.patch(add("y", "again", "CURRENT_NODE"), None, false).await.unwrap();
     let shown = held.stage.until(held.run, |shown| shown["approvals"].as_array().unwrap().len() == 2).await;
@@ -347,7 +347,7 @@ async fn two_that_wait(held: &Held) -> (Value, Value) {
 }
 
 /// The request for a patch that was requested again since.
-async fn anew(held: &Held, node: &str, old: &Value) -> Value {
+async fn anew(held: &PatchStage, node: &str, old: &Value) -> Value {
     let newer = |shown: &Value| of_node(shown, node).is_some_and(|asked| asked["digest"] != old["digest"]);
     of_node(&held.stage.until(held.run, newer).await, node).unwrap().clone()
 }
@@ -357,7 +357,7 @@ async fn anew(held: &Held, node: &str, old: &Value) -> Value {
 #[tokio::test(start_paused = true)]
 async fn at_l1_an_approval_of_a_patch_is_for_the_plan_that_was_looked_at() {
     let (held, approve) = (held(stage(1), Level::Draft).await, chimera_engine::flow::Decision::Approve);
-    let (x, y) = two_that_wait(&held).await;
+    let (x, y) = two_pending_patches(&held).await;
     assert_eq!(y["action"]["patch"]["add_edges"][0]["from"], "a", "whoever decides sees which node is current");
     held.stage.decide("user_bob", held.run, approve, Some(&x)).await.unwrap();
     held.patch_is(1, "applied").await;
@@ -373,7 +373,7 @@ async fn at_l1_an_approval_of_a_patch_is_for_the_plan_that_was_looked_at() {
 #[tokio::test(start_paused = true)]
 async fn at_l1_of_two_approvals_for_the_same_plan_the_first_counts_and_the_other_is_asked_anew() {
     let (held, approve) = (held(stage(1), Level::Draft).await, chimera_engine::flow::Decision::Approve);
-    let (x, y) = two_that_wait(&held).await;
+    let (x, y) = two_pending_patches(&held).await;
     let (one, other) = tokio::join!(
         held.stage.decide("user_bob", held.run, approve, Some(&x)),
         held.stage.decide("user_bob", held.run, approve, Some(&y)),
@@ -399,7 +399,7 @@ async fn at_l1_of_two_approvals_for_the_same_plan_the_first_counts_and_the_other
 #[tokio::test(start_paused = true)]
 async fn a_patch_that_was_put_on_before_another_one_with_a_lower_number_stays_below_it() {
     let (held, approve) = (held(stage(1), Level::Draft).await, chimera_engine::flow::Decision::Approve);
-    let (x, y) = two_that_wait(&held).await;
+    let (x, y) = two_pending_patches(&held).await;
     held.stage.decide("user_bob", held.run, approve, Some(&y)).await.unwrap();
     held.patch_is(2, "applied").await;
     let again = anew(&held, "x", &x).await;
@@ -409,7 +409,7 @@ async fn a_patch_that_was_put_on_before_another_one_with_a_lower_number_stays_be
     let refused = held.stage.flow.unpatch(&bob, held.run, 2).await.unwrap_err().body();
     assert!(refused.message.contains("patch 1 was applied later"), "{}", refused.message);
     let second = held.stage.restart(stage(1).tool(gated(&held.gate).build())).await;
-    let held = Held { stage: second, run: held.run, gate: held.gate };
+    let held = PatchStage { stage: second, run: held.run, gate: held.gate };
     held.stage.flow.unpatch(&bob, held.run, 1).await.unwrap();
     held.patch_is(1, "reverted").await;
     let standing = held.stage.standing(held.run).await;
@@ -418,21 +418,21 @@ async fn a_patch_that_was_put_on_before_another_one_with_a_lower_number_stays_be
 
 /// A tool that a patch calls, in this version.
 fn note(version: &'static str) -> Puppet {
-    Puppet::new("note", Reach::Write).declared(|tool| tool.version = version)
+    Puppet::new("note", EffectKind::Write).declared(|tool| tool.version = version)
 }
 
 /// A run at L1 with an approved plan that waits for a person, with a proposed patch after them.
-async fn proposed_behind_a_person(setup: Setup) -> Held {
+async fn proposed_after_hitl(setup: Setup) -> PatchStage {
     let stage = setup.open().await;
     let run = stage.run(&workflow("w").node(json!({"id": "ask", "type": "hitl"})), Level::Draft).await;
     stage.approve("user_ann", run).await;
     stage.step(run, "ask", "awaiting_approval").await;
-    let held = Held { stage, run, gate: Arc::default() };
+    let held = PatchStage { stage, run, gate: Arc::default() };
     held.patch(add("x", "note", "ask"), None, false).await.unwrap();
     held
 }
 
-async fn patch_asked(held: &Held) -> Value {
+async fn patch_asked(held: &PatchStage) -> Value {
     of_node(&held.stage.until(held.run, |shown| of_node(shown, "x").is_some()).await, "x").unwrap().clone()
 }
 
@@ -444,7 +444,7 @@ fn of_step<'a>(shown: &'a Value, node: &str) -> Option<&'a Value> {
 async fn at_l1_a_step_of_an_approved_patch_is_asked_about_when_its_tool_has_changed() {
     let approve = chimera_engine::flow::Decision::Approve;
     for (version, asks) in [("1", false), ("1+changed", true)] {
-        let held = proposed_behind_a_person(stage(1).tool(note("1").build())).await;
+        let held = proposed_after_hitl(stage(1).tool(note("1").build())).await;
         let asked = patch_asked(&held).await;
         assert_eq!(asked["action"]["patch"]["tool_versions"], json!({"note": "1"}), "people see what they approve");
         held.stage.decide("user_bob", held.run, approve, Some(&asked)).await.unwrap();
@@ -469,12 +469,12 @@ async fn at_l1_a_step_of_an_approved_patch_is_asked_about_when_its_tool_has_chan
 #[tokio::test(start_paused = true)]
 async fn at_l1_a_patch_that_waits_is_asked_about_anew_when_its_tool_has_changed() {
     let approve = chimera_engine::flow::Decision::Approve;
-    let held = proposed_behind_a_person(stage(1).tool(note("1").build())).await;
+    let held = proposed_after_hitl(stage(1).tool(note("1").build())).await;
     let old = patch_asked(&held).await;
     held.stage.flow.stop();
     held.stage.decide("user_bob", held.run, approve, Some(&old)).await.unwrap();
     let stage = held.stage.restart(stage(1).tool(note("2").build())).await;
-    let held = Held { stage, ..held };
+    let held = PatchStage { stage, ..held };
     let again = anew(&held, "x", &old).await;
     assert_eq!(again["action"]["patch"]["tool_versions"], json!({"note": "2"}));
     assert_eq!(held.stage.show(held.run).await["patches"][0]["status"], "proposed");
@@ -494,7 +494,7 @@ fn notes(count: usize, from: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_patch_is_counted_together_with_the_items_that_have_become_known() {
     for (added, fits) in [(1, true), (2, false)] {
-        let source = Puppet::new("source", Reach::Read).answers(|_, _| Ok(json!({"list": [1, 2, 3, 4, 5, 6, 7, 8]})));
+        let source = Puppet::new("source", EffectKind::Read).answers(|_, _| Ok(json!({"list": [1, 2, 3, 4, 5, 6, 7, 8]})));
         let tool = note("1");
         let made = tool.asked();
         let stage = stage(1).tool(source.build()).tool(tool.build()).open().await;
@@ -506,7 +506,7 @@ async fn a_patch_is_counted_together_with_the_items_that_have_become_known() {
             .edge("m", "ask");
         let run = stage.run(&air, Level::ExecuteNotify).await;
         stage.asks(run).await;
-        let held = Held { stage, run, gate: Arc::default() };
+        let held = PatchStage { stage, run, gate: Arc::default() };
         held.patch(notes(added, "m"), None, false).await.unwrap();
         held.patch_is(1, if fits { "applied" } else { "refused" }).await;
         held.stage.approve("user_ann", run).await;
@@ -520,7 +520,7 @@ async fn a_patch_is_counted_together_with_the_items_that_have_become_known() {
 /// What a patch added counts together with a list that becomes known later.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_becomes_known_is_counted_together_with_the_steps_of_a_patch() {
-    let source = Puppet::new("source", Reach::Read).answers(|_, _| Ok(json!({"list": [1, 2, 3, 4]})));
+    let source = Puppet::new("source", EffectKind::Read).answers(|_, _| Ok(json!({"list": [1, 2, 3, 4]})));
     let stage = stage(1).tool(source.build()).tool(note("1").build()).open().await;
     let air = workflow("w")
         .node(json!({"id": "ask", "type": "hitl"}))
@@ -533,7 +533,7 @@ async fn a_list_that_becomes_known_is_counted_together_with_the_steps_of_a_patch
     let ask = chimera_engine::flow::StartRun { risk, ..chimera_engine::flow::StartRun::of("w", json!({})) };
     let run = stage.start(ask).await;
     stage.asks(run).await;
-    let held = Held { stage, run, gate: Arc::default() };
+    let held = PatchStage { stage, run, gate: Arc::default() };
     held.applied(notes(3, "ask")).await;
     held.stage.approve("user_ann", run).await;
     let shown = held.stage.until(run, |shown| of_step(shown, "m").is_some()).await;

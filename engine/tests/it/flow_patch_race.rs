@@ -1,7 +1,7 @@
 //! Concurrent patches while the run advances.
 
 use chimera_core::access::Level;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_testkit::flow::{Puppet, chain, code_of, stage};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn add(id: &str) -> Value {
 async fn patches_that_race_are_applied_or_refused_and_never_find_the_run_damaged() {
     let gate = Arc::new(Notify::new());
     let held = Arc::clone(&gate);
-    let gated = Puppet::new("gated", Reach::Read).acts(move |_, _| {
+    let gated = Puppet::new("gated", EffectKind::Read).acts(move |_, _| {
         let held = Arc::clone(&held);
         async move {
             held.notified().await;

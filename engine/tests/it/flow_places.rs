@@ -4,10 +4,10 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::record::Row;
-use chimera_core::tool::Reach;
-use chimera_engine::flow::gate::Slots;
+use chimera_core::tool::EffectKind;
+use chimera_engine::flow::gate::CallLimits;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{Places, StartRun};
+use chimera_engine::flow::{RunLimits, StartRun};
 use chimera_testkit::flow::{Puppet, Stage, chain, stage, workflow};
 use serde_json::json;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 /// A tool that hangs until its host is back.
 fn hung(up: &watch::Sender<bool>) -> Puppet {
     let up = up.subscribe();
-    let tool = Puppet::new("call", Reach::Read).declared(|declared| declared.timeout_ms = 3_600_000).reaches_hosts();
+    let tool = Puppet::new("call", EffectKind::Read).declared(|declared| declared.timeout_ms = 3_600_000).reaches_hosts();
     tool.acts(move |_, input| {
         let mut up = up.clone();
         async move {
@@ -42,7 +42,7 @@ async fn start(stage: &Stage, workflow: &str, host: &str) -> Uuid {
 #[tokio::test(start_paused = true)]
 async fn runs_that_only_wait_for_a_slot_hold_no_place_and_end_when_the_host_is_back() {
     let (up, _) = watch::channel(false);
-    let slots = Slots { per_tool: 4, ..Slots::default() };
+    let slots = CallLimits { per_tool: 4, ..CallLimits::default() };
     let stage = stage(1).slots(slots).runs_max(20).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     let mut runs = Vec::new();
@@ -52,7 +52,7 @@ async fn runs_that_only_wait_for_a_slot_hold_no_place_and_end_when_the_host_is_b
     let echo = start(&stage, "echo", "").await;
     assert_eq!(stage.ended(echo).await["status"], "completed");
     stage.pass(Duration::from_secs(60)).await;
-    assert!(stage.flow.active() <= 20, "{} runs hold places", stage.flow.active());
+    assert!(stage.flow.active_runs() <= 20, "{} runs hold places", stage.flow.active_runs());
     let echo = start(&stage, "echo", "").await;
     assert_eq!(stage.ended(echo).await["status"], "completed");
     up.send_replace(true);
@@ -76,7 +76,7 @@ async fn refused(stage: &Stage, tenant: &str, workflow: &str, host: &str) -> chi
 #[tokio::test(start_paused = true)]
 async fn calls_of_the_same_tool_to_other_hosts_go_on_beside_a_dead_one() {
     let (up, _) = watch::channel(false);
-    let slots = Slots { per_tool: 3, per_host: 2, ..Slots::default() };
+    let slots = CallLimits { per_tool: 3, per_host: 2, ..CallLimits::default() };
     let stage = stage(1).slots(slots).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     let mut dead = Vec::new();
@@ -98,11 +98,11 @@ async fn calls_of_the_same_tool_to_other_hosts_go_on_beside_a_dead_one() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_in_the_store_goes_on_as_soon_as_a_slot_is_free() {
     let (up, _) = watch::channel(false);
-    let stage = stage(1).slots(Slots { per_host: 1, ..Slots::default() }).tool(hung(&up).build()).open().await;
+    let stage = stage(1).slots(CallLimits { per_host: 1, ..CallLimits::default() }).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     let runs = [start(&stage, "call", "dead").await, start(&stage, "call", "dead").await];
     stage.pass(Duration::from_secs(8)).await;
-    assert_eq!(stage.flow.active(), 1, "one makes its call, the other has waited long enough in memory");
+    assert_eq!(stage.flow.active_runs(), 1, "one makes its call, the other has waited long enough in memory");
     let row = parked(&stage).remove(0);
     let due = row.get("next_deadline").as_time().expect("a time to look again");
     assert!(due > stage.world.clock.now().plus_seconds(20), "{due}");
@@ -118,7 +118,7 @@ async fn a_run_that_waits_in_the_store_goes_on_as_soon_as_a_slot_is_free() {
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_for_a_run_hears_its_end_though_it_waited_in_the_store() {
     let (up, _) = watch::channel(false);
-    let slots = Slots { per_host: 1, ..Slots::default() };
+    let slots = CallLimits { per_host: 1, ..CallLimits::default() };
     let stage = stage(1).slots(slots).runs_max(2).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     start(&stage, "call", "dead").await;
@@ -126,16 +126,16 @@ async fn whoever_waits_for_a_run_hears_its_end_though_it_waited_in_the_store() {
     let mut started = stage.flow.start(&stage.permit("user_ann"), ask).await.unwrap();
     stage.pass(Duration::from_secs(120)).await;
     assert_eq!(parked(&stage).len(), 1);
-    assert!(!started.standing.borrow().rests, "it goes on by itself");
+    assert!(!started.standing.borrow().is_resting, "it goes on by itself");
     up.send_replace(true);
-    let standing = started.standing.wait_for(|standing| standing.rests).await.unwrap().clone();
+    let standing = started.standing.wait_for(|standing| standing.is_resting).await.unwrap().clone();
     assert!(standing.ended.is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_cancelled_while_it_waits_in_the_store_leaves_its_turn_to_the_next() {
     let (up, _) = watch::channel(false);
-    let slots = Slots { per_host: 1, ..Slots::default() };
+    let slots = CallLimits { per_host: 1, ..CallLimits::default() };
     let stage = stage(1).slots(slots).runs_max(2).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     let mut runs = Vec::new();
@@ -154,7 +154,7 @@ async fn a_run_that_is_cancelled_while_it_waits_in_the_store_leaves_its_turn_to_
 #[tokio::test(start_paused = true)]
 async fn another_engine_finds_runs_that_wait_in_the_store_by_their_time() {
     let (up, _) = watch::channel(false);
-    let slots = || Slots { per_host: 1, ..Slots::default() };
+    let slots = || CallLimits { per_host: 1, ..CallLimits::default() };
     let first = stage(1).slots(slots()).runs_max(2).tool(hung(&up).build()).open().await;
     apply(&first).await;
     let mut runs = Vec::new();
@@ -174,7 +174,7 @@ async fn another_engine_finds_runs_that_wait_in_the_store_by_their_time() {
 #[tokio::test(start_paused = true)]
 async fn what_a_process_does_not_remember_comes_back_by_its_time() {
     let (up, _) = watch::channel(false);
-    let slots = Slots { per_host: 2, remembered: 3, ..Slots::default() };
+    let slots = CallLimits { per_host: 2, remembered: 3, ..CallLimits::default() };
     let stage = stage(1).slots(slots).runs_max(4).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     let mut runs = Vec::new();
@@ -191,7 +191,7 @@ async fn what_a_process_does_not_remember_comes_back_by_its_time() {
 #[tokio::test(start_paused = true)]
 async fn a_step_that_looks_for_a_recorded_output_keeps_the_slot_that_was_kept_for_it() {
     let (up, _) = watch::channel(false);
-    let slots = Slots { per_host: 1, ..Slots::default() };
+    let slots = CallLimits { per_host: 1, ..CallLimits::default() };
     let stage = stage(1).slots(slots).tool(hung(&up).build()).open().await;
     let cached = json!({"ttl_seconds": 60});
     let air = workflow("call").function("a", "call", json!({"host": "${inputs.host}", "n": "${inputs.n}"}));
@@ -215,7 +215,7 @@ async fn a_step_that_looks_for_a_recorded_output_keeps_the_slot_that_was_kept_fo
 #[tokio::test(start_paused = true)]
 async fn when_too_many_wait_for_a_host_a_new_run_is_refused_with_its_name_and_others_are_not() {
     let (up, _) = watch::channel(false);
-    let slots = Slots { per_host: 1, waiting: 5, ..Slots::default() };
+    let slots = CallLimits { per_host: 1, waiting: 5, ..CallLimits::default() };
     let stage = stage(1).slots(slots).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     for _ in 0..6 {
@@ -235,7 +235,7 @@ async fn when_too_many_wait_for_a_host_a_new_run_is_refused_with_its_name_and_ot
 #[tokio::test(start_paused = true)]
 async fn one_tenant_can_not_take_all_places() {
     let (up, _) = watch::channel(false);
-    let places = Places { total: 10, per_tenant: 4, ..Places::default() };
+    let places = RunLimits { total: 10, per_tenant: 4, ..RunLimits::default() };
     let stage = stage(1).places(places).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     for _ in 0..4 {

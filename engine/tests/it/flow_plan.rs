@@ -5,9 +5,9 @@ use chimera_core::act::risk;
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
-use chimera_core::flow::run::Demand;
+use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::ledger::tables::AUDIT_LOGS;
-use chimera_core::tool::{Reach, Risk, Spec};
+use chimera_core::tool::{EffectKind, Risk, Spec};
 use chimera_engine::flow::Decision;
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
@@ -16,15 +16,15 @@ use uuid::Uuid;
 
 /// Rules that change while runs wait.
 #[derive(Clone, Default)]
-struct Moody(Arc<Mutex<Option<PolicyVerdict>>>);
+struct ChangingRules(Arc<Mutex<Option<PolicyVerdict>>>);
 
-impl Moody {
+impl ChangingRules {
     fn says(&self, verdict: PolicyVerdict) {
         *self.0.lock().unwrap() = Some(verdict);
     }
 }
 
-impl Policy for Moody {
+impl Policy for ChangingRules {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
         let said = self.0.lock().unwrap().clone();
         said.filter(|_| action.tool.name == "write").unwrap_or(PolicyVerdict::Allow)
@@ -53,11 +53,11 @@ fn read_then_write(tool: &str) -> Air {
 }
 
 fn source(text: &'static str) -> Puppet {
-    Puppet::new("source", Reach::Read).answers(move |_, _| Ok(json!({"text": text})))
+    Puppet::new("source", EffectKind::Read).answers(move |_, _| Ok(json!({"text": text})))
 }
 
 fn write() -> Puppet {
-    Puppet::new("write", Reach::Write)
+    Puppet::new("write", EffectKind::Write)
 }
 
 fn lines(asked: &Value) -> Vec<Value> {
@@ -98,7 +98,7 @@ async fn an_input_that_was_not_known_is_shown_as_deferred_and_runs_if_it_is_harm
 
 #[tokio::test(start_paused = true)]
 async fn an_input_that_was_not_known_stops_once_more_for_a_risky_tool() {
-    let changes: [fn(&mut chimera_core::tool::Declared); 2] =
+    let changes: [fn(&mut chimera_core::tool::ToolDeclaration); 2] =
         [|tool| tool.metadata.requires_approval = true, |tool| tool.metadata.risk_level = Risk::High];
     for change in changes {
         let risky = write().declared(change);
@@ -117,7 +117,7 @@ async fn an_input_that_was_not_known_stops_once_more_for_a_risky_tool() {
 #[tokio::test(start_paused = true)]
 async fn a_risk_that_rises_stops_once_more() {
     for (text, stops) in [("hello", false), ("delete everything", true)] {
-        let setup = stage(1).policy(Moody::default()).tool(source(text).build()).tool(write().build());
+        let setup = stage(1).policy(ChangingRules::default()).tool(source(text).build()).tool(write().build());
         let (stage, run) = drafted(setup, &read_then_write("write"), json!({})).await;
         stage.approve("user_ann", run).await;
         let ended =
@@ -150,7 +150,7 @@ async fn a_condition_on_something_unknown_shows_both_branches() {
 
 #[tokio::test(start_paused = true)]
 async fn a_map_over_something_unknown_shows_its_bound_and_stops_when_its_list_is_known() {
-    let list = Puppet::new("source", Reach::Read).answers(|_, _| Ok(json!({"list": [1, 2]})));
+    let list = Puppet::new("source", EffectKind::Read).answers(|_, _| Ok(json!({"list": [1, 2]})));
     let risky = write().declared(|tool| tool.metadata.risk_level = Risk::High);
     let made = risky.asked();
     let air = workflow("w")
@@ -200,13 +200,13 @@ async fn a_tool_that_changed_since_the_approval_is_asked_for_again() {
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_is_new_since_the_approval_refuses_or_asks_again() {
     for denies in [true, false] {
-        let (rules, tool) = (Moody::default(), write());
+        let (rules, tool) = (ChangingRules::default(), write());
         let made = tool.asked();
         let air = chain("w", &[("a", "write")]);
         let (stage, run) = drafted(stage(1).policy(rules.clone()).tool(tool.build()), &air, json!({})).await;
-        rules.says(if denies { deny() } else { PolicyVerdict::Ask(Demand::one("a new rule")) });
+        rules.says(if denies { deny() } else { PolicyVerdict::Ask(ApprovalRequirement::one_approval("a new rule")) });
         if !denies {
-            let boss = Demand { approvers: vec!["user_boss".to_owned()], ..Demand::one("a new rule") };
+            let boss = ApprovalRequirement { approvers: vec!["user_boss".to_owned()], ..ApprovalRequirement::one_approval("a new rule") };
             rules.says(PolicyVerdict::Ask(boss));
         }
         stage.approve("user_ann", run).await;
@@ -226,8 +226,8 @@ async fn a_rule_that_is_new_since_the_approval_refuses_or_asks_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_was_there_is_met_by_the_approval_of_the_plan() {
-    let rules = Moody::default();
-    rules.says(PolicyVerdict::Ask(Demand { other_than_requester: true, ..Demand::one("four eyes") }));
+    let rules = ChangingRules::default();
+    rules.says(PolicyVerdict::Ask(ApprovalRequirement { other_than_requester: true, ..ApprovalRequirement::one_approval("four eyes") }));
     let (stage, run) =
         drafted(stage(1).policy(rules).tool(write().build()), &chain("w", &[("a", "write")]), json!({})).await;
     let refused = stage.decide("user_ann", run, chimera_engine::flow::Decision::Approve, None).await;
@@ -238,7 +238,7 @@ async fn a_rule_that_was_there_is_met_by_the_approval_of_the_plan() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_the_rules_refuse_is_refused_before_anybody_is_asked() {
-    let (rules, tool) = (Moody::default(), write());
+    let (rules, tool) = (ChangingRules::default(), write());
     let made = tool.asked();
     rules.says(deny());
     let stage = stage(1).policy(rules).tool(tool.build()).open().await;
@@ -326,9 +326,9 @@ async fn what_lies_behind_an_edited_step_is_drafted_anew() {
 async fn a_patched_step_that_turns_out_riskier_is_asked_about_again() {
     for (text, asks) in [("delete it all", true), ("hello", false)] {
         let (tool, gate) =
-            (write(), Puppet::new("gate", Reach::Write).declared(|tool| tool.metadata.risk_level = Risk::High));
+            (write(), Puppet::new("gate", EffectKind::Write).declared(|tool| tool.metadata.risk_level = Risk::High));
         let made = tool.asked();
-        let setup = stage(1).policy(Moody::default()).tool(source(text).build()).tool(tool.build()).tool(gate.build());
+        let setup = stage(1).policy(ChangingRules::default()).tool(source(text).build()).tool(tool.build()).tool(gate.build());
         let air = workflow("w")
             .function("a", "source", json!({}))
             .function("b", "gate", json!({"n": "${nodes.a.outputs.text.size()}"}))

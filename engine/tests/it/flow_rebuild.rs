@@ -1,7 +1,7 @@
 //! A run that is loaded from its rows keeps its earlier decisions.
 
 use chimera_core::access::Level;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_testkit::flow::{Air, Puppet, Setup, Twin, stage, workflow};
 use serde_json::json;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Gates {
     fn setup(&self) -> Setup {
         let gated = |name, gate: &Arc<Notify>| {
             let gate = Arc::clone(gate);
-            let tool = Puppet::new(name, Reach::Read).acts(move |_, _| {
+            let tool = Puppet::new(name, EffectKind::Read).acts(move |_, _| {
                 let gate = Arc::clone(&gate);
                 async move {
                     gate.notified().await;

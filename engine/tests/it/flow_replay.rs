@@ -4,10 +4,10 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS, STEPS};
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::flow::port::ToolError;
-use chimera_engine::flow::{Again, StartRun};
+use chimera_engine::flow::{ReplayDecision, StartRun};
 use chimera_testkit::flow::{Air, Asked, Puppet, Stage, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const SILENT: Level = Level::ExecuteSilent;
 
 async fn replay(stage: &Stage, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Result<Uuid, EngineError> {
     let replay = Replay { of, mode, from: from.map(str::to_owned) };
-    Ok(stage.flow.replay(&stage.permit("user_bob"), replay, Again::default()).await?.run_id)
+    Ok(stage.flow.replay(&stage.permit("user_bob"), replay, ReplayDecision::default()).await?.run_id)
 }
 
 async fn again(stage: &Stage, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Uuid {
@@ -29,7 +29,7 @@ async fn again(stage: &Stage, of: Uuid, mode: ReplayMode, from: Option<&str>) ->
 /// Three tools of each reach, and which of them were called.
 fn tools() -> (Vec<Puppet>, Vec<Asked>) {
     let tools =
-        vec![Puppet::new("calc", Reach::Pure), Puppet::new("fetch", Reach::Read), Puppet::new("write", Reach::Write)];
+        vec![Puppet::new("calc", EffectKind::Pure), Puppet::new("fetch", EffectKind::Read), Puppet::new("write", EffectKind::Write)];
     let asked = tools.iter().map(Puppet::asked).collect();
     (tools, asked)
 }
@@ -60,7 +60,7 @@ fn everything() -> Air {
 async fn all_done() -> (Stage, Uuid, Vec<Asked>) {
     let (tools, mut asked) = tools();
     let broken =
-        Puppet::new("broken", Reach::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+        Puppet::new("broken", EffectKind::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     asked.push(broken.asked());
     let setup = tools.into_iter().fold(stage(1), |setup, tool| setup.tool(tool.build())).tool(broken.build());
     let stage = setup.open().await;
@@ -115,7 +115,7 @@ async fn a_node_without_a_recording_ends_the_replay_whatever_the_graph_says() {
 /// A tool that returns another value each time.
 fn ticket() -> Puppet {
     let count = Arc::new(AtomicUsize::new(0));
-    Puppet::new("ticket", Reach::Read).answers(move |_, _| Ok(json!({"ticket": count.fetch_add(1, Ordering::SeqCst)})))
+    Puppet::new("ticket", EffectKind::Read).answers(move |_, _| Ok(json!({"ticket": count.fetch_add(1, Ordering::SeqCst)})))
 }
 
 fn shop() -> Air {
@@ -129,7 +129,7 @@ fn shop() -> Air {
 
 #[tokio::test(start_paused = true)]
 async fn a_shadow_reads_anew_writes_nothing_and_tells_the_differences() {
-    let (ticket, write) = (ticket(), Puppet::new("write", Reach::Write));
+    let (ticket, write) = (ticket(), Puppet::new("write", EffectKind::Write));
     let (looked, written) = (ticket.asked(), write.asked());
     let stage = stage(1).tool(ticket.build()).tool(write.build()).open().await;
     let run = stage.run(&shop(), SILENT).await;
@@ -147,7 +147,7 @@ async fn a_shadow_reads_anew_writes_nothing_and_tells_the_differences() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shadow_that_fails_tells_the_differences_too() {
-    let tool = Puppet::new("moody", Reach::Read);
+    let tool = Puppet::new("moody", EffectKind::Read);
     let tries = Arc::new(AtomicUsize::new(0));
     let tool = tool.answers(move |_, _| match tries.fetch_add(1, Ordering::SeqCst) {
         0 => Ok(json!({})),
@@ -166,7 +166,7 @@ async fn a_shadow_that_fails_tells_the_differences_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_from_a_node_keeps_what_lies_before_and_does_the_rest_under_new_keys() {
-    let (ticket, write) = (ticket(), Puppet::new("write", Reach::Write));
+    let (ticket, write) = (ticket(), Puppet::new("write", EffectKind::Write));
     let (looked, written) = (ticket.asked(), write.asked());
     let stage = stage(1).tool(ticket.build()).tool(write.build()).open().await;
     let run = stage.run(&shop(), SILENT).await;
@@ -183,8 +183,8 @@ async fn a_retry_from_a_node_keeps_what_lies_before_and_does_the_rest_under_new_
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_does_what_never_came_to_an_end_though_it_lies_elsewhere() {
-    let down = Puppet::new("down", Reach::Write).fails_at(&[1, 2, 3, 4]);
-    let healed = Puppet::new("down", Reach::Write);
+    let down = Puppet::new("down", EffectKind::Write).fails_at(&[1, 2, 3, 4]);
+    let healed = Puppet::new("down", EffectKind::Write);
     let air = workflow("w")
         .function("a", "again", json!({"n": "a"}))
         .function("b", "down", json!({}))
@@ -204,7 +204,7 @@ async fn a_retry_does_what_never_came_to_an_end_though_it_lies_elsewhere() {
 
 #[tokio::test(start_paused = true)]
 async fn a_real_retry_at_l1_is_drafted_and_approved_like_any_plan() {
-    let write = Puppet::new("write", Reach::Write);
+    let write = Puppet::new("write", EffectKind::Write);
     let asked = write.asked();
     let stage = stage(1).tool(ticket().build()).tool(write.build()).open().await;
     let run = stage.run(&shop(), Level::Draft).await;
@@ -235,7 +235,7 @@ async fn what_has_not_ended_or_was_only_dry_is_not_done_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replay_goes_on_after_a_restart() {
-    let (ticket, write) = (ticket(), Puppet::new("write", Reach::Write));
+    let (ticket, write) = (ticket(), Puppet::new("write", EffectKind::Write));
     let written = write.asked();
     let (ticket, write) = (ticket.build(), write.build());
     let setup = || stage(1).tool(Arc::clone(&ticket)).tool(Arc::clone(&write));
@@ -326,9 +326,9 @@ async fn a_run_is_not_retried_while_it_is_undone_and_a_replay_is_neither_undone_
 #[tokio::test(start_paused = true)]
 async fn a_shadow_asks_about_a_read_that_has_another_input_now() {
     let turns = AtomicUsize::new(0);
-    let drifts = Puppet::new("drifts", Reach::Read);
+    let drifts = Puppet::new("drifts", EffectKind::Read);
     let drifts = drifts.answers(move |_, _| Ok(json!({"n": turns.fetch_add(1, Ordering::SeqCst)})));
-    let reads = Puppet::new("reads", Reach::Read);
+    let reads = Puppet::new("reads", EffectKind::Read);
     let made = reads.asked();
     let stage = stage(1).tool(drifts.build()).tool(reads.build()).open().await;
     let first = workflow("w").function("a", "drifts", json!({}));
@@ -337,7 +337,7 @@ async fn a_shadow_asks_about_a_read_that_has_another_input_now() {
     stage.approve("user_ann", run).await;
     assert_eq!((stage.ended(run).await["status"].as_str(), made.count("execute")), (Some("completed"), 1));
     let replay = Replay { of: run, mode: ReplayMode::Shadow, from: None };
-    let again = stage.flow.replay(&stage.permit("user_ann"), replay, Again::default()).await.unwrap().run_id;
+    let again = stage.flow.replay(&stage.permit("user_ann"), replay, ReplayDecision::default()).await.unwrap().run_id;
     let asked = stage.asks(again).await.remove(0);
     assert_eq!(asked["action"]["reason"], "the original run made this call with another input");
     assert_eq!((&asked["node_id"], made.count("execute")), (&json!("b"), 1));
@@ -347,7 +347,7 @@ async fn a_shadow_asks_about_a_read_that_has_another_input_now() {
 
 /// A read, in this version.
 fn reads(version: &'static str) -> Puppet {
-    Puppet::new("reads", Reach::Read).declared(|tool| tool.version = version)
+    Puppet::new("reads", EffectKind::Read).declared(|tool| tool.version = version)
 }
 
 /// Only the tool version that was approved and made the call may repeat it.

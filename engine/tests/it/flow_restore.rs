@@ -6,9 +6,9 @@ use chimera_core::flow::tables::{EFFECTS, RUN_SIGNALS, RUNS};
 use chimera_core::ledger::tables::STORE_STATE;
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
-use chimera_core::tool::Reach;
-use chimera_engine::flow::port::{CallContext, Found, Sent, ToolError};
-use chimera_engine::flow::{DoubtFilter, Resume, StartRun, Survey};
+use chimera_core::tool::EffectKind;
+use chimera_engine::flow::port::{CallContext, CheckResult, Sent, ToolError};
+use chimera_engine::flow::{DoubtFilter, ResumeOptions, StartRun, RestoreSurvey};
 use chimera_engine::port::{CommitError, Hold, Records};
 use chimera_testkit::flow::{Asked, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;
@@ -25,19 +25,19 @@ fn hold() -> Hold {
 }
 
 /// The engine stops, its store is restored as it is, and an operator resumes it.
-async fn restored(stage: &Stage, setup: Setup) -> (Stage, Survey) {
+async fn restored(stage: &Stage, setup: Setup) -> (Stage, RestoreSurvey) {
     put_back(stage, Arc::clone(&stage.records), setup).await
 }
 
 /// The same with an earlier copy of the store.
-async fn put_back(stage: &Stage, records: Arc<MemoryRecords>, setup: Setup) -> (Stage, Survey) {
+async fn put_back(stage: &Stage, records: Arc<MemoryRecords>, setup: Setup) -> (Stage, RestoreSurvey) {
     stage.flow.stop();
     let next = setup.world(stage.world.clone()).unkept().on(Arc::clone(&records)).await;
-    let state = Insert::into(&STORE_STATE, vec![("id", 1.into())]).unwrap();
+    let state = Insert::new(&STORE_STATE, vec![("id", 1.into())]).unwrap();
     // In a second restore it already exists.
     let _ = records.commit(Tx { inserts: vec![state], ..Tx::default() }).await;
     let survey = next.flow.survey().await.unwrap();
-    let resume = Resume { hold: &hold(), end_sign_ins: true };
+    let resume = ResumeOptions { hold: &hold(), end_sign_ins: true };
     next.flow.resume_store(&next.permit("admin"), &survey, &resume).await.unwrap();
     let keeper = next.flow.clone();
     tokio::spawn(async move { keeper.keep().await });
@@ -54,7 +54,7 @@ async fn resolve(stage: &Stage, run: Uuid, node: &str, happened: bool) {
 
 /// The calls of a tool across several engines.
 fn pays() -> (impl Fn() -> Setup, Asked) {
-    let made = Puppet::new("pay", Reach::Write);
+    let made = Puppet::new("pay", EffectKind::Write);
     let asked = made.asked();
     let tool = made.build();
     (move || stage(1).tool(Arc::clone(&tool)), asked)
@@ -101,8 +101,8 @@ async fn a_timer_that_fires_again_and_a_retry_send_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_can_tell_is_asked_instead_of_a_person() {
-    for (found, sent) in [(Found::Happened(json!({"echo": {}})), 0), (Found::Never, 1)] {
-        let tool = Puppet::new("pay", Reach::Write).checks(move |_| Ok(found.clone()));
+    for (found, sent) in [(CheckResult::Happened(json!({"echo": {}})), 0), (CheckResult::DidNotHappen, 1)] {
+        let tool = Puppet::new("pay", EffectKind::Write).checks(move |_| Ok(found.clone()));
         let asked = tool.asked();
         let tool = tool.build();
         let setup = || stage(1).tool(Arc::clone(&tool));
@@ -121,12 +121,12 @@ async fn a_tool_that_can_tell_is_asked_instead_of_a_person() {
 /// A receiver that is asked about a call knows it by its original id.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_can_tell_is_asked_about_the_call_that_the_store_has_lost() {
-    let tool = Puppet::new("pay", Reach::Write);
+    let tool = Puppet::new("pay", EffectKind::Write);
     let (made, known) = (tool.asked(), tool.asked());
     let found = move |ctx: CallContext| {
         let mut done = known.of("execute").into_iter();
         let done = done.any(|done| done.effect == ctx.effect_id && done.key == ctx.idempotency_key);
-        Ok(if done { Found::Happened(json!({"echo": {}})) } else { Found::Never })
+        Ok(if done { CheckResult::Happened(json!({"echo": {}})) } else { CheckResult::DidNotHappen })
     };
     let tool = tool.checks(found).build();
     let setup = || stage(1).tool(Arc::clone(&tool));
@@ -150,7 +150,7 @@ async fn a_tool_that_can_tell_is_asked_about_the_call_that_the_store_has_lost() 
 async fn a_call_that_was_under_way_is_not_sent_again_even_if_the_tool_is_idempotent() {
     let never = Arc::new(Notify::new());
     let hangs = Arc::clone(&never);
-    let tool = Puppet::new("pay", Reach::Write).declared(|declared| declared.metadata.idempotent = true);
+    let tool = Puppet::new("pay", EffectKind::Write).declared(|declared| declared.metadata.idempotent = true);
     let tool = tool.acts(move |_, _| {
         let hangs = Arc::clone(&hangs);
         async move {
@@ -240,7 +240,7 @@ async fn what_a_person_said_about_a_run_inside_does_not_count_after_the_next_res
 /// Senders of signals before the backup could not know what happened after it.
 #[tokio::test(start_paused = true)]
 async fn what_a_person_said_before_the_backup_sends_nothing_after_the_restore() {
-    let tool = Puppet::new("pay", Reach::Write).answers(|_, _| {
+    let tool = Puppet::new("pay", EffectKind::Write).answers(|_, _| {
         let body = ErrorBody { retryable: false, ..ErrorBody::new(Code::ExternalServiceError, "no answer") };
         Err(ToolError { body: Box::new(body), sent: Sent::Maybe })
     });
@@ -265,7 +265,7 @@ async fn what_a_person_said_before_the_backup_sends_nothing_after_the_restore() 
 
 #[tokio::test(start_paused = true)]
 async fn a_rollback_that_was_asked_for_before_the_backup_undoes_nothing_after_the_restore() {
-    let tool = Puppet::new("pay", Reach::Write).undoes(|_, _| Ok(json!({})));
+    let tool = Puppet::new("pay", EffectKind::Write).undoes(|_, _| Ok(json!({})));
     let asked = tool.asked();
     let tool = tool.build();
     let setup = || stage(1).tool(Arc::clone(&tool));
@@ -326,7 +326,7 @@ async fn a_held_store_drives_nothing_and_refuses_every_change() {
     let run = stage.run(&air, SILENT).await;
     stage.records.set_hold(Some(hold()));
     stage.pass(Duration::from_secs(600)).await;
-    assert_eq!((asked.count("execute"), stage.flow.active()), (0, 0));
+    assert_eq!((asked.count("execute"), stage.flow.active_runs()), (0, 0));
     let again = StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
     assert_eq!(code_of(stage.flow.start(&stage.permit("user_ann"), again).await), "STORE_HELD");
     assert_eq!(code_of(stage.flow.cancel(&stage.permit("user_ann"), run, None).await), "STORE_HELD");

@@ -3,8 +3,8 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, TOOL_CALLS};
-use chimera_core::tool::Reach;
-use chimera_engine::flow::port::{Found, ToolError};
+use chimera_core::tool::EffectKind;
+use chimera_engine::flow::port::{CheckResult, ToolError};
 use chimera_testkit::flow::{Air, Made, Puppet, chain, stage, until, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn waits(made: &[Made]) -> Vec<u128> {
 /// CONTENT-143, CONTENT-144, CONTENT-147
 #[tokio::test(start_paused = true)]
 async fn a_call_that_always_fails_is_tried_four_times_and_then_no_more() {
-    for reach in [Reach::Pure, Reach::Read, Reach::Write] {
+    for reach in [EffectKind::Pure, EffectKind::Read, EffectKind::Write] {
         let tool = Puppet::new("down", reach).fails_at(&[1, 2, 3, 4, 5, 6]);
         let asked = tool.asked();
         let stage = stage(3).tool(tool.build()).open().await;
@@ -43,7 +43,7 @@ async fn a_call_that_always_fails_is_tried_four_times_and_then_no_more() {
 /// CONTENT-142
 #[tokio::test(start_paused = true)]
 async fn an_error_that_is_not_retryable_is_final_at_once() {
-    let tool = Puppet::new("no", Reach::Read).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "never")));
+    let tool = Puppet::new("no", EffectKind::Read).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "never")));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("no"), SILENT).await;
@@ -55,7 +55,7 @@ async fn an_error_that_is_not_retryable_is_final_at_once() {
 #[tokio::test(start_paused = true)]
 async fn the_other_side_may_ask_for_a_longer_wait_and_not_for_a_shorter_one() {
     for (asks, least) in [(60, 60_000), (1, 1_600)] {
-        let tool = Puppet::new("busy", Reach::Read).answers(move |ctx, _| match ctx.attempt {
+        let tool = Puppet::new("busy", EffectKind::Read).answers(move |ctx, _| match ctx.attempt {
             1 | 2 => Err(ToolError::not_sent(Code::RateLimited, "slow down").retry_after(asks)),
             _ => Ok(json!({})),
         });
@@ -71,7 +71,7 @@ async fn the_other_side_may_ask_for_a_longer_wait_and_not_for_a_shorter_one() {
 /// CONTENT-148, CORE-120
 #[tokio::test(start_paused = true)]
 async fn every_try_has_the_same_effect_and_key_and_a_call_row_of_its_own() {
-    let tool = Puppet::new("mail", Reach::Write).fails_at(&[1, 2]);
+    let tool = Puppet::new("mail", EffectKind::Write).fails_at(&[1, 2]);
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("mail"), SILENT).await;
@@ -93,7 +93,7 @@ async fn every_try_has_the_same_effect_and_key_and_a_call_row_of_its_own() {
 /// CONTENT-146
 #[tokio::test(start_paused = true)]
 async fn each_retry_is_told_with_its_number_and_its_delay() {
-    let tool = Puppet::new("mail", Reach::Write).fails_at(&[1]);
+    let tool = Puppet::new("mail", EffectKind::Write).fails_at(&[1]);
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("mail"), SILENT).await;
     stage.ended(run).await;
@@ -106,7 +106,7 @@ async fn each_retry_is_told_with_its_number_and_its_delay() {
 #[tokio::test(start_paused = true)]
 async fn a_node_may_ask_for_fewer_tries() {
     for max in [0, 1, 3] {
-        let tool = Puppet::new("down", Reach::Read).fails_at(&[1, 2, 3, 4]);
+        let tool = Puppet::new("down", EffectKind::Read).fails_at(&[1, 2, 3, 4]);
         let asked = tool.asked();
         let stage = stage(1).tool(tool.build()).open().await;
         let run = stage.run(&one("down").also("retry", json!({"max": max})), SILENT).await;
@@ -117,14 +117,14 @@ async fn a_node_may_ask_for_fewer_tries() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delay_is_waited_before_the_node_starts_and_outlives_the_process() {
-    let mark = Puppet::new("mark", Reach::Read);
+    let mark = Puppet::new("mark", EffectKind::Read);
     let (asked, began) = (mark.asked(), tokio::time::Instant::now());
     let mark = mark.build();
     let air = chain("w", &[("a", "pure"), ("b", "mark")]).also("delay_seconds", json!(3_600));
     let first = stage(1).tool(Arc::clone(&mark)).open().await;
     let run = first.run(&air, SILENT).await;
     first.step(run, "b", "pending").await;
-    assert_eq!(first.flow.active(), 0, "a run that waits is not kept in memory");
+    assert_eq!(first.flow.active_runs(), 0, "a run that waits is not kept in memory");
     let second = first.restart(stage(1).tool(mark)).await;
     assert_eq!(second.ended(run).await["status"], "completed");
     let waited = (asked.all()[0].at - began).as_secs();
@@ -133,7 +133,7 @@ async fn a_delay_is_waited_before_the_node_starts_and_outlives_the_process() {
 
 #[tokio::test(start_paused = true)]
 async fn a_try_that_takes_too_long_is_dropped_and_tried_again() {
-    let tool = Puppet::new("slow", Reach::Read).acts(|ctx, _| async move {
+    let tool = Puppet::new("slow", EffectKind::Read).acts(|ctx, _| async move {
         if ctx.attempt == 1 {
             std::future::pending::<()>().await;
         }
@@ -149,7 +149,7 @@ async fn a_try_that_takes_too_long_is_dropped_and_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_never_answers_is_left_to_a_person() {
-    let tool = Puppet::new("mail", Reach::Write).acts(|_, _| std::future::pending());
+    let tool = Puppet::new("mail", EffectKind::Write).acts(|_, _| std::future::pending());
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("mail").also("timeout_seconds", json!(2)), SILENT).await;
@@ -161,7 +161,7 @@ async fn a_write_that_never_answers_is_left_to_a_person() {
 #[tokio::test(start_paused = true)]
 async fn an_idempotent_write_is_sent_again_and_left_to_a_person_when_no_try_is_left() {
     let lost = |_: &_, _: &Value| Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "the answer was lost"));
-    let tool = Puppet::new("put", Reach::Write).declared(|tool| tool.metadata.idempotent = true).answers(lost);
+    let tool = Puppet::new("put", EffectKind::Write).declared(|tool| tool.metadata.idempotent = true).answers(lost);
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("put"), SILENT).await;
@@ -171,13 +171,13 @@ async fn an_idempotent_write_is_sent_again_and_left_to_a_person_when_no_try_is_l
 
 #[tokio::test(start_paused = true)]
 async fn a_check_that_finds_nothing_makes_the_try_a_failed_one_and_the_next_one_waits() {
-    let tool = Puppet::new("put", Reach::Write)
+    let tool = Puppet::new("put", EffectKind::Write)
         .answers(|ctx, _| match ctx.attempt {
             1 | 2 => Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "lost")),
             3 => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
             _ => Ok(json!({})),
         })
-        .checks(|_| Ok(Found::Never));
+        .checks(|_| Ok(CheckResult::DidNotHappen));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("put"), SILENT).await;
@@ -190,9 +190,9 @@ async fn a_check_that_finds_nothing_makes_the_try_a_failed_one_and_the_next_one_
 
 #[tokio::test(start_paused = true)]
 async fn a_check_that_finds_it_gives_the_output_of_the_lost_answer() {
-    let tool = Puppet::new("put", Reach::Write)
+    let tool = Puppet::new("put", EffectKind::Write)
         .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "lost")))
-        .checks(|_| Ok(Found::Happened(json!({"id": 7}))));
+        .checks(|_| Ok(CheckResult::Happened(json!({"id": 7}))));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("put"), SILENT).await;
@@ -204,7 +204,7 @@ async fn a_check_that_finds_it_gives_the_output_of_the_lost_answer() {
 async fn a_run_that_takes_too_long_fails_and_its_call_is_told_to_stop() {
     let told = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&told);
-    let tool = Puppet::new("slow", Reach::Read).acts(move |mut ctx, _| {
+    let tool = Puppet::new("slow", EffectKind::Read).acts(move |mut ctx, _| {
         let seen = Arc::clone(&seen);
         async move {
             ctx.cancel.cancelled().await;
@@ -223,7 +223,7 @@ async fn a_run_that_takes_too_long_fails_and_its_call_is_told_to_stop() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_that_a_crash_cost_are_no_retries() {
-    let tool = Puppet::new("fragile", Reach::Write).declared(|spec| spec.metadata.idempotent = true);
+    let tool = Puppet::new("fragile", EffectKind::Write).declared(|spec| spec.metadata.idempotent = true);
     let tool = tool.acts(|ctx, _| async move {
         match ctx.attempt {
             1..=5 => std::future::pending().await,

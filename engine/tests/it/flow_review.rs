@@ -2,10 +2,10 @@
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
-use chimera_core::flow::review::{Review, StandingStatus, Subject};
+use chimera_core::flow::review::{Review, ApprovalStatus, Subject};
 use chimera_core::flow::tables::{NOTIFICATIONS, RUN_SIGNALS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{Decide, Decision};
 use chimera_testkit::flow::{Puppet, Stage, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 fn write() -> Puppet {
-    Puppet::new("write", Reach::Write)
+    Puppet::new("write", EffectKind::Write)
 }
 
 fn review(asked: &Value) -> Review {
@@ -113,7 +113,7 @@ async fn expired_and_decided_are_told_apart_with_who_and_when() {
     assert_eq!(code, "INVALID_TRANSITION");
     assert!(message.starts_with("this request expired at 2"), "{message}");
     let standing = &stage.ended(late).await["decided_approvals"][0]["standing"];
-    assert_eq!(standing["status"], json!(StandingStatus::Expired));
+    assert_eq!(standing["status"], json!(ApprovalStatus::Expired));
     let ask = Decide { run: late, decision: Decision::Approve, approval: None, step: None, digest: None, reason: None };
     assert!(stage.flow.decide(&stage.permit("user_ann"), ask).await.is_err());
 }

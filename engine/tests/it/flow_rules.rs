@@ -4,7 +4,7 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::call::ToolError;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::{Decide, Decision};
@@ -39,7 +39,7 @@ fn denied(tool: &str) -> Rules {
 /// A stage with a tool that works until it is released.
 fn gated(gate: &Arc<Notify>) -> Setup {
     let gate = Arc::clone(gate);
-    let tool = Puppet::new("gated", Reach::Read).acts(move |_, _| {
+    let tool = Puppet::new("gated", EffectKind::Read).acts(move |_, _| {
         let gate = Arc::clone(&gate);
         async move {
             gate.notified().await;
@@ -126,7 +126,7 @@ async fn a_rule_about_whoever_edited_a_line_of_the_plan_counts_for_the_plan() {
 /// A later step works with what they wrote.
 #[tokio::test(start_paused = true)]
 async fn a_rule_about_whoever_wrote_what_a_later_step_works_with_counts_for_that_step() {
-    let stage = stage(1).policy(four_eyes("second")).tool(Puppet::new("second", Reach::Write).build()).open().await;
+    let stage = stage(1).policy(four_eyes("second")).tool(Puppet::new("second", EffectKind::Write).build()).open().await;
     let mut first = again("a");
     first["requires_approval"] = true.into();
     let later = json!({"id": "b", "type": "function", "fn": "second", "inputs": {"n": "${nodes.a.outputs.echo.n}"}});
@@ -174,7 +174,7 @@ async fn nobody_edits_the_input_of_a_tool_that_a_rule_denies_them() {
 async fn done(policy: Rules) -> (Stage, Uuid, Arc<AtomicUsize>) {
     let undone = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&undone);
-    let tool = Puppet::new("write", Reach::Write).undoes(move |_, _| {
+    let tool = Puppet::new("write", EffectKind::Write).undoes(move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         Ok(json!({}))
     });
@@ -214,7 +214,7 @@ async fn a_rule_about_whoever_rolls_a_run_back_counts_inside_it_too() {
 #[tokio::test(start_paused = true)]
 async fn a_rule_about_whoever_says_that_a_call_never_happened_counts_for_sending_it() {
     for policy in [denied("lost"), four_eyes("lost")] {
-        let lost = Puppet::new("lost", Reach::Write)
+        let lost = Puppet::new("lost", EffectKind::Write)
             .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the answer was lost")));
         let stage = stage(1).policy(policy).tool(lost.build()).open().await;
         let run = stage.run(&workflow("w").function("a", "lost", json!({})), SILENT).await;

@@ -1,8 +1,8 @@
 //! Tools that are shared with one tenant and not with another: an unshared tool does not exist, from validating a
 //! workflow to making the call.
 
-use chimera_core::access::{Guest, Level, Shared};
-use chimera_core::tool::Reach;
+use chimera_core::access::{Guest, Level, SharedResources};
+use chimera_core::tool::EffectKind;
 use chimera_engine::access::port::Tenancy;
 use chimera_engine::flow::StartRun;
 use chimera_testkit::flow::{Air, Puppet, Setup, TENANT, code_of, stage, workflow};
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Shares these tools with every tenant but the default one.
-struct Sharing(&'static [&'static str]);
+struct SharedTools(&'static [&'static str]);
 
-impl Tenancy for Sharing {
+impl Tenancy for SharedTools {
     fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
         let tools = self.0.iter().map(|tool| (*tool).to_owned()).collect();
-        let shared = Shared { tools, ..Shared::default() };
+        let shared = SharedResources { tools, ..SharedResources::default() };
         (tenant != TENANT).then(|| Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared }))
     }
 
@@ -25,7 +25,7 @@ impl Tenancy for Sharing {
 }
 
 fn sharing(tools: &'static [&'static str]) -> Setup {
-    stage(1).tool(Puppet::new("sends", Reach::Write).build()).tenancy(Arc::new(Sharing(tools)))
+    stage(1).tool(Puppet::new("sends", EffectKind::Write).build()).tenancy(Arc::new(SharedTools(tools)))
 }
 
 fn asks_first(tool: &str) -> Air {
@@ -66,9 +66,9 @@ async fn a_tool_that_is_shared_no_more_is_not_called() {
     let ask = || StartRun { level: Level::ExecuteSilent, ..StartRun::of("w", json!({})) };
     let run = first.flow.start(&other, ask()).await.unwrap().run_id;
     first.until_of("other", run, |shown| shown["status"] == "awaiting_approval").await;
-    let tool = Puppet::new("sends", Reach::Write);
+    let tool = Puppet::new("sends", EffectKind::Write);
     let asked = tool.asked();
-    let second = first.restart(stage(1).tool(tool.build()).tenancy(Arc::new(Sharing(&[])))).await;
+    let second = first.restart(stage(1).tool(tool.build()).tenancy(Arc::new(SharedTools(&[])))).await;
     assert_eq!(code_of(second.flow.start(&other, ask()).await), "VALIDATION_FAILED");
     let shown = second.flow.show(&other, run).await.unwrap();
     let digest = shown["approvals"][0]["digest"].as_str().unwrap().to_owned();

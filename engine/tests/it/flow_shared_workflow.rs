@@ -1,23 +1,23 @@
 //! Shared workflows: ownership, which version applies, and what remains when they are unshared.
 
-use chimera_core::access::{Guest, Level, Shared};
+use chimera_core::access::{Guest, Level, SharedResources};
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tables::{RUNS, STEPS, WORKFLOWS};
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::access::port::Tenancy;
-use chimera_engine::flow::{Again, Decide, Decision, StartRun};
+use chimera_engine::flow::{ReplayDecision, Decide, Decision, StartRun};
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, TENANT, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// Shares one tool with every tenant but the default one.
-struct Sharing;
+struct OneSharedTool;
 
-impl Tenancy for Sharing {
+impl Tenancy for OneSharedTool {
     fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
-        let shared = Shared { tools: vec!["sends".to_owned()], ..Shared::default() };
+        let shared = SharedResources { tools: vec!["sends".to_owned()], ..SharedResources::default() };
         (tenant != TENANT).then(|| Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared }))
     }
 
@@ -27,8 +27,8 @@ impl Tenancy for Sharing {
 }
 
 fn setup() -> Setup {
-    let tool = |name| Puppet::new(name, Reach::Write).build();
-    stage(1).tool(tool("sends")).tool(tool("hidden")).tenancy(Arc::new(Sharing))
+    let tool = |name| Puppet::new(name, EffectKind::Write).build();
+    stage(1).tool(tool("sends")).tool(tool("hidden")).tenancy(Arc::new(OneSharedTool))
 }
 
 /// Requests approval, then calls a tool.
@@ -114,7 +114,7 @@ async fn what_is_not_shared_any_more_is_not_started_and_runs_keep_what_they_bega
     let shown = approve(&second, &other, run).await;
     assert_eq!(shown["workflow_version"], 1);
     assert_eq!(approve(&second, &other, newer).await["workflow_version"], 2);
-    let again = |mode| second.flow.replay(&other, Replay { of: run, mode, from: None }, Again::default());
+    let again = |mode| second.flow.replay(&other, Replay { of: run, mode, from: None }, ReplayDecision::default());
     assert_eq!(code_of(again(ReplayMode::Retry).await.map(drop)), "NOT_FOUND", "that would be a new start");
     assert!(again(ReplayMode::Freeze).await.is_ok(), "what was can be looked at");
     assert!(started(&second, &own, of("w")).await.1 == 2, "its own tenant goes on");

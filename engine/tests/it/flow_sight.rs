@@ -5,7 +5,7 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::json::Digest32;
 use chimera_core::secret::Secret;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{Again, Decide, Decision, Filter, RunKey, StartRun};
+use chimera_engine::flow::{ReplayDecision, Decide, Decision, RunFilter, RunKey, StartRun};
 use chimera_testkit::flow::{Stage, chain, code_of, stage, until, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ async fn failed_runs_are_listed_and_their_steps_tell_what_was_done() {
     let bad = stage.run(&chain("bad", &[("a", "again"), ("b", "broken"), ("c", "again")]), SILENT).await;
     stage.ended(good).await;
     stage.ended(bad).await;
-    let filter = Filter { status: Some("failed".to_owned()), limit: 10, ..Filter::default() };
+    let filter = RunFilter { status: Some("failed".to_owned()), limit: 10, ..RunFilter::default() };
     let listed = stage.flow.list(&stage.permit("admin"), filter).await.unwrap();
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
     assert_eq!(listed["items"][0]["run_id"], json!(bad));
@@ -91,9 +91,9 @@ async fn failed_runs_are_listed_and_their_steps_tell_what_was_done() {
 
 fn broken() -> std::sync::Arc<dyn chimera_engine::flow::port::Tool> {
     use chimera_core::error::Code;
-    use chimera_core::tool::Reach;
+    use chimera_core::tool::EffectKind;
     let no = |_: &_, _: &Value| Err(chimera_engine::flow::port::ToolError::not_sent(Code::ValidationFailed, "no"));
-    chimera_testkit::flow::Puppet::new("broken", Reach::Write).answers(no).build()
+    chimera_testkit::flow::Puppet::new("broken", EffectKind::Write).answers(no).build()
 }
 
 /// CORE-048, CORE-054
@@ -116,7 +116,7 @@ async fn a_key_is_one_actors_own_and_never_shows_anothers_run() {
         let permit = stage.permit_of(tenant, actor);
         let refused = stage.flow.start(&permit, ask(&permit)).await.err().unwrap().body();
         assert_eq!((refused.code.as_str(), &refused.details["run_id"]), ("CONFLICT_IDEMPOTENCY", &json!(run)));
-        assert_eq!(stage.flow.by_key(&permit, &key(&permit)).await.unwrap().unwrap().uuid("id"), *run);
+        assert_eq!(stage.flow.find_by_key(&permit, &key(&permit)).await.unwrap().unwrap().uuid("id"), *run);
     }
     assert_eq!(stage.rows(&RUNS).len(), 3);
     let ann = stage.permit("user_ann");
@@ -177,7 +177,7 @@ async fn intrude(stage: &Stage, tenant: &str, run: Uuid, step: Uuid, digest: Dig
         code_of(flow.mark_rolled_back(&permit, run, None).await),
         code_of(flow.patch(&permit, run, patch, None, false).await),
         code_of(flow.unpatch(&permit, run, 1).await),
-        code_of(flow.replay(&permit, replay, Again::default()).await),
+        code_of(flow.replay(&permit, replay, ReplayDecision::default()).await),
     ]
 }
 
@@ -201,7 +201,7 @@ proptest! {
                 let started = stage.flow.start(&stage.permit_of(tenants[tenant], "user_ann"), ask).await.unwrap();
                 runs.push((tenant, started.run_id));
             }
-            until("no run is driven", || stage.flow.active() == 0).await;
+            until("no run is driven", || stage.flow.active_runs() == 0).await;
             for (tenant, run) in &runs {
                 let (own, foreign) = (stage.permit_of(tenants[*tenant], "admin"), tenants[1 - *tenant]);
                 let shown = stage.flow.show(&own, *run).await.unwrap();
@@ -215,7 +215,7 @@ proptest! {
                 assert_eq!(stage.flow.show(&own, *run).await.unwrap(), shown, "nothing of it changed");
             }
             for (at, tenant) in tenants.iter().enumerate() {
-                let filter = Filter { limit: 100, ..Filter::default() };
+                let filter = RunFilter { limit: 100, ..RunFilter::default() };
                 let listed = stage.flow.list(&stage.permit_of(tenant, "admin"), filter).await.unwrap();
                 assert_eq!(listed["items"].as_array().unwrap().len(), runs.iter().filter(|(owner, _)| *owner == at).count());
             }

@@ -22,9 +22,9 @@ async fn a_signal_that_can_not_be_read_stands_among_the_events_of_its_run() {
             ("id", Uuid::from_u64_pair(7, at as u64).into()),
             ("tenant_id", TENANT.into()),
             ("kind", "from_the_future".into()),
-            ("payload", Json::of(&payload).expect("a payload").into()),
+            ("payload", Json::encode(&payload).expect("a payload").into()),
         ];
-        let insert = Insert::into(&RUN_SIGNALS, signal).expect("a signal");
+        let insert = Insert::new(&RUN_SIGNALS, signal).expect("a signal");
         stage.records.commit(Tx { inserts: vec![insert], ..Tx::default() }).await.expect("a commit");
     }
     stage.pass(Duration::from_secs(5)).await;

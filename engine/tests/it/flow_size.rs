@@ -1,12 +1,12 @@
 //! Large graphs and many runs: work is linear in the graph, and memory does not grow with what waits.
 
 use chimera_core::access::{Actor, Level};
-use chimera_core::flow::run::{Event, RunStatus, Signal, Told};
+use chimera_core::flow::run::{Event, RunStatus, Signal, SignalKind};
 use chimera_core::flow::tables::STEPS;
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
-use chimera_core::tool::Reach;
-use chimera_engine::flow::{Keeper, StartRun};
+use chimera_core::tool::EffectKind;
+use chimera_engine::flow::{KeeperState, StartRun};
 use chimera_testkit::flow::{Air, Bare, Puppet, Work, code_of, stage, until, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -86,7 +86,7 @@ fn ten_thousand_delayed_nodes_are_written_and_stopped_in_turns_that_a_store_take
     let mut bare = Bare::begin(&graph(10_000, delayed, |n| json!({"from": "n0", "to": format!("n{n}")})), SILENT);
     bare.drive();
     assert_eq!(bare.work.calls, 1);
-    let told = Told::Cancel { by: Actor::person("user_ann"), reason: None };
+    let told = SignalKind::Cancel { by: Actor::person("user_ann"), reason: None };
     bare.tell(vec![Event::Signalled(Signal::new(bare.id(), told))]);
     bare.drive();
     assert_eq!(bare.run.status(), RunStatus::Cancelled);
@@ -119,10 +119,10 @@ async fn runs_that_wait_for_a_person_are_not_in_memory() {
     }
     let last = last.unwrap();
     stage.asks(last).await;
-    until("no run is driven", || stage.flow.active() == 0).await;
+    until("no run is driven", || stage.flow.active_runs() == 0).await;
     stage.approve("user_ann", last).await;
     assert_eq!(stage.ended(last).await["status"], "completed");
-    assert_eq!(stage.flow.active(), 0);
+    assert_eq!(stage.flow.active_runs(), 0);
 }
 
 /// The number of waiting runs. Memory does not depend on it, so it can be small.
@@ -130,7 +130,7 @@ const WAITING: usize = 1_000;
 
 #[tokio::test(start_paused = true)]
 async fn a_map_that_would_give_its_run_more_steps_than_it_may_have_fails_before_its_first_item() {
-    let slow = Puppet::new("slow", Reach::Read).takes(|_| Duration::from_secs(3_600));
+    let slow = Puppet::new("slow", EffectKind::Read).takes(|_| Duration::from_secs(3_600));
     let asked = slow.asked();
     let stage = stage(1).tool(slow.build()).open().await;
     let maps = limits::RUN_STEPS_MAX / limits::MAP_ITEMS_MAX;
@@ -157,7 +157,7 @@ async fn a_run_is_read_with_all_its_steps_however_many_there_are() {
         .edge("ask", "after");
     let run = stage.run(&air, SILENT).await;
     stage.asks(run).await;
-    until("it is not in memory", || stage.flow.active() == 0).await;
+    until("it is not in memory", || stage.flow.active_runs() == 0).await;
     stage.records.tamper(&STEPS, |steps| {
         let item = steps.iter().find(|step| step.get("map_index").as_int() == Some(0)).unwrap().clone();
         let cell = |column| STEPS.position(column).unwrap();
@@ -176,7 +176,7 @@ async fn a_run_is_read_with_all_its_steps_however_many_there_are() {
 async fn more_rows_than_may_be_read_at_once_are_an_error_and_never_a_part_of_them() {
     let stage = stage(1).unkept().open().await;
     stage.run(&workflow("w").function("a", "pure", json!({})), SILENT).await;
-    stage.flow.look(&mut Keeper::default()).await.unwrap();
+    stage.flow.poll_once(&mut KeeperState::default()).await.unwrap();
     stage.records.tamper(&LEDGER_LANES, |lanes| {
         let lane = lanes.first().unwrap().clone();
         let numbers = (0..limits::LANES_MAX).map(|n| i64::try_from(n + 100).unwrap());
@@ -186,6 +186,6 @@ async fn more_rows_than_may_be_read_at_once_are_an_error_and_never_a_part_of_the
             more
         }));
     });
-    let refused = stage.flow.look(&mut Keeper::default()).await;
+    let refused = stage.flow.poll_once(&mut KeeperState::default()).await;
     assert_eq!(code_of(refused), "PAYLOAD_TOO_LARGE");
 }

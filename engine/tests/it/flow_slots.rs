@@ -1,11 +1,11 @@
 //! The gate: limits for tools and tenants, priority, fairness, backpressure.
 
 use async_trait::async_trait;
-use chimera_core::access::{Guest, Level, Shared};
-use chimera_core::flow::run::Head;
-use chimera_core::tool::Reach;
+use chimera_core::access::{Guest, Level, SharedResources};
+use chimera_core::flow::run::RunHead;
+use chimera_core::tool::EffectKind;
 use chimera_engine::access::port::Tenancy;
-use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::gate::CallLimits;
 use chimera_engine::flow::port::{Recipient, Recipients};
 use chimera_engine::flow::{Asking, StartRun};
 use chimera_testkit::flow::{Puppet, Stage, Watch, chain, code_of, stage, until, workflow};
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 /// A tool whose calls take a second.
 fn busy(watch: &Watch, name: &'static str) -> Puppet {
-    Puppet::new(name, Reach::Read).takes(|_| Duration::from_secs(1)).watched(watch)
+    Puppet::new(name, EffectKind::Read).takes(|_| Duration::from_secs(1)).watched(watch)
 }
 
 /// The numbers that calls started with, in order.
@@ -24,8 +24,8 @@ fn order(watch: &Watch) -> Vec<Value> {
     watch.order().iter().map(|input| input["n"].clone()).collect()
 }
 
-fn slots(total: usize, per_tenant: usize, per_tool: usize) -> Slots {
-    Slots { total, per_tenant, per_tool, ..Slots::default() }
+fn slots(total: usize, per_tenant: usize, per_tool: usize) -> CallLimits {
+    CallLimits { total, per_tenant, per_tool, ..CallLimits::default() }
 }
 
 async fn apply(stage: &Stage, tenant: &str, tool: &str) {
@@ -106,11 +106,11 @@ async fn a_loud_tenant_does_not_starve_a_quiet_one() {
 }
 
 /// Several tenants that share all tools.
-struct Neighbours;
+struct ManyTenants;
 
-impl Tenancy for Neighbours {
+impl Tenancy for ManyTenants {
     fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
-        let shared = Shared { tools: vec!["*".to_owned()], ..Shared::default() };
+        let shared = SharedResources { tools: vec!["*".to_owned()], ..SharedResources::default() };
         Some(Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared }))
     }
 
@@ -123,9 +123,9 @@ impl Tenancy for Neighbours {
 #[tokio::test(start_paused = true)]
 async fn calls_of_a_tenant_that_never_end_hold_up_no_other_tenant() {
     let watch = Watch::default();
-    let tool = Puppet::new("t", Reach::Read).declared(|declared| declared.timeout_ms = 3_600_000);
+    let tool = Puppet::new("t", EffectKind::Read).declared(|declared| declared.timeout_ms = 3_600_000);
     let tool = tool.takes(|input| Duration::from_secs(if input["n"] == 100 { 1 } else { 3_600 })).watched(&watch);
-    let stage = stage(1).slots(slots(100, 100, 8)).tenancy(Arc::new(Neighbours)).tool(tool.build()).open().await;
+    let stage = stage(1).slots(slots(100, 100, 8)).tenancy(Arc::new(ManyTenants)).tool(tool.build()).open().await;
     apply(&stage, "acme", "t").await;
     apply(&stage, "other", "t").await;
     for n in 0..20 {
@@ -160,7 +160,7 @@ async fn a_process_that_drives_as_many_runs_as_it_may_refuses_more_until_some_en
     let refused = stage.flow.start(&stage.permit("user_ann"), one_more.clone()).await.err().unwrap().body();
     assert_eq!((refused.code.as_str(), refused.retryable, refused.retry_after_seconds), ("OVERLOADED", true, Some(1)));
     all_ended(&stage, "acme", &runs).await;
-    until("no run is driven", || stage.flow.active() == 0).await;
+    until("no run is driven", || stage.flow.active_runs() == 0).await;
     stage.flow.start(&stage.permit("user_ann"), one_more).await.unwrap();
 }
 
@@ -180,11 +180,11 @@ async fn a_cancelled_run_gives_the_slot_that_was_kept_for_it_to_the_next() {
 }
 
 /// Never finishes resolving recipients.
-struct Undecided;
+struct HangingRecipients;
 
 #[async_trait]
-impl Recipients for Undecided {
-    async fn of(&self, _: &Head) -> Vec<Recipient> {
+impl Recipients for HangingRecipients {
+    async fn of(&self, _: &RunHead) -> Vec<Recipient> {
         std::future::pending().await
     }
 }
@@ -192,7 +192,7 @@ impl Recipients for Undecided {
 #[tokio::test(start_paused = true)]
 async fn a_start_that_fails_or_is_given_up_keeps_no_slot() {
     let watch = Watch::default();
-    let asking = Asking { recipients: Arc::new(Undecided), ..Asking::default() };
+    let asking = Asking { recipients: Arc::new(HangingRecipients), ..Asking::default() };
     let stage = stage(1).slots(slots(4, 4, 4)).asking(asking).tool(busy(&watch, "t").build()).open().await;
     let air = workflow("ask").function("a", "t", json!({"n": 1})).node(json!({"id": "h", "type": "hitl"}));
     stage.apply(&air).await;

@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::flow::tables::{EFFECTS, RUNS, TOOL_CALLS};
 use chimera_core::limits;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::flow::StartRun;
 use chimera_testkit::flow::{Puppet, chain, code_of, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;
@@ -61,7 +61,7 @@ async fn a_run_follows_the_version_that_it_names_or_the_newest() {
 
 #[tokio::test(start_paused = true)]
 async fn what_reaches_outside_is_on_record_before_it_happens_and_what_does_not_needs_no_record() {
-    for (reach, written) in [(Reach::Pure, 0), (Reach::Read, 1), (Reach::Write, 1)] {
+    for (reach, written) in [(EffectKind::Pure, 0), (EffectKind::Read, 1), (EffectKind::Write, 1)] {
         let records = Arc::new(MemoryRecords::new());
         let seen = Arc::clone(&records);
         let tool = Puppet::new("tool", reach).answers(move |ctx, _| {
@@ -80,7 +80,7 @@ async fn what_reaches_outside_is_on_record_before_it_happens_and_what_does_not_n
 
 #[tokio::test(start_paused = true)]
 async fn nothing_happens_when_it_can_not_be_recorded() {
-    let tool = Puppet::new("tool", Reach::Write);
+    let tool = Puppet::new("tool", EffectKind::Write);
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     stage.apply(&chain("w", &[("a", "tool")])).await;

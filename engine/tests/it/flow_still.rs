@@ -5,9 +5,9 @@ use chimera_core::act::risk;
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
-use chimera_core::flow::run::Demand;
+use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS};
-use chimera_core::tool::{Reach, Spec};
+use chimera_core::tool::{EffectKind, Spec};
 use chimera_engine::flow::Decision;
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, stage, workflow};
 use serde_json::{Value, json};
@@ -20,23 +20,23 @@ use uuid::Uuid;
 
 /// A policy that knows who may decide, and counts its calls.
 #[derive(Clone, Default)]
-struct Known {
+struct DeciderPolicy {
     gone: Arc<Mutex<BTreeSet<String>>>,
     asked: Arc<AtomicUsize>,
     approvals: u32,
 }
 
-impl Known {
+impl DeciderPolicy {
     fn disable(&self, who: &str) {
         self.gone.lock().unwrap().insert(who.to_owned());
     }
 }
 
-impl Policy for Known {
+impl Policy for DeciderPolicy {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
         match self.approvals {
             needed if needed > 0 && action.tool.name == "again" => {
-                PolicyVerdict::Ask(Demand { needed, ..Demand::one("so many people must agree") })
+                PolicyVerdict::Ask(ApprovalRequirement { needed, ..ApprovalRequirement::one_approval("so many people must agree") })
             }
             _ => PolicyVerdict::Allow,
         }
@@ -59,7 +59,7 @@ impl Policy for Known {
 /// A tool whose call runs until it is released.
 fn gated(gate: &Arc<Notify>) -> Puppet {
     let gate = Arc::clone(gate);
-    Puppet::new("gated", Reach::Read).acts(move |_, _| {
+    Puppet::new("gated", EffectKind::Read).acts(move |_, _| {
         let gate = Arc::clone(&gate);
         async move {
             gate.notified().await;
@@ -87,7 +87,7 @@ async fn asks_again(stage: &Stage, run: Uuid) -> Value {
 /// The approval is counted while the run is paused; its author is disabled before the call is sent.
 #[tokio::test(start_paused = true)]
 async fn a_step_asks_again_once_its_approver_is_disabled() {
-    let known = Known::default();
+    let known = DeciderPolicy::default();
     let stage = stage(1).policy(known.clone()).open().await;
     let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
     let ann = stage.permit("user_ann");
@@ -109,7 +109,7 @@ async fn a_step_asks_again_once_its_approver_is_disabled() {
 #[tokio::test(start_paused = true)]
 async fn as_many_as_are_demanded_must_be_left() {
     for (gone, asks) in [("user_bob", true), ("user_eve", false)] {
-        let known = Known { approvals: 2, ..Known::default() };
+        let known = DeciderPolicy { approvals: 2, ..DeciderPolicy::default() };
         let gate = Arc::new(Notify::new());
         let stage = stage(1).tool(gated(&gate).build()).policy(known.clone()).open().await;
         let air = workflow("w").function("a", "gated", json!({})).function("b", "again", json!({})).edge("a", "b");
@@ -151,7 +151,7 @@ async fn the_calls_of_a_plan_that_were_not_sent_ask_again() {
         .function("b", "again", json!({"n": "${nodes.a.outputs.n}"}))
         .edge("a", "b");
     for (air, restarts) in [(&exact, false), (&deferred, false), (&exact, true), (&deferred, true)] {
-        let (known, gate) = (Known::default(), Arc::new(Notify::new()));
+        let (known, gate) = (DeciderPolicy::default(), Arc::new(Notify::new()));
         let (mut stage, run) = planned(stage(1).policy(known.clone()), air, &gate).await;
         known.disable("user_bob");
         if restarts {
@@ -176,7 +176,7 @@ async fn the_calls_of_a_plan_that_were_not_sent_ask_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_step_of_a_patch_asks_again_once_the_approver_of_the_patch_is_disabled() {
-    let (known, gate) = (Known::default(), Arc::new(Notify::new()));
+    let (known, gate) = (DeciderPolicy::default(), Arc::new(Notify::new()));
     let air = chain("w", &[("a", "gated")]);
     let stage = stage(1).policy(known.clone()).tool(gated(&gate).build()).open().await;
     let run = stage.run(&air, Level::Draft).await;
@@ -201,8 +201,8 @@ async fn a_step_of_a_patch_asks_again_once_the_approver_of_the_patch_is_disabled
 /// The list becomes known late, so the map is requested as a whole; its second item is sent after the first.
 #[tokio::test(start_paused = true)]
 async fn the_items_of_a_map_that_were_not_sent_ask_again() {
-    let (known, gate) = (Known::default(), Arc::new(Notify::new()));
-    let slow = Puppet::new("slow", Reach::Write).takes(|_| Duration::from_secs(5));
+    let (known, gate) = (DeciderPolicy::default(), Arc::new(Notify::new()));
+    let slow = Puppet::new("slow", EffectKind::Write).takes(|_| Duration::from_secs(5));
     let air = workflow("w")
         .function("a", "gated", json!({}))
         .map("m", json!("${nodes.a.outputs.items}"), 1, "slow", json!({"n": "${item}"}))
@@ -225,7 +225,7 @@ async fn the_items_of_a_map_that_were_not_sent_ask_again() {
 /// Runs without approvals request none.
 #[tokio::test(start_paused = true)]
 async fn a_run_without_approvals_never_asks_who_may_decide() {
-    let known = Known::default();
+    let known = DeciderPolicy::default();
     let stage = stage(1).policy(known.clone()).open().await;
     let run = stage.run(&chain("w", &[("a", "again"), ("b", "read"), ("c", "pure")]), Level::ExecuteSilent).await;
     assert_eq!(stage.ended(run).await["status"], "completed");

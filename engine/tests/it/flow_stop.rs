@@ -2,11 +2,11 @@
 
 use chimera_core::access::{Actor, Level};
 use chimera_core::error::Code;
-use chimera_core::flow::run::{Signal, Told};
+use chimera_core::flow::run::{Signal, SignalKind};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, EFFECTS, RUN_SIGNALS, RUNS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::Tx;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Records;
@@ -24,7 +24,7 @@ async fn cancel(stage: &Stage, run: Uuid) {
 }
 
 /// A tool that works until it is cancelled.
-fn patient(name: &'static str, reach: Reach) -> Puppet {
+fn patient(name: &'static str, reach: EffectKind) -> Puppet {
     Puppet::new(name, reach).acts(|mut ctx, _| async move {
         ctx.cancel.cancelled().await;
         Err(ToolError::not_sent(Code::Cancelled, "stopped before anything was sent"))
@@ -33,7 +33,7 @@ fn patient(name: &'static str, reach: Reach) -> Puppet {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_reaches_the_running_tool() {
-    for reach in [Reach::Pure, Reach::Read, Reach::Write] {
+    for reach in [EffectKind::Pure, EffectKind::Read, EffectKind::Write] {
         let tool = patient("patient", reach);
         let stage = stage(1).tool(tool.build()).open().await;
         let run = stage.run(&chain("w", &[("a", "patient"), ("b", "again")]), SILENT).await;
@@ -51,7 +51,7 @@ async fn a_cancel_reaches_the_running_tool() {
 async fn a_tool_that_does_not_listen_is_dropped_and_a_write_is_left_to_a_person() {
     let deaf = |name, reach| Puppet::new(name, reach).acts(|_, _| std::future::pending());
     let stage =
-        stage(1).tool(deaf("reads", Reach::Read).build()).tool(deaf("writes", Reach::Write).build()).open().await;
+        stage(1).tool(deaf("reads", EffectKind::Read).build()).tool(deaf("writes", EffectKind::Write).build()).open().await;
     let run = stage.run(&chain("r", &[("a", "reads")]), SILENT).await;
     cancel(&stage, run).await;
     assert_eq!(stage.ended(run).await["status"], "cancelled");
@@ -80,7 +80,7 @@ async fn a_run_that_waits_for_a_person_is_cancelled_and_its_question_is_void() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_for_a_retry_or_a_delay_is_cancelled_at_once() {
-    let stage = stage(1).tool(Puppet::new("down", Reach::Write).fails_at(&[1, 2, 3, 4]).build()).open().await;
+    let stage = stage(1).tool(Puppet::new("down", EffectKind::Write).fails_at(&[1, 2, 3, 4]).build()).open().await;
     let began = tokio::time::Instant::now();
     let run = stage.run(&chain("retry", &[("a", "down")]), SILENT).await;
     stage.step(run, "a", "retry_wait").await;
@@ -95,7 +95,7 @@ async fn a_run_that_waits_for_a_retry_or_a_delay_is_cancelled_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_draft_is_cancelled_while_a_tool_is_asked_what_it_would_do() {
-    let slow = Puppet::new("slow", Reach::Write).dry_takes(Duration::from_secs(3));
+    let slow = Puppet::new("slow", EffectKind::Write).dry_takes(Duration::from_secs(3));
     let asked = slow.asked();
     let stage = stage(1).tool(slow.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "slow"), ("b", "slow")]), Level::Draft).await;
@@ -119,7 +119,7 @@ async fn a_run_that_has_ended_can_not_be_cancelled_paused_or_resumed() {
 async fn a_paused_run_ends_what_is_under_way_and_starts_nothing_until_it_is_resumed() {
     let gate = Arc::new(Notify::new());
     let open = Arc::clone(&gate);
-    let tool = Puppet::new("gated", Reach::Read).acts(move |_, _| {
+    let tool = Puppet::new("gated", EffectKind::Read).acts(move |_, _| {
         let open = Arc::clone(&open);
         async move {
             open.notified().await;
@@ -135,7 +135,7 @@ async fn a_paused_run_ends_what_is_under_way_and_starts_nothing_until_it_is_resu
     gate.notify_one();
     first.step(run, "a", "completed").await;
     first.pass(Duration::from_secs(60)).await;
-    assert_eq!(first.flow.active(), 0);
+    assert_eq!(first.flow.active_runs(), 0);
     assert!(first.world.outside.sent().is_empty());
     let second = first.restart(stage(1).tool(tool.build())).await;
     second.pass(Duration::from_secs(60)).await;
@@ -164,7 +164,7 @@ async fn a_run_takes_in_more_than_one_turn_can_hold() {
     let run = stage.run(&workflow("w").node(json!({"id": "ask", "type": "hitl"})), SILENT).await;
     stage.asks(run).await;
     let by = || Actor::person("user_ann");
-    let told = (0..1_200).map(|n| if n % 2 == 0 { Told::Pause { by: by() } } else { Told::Resume { by: by() } });
+    let told = (0..1_200).map(|n| if n % 2 == 0 { SignalKind::Pause { by: by() } } else { SignalKind::Resume { by: by() } });
     let signals = told.enumerate().map(|(n, told)| Signal::new(Uuid::from_u128(n as u128 + 1), told));
     let rows: Vec<_> = signals.map(|signal| signal.row("acme", run, stage.world.clock.now()).unwrap()).collect();
     stage.records.commit(Tx { inserts: rows, ..Tx::default() }).await.unwrap();
@@ -177,7 +177,7 @@ async fn a_run_takes_in_more_than_one_turn_can_hold() {
 async fn a_call_that_is_under_way_ends_before_the_engine_does_and_is_not_in_doubt() {
     let gate = Arc::new(Notify::new());
     let opened = Arc::clone(&gate);
-    let once = Puppet::new("gated", Reach::Write).acts(move |_, _| {
+    let once = Puppet::new("gated", EffectKind::Write).acts(move |_, _| {
         let gate = Arc::clone(&opened);
         async move {
             gate.notified().await;
@@ -194,15 +194,15 @@ async fn a_call_that_is_under_way_ends_before_the_engine_does_and_is_not_in_doub
     gate.notify_one();
     first.step(run, "a", "completed").await;
     first.pass(Duration::from_secs(60)).await;
-    assert_eq!((first.flow.active(), asked.count("execute")), (0, 1), "the next step waits for the next engine");
+    assert_eq!((first.flow.active_runs(), asked.count("execute")), (0, 1), "the next step waits for the next engine");
 
-    let second = first.restart(stage(1).tool(Puppet::new("gated", Reach::Write).build())).await;
+    let second = first.restart(stage(1).tool(Puppet::new("gated", EffectKind::Write).build())).await;
     assert_eq!(second.ended(run).await["status"], "completed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_person_may_make_the_pause_of_a_service_their_own() {
-    let stage = stage(1).tool(patient("slow", Reach::Read).build()).open().await;
+    let stage = stage(1).tool(patient("slow", EffectKind::Read).build()).open().await;
     let run = stage.run(&chain("w", &[("a", "slow")]), SILENT).await;
     let (robot, ann) = (stage.permit("service_bot"), stage.permit("user_ann"));
     stage.flow.pause(&robot, run).await.unwrap();
@@ -221,7 +221,7 @@ async fn a_person_may_make_the_pause_of_a_service_their_own() {
 /// Who cancelled a run, and why, survives a crash.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_read_again_between_its_cancel_and_its_end_names_whoever_cancelled_it() {
-    let deaf = || Puppet::new("writes", Reach::Write).acts(|_, _| std::future::pending());
+    let deaf = || Puppet::new("writes", EffectKind::Write).acts(|_, _| std::future::pending());
     let first = stage(1).tool(deaf().build()).open().await;
     let run = first.run(&chain("w", &[("a", "writes")]), SILENT).await;
     cancel(&first, run).await;
@@ -242,7 +242,7 @@ async fn a_run_that_is_read_again_between_its_cancel_and_its_end_names_whoever_c
 /// A run that is failing can't be resumed.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_read_again_after_its_time_was_up_fails_for_that() {
-    let deaf = || Puppet::new("writes", Reach::Write).acts(|_, _| std::future::pending());
+    let deaf = || Puppet::new("writes", EffectKind::Write).acts(|_, _| std::future::pending());
     let first = stage(1).tool(deaf().build()).open().await;
     let air = chain("w", &[("a", "writes"), ("b", "writes")]).with("timeout_seconds", json!(10));
     let run = first.run(&air, SILENT).await;

@@ -2,8 +2,8 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::EFFECTS;
-use chimera_core::tool::Reach;
-use chimera_engine::commit::Outcome;
+use chimera_core::tool::EffectKind;
+use chimera_engine::commit::BatchOutcome;
 use chimera_testkit::flow::{Puppet, chain, stage, until};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::json;
@@ -17,7 +17,7 @@ async fn an_answer_from_outside_is_kept_until_the_store_takes_it() {
     let records = Arc::new(MemoryRecords::new());
     let disk = Arc::clone(&records);
     // Neither idempotent nor checkable: a lost response would be in doubt forever.
-    let tool = Puppet::new("mail", Reach::Write).answers(move |_, _| {
+    let tool = Puppet::new("mail", EffectKind::Write).answers(move |_, _| {
         disk.refuse_writes();
         Ok(json!({"id": 7}))
     });
@@ -35,7 +35,7 @@ async fn an_answer_from_outside_is_kept_until_the_store_takes_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_turn_the_store_refused_is_found_and_driven_again() {
-    let tool = Puppet::new("slow", Reach::Read).takes(|_| Duration::from_secs(5));
+    let tool = Puppet::new("slow", EffectKind::Read).takes(|_| Duration::from_secs(5));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "slow"), ("b", "again")]), SILENT).await;
@@ -43,7 +43,7 @@ async fn a_run_whose_turn_the_store_refused_is_found_and_driven_again() {
     let mut once = true;
     stage.records.inject(Box::new(move |batch| {
         let refuse = !batch.txs.is_empty() && std::mem::take(&mut once);
-        refuse.then(|| Outcome::Refused("a rule of the database".to_owned()))
+        refuse.then(|| BatchOutcome::Refused("a rule of the database".to_owned()))
     }));
     assert_eq!(stage.ended(run).await["status"], "completed");
     assert_eq!(stage.world.outside.sent().len(), 1);

@@ -7,7 +7,7 @@ use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
 use chimera_core::flow::tables::EFFECTS;
-use chimera_core::tool::{Reach, Rollback, Spec};
+use chimera_core::tool::{EffectKind, Rollback, Spec};
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::port::{Tool, ToolError};
 use chimera_testkit::flow::{Air, Puppet, Stage, chain, code_of, id_of, stage, until, workflow};
@@ -21,7 +21,7 @@ const SILENT: Level = Level::ExecuteSilent;
 /// A tool that records, in a shared list, whose work it undid.
 fn writes(name: &'static str, undone: &Arc<Mutex<Vec<String>>>) -> Puppet {
     let undone = Arc::clone(undone);
-    Puppet::new(name, Reach::Write).undoes(move |_, done| {
+    Puppet::new(name, EffectKind::Write).undoes(move |_, done| {
         undone.lock().unwrap().push(done.input["n"].as_str().unwrap().to_owned());
         Ok(json!({}))
     })
@@ -57,7 +57,7 @@ async fn what_was_done_is_undone_in_reverse_order_of_completion() {
 async fn a_failed_run_is_rolled_back_as_far_as_it_came() {
     let undone = Arc::default();
     let broken =
-        Puppet::new("broken", Reach::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+        Puppet::new("broken", EffectKind::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     let stage = stage(1).tool(writes("write", &undone).build()).tool(broken.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "write"), ("b", "broken"), ("c", "write")]), SILENT).await;
     assert_eq!(stage.ended(run).await["status"], "failed");
@@ -69,7 +69,7 @@ async fn a_failed_run_is_rolled_back_as_far_as_it_came() {
 #[tokio::test(start_paused = true)]
 async fn what_can_not_be_undone_is_left_and_said_and_the_status_stays() {
     let undone = Arc::default();
-    let mail = Puppet::new("mail", Reach::Write).declared(|tool| tool.rollback = Rollback::Unsupported);
+    let mail = Puppet::new("mail", EffectKind::Write).declared(|tool| tool.rollback = Rollback::Unsupported);
     let sent = mail.asked();
     let stage = stage(1).tool(writes("write", &undone).build()).tool(mail.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "write"), ("b", "mail"), ("c", "write")]), SILENT).await;
@@ -106,7 +106,7 @@ async fn some_steps_may_be_undone_and_the_rest_later() {
 async fn an_undoing_that_fails_is_tried_again_and_may_be_asked_for_anew() {
     let (tries, broken) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
     let (count, down) = (Arc::clone(&tries), Arc::clone(&broken));
-    let tool = Puppet::new("write", Reach::Write).undoes(move |_, _| {
+    let tool = Puppet::new("write", EffectKind::Write).undoes(move |_, _| {
         count.fetch_add(1, Ordering::SeqCst);
         match down.load(Ordering::SeqCst) {
             true => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
@@ -125,9 +125,9 @@ async fn an_undoing_that_fails_is_tried_again_and_may_be_asked_for_anew() {
 
 /// A tool whose first undo of `b` never ends.
 fn hangs(stuck: &Arc<AtomicBool>, undone: &Arc<Mutex<Vec<String>>>) -> Arc<dyn Tool> {
-    struct Hangs(Arc<dyn Tool>, Arc<AtomicBool>);
+    struct HangingUndo(Arc<dyn Tool>, Arc<AtomicBool>);
     #[async_trait::async_trait]
-    impl Tool for Hangs {
+    impl Tool for HangingUndo {
         fn spec(&self) -> &Arc<Spec> {
             self.0.spec()
         }
@@ -141,7 +141,7 @@ fn hangs(stuck: &Arc<AtomicBool>, undone: &Arc<Mutex<Vec<String>>>) -> Arc<dyn T
         async fn rollback(
             &self,
             ctx: &chimera_engine::flow::port::CallContext,
-            done: &chimera_engine::flow::port::Done,
+            done: &chimera_engine::flow::port::CompletedCall,
         ) -> Result<Value, ToolError> {
             if done.input["n"] == "b" && self.1.swap(false, Ordering::SeqCst) {
                 std::future::pending::<()>().await;
@@ -149,7 +149,7 @@ fn hangs(stuck: &Arc<AtomicBool>, undone: &Arc<Mutex<Vec<String>>>) -> Arc<dyn T
             self.0.rollback(ctx, done).await
         }
     }
-    Arc::new(Hangs(writes("write", undone).build(), Arc::clone(stuck)))
+    Arc::new(HangingUndo(writes("write", undone).build(), Arc::clone(stuck)))
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,7 +168,7 @@ async fn a_rollback_goes_on_after_a_crash_in_its_middle() {
 
 #[tokio::test(start_paused = true)]
 async fn what_nobody_knows_is_settled_before_anything_is_undone() {
-    let lost = Puppet::new("lost", Reach::Write)
+    let lost = Puppet::new("lost", EffectKind::Write)
         .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "lost")));
     let stage = stage(1).tool(lost.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "lost")]), SILENT).await;
@@ -238,7 +238,7 @@ async fn the_items_of_a_map_are_undone_one_by_one_the_last_first() {
 async fn an_item_that_can_not_be_undone_is_named_and_the_others_are_undone() {
     let undone: Arc<Mutex<Vec<String>>> = Arc::default();
     let seen = Arc::clone(&undone);
-    let tool = Puppet::new("write", Reach::Write).undoes(move |_, done| {
+    let tool = Puppet::new("write", EffectKind::Write).undoes(move |_, done| {
         let n = done.input["n"].as_str().unwrap().to_owned();
         if n == "y" {
             return Err(ToolError::not_sent(Code::ValidationFailed, "y stays"));
@@ -303,7 +303,7 @@ async fn a_parent_rolls_its_children_back_in_their_turn() {
 async fn a_child_that_can_not_be_undone_as_a_whole_leaves_its_parent_partial_and_may_be_tried_again() {
     let (undone, down) = (Arc::default(), Arc::new(AtomicBool::new(true)));
     let broken = Arc::clone(&down);
-    let fragile = Puppet::new("fragile", Reach::Write).undoes(move |_, _| match broken.load(Ordering::SeqCst) {
+    let fragile = Puppet::new("fragile", EffectKind::Write).undoes(move |_, _| match broken.load(Ordering::SeqCst) {
         true => Err(ToolError::not_sent(Code::ValidationFailed, "no")),
         false => Ok(json!({})),
     });
@@ -322,7 +322,7 @@ async fn a_child_that_can_not_be_undone_as_a_whole_leaves_its_parent_partial_and
 #[tokio::test(start_paused = true)]
 async fn a_person_may_say_that_a_run_was_undone_by_hand_and_nothing_is_called() {
     let undone = Arc::default();
-    let down = Puppet::new("down", Reach::Read).fails_at(&[1, 2, 3, 4]);
+    let down = Puppet::new("down", EffectKind::Read).fails_at(&[1, 2, 3, 4]);
     let stage = stage(1).tool(writes("write", &undone).build()).tool(down.build()).open().await;
     let (ann, robot) = (stage.permit("user_ann"), stage.permit("service_chatbot"));
     let waits = stage.run(&chain("v", &[("a", "write")]), Level::Ask).await;
@@ -347,7 +347,7 @@ async fn a_person_may_say_that_a_run_was_undone_by_hand_and_nothing_is_called() 
 #[tokio::test(start_paused = true)]
 async fn what_did_not_fail_is_not_marked_as_undone_unless_a_rollback_left_something() {
     let undone = Arc::default();
-    let stuck = Puppet::new("stuck", Reach::Write)
+    let stuck = Puppet::new("stuck", EffectKind::Write)
         .undoes(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "it can't be undone here")));
     let stage = stage(1).tool(writes("write", &undone).build()).tool(stuck.build()).open().await;
     let ann = stage.permit("user_ann");

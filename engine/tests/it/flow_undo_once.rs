@@ -3,9 +3,9 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, STEPS};
-use chimera_core::record::{Compare, Condition, RowCount, Step, Tx};
-use chimera_core::tool::{Reach, Rollback, Spec};
-use chimera_engine::flow::port::{CallContext, Done, Tool, ToolError};
+use chimera_core::record::{Comparison, Condition, RowCount, Step, Tx};
+use chimera_core::tool::{EffectKind, Rollback, Spec};
+use chimera_engine::flow::port::{CallContext, CompletedCall, Tool, ToolError};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{Puppet, Setup, Stage, chain, code_of, id_of, stage, until};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ struct Refund {
 impl Refund {
     fn new(rollback: Rollback) -> Self {
         let declared =
-            chimera_testkit::flow::Puppet::new("pay", Reach::Write).declared(|tool| tool.rollback = rollback);
+            chimera_testkit::flow::Puppet::new("pay", EffectKind::Write).declared(|tool| tool.rollback = rollback);
         let spec = Arc::clone(declared.build().spec());
         Self { spec, stuck: Arc::new(AtomicBool::new(true)), undone: Arc::default() }
     }
@@ -52,7 +52,7 @@ impl Tool for Refund {
         Ok(json!({"echo": input}))
     }
 
-    async fn rollback(&self, _: &CallContext, done: &Done) -> Result<Value, ToolError> {
+    async fn rollback(&self, _: &CallContext, done: &CompletedCall) -> Result<Value, ToolError> {
         let n = done.input["n"].as_str().unwrap().to_owned();
         self.undone.lock().unwrap().push(n.clone());
         if n == "b" && self.stuck.load(Ordering::SeqCst) {
@@ -120,7 +120,7 @@ async fn an_undo_whose_record_is_gone_is_in_doubt_and_not_sent_again() {
         let rows = first.rows_of(&EFFECTS, run);
         let sent = rows.iter().find(|row| row.text("kind") == "compensation" && row.text("status") == "dispatched");
         let sent = sent.unwrap().uuid("id");
-        let conditions = vec![Condition { column: "id", compare: Compare::Is, value: sent.into() }];
+        let conditions = vec![Condition { column: "id", compare: Comparison::Is, value: sent.into() }];
         let gone = Step::Delete { table: &EFFECTS, conditions, rows: RowCount::Exactly(1) };
         first.records.commit(Tx { steps: vec![gone], ..Tx::default() }).await.unwrap();
         let second = first.restart(tool.setup()).await;
@@ -146,7 +146,7 @@ async fn an_undo_whose_record_is_gone_is_in_doubt_and_not_sent_again() {
 /// An undo that was certainly not sent leaves nothing behind that looks like one.
 #[tokio::test(start_paused = true)]
 async fn an_undo_that_failed_is_no_doubt_though_its_record_is_gone() {
-    let puppet = Puppet::new("pay", Reach::Write).undoes(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+    let puppet = Puppet::new("pay", EffectKind::Write).undoes(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     let asked = puppet.asked();
     let first = stage(1).tool(puppet.build()).open().await;
     let run = first.run(&chain("w", &[("a", "pay")]), Level::ExecuteSilent).await;
@@ -202,7 +202,7 @@ async fn a_node_that_takes_a_rollback_over_waits_for_the_call_of_the_first() {
 async fn only_an_undo_that_certainly_was_not_sent_is_tried_again() {
     let fails = |maybe: bool| {
         let error = if maybe { ToolError::maybe_sent } else { ToolError::not_sent };
-        chimera_testkit::flow::Puppet::new("pay", Reach::Write)
+        chimera_testkit::flow::Puppet::new("pay", EffectKind::Write)
             .declared(|tool| tool.rollback = Rollback::Once)
             .undoes(move |_, _| Err(error(Code::ExternalServiceError, "no")))
     };
@@ -224,7 +224,7 @@ async fn an_undo_that_was_refused_before_a_crash_is_tried_again_after_it() {
     let down = Arc::new(AtomicBool::new(true));
     let tool = || {
         let down = Arc::clone(&down);
-        chimera_testkit::flow::Puppet::new("pay", Reach::Write).declared(|tool| tool.rollback = Rollback::Once).undoes(
+        chimera_testkit::flow::Puppet::new("pay", EffectKind::Write).declared(|tool| tool.rollback = Rollback::Once).undoes(
             move |_, _| match down.load(Ordering::SeqCst) {
                 true => Err(ToolError::not_sent(Code::ExternalServiceError, "later").retry_after(600)),
                 false => Ok(json!({})),

@@ -4,11 +4,11 @@ use crate::flow_ask::asks;
 use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::access::{Actor, Entry, Kind, Level};
 use chimera_core::error::Code;
-use chimera_core::flow::run::{Signal, Told};
+use chimera_core::flow::run::{Signal, SignalKind};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Tx, Update};
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
@@ -22,7 +22,7 @@ const SILENT: Level = Level::ExecuteSilent;
 
 /// An actor with its kind from the registry.
 fn permit(actor: &str, kind: Kind) -> Permit {
-    Permit::of(Entry { kind, scopes: vec!["*".to_owned()], ..Entry::unmatched(actor, TENANT) })
+    Permit::for_entry(Entry { kind, scopes: vec!["*".to_owned()], ..Entry::default_for(actor, TENANT) })
 }
 
 /// A person with a service's name, and a service with a person's.
@@ -74,7 +74,7 @@ async fn the_pause_of_a_person_is_for_people_whatever_anybody_is_called() {
 async fn a_resume_that_crosses_the_pause_of_a_person_is_refused() {
     let stage = stage(1).open().await;
     let run = waiting(&stage).await;
-    let told = [Told::Pause { by: ceo().by() }, Told::Resume { by: bot().by() }, Told::Pause { by: bot().by() }];
+    let told = [SignalKind::Pause { by: ceo().by() }, SignalKind::Resume { by: bot().by() }, SignalKind::Pause { by: bot().by() }];
     let signals = told.into_iter().enumerate().map(|(n, told)| Signal::new(Uuid::from_u128(n as u128 + 1), told));
     let rows = signals.map(|signal| signal.row(TENANT, run, stage.world.clock.now()).unwrap()).collect();
     stage.records.commit(Tx { inserts: rows, ..Tx::default() }).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_pause_of_which_nobody_knows_whose_it_was_is_for_people() {
 
 #[tokio::test(start_paused = true)]
 async fn the_ledger_says_of_everybody_what_the_registry_said() {
-    let stage = stage(1).tool(Puppet::new("gated", Reach::Write).undoes(|_, _| Ok(json!({}))).build()).open().await;
+    let stage = stage(1).tool(Puppet::new("gated", EffectKind::Write).undoes(|_, _| Ok(json!({}))).build()).open().await;
     stage.apply(&chain("w", &[("a", "gated")])).await;
     let ask = StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
     let run = stage.flow.start(&ceo(), ask).await.unwrap().run_id;
@@ -149,7 +149,7 @@ async fn what_nobody_decided_about_in_time_is_stopped_by_the_system() {
 /// A run's own mail contains a link for deciding only if the requester is a person.
 #[tokio::test(start_paused = true)]
 async fn only_a_person_is_sent_a_link() {
-    let stage = stage(1).tool(Puppet::new("write", Reach::Write).build()).open().await;
+    let stage = stage(1).tool(Puppet::new("write", EffectKind::Write).build()).open().await;
     stage.apply(&chain("w", &[("a", "write")])).await;
     for (who, links) in [(ceo(), 1), (bot(), 0)] {
         let notify = Some(json!({"email": "them@example.com"}));
@@ -165,7 +165,7 @@ async fn only_a_person_is_sent_a_link() {
 /// Reporting that a call never happened causes it to be made: that takes the scopes of its tool.
 #[tokio::test(start_paused = true)]
 async fn a_call_is_sent_again_only_for_somebody_who_may_make_it() {
-    let tool = Puppet::new("lost", Reach::Write)
+    let tool = Puppet::new("lost", EffectKind::Write)
         .declared(|tool| tool.metadata.capabilities = vec!["lost.things.write".to_owned()]);
     let tool = tool.answers(|ctx, _| match ctx.attempt {
         1 => Err(ToolError::maybe_sent(Code::RequestTimeout, "no answer")),
@@ -176,7 +176,7 @@ async fn a_call_is_sent_again_only_for_somebody_who_may_make_it() {
     let run = stage.run(&chain("w", &[("a", "lost")]), SILENT).await;
     let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
     let scopes = vec!["runs.manage".to_owned()];
-    let narrow = Permit::of(Entry { kind: Kind::Human, scopes, ..Entry::unmatched("user_ann", TENANT) });
+    let narrow = Permit::for_entry(Entry { kind: Kind::Human, scopes, ..Entry::default_for("user_ann", TENANT) });
     assert_eq!(code_of(stage.flow.resolve(&narrow, run, step, false, None, None).await), "RBAC_FORBIDDEN");
     assert_eq!(asked.count("execute"), 1);
     stage.flow.resolve(&ceo(), run, step, false, None, None).await.unwrap();
@@ -185,6 +185,6 @@ async fn a_call_is_sent_again_only_for_somebody_who_may_make_it() {
 
 #[test]
 fn a_signal_of_an_earlier_version_is_read() {
-    let told: Told = serde_json::from_value(json!({"kind": "pause", "by": "user_ann"})).unwrap();
-    assert_eq!(told, Told::Pause { by: Actor::person("user_ann") });
+    let told: SignalKind = serde_json::from_value(json!({"kind": "pause", "by": "user_ann"})).unwrap();
+    assert_eq!(told, SignalKind::Pause { by: Actor::person("user_ann") });
 }

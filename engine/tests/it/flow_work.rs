@@ -46,8 +46,8 @@ async fn a_plan_that_takes_too_much_work_is_not_laid_out_to_its_end() {
         compile(document, &stage.flow.workflows().running(TENANT)).expect("a graph")
     };
     let inputs: Value = json!({"l": numbers(9_000)});
-    let light = Plan::of_graph(&graph(&each("light", 200, "${item}")), &inputs, &BTreeMap::new());
+    let light = Plan::from_graph(&graph(&each("light", 200, "${item}")), &inputs, &BTreeMap::new());
     assert!(!light.more && light.steps.len() == 200);
-    let heavy = Plan::of_graph(&graph(&each("heavy", 200, ALL)), &inputs, &BTreeMap::new());
+    let heavy = Plan::from_graph(&graph(&each("heavy", 200, ALL)), &inputs, &BTreeMap::new());
     assert!(heavy.more && heavy.steps.len() < 200, "{} steps", heavy.steps.len());
 }

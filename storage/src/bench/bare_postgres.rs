@@ -5,7 +5,7 @@ use super::workload::{BenchError, Prepared, Workload};
 use crate::records::postgres::{cells, connect::Server};
 use cells::Cells;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::ledger::{Head, Link};
+use chimera_core::ledger::{ChainHead, ChainLink};
 use chimera_core::record::{Insert, Row, Table, Value};
 use futures::future::{join_all, try_join_all};
 use tokio_postgres::types::ToSql;
@@ -69,7 +69,7 @@ async fn commit_all(lane: i64, client: &Client, prepared: &Prepared) -> Result<(
             params.push(columns(&steps.iter().map(|tx| &tx.inserts[n]).collect::<Vec<_>>()));
         }
         params.push(all.iter().map(|at| Cells(rows.iter().map(|row| &row.cells[*at]).collect())).collect());
-        let Some(head) = links.last().map(Link::head) else { continue };
+        let Some(head) = links.last().map(ChainLink::head) else { continue };
         flight(client, &statements, &params, &advance, lane, head).await?;
     }
     Ok(())
@@ -81,7 +81,7 @@ async fn flight(
     params: &[Vec<Cells<'_>>],
     advance: &Statement,
     lane: i64,
-    head: Head,
+    head: ChainHead,
 ) -> Result<(), BenchError> {
     let borrowed: Vec<_> = params.iter().map(|params| borrowed(params)).collect();
     let hash = head.hash.0.as_slice();

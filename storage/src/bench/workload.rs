@@ -1,7 +1,7 @@
 //! The transactions of the benchmark and the writers that send them.
 
 use chimera_core::flow::tables::{EFFECTS, RUNS, STEPS, TOOL_CALLS};
-use chimera_core::ledger::{ActorType, Entry, EntryError, Head, Link, SubjectType, extend};
+use chimera_core::ledger::{ActorType, Entry, EntryError, ChainHead, ChainLink, SubjectType, extend};
 use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Update, Value};
 use chimera_core::{id, time::Timestamp};
 use chimera_engine::port::{Clock, CommitError, Random, Records};
@@ -63,13 +63,13 @@ impl Workload {
         let cells = vec![
             ("id", run.into()),
             ("actor", "bench".into()),
-            ("request_payload", Value::Json(Json::of(&json!({"goal": "measure"}))?)),
+            ("request_payload", Value::Json(Json::encode(&json!({"goal": "measure"}))?)),
             ("status", "running".into()),
             ("trace_id", id::trace_id(run).into()),
             ("tenant_id", "bench".into()),
             ("state_version", Value::Int(1)),
         ];
-        Ok((run, Tx { inserts: vec![Insert::into(&RUNS, cells)?], ..Tx::default() }))
+        Ok((run, Tx { inserts: vec![Insert::new(&RUNS, cells)?], ..Tx::default() }))
     }
 
     /// One step of a run at `version`.
@@ -77,11 +77,11 @@ impl Workload {
         let now = self.clock.now();
         let [step, call, effect] = [(); 3].map(|()| self.random.row_id(now));
         let input = json!({"text": "one two three four five six seven eight", "n": version});
-        let input = Value::Json(Json::of(&input)?);
+        let input = Value::Json(Json::encode(&input)?);
         let inserts = vec![
-            Insert::into(&STEPS, step_cells(step, run, version, input.clone(), now))?,
-            Insert::into(&TOOL_CALLS, call_cells(call, step, run, effect, input, now))?,
-            Insert::into(&EFFECTS, effect_cells(effect, step, run, now))?,
+            Insert::new(&STEPS, step_cells(step, run, version, input.clone(), now))?,
+            Insert::new(&TOOL_CALLS, call_cells(call, step, run, effect, input, now))?,
+            Insert::new(&EFFECTS, effect_cells(effect, step, run, now))?,
         ];
         let set = vec![("status", "running".into()), ("run_seq", Value::Int(version))];
         let updates = vec![Update::versioned(&RUNS, vec![run.into()], version, set)?];
@@ -210,14 +210,14 @@ pub(super) struct Prepared {
     /// The runs that the steps belong to.
     pub(super) runs: Vec<Tx>,
     /// Steps and the places of their entries.
-    pub(super) batches: Vec<(Vec<Tx>, Vec<Link>)>,
+    pub(super) batches: Vec<(Vec<Tx>, Vec<ChainLink>)>,
 }
 
 impl Prepared {
     pub(super) fn new(workload: &Workload, lane: i64, batch: usize, batches: usize) -> Result<Self, BenchError> {
         let runs = (0..batches.div_ceil(STEPS_PER_RUN) * batch).map(|_| workload.run());
         let runs: Vec<(Uuid, Tx)> = runs.collect::<Result<_, _>>()?;
-        let mut head = Head::EMPTY;
+        let mut head = ChainHead::EMPTY;
         let mut prepared = Vec::with_capacity(batches);
         for n in 0..batches {
             let step = |w: usize| {

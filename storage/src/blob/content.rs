@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use chimera_core::id::BlobId;
 use chimera_core::ledger::Digest32;
-use chimera_engine::flow::port::{BlobError, BlobStat, Incoming, Outgoing};
+use chimera_engine::flow::port::{BlobError, BlobStat, UploadStream, DownloadStream};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use sha2::{Digest, Sha256};
@@ -13,7 +13,7 @@ const PIECE_BYTES_MAX: usize = 256 * 1024;
 
 /// Incoming content that knows its own digest.
 pub(super) struct Measured {
-    content: Incoming,
+    content: UploadStream,
     ahead: Bytes,
     hasher: Sha256,
     size: u64,
@@ -21,7 +21,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    pub(super) fn new(content: Incoming, bytes_max: u64) -> Self {
+    pub(super) fn new(content: UploadStream, bytes_max: u64) -> Self {
         Self { content, ahead: Bytes::new(), hasher: Sha256::new(), size: 0, bytes_max }
     }
 
@@ -55,7 +55,7 @@ impl Measured {
 
 /// Passes content on while checking it against its address. One piece is always held back, so
 /// that a reader never has all of a damaged blob in hand before it is told.
-pub(super) fn verified(id: BlobId, content: BoxStream<'static, Result<Bytes, BlobError>>) -> Outgoing {
+pub(super) fn verified(id: BlobId, content: BoxStream<'static, Result<Bytes, BlobError>>) -> DownloadStream {
     struct Check {
         content: BoxStream<'static, Result<Bytes, BlobError>>,
         hasher: Sha256,

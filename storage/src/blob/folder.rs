@@ -14,7 +14,7 @@ use chimera_core::id::BlobId;
 use chimera_core::limits::BLOB_BYTES_MAX;
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::{
-    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, PresentedLink, PresignedUrl,
+    Blob, BlobError, BlobStat, Blobs, UploadStream, InvalidLink, PresentedLink, PresignedUrl,
 };
 use chimera_engine::port::{Outage, Random, Unavailable};
 use futures::{StreamExt, stream};
@@ -78,7 +78,7 @@ impl FolderBlobs {
 
 #[async_trait]
 impl Blobs for FolderBlobs {
-    async fn put(&self, content: Incoming) -> Result<BlobStat, BlobError> {
+    async fn put(&self, content: UploadStream) -> Result<BlobStat, BlobError> {
         let draft = self.draft().await?;
         let mut content = Measured::new(content, self.bytes_max);
         while let Some(piece) = content.next().await? {
@@ -142,7 +142,7 @@ impl Blobs for FolderBlobs {
         Ok(self.links.sign(id, seconds, now))
     }
 
-    fn check_link(&self, link: &PresentedLink<'_>, now: Timestamp) -> Result<(), LinkRefused> {
+    fn check_link(&self, link: &PresentedLink<'_>, now: Timestamp) -> Result<(), InvalidLink> {
         self.links.check(link, now)
     }
 
@@ -215,7 +215,7 @@ async fn blocking<T: Send + 'static>(act: impl FnOnce() -> io::Result<T> + Send 
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
             tracing::debug!(%error, "blob folder failed");
-            Err(BlobError::Unavailable(Unavailable::new(Outage::of_io(&error), reason(&error))))
+            Err(BlobError::Unavailable(Unavailable::new(Outage::from_io(&error), reason(&error))))
         }
         Err(_) => Err(unavailable("the process is stopping")),
     }

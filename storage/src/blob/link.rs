@@ -8,7 +8,7 @@ use chimera_core::id::BlobId;
 use chimera_core::limits::PRESIGN_SECONDS_MAX;
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::port::{LinkRefused, PresentedLink, PresignedUrl};
+use chimera_engine::flow::port::{InvalidLink, PresentedLink, PresignedUrl};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -40,20 +40,20 @@ impl LinkSigner {
     }
 
     /// Whether we made this link and it still lives.
-    pub fn check(&self, link: &PresentedLink<'_>, now: Timestamp) -> Result<(), LinkRefused> {
-        let expires: i64 = link.expires.parse().map_err(|_| LinkRefused::Forged)?;
-        let signature = hex::decode(link.signature).map_err(|_| LinkRefused::Forged)?;
+    pub fn check(&self, link: &PresentedLink<'_>, now: Timestamp) -> Result<(), InvalidLink> {
+        let expires: i64 = link.expires.parse().map_err(|_| InvalidLink::Forged)?;
+        let signature = hex::decode(link.signature).map_err(|_| InvalidLink::Forged)?;
         let same_spelling = expires.to_string() == link.expires;
         if !same_spelling || self.over(link.id, expires).verify_slice(&signature).is_err() {
-            return Err(LinkRefused::Forged);
+            return Err(InvalidLink::Forged);
         }
         let left = Timestamp::from_micros(0).plus_seconds(expires).micros().saturating_sub(now.micros());
         if left <= 0 {
-            return Err(LinkRefused::Expired);
+            return Err(InvalidLink::Expired);
         }
         // Signed by a clock that runs far ahead of ours: it would live longer than any link may.
         let longest = i64::try_from(PRESIGN_SECONDS_MAX).unwrap_or(i64::MAX).saturating_mul(1_000_000);
-        if left > longest { Err(LinkRefused::Forged) } else { Ok(()) }
+        if left > longest { Err(InvalidLink::Forged) } else { Ok(()) }
     }
 
     fn over(&self, id: BlobId, expires: i64) -> Hmac<Sha256> {

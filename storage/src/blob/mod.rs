@@ -40,5 +40,5 @@ fn link_seconds(seconds: u64) -> u64 {
 }
 
 fn unavailable(reason: impl Into<String>) -> BlobError {
-    BlobError::Unavailable(Unavailable::new(Outage::Passing, reason))
+    BlobError::Unavailable(Unavailable::new(Outage::Transient, reason))
 }

@@ -17,7 +17,7 @@ use chimera_core::limits::{
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::{
-    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, PresentedLink, PresignedUrl,
+    Blob, BlobError, BlobStat, Blobs, UploadStream, InvalidLink, PresentedLink, PresignedUrl,
 };
 use chimera_engine::port::{Outage, Random, Unavailable};
 use futures::{StreamExt, TryStreamExt};
@@ -124,7 +124,7 @@ pub(crate) fn client(url: &S3Url, bucket: &str, credentials: Option<&S3Credentia
 
 #[async_trait]
 impl Blobs for S3Blobs {
-    async fn put(&self, content: Incoming) -> Result<BlobStat, BlobError> {
+    async fn put(&self, content: UploadStream) -> Result<BlobStat, BlobError> {
         let mut parts = Parts::new(Measured::new(content, self.bytes_max));
         let first = parts.next().await?.unwrap_or_default();
         if first.len() == S3_PART_BYTES {
@@ -177,8 +177,8 @@ impl Blobs for S3Blobs {
         Ok(PresignedUrl { url: url.into(), expires_at })
     }
 
-    fn check_link(&self, _link: &PresentedLink<'_>, _now: Timestamp) -> Result<(), LinkRefused> {
-        Err(LinkRefused::Forged)
+    fn check_link(&self, _link: &PresentedLink<'_>, _now: Timestamp) -> Result<(), InvalidLink> {
+        Err(InvalidLink::Forged)
     }
 
     async fn ready(&self) -> Result<(), BlobError> {

@@ -167,7 +167,7 @@ async fn blocking<T: Send + 'static>(
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
                 BucketError::Unavailable("the disk is full".to_owned())
             }
-            _ if Outage::of_io(&error) == Outage::Unusable => {
+            _ if Outage::from_io(&error) == Outage::Unusable => {
                 BucketError::Refused(format!("the folder can't be read or written: {}", io_reason(&error)))
             }
             _ => BucketError::Unavailable(format!("the folder can't be read or written: {}", io_reason(&error))),

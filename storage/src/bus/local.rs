@@ -4,12 +4,12 @@ use super::{Listener, topic_channel};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::limits::BUS_TOPICS_MAX;
-use chimera_engine::port::{Bus, BusError, Heard, Subscription};
+use chimera_engine::port::{Bus, BusError, BusEvent, Subscription};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 
-type Topics = HashMap<String, broadcast::Sender<Heard>>;
+type Topics = HashMap<String, broadcast::Sender<BusEvent>>;
 
 /// A bus within this process.
 #[derive(Clone, Default)]
@@ -43,7 +43,7 @@ impl Bus for LocalBus {
         BusError::check_message(&message)?;
         if let Some(sender) = locked(&self.topics).get(topic) {
             // Fails only if the last listener is leaving in this moment.
-            let _ = sender.send(Heard::Message(message));
+            let _ = sender.send(BusEvent::Message(message));
         }
         Ok(())
     }

@@ -7,31 +7,31 @@ pub use local::LocalBus;
 pub use redis::RedisBus;
 
 use chimera_core::limits::BUS_BACKLOG_MAX;
-use chimera_engine::port::{Heard, Subscription};
+use chimera_engine::port::{BusEvent, Subscription};
 use futures::StreamExt;
 use futures::stream;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 /// The bounded backlog of one topic.
-fn topic_channel() -> broadcast::Sender<Heard> {
+fn topic_channel() -> broadcast::Sender<BusEvent> {
     broadcast::Sender::new(BUS_BACKLOG_MAX)
 }
 
 /// One end of a topic, which says so when it is dropped.
 struct Listener {
-    receiver: Option<broadcast::Receiver<Heard>>,
+    receiver: Option<broadcast::Receiver<BusEvent>>,
     leave: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Listener {
-    fn new(receiver: broadcast::Receiver<Heard>, leave: impl FnOnce() + Send + 'static) -> Self {
+    fn new(receiver: broadcast::Receiver<BusEvent>, leave: impl FnOnce() + Send + 'static) -> Self {
         Self { receiver: Some(receiver), leave: Some(Box::new(leave)) }
     }
 
-    async fn next(&mut self) -> Option<Heard> {
+    async fn next(&mut self) -> Option<BusEvent> {
         match self.receiver.as_mut()?.recv().await {
             Ok(heard) => Some(heard),
-            Err(RecvError::Lagged(missed)) => Some(Heard::Lagged { missed: Some(missed) }),
+            Err(RecvError::Lagged(missed)) => Some(BusEvent::Lagged { missed: Some(missed) }),
             Err(RecvError::Closed) => None,
         }
     }

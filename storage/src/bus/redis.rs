@@ -11,9 +11,9 @@ use ::redis::aio::{PubSub, PubSubSink, PubSubStream};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::limits::{
-    BUS_REQUESTS_MAX, BUS_ROUNDS_PER_PING, BUS_TOPICS_MAX, BUS_UPKEEP_INTERVAL, REDIS_ANSWER_TIMEOUT,
+    BUS_REQUESTS_MAX, BUS_ROUNDS_PER_PING, BUS_TOPICS_MAX, BUS_UPKEEP_INTERVAL, REDIS_RESPONSE_TIMEOUT,
 };
-use chimera_engine::port::{Bus, BusError, Heard, Subscription};
+use chimera_engine::port::{Bus, BusError, BusEvent, Subscription};
 use futures::{FutureExt, StreamExt};
 use std::collections::HashMap;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -83,7 +83,7 @@ fn unavailable(reason: impl Into<String>) -> BusError {
 /// The task that listens.
 struct Ear {
     redis: Redis,
-    topics: HashMap<String, broadcast::Sender<Heard>>,
+    topics: HashMap<String, broadcast::Sender<BusEvent>>,
     line: Option<(PubSubSink, PubSubStream)>,
     /// Whether the line was lost while somebody listened.
     gap: bool,
@@ -146,7 +146,7 @@ impl Ear {
         }
         self.topics.remove(topic);
         if let Some((sink, _)) = self.line.as_mut()
-            && !matches!(timeout(REDIS_ANSWER_TIMEOUT, sink.unsubscribe(topic)).await, Ok(Ok(())))
+            && !matches!(timeout(REDIS_RESPONSE_TIMEOUT, sink.unsubscribe(topic)).await, Ok(Ok(())))
         {
             self.lose_line();
         }
@@ -158,7 +158,7 @@ impl Ear {
             Some(message) => {
                 if let Some(sender) = self.topics.get(message.get_channel_name()) {
                     // Fails only if the last listener is leaving in this moment.
-                    let _ = sender.send(Heard::Message(Bytes::copy_from_slice(message.get_payload_bytes())));
+                    let _ = sender.send(BusEvent::Message(Bytes::copy_from_slice(message.get_payload_bytes())));
                 }
             }
         }
@@ -176,7 +176,7 @@ impl Ear {
             }
             // A line that was cut without a word would stay silent for ever.
             Some((sink, _)) if self.rounds == 0 => {
-                if !matches!(timeout(REDIS_ANSWER_TIMEOUT, sink.ping::<::redis::Value>()).await, Ok(Ok(_))) {
+                if !matches!(timeout(REDIS_RESPONSE_TIMEOUT, sink.ping::<::redis::Value>()).await, Ok(Ok(_))) {
                     self.lose_line();
                 }
             }
@@ -201,7 +201,7 @@ impl Ear {
         if self.line.is_some() {
             return Ok(());
         }
-        let fresh = timeout(REDIS_ANSWER_TIMEOUT, self.redis.client().get_async_pubsub()).await;
+        let fresh = timeout(REDIS_RESPONSE_TIMEOUT, self.redis.client().get_async_pubsub()).await;
         let line = fresh.map_err(|_| "redis does not answer in time")?.map_err(|error| reason(&error))?;
         self.line = Some(PubSub::split(line));
         let topics: Vec<String> = self.topics.keys().cloned().collect();
@@ -210,7 +210,7 @@ impl Ear {
         }
         if std::mem::take(&mut self.gap) {
             for sender in self.topics.values() {
-                let _ = sender.send(Heard::Lagged { missed: None });
+                let _ = sender.send(BusEvent::Lagged { missed: None });
             }
         }
         Ok(())
@@ -218,7 +218,7 @@ impl Ear {
 
     async fn subscribe_to(&mut self, topics: &[&str]) -> Result<(), String> {
         let Some((sink, _)) = self.line.as_mut() else { return Err("the connection to redis was lost".into()) };
-        let outcome = match timeout(REDIS_ANSWER_TIMEOUT, sink.subscribe(topics)).await {
+        let outcome = match timeout(REDIS_RESPONSE_TIMEOUT, sink.subscribe(topics)).await {
             Ok(outcome) => outcome.map_err(|error| reason(&error)),
             Err(_) => Err("redis does not answer in time".into()),
         };

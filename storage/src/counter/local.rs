@@ -1,10 +1,10 @@
 //! Counters of a single process: a bounded map that forgets what has expired, and only that.
 
 use async_trait::async_trait;
-use chimera_core::access::window::{self, Hit, Quota};
+use chimera_core::access::window::{self, RateDecision, Quota};
 use chimera_core::limits::COUNTER_KEYS_MAX;
 use chimera_core::time::Timestamp;
-use chimera_engine::access::port::{Claim, CounterError, Counters};
+use chimera_engine::access::port::{ClaimOutcome, CounterError, Counters};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -50,14 +50,14 @@ impl LocalCounters {
 
 #[async_trait]
 impl Counters for LocalCounters {
-    async fn claim(&self, key: &str, value: &str, ttl: Duration, now: Timestamp) -> Result<Claim, CounterError> {
+    async fn claim(&self, key: &str, value: &str, ttl: Duration, now: Timestamp) -> Result<ClaimOutcome, CounterError> {
         CounterError::check_claim(key, value, ttl)?;
         let mut state = self.swept(now);
         if let Some(held) = state.claims.get(key) {
-            return Ok(Claim::Held(held.clone()));
+            return Ok(ClaimOutcome::Held(held.clone()));
         }
         state.claims.set(key, value.to_owned(), later(now, ttl))?;
-        Ok(Claim::Claimed)
+        Ok(ClaimOutcome::Claimed)
     }
 
     async fn read(&self, key: &str, now: Timestamp) -> Result<Option<String>, CounterError> {
@@ -75,14 +75,14 @@ impl Counters for LocalCounters {
         Ok(ours)
     }
 
-    async fn hit(&self, key: &str, quota: Quota, now: Timestamp) -> Result<Hit, CounterError> {
+    async fn hit(&self, key: &str, quota: Quota, now: Timestamp) -> Result<RateDecision, CounterError> {
         CounterError::check_key(key)?;
         let (current_key, previous_key) = window::keys(key, quota, now);
         let mut state = self.swept(now);
         let count = |key: &str| state.hits.get(key).copied().unwrap_or(0);
         let (current, previous) = (count(&current_key), count(&previous_key));
         let hit = quota.decide(previous, current, now);
-        if matches!(hit, Hit::Allowed { .. }) {
+        if matches!(hit, RateDecision::Allowed { .. }) {
             state.hits.set(&current_key, current + 1, later(now, quota.window()))?;
         }
         Ok(hit)
@@ -150,11 +150,11 @@ mod tests {
         let counters = LocalCounters::new();
         let (now, ttl) = (Timestamp::from_micros(0), Duration::from_secs(1));
         for key in 0..COUNTER_KEYS_MAX {
-            assert_eq!(counters.claim(&key.to_string(), "v", ttl, now).await, Ok(Claim::Claimed));
+            assert_eq!(counters.claim(&key.to_string(), "v", ttl, now).await, Ok(ClaimOutcome::Claimed));
         }
         assert_eq!(counters.claim("one more", "v", ttl, now).await, Err(CounterError::Full));
-        assert_eq!(counters.claim("0", "v", ttl, now).await, Ok(Claim::Held("v".into())), "the old ones still answer");
-        assert_eq!(counters.claim("one more", "v", ttl, now.plus_seconds(1)).await, Ok(Claim::Claimed));
+        assert_eq!(counters.claim("0", "v", ttl, now).await, Ok(ClaimOutcome::Held("v".into())), "the old ones still answer");
+        assert_eq!(counters.claim("one more", "v", ttl, now.plus_seconds(1)).await, Ok(ClaimOutcome::Claimed));
         assert_eq!(counters.key_count(), 1);
     }
 }

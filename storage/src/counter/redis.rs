@@ -7,10 +7,10 @@
 use crate::redis::Redis;
 use ::redis::{RedisResult, Script};
 use async_trait::async_trait;
-use chimera_core::access::window::{self, Hit, Quota};
+use chimera_core::access::window::{self, RateDecision, Quota};
 use chimera_core::limits;
 use chimera_core::time::Timestamp;
-use chimera_engine::access::port::{Claim, CounterError, Counters};
+use chimera_engine::access::port::{ClaimOutcome, CounterError, Counters};
 use std::time::Duration;
 
 const CLAIM: &str = r"
@@ -65,13 +65,13 @@ fn unavailable(reason: String) -> CounterError {
 
 #[async_trait]
 impl Counters for RedisCounters {
-    async fn claim(&self, key: &str, value: &str, ttl: Duration, _now: Timestamp) -> Result<Claim, CounterError> {
+    async fn claim(&self, key: &str, value: &str, ttl: Duration, _now: Timestamp) -> Result<ClaimOutcome, CounterError> {
         CounterError::check_claim(key, value, ttl)?;
         let mut connection = self.connection().await?;
         let mut script = self.claim.prepare_invoke();
         let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         let outcome = script.key(key).arg(value).arg(millis).invoke_async::<Option<String>>(&mut connection).await;
-        Ok(self.settle(outcome).await?.map_or(Claim::Claimed, Claim::Held))
+        Ok(self.settle(outcome).await?.map_or(ClaimOutcome::Claimed, ClaimOutcome::Held))
     }
 
     async fn read(&self, key: &str, _now: Timestamp) -> Result<Option<String>, CounterError> {
@@ -88,7 +88,7 @@ impl Counters for RedisCounters {
         self.settle(outcome).await
     }
 
-    async fn hit(&self, key: &str, quota: Quota, now: Timestamp) -> Result<Hit, CounterError> {
+    async fn hit(&self, key: &str, quota: Quota, now: Timestamp) -> Result<RateDecision, CounterError> {
         CounterError::check_key(key)?;
         let (current_key, previous_key) = window::keys(key, quota, now);
         let elapsed = quota.position(now).elapsed_ms;

@@ -13,7 +13,7 @@ use super::sqlite::{failure, file, state};
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use crate::migrate;
 use chimera_core::catalog;
-use chimera_core::ledger::Head;
+use chimera_core::ledger::ChainHead;
 use chimera_core::limits;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Outage, Unavailable};
@@ -34,7 +34,7 @@ pub struct Copied {
     /// Grows with every resume of the store.
     pub generation: i64,
     /// Lane, epoch and the end of its chain.
-    pub lanes: Vec<(i64, i64, Head)>,
+    pub lanes: Vec<(i64, i64, ChainHead)>,
     /// The tables, in the order in which they can be filled; none if the copy is a data file.
     pub tables: Vec<CopiedTable>,
 }

@@ -84,7 +84,7 @@ impl SqliteRecords {
     pub fn facts(folder: &Path, marks: &Path, now: Timestamp) -> Result<Facts, OpenError> {
         let path = file::path_in(folder);
         let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missed_at(marks)?);
-        let gone = marks.iter().find_map(|mark| mark.behind(mark.generation, None));
+        let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
         let mut hold = gone.map(|behind| Hold { reason: reason(&behind), since: now });
         let none = Status { version: 0, pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect() };
         let unusable = |error| unavailable_sqlite(&error);
@@ -193,7 +193,7 @@ impl PostgresRecords {
             };
         }
         let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missed_at(marks)?);
-        let gone = marks.iter().find_map(|mark| mark.behind(mark.generation, None));
+        let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
         let used = schema.version > 0 && lacks.is_none() && pg_state::used(&client).await?;
         let hold = match schema.version {
             0 => gone.map(|behind| Hold { reason: reason(&behind), since: now }),

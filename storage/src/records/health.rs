@@ -174,7 +174,7 @@ impl Health {
         state.look = match (state.damaged.is_empty(), state.look.take()) {
             (true, _) | (_, None) => None,
             (false, Some(look)) => {
-                let pause = (look.pause * 2).min(limits::DAMAGE_LOOK_PAUSE_MAX);
+                let pause = (look.pause * 2).min(limits::DAMAGE_CHECK_PAUSE_MAX);
                 Some(Look { pause, at: Instant::now() + pause, under_way: false })
             }
         };
@@ -198,8 +198,8 @@ impl State {
         let known = self.damaged.entry(table.name).or_insert_with(|| Damage { table, why: why.clone(), certain });
         known.certain |= certain;
         self.look.get_or_insert_with(|| Look {
-            pause: limits::DAMAGE_LOOK_PAUSE_FIRST,
-            at: Instant::now() + limits::DAMAGE_LOOK_PAUSE_FIRST,
+            pause: limits::DAMAGE_CHECK_PAUSE_FIRST,
+            at: Instant::now() + limits::DAMAGE_CHECK_PAUSE_FIRST,
             under_way: false,
         });
     }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn a_failed_commit_is_over_when_one_that_needs_as_much_succeeds_but_damage_is_not() {
         for (outage, over) in
-            [(Outage::Passing, true), (Outage::Full, true), (Outage::Faulty, true), (Outage::Damaged, false)]
+            [(Outage::Transient, true), (Outage::Full, true), (Outage::DiskError, true), (Outage::Damaged, false)]
         {
             let health = Health::default();
             assert!(health.committed(Err(failed(outage).into()), &Tx::default()).is_err());
@@ -251,10 +251,10 @@ mod tests {
     #[test]
     fn a_failed_read_is_over_when_one_of_the_same_relation_succeeds() {
         let health = Health::default();
-        health.read::<Page>(&of(&RUNS), Err(failed(Outage::Passing).into())).unwrap_err();
+        health.read::<Page>(&of(&RUNS), Err(failed(Outage::Transient).into())).unwrap_err();
         health.committed(Ok(DONE), &Tx::default()).unwrap();
         health.read(&of(&STEPS), page()).unwrap();
-        assert_eq!(health.verdict(), Err(failed(Outage::Passing)), "commits and other reads prove nothing");
+        assert_eq!(health.verdict(), Err(failed(Outage::Transient)), "commits and other reads prove nothing");
         assert_eq!(health.failed_reads(), [of(&RUNS).take(1)]);
         health.read(&of(&RUNS), page()).unwrap();
         assert_eq!((health.verdict(), health.failed_reads()), (Ok(()), Vec::new()));
@@ -268,14 +268,14 @@ mod tests {
         health.read(&of(&RUNS), page()).unwrap();
         assert_eq!(health.verdict(), Err(named), "another page of it may be whole");
         assert!(health.due_look().is_none(), "not at once");
-        tokio::time::advance(limits::DAMAGE_LOOK_PAUSE_FIRST).await;
+        tokio::time::advance(limits::DAMAGE_CHECK_PAUSE_FIRST).await;
         let tables = health.due_look().unwrap();
         assert_eq!(tables, [&RUNS]);
         assert!(health.due_look().is_none(), "one looks at a time");
         health.looked(&[]);
-        tokio::time::advance(limits::DAMAGE_LOOK_PAUSE_FIRST).await;
+        tokio::time::advance(limits::DAMAGE_CHECK_PAUSE_FIRST).await;
         assert!(health.due_look().is_none(), "less and less often");
-        tokio::time::advance(limits::DAMAGE_LOOK_PAUSE_FIRST).await;
+        tokio::time::advance(limits::DAMAGE_CHECK_PAUSE_FIRST).await;
         assert!(health.due_look().is_some());
         health.looked(&tables);
         assert_eq!(health.verdict(), Ok(()));
@@ -287,7 +287,7 @@ mod tests {
         let answer = health.committed(Err(failed(Outage::Damaged).into()), &Tx::default());
         let words = "it fails, in one of: audit_log_entries, ledger_lanes";
         assert_eq!(answer, Err(Unavailable::new(Outage::Damaged, words).into()));
-        tokio::time::advance(limits::DAMAGE_LOOK_PAUSE_FIRST).await;
+        tokio::time::advance(limits::DAMAGE_CHECK_PAUSE_FIRST).await;
         health.due_look().unwrap();
         health.looked(&[&LEDGER_LANES]);
         assert_eq!(health.damage().unwrap().reason, "it fails: audit_log_entries");

@@ -1,6 +1,6 @@
 //! Why a store may not be changed, for everybody in this process to see.
 
-use chimera_core::ledger::{Behind, Digest32, Head, Mark};
+use chimera_core::ledger::{MarkMismatch, Digest32, ChainHead, Mark};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{CommitError, Hold, Outage, Unavailable};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,16 +85,16 @@ impl StoreState {
 }
 
 /// What an operator reads about a store that is behind its mark.
-pub(super) fn reason(behind: &Behind) -> String {
+pub(super) fn reason(behind: &MarkMismatch) -> String {
     format!(
         "it is older than what was last known of it ({behind}); put the newer data back, or run chimera resume --after-restore"
     )
 }
 
 /// The end of a lane's chain. One whose hash is damaged names its lane.
-pub(super) fn head(lane: i64, seq: i64, hash: &[u8]) -> Result<Head, Unavailable> {
+pub(super) fn head(lane: i64, seq: i64, hash: &[u8]) -> Result<ChainHead, Unavailable> {
     let damaged = || Unavailable::new(Outage::Damaged, format!("the head of lane {lane} of the ledger is damaged"));
-    Ok(Head { seq, hash: Digest32::from_slice(hash).ok_or_else(damaged)? })
+    Ok(ChainHead { seq, hash: Digest32::from_slice(hash).ok_or_else(damaged)? })
 }
 
 /// The furthest that anybody knows of a store.

@@ -1,7 +1,7 @@
 //! What the rest of a store tells a lane.
 
 use chimera_core::record::Tx;
-use chimera_engine::commit::{Event, Prepared};
+use chimera_engine::commit::{Event, PreparedTx};
 use chimera_engine::port::{CommitError, Receipt};
 use tokio::sync::oneshot;
 
@@ -11,7 +11,7 @@ pub(super) type Waiter = oneshot::Sender<(Result<Receipt, CommitError>, Tx)>;
 /// A message to a lane.
 pub(super) enum Message {
     /// Commit this and tell the waiter.
-    Commit(Prepared, Waiter),
+    Commit(PreparedTx, Waiter),
     /// Finish what is queued and stop.
     Close,
 }

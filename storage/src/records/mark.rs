@@ -188,7 +188,7 @@ impl MarkFile {
 
     fn complain(&self, error: &io::Error) {
         let reason = unusable(&self.path, error);
-        let before = self.failing().replace(Unavailable::new(Outage::of_io(error), reason.clone()));
+        let before = self.failing().replace(Unavailable::new(Outage::from_io(error), reason.clone()));
         if before.is_none() {
             tracing::warn!(reason, "the mark of the ledger can't be written; a restore may go unnoticed");
         }
@@ -271,7 +271,7 @@ fn places(file: &File) -> io::Result<Places> {
 pub(crate) async fn kept(marks: Option<&Arc<MarkFile>>) -> Result<(), Unavailable> {
     let Some(marks) = marks.cloned() else { return Ok(()) };
     let asked = tokio::task::spawn_blocking(move || marks.check()).await;
-    asked.unwrap_or_else(|_| Err(Unavailable::new(Outage::Passing, "the store is stopped")))
+    asked.unwrap_or_else(|_| Err(Unavailable::new(Outage::Transient, "the store is stopped")))
 }
 
 /// How many entries the marks in a file know of.
@@ -282,10 +282,10 @@ pub fn marked_entries(path: &Path) -> Result<u64, OpenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chimera_core::ledger::{Digest32, Head};
+    use chimera_core::ledger::{Digest32, ChainHead};
 
     fn mark(lane: i64, seq: i64) -> Mark {
-        Mark { lane, generation: 0, epoch: 1, head: Head { seq, hash: Digest32([7; 32]) } }
+        Mark { lane, generation: 0, epoch: 1, head: ChainHead { seq, hash: Digest32([7; 32]) } }
     }
 
     #[test]

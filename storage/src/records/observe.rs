@@ -1,6 +1,6 @@
 //! What operators see of the committers: metrics and the log lines of what went wrong.
 
-use chimera_engine::commit::{Batch, Loss, Outcome};
+use chimera_engine::commit::{Batch, TxRejection, BatchOutcome};
 
 /// What waits in a lane while a batch of it is carried out.
 pub(super) fn queue(store: &'static str, batch: &Batch, txs: usize) {
@@ -8,49 +8,49 @@ pub(super) fn queue(store: &'static str, batch: &Batch, txs: usize) {
 }
 
 /// Counts a batch and reports an outcome that somebody should look at.
-pub(super) fn executed(store: &'static str, batch: &Batch, outcome: &Outcome) {
+pub(super) fn executed(store: &'static str, batch: &Batch, outcome: &BatchOutcome) {
     let lane = batch.lane.id;
     let word = match outcome {
-        Outcome::Committed { .. } => "committed",
-        Outcome::Lost(_) => "lost",
-        Outcome::Contended => "contended",
-        Outcome::Refused(_) => "refused",
-        Outcome::Lacking(_) => "lacking",
-        Outcome::Fenced => "fenced",
-        Outcome::Unavailable(_) => "unavailable",
-        Outcome::Unsure { .. } => "unsure",
+        BatchOutcome::Committed { .. } => "committed",
+        BatchOutcome::Lost(_) => "lost",
+        BatchOutcome::Contended => "contended",
+        BatchOutcome::Refused(_) => "refused",
+        BatchOutcome::Lacking(_) => "lacking",
+        BatchOutcome::Fenced => "fenced",
+        BatchOutcome::Unavailable(_) => "unavailable",
+        BatchOutcome::Unknown { .. } => "unsure",
     };
     metrics::counter!("chimera_commit_batches_total", "store" => store, "outcome" => word).increment(1);
-    if let Outcome::Committed { lost, .. } = outcome {
+    if let BatchOutcome::Committed { lost, .. } = outcome {
         let committed = batch.txs.len().saturating_sub(lost.len());
         metrics::counter!("chimera_commit_txs_total", "store" => store).increment(committed as u64);
         metrics::histogram!("chimera_commit_batch_txs", "store" => store).record(batch.txs.len() as f64);
     }
-    if let Outcome::Committed { lost, .. } | Outcome::Lost(lost) = outcome {
+    if let BatchOutcome::Committed { lost, .. } | BatchOutcome::Lost(lost) = outcome {
         let lacking = lost.iter().find_map(|(_, loss)| match loss {
-            Loss::Lacking(reason) => Some(reason),
-            Loss::Conflict(_) | Loss::Rejected(_) => None,
+            TxRejection::Lacking(reason) => Some(reason),
+            TxRejection::Conflict(_) | TxRejection::Rejected(_) => None,
         });
         if let Some(reason) = lacking {
             tracing::error!(critical = true, store, lane, %reason, "a change and its audit entry can't be written");
         }
     }
     match outcome {
-        Outcome::Unavailable(reason) => {
+        BatchOutcome::Unavailable(reason) => {
             tracing::error!(critical = true, store, lane, %reason, "changes and their audit entries can't be written");
         }
-        Outcome::Refused(rule) if batch.txs.len() <= 1 => {
+        BatchOutcome::Refused(rule) if batch.txs.len() <= 1 => {
             tracing::error!(critical = true, store, lane, rule, "the database refused a change or its audit entry");
         }
-        Outcome::Lacking(reason) if batch.txs.len() <= 1 => {
+        BatchOutcome::Lacking(reason) if batch.txs.len() <= 1 => {
             tracing::error!(critical = true, store, lane, %reason, "a change and its audit entry can't be written");
         }
-        Outcome::Fenced => tracing::warn!(store, lane, "the lane was taken over by another node"),
-        Outcome::Unsure { .. } => tracing::warn!(store, lane, "the answer to a commit was lost"),
-        Outcome::Committed { .. }
-        | Outcome::Lost(_)
-        | Outcome::Contended
-        | Outcome::Refused(_)
-        | Outcome::Lacking(_) => {}
+        BatchOutcome::Fenced => tracing::warn!(store, lane, "the lane was taken over by another node"),
+        BatchOutcome::Unknown { .. } => tracing::warn!(store, lane, "the answer to a commit was lost"),
+        BatchOutcome::Committed { .. }
+        | BatchOutcome::Lost(_)
+        | BatchOutcome::Contended
+        | BatchOutcome::Refused(_)
+        | BatchOutcome::Lacking(_) => {}
     }
 }

@@ -2,12 +2,12 @@
 
 use chimera_core::access::Claimant;
 use chimera_core::record::Scope;
-use chimera_engine::turns::Turns;
+use chimera_engine::turns::FairSlots;
 
 /// So many reads at a time. The process itself, which reads to drive runs and to say that it works, counts as a tenant
 /// beside the others, so that there are always several.
-pub(super) fn slots(total: usize) -> Turns {
-    Turns::new(total, || true)
+pub(super) fn slots(total: usize) -> FairSlots {
+    FairSlots::new(total, || true)
 }
 
 /// For whom a read is.
@@ -30,7 +30,7 @@ mod tests {
         let slots = slots(SQLITE_READS_MAX);
         let ask = |scope: Scope| {
             let slots = slots.clone();
-            async move { slots.turn(&reader(&scope)).await }.boxed()
+            async move { slots.acquire(&reader(&scope)).await }.boxed()
         };
         let mut bobs: Vec<_> = (0..100).map(|_| ask(Scope::Tenant("bob".to_owned()))).collect();
         let mut held: Vec<_> = bobs.iter_mut().filter_map(|read| read.now_or_never()).collect();

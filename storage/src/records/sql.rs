@@ -2,7 +2,7 @@
 //!
 //! Only names from the catalogue become part of a text; every value is a parameter.
 
-use chimera_core::record::{Column, Compare, Condition, Count, Direction, Kind, Scope, Select, Table, Value};
+use chimera_core::record::{Column, Comparison, Condition, CountQuery, Direction, ColumnType, Scope, Select, Table, Value};
 use chimera_engine::port::ReadError;
 use std::fmt::Write as _;
 
@@ -15,27 +15,27 @@ pub(crate) enum Dialect {
 
 impl Dialect {
     /// The placeholder of parameter `n` for a column of this kind.
-    pub(crate) fn placeholder(self, n: usize, kind: Kind) -> String {
+    pub(crate) fn placeholder(self, n: usize, kind: ColumnType) -> String {
         match (self, kind) {
             (Self::Sqlite, _) => format!("?{n}"),
-            (Self::Postgres, Kind::Decimal) => format!("${n}::text::numeric"),
+            (Self::Postgres, ColumnType::Decimal) => format!("${n}::text::numeric"),
             (Self::Postgres, _) => format!("${n}"),
         }
     }
 
     /// A column where its order matters: texts sort by their bytes in either database, whatever
     /// language the server was set up for.
-    fn ordered(self, name: &str, kind: Kind) -> String {
+    fn ordered(self, name: &str, kind: ColumnType) -> String {
         match (self, kind) {
-            (Self::Postgres, Kind::Text) => format!("{name} COLLATE \"C\""),
+            (Self::Postgres, ColumnType::Text) => format!("{name} COLLATE \"C\""),
             _ => name.to_owned(),
         }
     }
 
     /// How a column is read, so that every kind arrives in a form that keeps its value.
-    fn column(self, name: &str, kind: Kind) -> String {
+    fn column(self, name: &str, kind: ColumnType) -> String {
         match (self, kind) {
-            (Self::Postgres, Kind::Decimal | Kind::Json | Kind::ExactJson) => format!("{name}::text"),
+            (Self::Postgres, ColumnType::Decimal | ColumnType::Json | ColumnType::ExactJson) => format!("{name}::text"),
             _ => name.to_owned(),
         }
     }
@@ -45,11 +45,11 @@ impl Dialect {
 #[derive(Debug, Default)]
 pub(crate) struct Text<'a> {
     pub(crate) sql: String,
-    pub(crate) params: Vec<(Kind, &'a Value)>,
+    pub(crate) params: Vec<(ColumnType, &'a Value)>,
 }
 
 impl<'a> Text<'a> {
-    pub(crate) fn bind(&mut self, dialect: Dialect, kind: Kind, value: &'a Value) -> String {
+    pub(crate) fn bind(&mut self, dialect: Dialect, kind: ColumnType, value: &'a Value) -> String {
         self.params.push((kind, value));
         dialect.placeholder(self.params.len(), kind)
     }
@@ -60,7 +60,7 @@ impl<'a> Text<'a> {
 }
 
 /// The kind of a column, or why the relation can't be asked for it.
-fn kind_of(table: &'static Table, column: &str) -> Result<Kind, ReadError> {
+fn kind_of(table: &'static Table, column: &str) -> Result<ColumnType, ReadError> {
     let found = table.position(column).map(|at| table.columns[at].kind);
     found.ok_or_else(|| invalid(table, format!("no column {column}")))
 }
@@ -121,7 +121,7 @@ pub(crate) fn lock<'a>(
 
 /// Whether a row with this key is there.
 pub(crate) fn exists(dialect: Dialect, table: &Table, columns: &[&str]) -> String {
-    let kind = |column: &str| table.position(column).map_or(Kind::Text, |at| table.columns[at].kind);
+    let kind = |column: &str| table.position(column).map_or(ColumnType::Text, |at| table.columns[at].kind);
     let equal = |(n, column): (usize, &&str)| format!("{column} = {}", dialect.placeholder(n + 1, kind(column)));
     let equals: Vec<_> = columns.iter().enumerate().map(equal).collect();
     format!("SELECT 1 FROM {} WHERE {} LIMIT 1", table.name, equals.join(" AND "))
@@ -152,22 +152,22 @@ fn compare<'a>(
         return Err(invalid(table, format!("{column} is compared with another type")));
     }
     let operator = match (compare, value.is_null(), dialect) {
-        (Compare::Is | Compare::IsNot, true, _) => {
-            let not = if *compare == Compare::IsNot { "NOT " } else { "" };
+        (Comparison::Is | Comparison::IsNot, true, _) => {
+            let not = if *compare == Comparison::IsNot { "NOT " } else { "" };
             let _ = write!(text.sql, "{column} IS {not}NULL");
             return Ok(());
         }
         (_, true, _) => return Err(invalid(table, format!("{column} is ordered against null"))),
-        (Compare::Is, ..) => "=",
-        (Compare::IsNot, _, Dialect::Sqlite) => "IS NOT",
-        (Compare::IsNot, _, Dialect::Postgres) => "IS DISTINCT FROM",
-        (Compare::Above, ..) => ">",
-        (Compare::AtLeast, ..) => ">=",
-        (Compare::Below, ..) => "<",
-        (Compare::AtMost, ..) => "<=",
+        (Comparison::Is, ..) => "=",
+        (Comparison::IsNot, _, Dialect::Sqlite) => "IS NOT",
+        (Comparison::IsNot, _, Dialect::Postgres) => "IS DISTINCT FROM",
+        (Comparison::Above, ..) => ">",
+        (Comparison::AtLeast, ..) => ">=",
+        (Comparison::Below, ..) => "<",
+        (Comparison::AtMost, ..) => "<=",
     };
     let placeholder = text.bind(dialect, kind, value);
-    let equality = matches!(compare, Compare::Is | Compare::IsNot);
+    let equality = matches!(compare, Comparison::Is | Comparison::IsNot);
     let column = if equality { (*column).to_owned() } else { dialect.ordered(column, kind) };
     let _ = write!(text.sql, "{column} {operator} {placeholder}");
     Ok(())
@@ -176,7 +176,7 @@ fn compare<'a>(
 /// The text of a page: one row more than asked for tells whether there is a next page.
 pub(crate) fn select<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value) -> Result<Text<'a>, ReadError> {
     let table = select.table;
-    let column = |c: &Column| if select.reads(c.name) { dialect.column(c.name, c.kind) } else { "NULL".into() };
+    let column = |c: &Column| if select.is_fetched(c.name) { dialect.column(c.name, c.kind) } else { "NULL".into() };
     let columns: Vec<_> = table.columns.iter().map(column).collect();
     let mut text = Text { sql: format!("SELECT {} FROM {}", columns.join(", "), table.name), params: Vec::new() };
     found_by(dialect, select, tenant, &mut text)?;
@@ -207,15 +207,15 @@ fn found_by<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value, text: &
     let table = select.table;
     if matches!(select.scope, Scope::Tenant(_)) {
         let column = table.tenant.ok_or_else(|| invalid(table, "it has no tenant".to_owned()))?;
-        let placeholder = text.bind(dialect, Kind::Text, tenant);
+        let placeholder = text.bind(dialect, ColumnType::Text, tenant);
         let _ = write!(text.sql, " WHERE {column} = {placeholder}");
     }
     all_of(dialect, table, &select.conditions, text)
 }
 
 /// The text of a count. Its rows have a value, how often it occurs, and the smallest time.
-pub(crate) fn count<'a>(dialect: Dialect, count: &'a Count, tenant: &'a Value) -> Result<Text<'a>, ReadError> {
-    let Count { select, by, oldest, rows_max } = count;
+pub(crate) fn count<'a>(dialect: Dialect, count: &'a CountQuery, tenant: &'a Value) -> Result<Text<'a>, ReadError> {
+    let CountQuery { select, by, oldest, rows_max } = count;
     kind_of(select.table, by)?;
     kind_of(select.table, oldest)?;
     let begin = format!("SELECT {by}, count(*), min({oldest}) FROM (SELECT {by}, {oldest} FROM {}", select.table.name);

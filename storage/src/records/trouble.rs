@@ -167,8 +167,8 @@ impl FailedCommits {
         // What a probe appends is not what others append.
         self.trials.retain(|trial| is_probe(tx) || !Uses::of(&trial.tx).is_within(&done.uses));
         self.failed.retain_mut(|failed| match failed.why.outage {
-            Outage::Passing | Outage::Damaged => false,
-            Outage::Full | Outage::Faulty => failed.needs.bytes > done.bytes,
+            Outage::Transient | Outage::Damaged => false,
+            Outage::Full | Outage::DiskError => failed.needs.bytes > done.bytes,
             Outage::Unusable => {
                 failed.needs.uses.remove_all(&done.uses);
                 !failed.needs.uses.is_empty()
@@ -182,8 +182,8 @@ impl FailedCommits {
         let mut unproven = Unproven { until: self.count, trials, ..Unproven::default() };
         for Failed { why, needs, .. } in &self.failed {
             match why.outage {
-                Outage::Passing | Outage::Damaged => {}
-                Outage::Full | Outage::Faulty => unproven.room = unproven.room.max(Some(needs.bytes)),
+                Outage::Transient | Outage::Damaged => {}
+                Outage::Full | Outage::DiskError => unproven.room = unproven.room.max(Some(needs.bytes)),
                 Outage::Unusable => unproven.uses.extend(needs.uses.clone()),
             }
         }
@@ -196,8 +196,8 @@ impl FailedCommits {
         self.trials.retain(|trial| trial.at > shown.until);
         self.failed.retain(|failed| {
             let looked_at = match failed.why.outage {
-                Outage::Passing | Outage::Damaged => false,
-                Outage::Full | Outage::Faulty => shown.room.is_some(),
+                Outage::Transient | Outage::Damaged => false,
+                Outage::Full | Outage::DiskError => shown.room.is_some(),
                 Outage::Unusable => !shown.uses.is_empty(),
             };
             !looked_at || failed.last > shown.until
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_commit_without_room_is_over_when_one_wrote_as_much_and_not_before() {
-        for outage in [Outage::Full, Outage::Faulty] {
+        for outage in [Outage::Full, Outage::DiskError] {
             let mut failed = after(outage, &insert(&RUNS, 5_000));
             failed.committed(&Tx::default());
             failed.committed(&insert(&STEPS, 4_000));
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_passes_is_over_with_any_commit_and_needs_no_probe() {
-        let mut failed = after(Outage::Passing, &insert(&RUNS, 5_000));
+        let mut failed = after(Outage::Transient, &insert(&RUNS, 5_000));
         assert!(failed.unproven().is_none());
         failed.committed(&Tx::default());
         assert!(failed.is_empty());

@@ -3,7 +3,7 @@
 use chimera_core::id::BlobId;
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::port::{BlobError, Blobs, LinkRefused, PresentedLink};
+use chimera_engine::flow::port::{BlobError, Blobs, InvalidLink, PresentedLink};
 use chimera_engine::port::{Outage, Random, Records, Unavailable};
 use chimera_storage::blob::{FolderBlobs, LinkSigner, S3Blobs, S3Credentials};
 use chimera_testkit::s3::PrivateS3;
@@ -144,7 +144,7 @@ async fn a_lost_bucket_is_unavailable_until_it_is_back() {
     let blobs = bucket(&server, "p", PrivateS3::SECRET_ACCESS_KEY);
     let stat = blobs.put(incoming(b"kept")).await.unwrap();
     server.stop();
-    let gone = unavailable(Outage::Passing, "the object store can't be reached or does not answer as it should");
+    let gone = unavailable(Outage::Transient, "the object store can't be reached or does not answer as it should");
     assert_eq!(blobs.ready().await, Err(gone.clone()));
     assert_eq!(blobs.put(incoming(b"lost")).await, Err(gone.clone()));
     assert_eq!(blobs.put(incoming(&sample(9 << 20, 1))).await, Err(gone.clone()));
@@ -194,7 +194,7 @@ async fn anyone_can_fetch_a_presigned_s3_url_and_no_other() {
     }
     assert_eq!(client.delete(&link.url).send().await.unwrap().status(), 403, "it permits reading only");
     let ours = PresentedLink { id: first_stat.id, expires: "60", signature: "00" };
-    assert_eq!(blobs.check_link(&ours, now), Err(LinkRefused::Forged), "links of a bucket don't lead to us");
+    assert_eq!(blobs.check_link(&ours, now), Err(InvalidLink::Forged), "links of a bucket don't lead to us");
 }
 
 /// INTENT-041
@@ -213,8 +213,8 @@ async fn a_local_link_opens_one_blob_until_it_expires() {
     assert_eq!(check(stat.id, expires, signature, now), Ok(()));
     let last = Timestamp::from_micros(link.expires_at.micros() - 1);
     assert_eq!(check(stat.id, expires, signature, last), Ok(()));
-    assert_eq!(check(stat.id, expires, signature, link.expires_at), Err(LinkRefused::Expired));
-    assert_eq!(check(stat.id, expires, signature, now.plus_seconds(86_400)), Err(LinkRefused::Expired));
+    assert_eq!(check(stat.id, expires, signature, link.expires_at), Err(InvalidLink::Expired));
+    assert_eq!(check(stat.id, expires, signature, now.plus_seconds(86_400)), Err(InvalidLink::Expired));
 
     let mut flipped = signature.to_owned();
     flipped.replace_range(..1, if signature.starts_with('0') { "1" } else { "0" });
@@ -231,14 +231,14 @@ async fn a_local_link_opens_one_blob_until_it_expires() {
         (stat.id, expires, ""),
         (stat.id, expires, "not hex"),
     ] {
-        assert_eq!(check(id, expires, signature, now), Err(LinkRefused::Forged), "{id} {expires} {signature}");
+        assert_eq!(check(id, expires, signature, now), Err(InvalidLink::Forged), "{id} {expires} {signature}");
     }
     let stranger = FolderBlobs::open(home.path(), signer("another key"), random());
     let presented = PresentedLink { id: stat.id, expires, signature };
-    assert_eq!(stranger.check_link(&presented, now), Err(LinkRefused::Forged));
+    assert_eq!(stranger.check_link(&presented, now), Err(InvalidLink::Forged));
     assert_eq!(
         check(stat.id, expires, signature, now.plus_seconds(-7_200)),
-        Err(LinkRefused::Forged),
+        Err(InvalidLink::Forged),
         "far in the future"
     );
     assert!(LinkSigner::new("https://x", &Secret::new("")).is_none(), "an empty key signs nothing");

@@ -1,7 +1,7 @@
 //! The bus within a process and through Redis: the contract on both, and a lost Redis.
 
 use bytes::Bytes;
-use chimera_engine::port::{Bus, BusError, Heard};
+use chimera_engine::port::{Bus, BusError, BusEvent};
 use chimera_storage::Redis;
 use chimera_storage::bus::{LocalBus, RedisBus};
 use chimera_testkit::redis::PrivateRedis;
@@ -85,7 +85,7 @@ async fn a_lost_redis_is_told_and_the_bus_comes_back_by_itself() {
 
     server.start_again();
     for ear in &mut ears {
-        assert_eq!(timeout(SOON, ear.next()).await.unwrap(), Some(Heard::Lagged { missed: None }));
+        assert_eq!(timeout(SOON, ear.next()).await.unwrap(), Some(BusEvent::Lagged { missed: None }));
     }
     say(&bus, "one", "after").await;
     say(&bus, "two", "after").await;

@@ -1,9 +1,9 @@
 //! Counters within a process and in Redis: the contract on both, and a lost Redis.
 
 use async_trait::async_trait;
-use chimera_core::access::window::{Hit, Quota};
+use chimera_core::access::window::{RateDecision, Quota};
 use chimera_core::time::Timestamp;
-use chimera_engine::access::port::{Claim, CounterError, Counters};
+use chimera_engine::access::port::{ClaimOutcome, CounterError, Counters};
 use chimera_storage::counter::{LocalCounters, RedisCounters};
 use chimera_storage::{InvalidRedisUrl, Redis};
 use chimera_testkit::redis::PrivateRedis;
@@ -83,13 +83,13 @@ async fn a_window_lies_in_redis_under_its_start_and_ends_a_minute_after_its_last
     let minute = Quota::new(2, 60).unwrap();
     let key = "rate_limit:ada:1699999980";
     for count in 1..=2 {
-        assert!(matches!(counters.hit("rate_limit:ada", minute, NOW).await, Ok(Hit::Allowed { .. })));
+        assert!(matches!(counters.hit("rate_limit:ada", minute, NOW).await, Ok(RateDecision::Allowed { .. })));
         let (value, ttl) = (get(&mut connection, key).await, pttl(&mut connection, key).await);
         assert_eq!(value, Some(count.to_string()));
         assert!((30_001..=60_000).contains(&ttl), "{ttl}");
         redis.elapse(Duration::from_secs(30)).await;
     }
-    assert!(matches!(counters.hit("rate_limit:ada", minute, NOW).await, Ok(Hit::Refused { .. })));
+    assert!(matches!(counters.hit("rate_limit:ada", minute, NOW).await, Ok(RateDecision::Refused { .. })));
     assert_eq!(get(&mut connection, key).await, Some("2".into()));
     assert!(pttl(&mut connection, key).await <= 30_000, "a refusal renews nothing");
     redis.elapse(Duration::from_secs(30)).await;
@@ -102,7 +102,7 @@ async fn a_claim_lies_in_redis_under_its_very_key_with_its_lifetime() {
     let redis = InRedis::new();
     let (counters, mut connection) = (redis.node(), redis.raw().await);
     let day = Duration::from_secs(86_400);
-    assert_eq!(counters.claim("idempotency:cron_1", "run 1", day, NOW).await, Ok(Claim::Claimed));
+    assert_eq!(counters.claim("idempotency:cron_1", "run 1", day, NOW).await, Ok(ClaimOutcome::Claimed));
     assert_eq!(get(&mut connection, "idempotency:cron_1").await, Some("run 1".into()));
     assert!((86_300_000..=86_400_000).contains(&pttl(&mut connection, "idempotency:cron_1").await));
 }
@@ -120,7 +120,7 @@ async fn a_lost_redis_is_told_and_counters_come_back_by_themselves() {
     let mut redis = InRedis::new();
     let counters = redis.node();
     let minute = Quota::new(2, 60).unwrap();
-    assert_eq!(counters.claim("k", "v", TTL, NOW).await, Ok(Claim::Claimed));
+    assert_eq!(counters.claim("k", "v", TTL, NOW).await, Ok(ClaimOutcome::Claimed));
     redis.server.stop();
     for error in [
         counters.claim("k", "v", TTL, NOW).await.unwrap_err(),
@@ -133,7 +133,7 @@ async fn a_lost_redis_is_told_and_counters_come_back_by_themselves() {
     }
     redis.server.start_again();
     assert_eq!(counters.ready().await, Ok(()));
-    assert_eq!(counters.claim("k", "w", TTL, NOW).await, Ok(Claim::Claimed), "what it held is forgotten");
+    assert_eq!(counters.claim("k", "w", TTL, NOW).await, Ok(ClaimOutcome::Claimed), "what it held is forgotten");
 }
 
 #[tokio::test]

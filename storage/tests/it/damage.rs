@@ -38,7 +38,7 @@ fn agent() -> Insert {
         ("max_tokens", Value::Int(1)),
         ("allowed_skills", Vec::<String>::new().into()),
     ];
-    Insert::into(&AGENTS, cells).unwrap()
+    Insert::new(&AGENTS, cells).unwrap()
 }
 
 fn of_calls() -> Select {

@@ -4,7 +4,7 @@ use crate::records::{fresh_database, one_lane, sqlite};
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, IDEMPOTENCY_RECORDS};
 use chimera_core::record::{
-    Compare, Condition, Direction, Insert, Row, RowCount, Scope, Select, Step, Table, Tx, Value,
+    Comparison, Condition, Direction, Insert, Row, RowCount, Scope, Select, Step, Table, Tx, Value,
 };
 use chimera_engine::port::{CommitError, Random, Records};
 use chimera_testkit::build::{NOON, entry, run, run_update, signal};
@@ -67,11 +67,11 @@ impl Story {
             ("created_at", NOON.into()),
             ("expires_at", NOON.plus_seconds(60).into()),
         ];
-        Insert::into(&IDEMPOTENCY_RECORDS, cells).unwrap()
+        Insert::new(&IDEMPOTENCY_RECORDS, cells).unwrap()
     }
 
     fn step(&self) -> Step {
-        let is = |column, value: Value| Condition { column, compare: Compare::Is, value };
+        let is = |column, value: Value| Condition { column, compare: Comparison::Is, value };
         let kind = |text: &str| vec![(RUN_SIGNALS.position("kind").unwrap(), text.into())];
         match self.seeded.below(4) {
             0 => Step::Delete {
@@ -104,11 +104,11 @@ impl Story {
         let direction = *self.seeded.pick(&[Direction::Ascending, Direction::Descending]);
         let mut select = Select::from(table, scope).take(1 + self.seeded.below(6) as usize);
         select = match (table.name, self.seeded.below(3)) {
-            ("runs", 0) => select.filter("status", Compare::IsNot, "running").by(&["status"], direction),
+            ("runs", 0) => select.filter("status", Comparison::IsNot, "running").by(&["status"], direction),
             ("runs", 1) => select.with("idempotency_key", Value::Null).by(&["tenant_id"], direction),
             ("run_signals", 0) => select.with("run_id", self.run_id()).by(&["kind"], direction),
-            ("idempotency_records", 0) => select.filter("owner", Compare::AtLeast, "B").by(&[], direction),
-            ("audit_log_entries", 0) => select.filter("seq", Compare::AtMost, 5),
+            ("idempotency_records", 0) => select.filter("owner", Comparison::AtLeast, "B").by(&[], direction),
+            ("audit_log_entries", 0) => select.filter("seq", Comparison::AtMost, 5),
             _ => select.by(&[], direction),
         };
         select

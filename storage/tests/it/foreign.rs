@@ -16,7 +16,7 @@ fn agent(n: u64, level: &str) -> Tx {
         ("max_tokens", Value::Int(1)),
         ("allowed_skills", Vec::<String>::new().into()),
     ];
-    Tx { inserts: vec![Insert::into(&AGENTS, cells).unwrap()], ..Tx::default() }
+    Tx { inserts: vec![Insert::new(&AGENTS, cells).unwrap()], ..Tx::default() }
 }
 
 async fn execute(url: &str, sql: &str) {

@@ -20,7 +20,7 @@ fn agent(n: u64) -> Tx {
         ("max_tokens", Value::Int(1)),
         ("allowed_skills", Vec::<String>::new().into()),
     ];
-    Tx { inserts: vec![Insert::into(&AGENTS, cells).unwrap()], ..Tx::default() }
+    Tx { inserts: vec![Insert::new(&AGENTS, cells).unwrap()], ..Tx::default() }
 }
 
 async fn refused(store: &dyn Records, tx: Tx) -> Unavailable {
@@ -115,7 +115,7 @@ async fn a_lock_of_somebody_else_is_told_as_that() {
     let (times, facts) = tokio::join!(PostgresRecords::times(&url), PostgresRecords::facts(&url, &marks, NOON));
     for error in [times.unwrap_err(), facts.unwrap_err()] {
         let OpenError::Unavailable(why) = error else { panic!("{error:?}") };
-        assert_eq!(why, Unavailable::new(Outage::Passing, "somebody else holds a lock in the database"));
+        assert_eq!(why, Unavailable::new(Outage::Transient, "somebody else holds a lock in the database"));
     }
 }
 

@@ -120,7 +120,7 @@ async fn times_are_utc_whatever_the_servers_zone_is() {
         ("max_tokens", Value::Int(1)),
         ("allowed_skills", Vec::<String>::new().into()),
     ];
-    let tx = Tx { inserts: vec![Insert::into(&AGENTS, cells).unwrap()], ..Tx::default() };
+    let tx = Tx { inserts: vec![Insert::new(&AGENTS, cells).unwrap()], ..Tx::default() };
     store.commit(tx).await.unwrap();
     let page = store.read(Select::from(&AGENTS, Scope::System)).await.unwrap();
     let stored = page.rows[0].get("created_at").as_time().unwrap();

@@ -3,7 +3,7 @@
 use crate::records::fresh_database;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, STORE_STATE};
 use chimera_core::ledger::{MARK_BYTES, Mark};
-use chimera_core::record::{Compare, Condition, RowCount, Scope, Select, Step, Tx, Value};
+use chimera_core::record::{Comparison, Condition, RowCount, Scope, Select, Step, Tx, Value};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Blocked, CommitError, Hold, Outage, Records};
 use chimera_storage::records::{
@@ -34,7 +34,7 @@ fn let_go(generation: i64) -> Tx {
     let at = |column| STORE_STATE.position(column).unwrap();
     let set =
         vec![(at("generation"), generation.into()), (at("held_reason"), Value::Null), (at("held_at"), Value::Null)];
-    let conditions = vec![Condition { column: "id", compare: Compare::Is, value: 1.into() }];
+    let conditions = vec![Condition { column: "id", compare: Comparison::Is, value: 1.into() }];
     Tx {
         steps: vec![Step::Update { table: &STORE_STATE, conditions, set, rows: RowCount::Exactly(1) }],
         ..Tx::default()

@@ -27,7 +27,7 @@ async fn a_server_is_silent_when_it_answers_nobody_and_not_while_one_statement_t
     assert!(timeout(SILENCE, &mut watching).await.is_err(), "it answers");
     let frozen = server.freeze().unwrap();
     let silent = timeout(SILENCE * 10, watching).await.unwrap();
-    assert_eq!(silent.outage, Outage::Passing);
+    assert_eq!(silent.outage, Outage::Transient);
     drop(frozen);
     server.stop().unwrap();
     let refused = timeout(SILENCE * 3, PostgresRecords::until_silent(&url, SILENCE)).await;

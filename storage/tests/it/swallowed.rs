@@ -5,7 +5,7 @@
 use crate::records::{fresh_database, one_lane, sqlite};
 use chimera_core::access::tables::NONCES;
 use chimera_core::job::tables::AGENTS;
-use chimera_core::record::{Compare, Condition, Conflict, Insert, RowCount, Step, Tx, Update, Value};
+use chimera_core::record::{Comparison, Condition, Conflict, Insert, RowCount, Step, Tx, Update, Value};
 use chimera_engine::port::{CommitError, Outage, Records, Unavailable};
 use chimera_storage::records::{MARK_FILE, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::build::NOON;
@@ -21,7 +21,7 @@ fn agent(n: u64) -> Insert {
         ("max_tokens", Value::Int(1)),
         ("allowed_skills", Vec::<String>::new().into()),
     ];
-    Insert::into(&AGENTS, cells).unwrap()
+    Insert::new(&AGENTS, cells).unwrap()
 }
 
 fn id(n: u64) -> Value {
@@ -29,7 +29,7 @@ fn id(n: u64) -> Value {
 }
 
 fn is(column: &'static str, value: Value) -> Condition {
-    Condition { column, compare: Compare::Is, value }
+    Condition { column, compare: Comparison::Is, value }
 }
 
 pub(crate) fn added(n: u64) -> Tx {
@@ -41,7 +41,7 @@ fn added_in_order(n: u64) -> Tx {
 }
 
 fn renamed(n: u64) -> Tx {
-    let update = Update::of(&AGENTS, vec![id(n)], vec![("name", "a".into())], vec![("name", "b".into())]);
+    let update = Update::new(&AGENTS, vec![id(n)], vec![("name", "a".into())], vec![("name", "b".into())]);
     Tx { updates: vec![update.unwrap()], ..Tx::default() }
 }
 
@@ -284,7 +284,7 @@ async fn what_stands_in_the_place_of_an_object_of_chimeras_is_not_chimeras_in_a_
     let guard = include_str!("../../migrations/postgres/0007_guards.sql");
     let body = guard.split("$$").nth(1).unwrap();
     let nonce = vec![("actor_id", "a".into()), ("nonce", "n".into()), ("expires_at", NOON.into())];
-    let nonce = Tx { inserts: vec![Insert::into(&NONCES, nonce).unwrap()], ..Tx::default() };
+    let nonce = Tx { inserts: vec![Insert::new(&NONCES, nonce).unwrap()], ..Tx::default() };
     for (rule, mend, told, tx) in [
         (
             "CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",

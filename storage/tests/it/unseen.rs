@@ -17,12 +17,12 @@ fn agent(n: u64) -> Tx {
         ("max_tokens", Value::Int(1)),
         ("allowed_skills", Vec::<String>::new().into()),
     ];
-    Tx { inserts: vec![Insert::into(&AGENTS, cells).unwrap()], ..Tx::default() }
+    Tx { inserts: vec![Insert::new(&AGENTS, cells).unwrap()], ..Tx::default() }
 }
 
 fn renamed(n: u64, from: &str) -> Tx {
     let key = vec![uuid::Uuid::from_u64_pair(1, n).into()];
-    let update = Update::of(&AGENTS, key, vec![("name", from.into())], vec![("name", "b".into())]);
+    let update = Update::new(&AGENTS, key, vec![("name", from.into())], vec![("name", "b".into())]);
     Tx { updates: vec![update.unwrap()], ..Tx::default() }
 }
 

@@ -5,7 +5,7 @@
 
 use async_trait::async_trait;
 use chimera_core::record::{Page, Select, Tx};
-use chimera_engine::port::{CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{CommitError, HeldLane, Hold, ReadError, Receipt, Records, Unavailable};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -42,7 +42,7 @@ impl Records for LateLane {
         page
     }
 
-    fn lane(&self, affinity: u64) -> Option<Held> {
+    fn lane(&self, affinity: u64) -> Option<HeldLane> {
         (*self.reads.borrow() >= READS).then(|| self.inner.lane(affinity)).flatten()
     }
 

@@ -8,12 +8,12 @@ use crate::simulate::wire::{Link, Moment, Wire, WiredRecords, WiredTool};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
-use chimera_core::record::{Compare, Scope, Select, Table};
+use chimera_core::record::{Comparison, Scope, Select, Table};
 use chimera_core::secret::Secret;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::Slots;
-use chimera_engine::flow::{Asking, Decide, Decision, Filter, Flow, Parts, Registry, RunKey, Settle, StartRun};
+use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::{Asking, Decide, Decision, RunFilter, Flow, FlowPorts, Registry, RunKey, OutcomeReport, StartRun};
 use chimera_engine::port::{NoSpans, Records};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -85,7 +85,7 @@ async fn quiet(records: &dyn Records, wire: &Wire) {
         moves.borrow_and_update();
         let told = records.read(Select::from(&RUN_SIGNALS, Scope::System).take(1)).await.expect("a store that answers");
         let driven = Select::from(&RUNS, Scope::System)
-            .filter("owner_lane", Compare::IsNot, chimera_core::record::Value::Null)
+            .filter("owner_lane", Comparison::IsNot, chimera_core::record::Value::Null)
             .take(1);
         let driven = records.read(driven).await.expect("a store that answers");
         if told.rows.is_empty() && driven.rows.is_empty() {
@@ -100,7 +100,7 @@ fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<Wire>) -> Flow {
     for tool in tools.specs().filter_map(|spec| tools.get(&spec.name)) {
         registry.add(Arc::new(WiredTool::new(Arc::clone(tool), Arc::clone(wire)))).expect("a name of its own");
     }
-    Flow::new(Parts {
+    Flow::new(FlowPorts {
         records: Arc::new(WiredRecords::new(Arc::clone(records), Arc::clone(wire))),
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,
@@ -110,7 +110,7 @@ fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<Wire>) -> Flow {
         asking: Asking::default(),
         registry: Arc::new(registry),
         policy: Arc::new(Rules::default()),
-        slots: Slots::default(),
+        slots: CallLimits::default(),
         alone: true,
     })
 }
@@ -177,7 +177,7 @@ impl Person<'_> {
     }
 
     async fn runs(&self, flow: &Flow) -> Vec<Uuid> {
-        let filter = Filter { limit: 100, ..Filter::default() };
+        let filter = RunFilter { limit: 100, ..RunFilter::default() };
         let listed = flow.list(&self.world.actor("admin"), filter).await.expect("a list");
         listed["items"].as_array().into_iter().flatten().map(|item| id_in(&item["run_id"])).collect()
     }
@@ -216,9 +216,9 @@ impl Person<'_> {
         }
         let output = self.world.outside.find(tool, call["idempotency_key"].as_str().unwrap_or_default());
         let happened = output.is_some();
-        let found = Settle { step: id_in(&step["step_id"]), attempt: None, happened, output, notes: None };
+        let found = OutcomeReport { step: id_in(&step["step_id"]), attempt: None, happened, output, notes: None };
         // It may be settled already, and the run has not taken it in yet.
-        let _ = flow.settle(&self.world.actor("user_ann"), run, found).await;
+        let _ = flow.report_outcome(&self.world.actor("user_ann"), run, found).await;
     }
 }
 

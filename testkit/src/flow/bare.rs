@@ -9,18 +9,18 @@ use crate::build::NOON;
 use chimera_core::access::Level;
 use chimera_core::act::risk;
 use chimera_core::flow::air::{self, Graph};
-use chimera_core::flow::call::Answer;
+use chimera_core::flow::call::CallOutcome;
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
 use chimera_core::flow::run::{
-    Effect, Env, Event, Gate, Head, Mode, Note, Owner, Run, Slot, Source, Turn, WorkflowRef,
+    Effect, Env, Event, Gate, RunHead, CallMode, LedgerNote, LaneOwner, Run, SlotRequest, Source, Turn, WorkflowRef,
 };
 use chimera_core::ledger::ActorType;
 use chimera_core::limits;
 use chimera_core::record::Tx;
 use chimera_core::tool::Spec;
-use chimera_engine::flow::{Registry, Tools};
+use chimera_engine::flow::{Registry, ToolCatalog};
 use chimera_engine::port::Random;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -79,7 +79,7 @@ impl Policy for Lenient {
 struct Counted<'a>(&'a mut usize);
 
 impl Gate for Counted<'_> {
-    fn enter(&mut self, _: Slot<'_>) -> bool {
+    fn enter(&mut self, _: SlotRequest<'_>) -> bool {
         *self.0 += 1;
         true
     }
@@ -94,20 +94,20 @@ impl Bare {
         let run = Run::new(head(&world, air, level), graph(&registry, air), None);
         let mut bare =
             Self { run, work: Work::default(), world, registry, policy: Lenient::default(), pending: VecDeque::new() };
-        bare.tell(vec![Event::Begun { alone: true }]);
+        bare.tell(vec![Event::Claimed { alone: true }]);
         bare
     }
 
     /// Tells it something and does what it wants, up to calls, which answer when it is driven on.
     pub fn tell(&mut self, events: Vec<Event>) {
-        let catalog = Tools::running(&self.registry);
+        let catalog = ToolCatalog::running(&self.registry);
         let mut env = Env {
             now: NOON,
             ids: &mut || self.world.random.row_id(NOON),
             gate: &mut Counted(&mut self.work.slots),
             policy: &self.policy,
             catalog: &catalog,
-            owner: Owner { lane: 1, epoch: 1 },
+            owner: LaneOwner { lane: 1, epoch: 1 },
         };
         let turn = self.run.step(events, &mut env).expect("a turn");
         self.work.judged = self.policy.0.load(Ordering::Relaxed);
@@ -127,11 +127,11 @@ impl Bare {
             let Effect::Call(call) = effect else { continue };
             self.work.calls += 1;
             let output = match call.mode {
-                Mode::Dry => Spec::simulated(json!({}), "nothing"),
+                CallMode::DryRun => Spec::dry_run_response(json!({}), "nothing"),
                 _ => json!({}),
             };
-            let (at, answer) = (call.at, Answer::Output(output));
-            self.pending.push_back(Event::Answered { at, call: call.id, answer, took_ms: 1 });
+            let (at, answer) = (call.at, CallOutcome::Output(output));
+            self.pending.push_back(Event::CallAnswered { at, call: call.id, answer, took_ms: 1 });
         }
         if turn.more {
             self.pending.push_back(Event::Tick);
@@ -155,12 +155,12 @@ impl Bare {
 /// The graph of a workflow.
 pub(super) fn graph(registry: &Registry, air: &Air) -> Arc<Graph> {
     let document = air::parse(&air.document().to_string()).expect("a document");
-    Arc::new(air::compile(document, &Tools::running(registry)).expect("a graph"))
+    Arc::new(air::compile(document, &ToolCatalog::running(registry)).expect("a graph"))
 }
 
 /// What a run of a workflow is made of.
-pub(super) fn head(world: &World, air: &Air, level: Level) -> Head {
-    Head {
+pub(super) fn head(world: &World, air: &Air, level: Level) -> RunHead {
+    RunHead {
         id: world.random.row_id(NOON),
         tenant: "acme".to_owned(),
         actor: "user_ann".to_owned(),
@@ -187,7 +187,7 @@ pub(super) fn head(world: &World, air: &Air, level: Level) -> Head {
 }
 
 /// Rows, steps and entries of a turn; a decision has two rows and an entry.
-fn rows_of(tx: &Tx, notes: &[Note]) -> usize {
+fn rows_of(tx: &Tx, notes: &[LedgerNote]) -> usize {
     let entries: usize = notes.iter().map(|note| if note.verdict.is_some() { 3 } else { 1 }).sum();
     tx.inserts.len() + tx.updates.len() + tx.steps.len() + entries
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::limits::BUS_BACKLOG_MAX;
-use chimera_engine::port::{Bus, BusError, Heard, Subscription};
+use chimera_engine::port::{Bus, BusError, BusEvent, Subscription};
 use futures::StreamExt;
 use futures::stream;
 use std::collections::BTreeMap;
@@ -35,8 +35,8 @@ impl Bus for HintBus {
         let receiver = self.topic(topic).subscribe();
         let heard = stream::unfold(receiver, |mut receiver| async {
             let heard = match receiver.recv().await {
-                Ok(message) => Heard::Message(message),
-                Err(RecvError::Lagged(missed)) => Heard::Lagged { missed: Some(missed) },
+                Ok(message) => BusEvent::Message(message),
+                Err(RecvError::Lagged(missed)) => BusEvent::Lagged { missed: Some(missed) },
                 Err(RecvError::Closed) => return None,
             };
             Some((heard, receiver))

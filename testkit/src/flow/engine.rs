@@ -9,12 +9,12 @@ use async_trait::async_trait;
 use chimera_core::access::tables::TENANTS;
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::Slots;
-use chimera_engine::flow::port::{Delivered, Message, Notifier, ToolError};
-use chimera_engine::flow::{Asking, Flow, Parts, Registry};
+use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
+use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -28,8 +28,8 @@ impl Notifier for Nobody {
         Ok(())
     }
 
-    async fn send(&self, _: &Message) -> Result<Delivered, ToolError> {
-        Ok(Delivered::default())
+    async fn send(&self, _: &Message) -> Result<DeliveryReceipt, ToolError> {
+        Ok(DeliveryReceipt::default())
     }
 }
 
@@ -88,7 +88,7 @@ impl World {
     /// Makes sure that the tenant is there.
     pub async fn settle(&self, records: &dyn Records) {
         let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
-        let tx = Tx { inserts: vec![Insert::into(&TENANTS, row).expect("a tenant")], ..Tx::default() };
+        let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
         // It may be there already.
         let _ = records.commit(tx).await;
     }
@@ -99,11 +99,11 @@ impl World {
     pub fn registry(&self) -> Registry {
         let mut registry = Registry::default();
         let tools = [
-            ("pure", Reach::Pure, true, false),
-            ("read", Reach::Read, true, false),
-            ("once", Reach::Write, false, false),
-            ("again", Reach::Write, true, false),
-            ("checked", Reach::Write, false, true),
+            ("pure", EffectKind::Pure, true, false),
+            ("read", EffectKind::Read, true, false),
+            ("once", EffectKind::Write, false, false),
+            ("again", EffectKind::Write, true, false),
+            ("checked", EffectKind::Write, false, true),
         ];
         for (name, reach, idempotent, checkable) in tools {
             let (outside, script) = (Arc::clone(&self.outside), Arc::clone(&self.script));
@@ -123,7 +123,7 @@ pub fn engine(world: &World, records: Arc<dyn Records>) -> Flow {
 /// An engine with rules, perhaps beside others.
 #[must_use]
 pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules: Rules) -> Flow {
-    Flow::new(Parts {
+    Flow::new(FlowPorts {
         records,
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,
@@ -133,7 +133,7 @@ pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules:
         asking: Asking::default(),
         registry: Arc::new(world.registry()),
         policy: Arc::new(rules),
-        slots: Slots::default(),
+        slots: CallLimits::default(),
         alone,
     })
 }

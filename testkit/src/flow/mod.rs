@@ -31,5 +31,5 @@ pub use twin::Twin;
 /// Somebody who may do everything in a tenant.
 #[must_use]
 pub fn somebody(tenant: &str, actor: &str) -> Permit {
-    Permit::of(Entry { scopes: vec!["*".to_owned()], ..Entry::unmatched(actor, tenant) })
+    Permit::for_entry(Entry { scopes: vec!["*".to_owned()], ..Entry::default_for(actor, tenant) })
 }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use chimera_core::error::Code;
-use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
-use chimera_engine::flow::port::{CallContext, Done, Found, Tool, ToolError};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec, is_dry_run};
+use chimera_engine::flow::port::{CallContext, CompletedCall, CheckResult, Tool, ToolError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -31,14 +31,14 @@ pub struct Made {
 }
 
 type Act = Arc<dyn Fn(CallContext, Value) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync>;
-type Undo = Arc<dyn Fn(CallContext, Done) -> Result<Value, ToolError> + Send + Sync>;
+type Undo = Arc<dyn Fn(CallContext, CompletedCall) -> Result<Value, ToolError> + Send + Sync>;
 type Host = Arc<dyn Fn(&Value) -> Option<String> + Send + Sync>;
-type Check = Arc<dyn Fn(CallContext) -> Result<Found, ToolError> + Send + Sync>;
+type Check = Arc<dyn Fn(CallContext) -> Result<CheckResult, ToolError> + Send + Sync>;
 
 /// A tool that a test moves by closures.
 #[derive(Clone)]
 pub struct Puppet {
-    declared: Declared,
+    declared: ToolDeclaration,
     act: Act,
     undo: Undo,
     check: Check,
@@ -121,8 +121,8 @@ impl Asked {
 impl Puppet {
     /// A reversible tool of this reach, of low risk, with a dry run, that echoes its input.
     #[must_use]
-    pub fn new(name: &'static str, effect: Reach) -> Self {
-        let declared = Declared {
+    pub fn new(name: &'static str, effect: EffectKind) -> Self {
+        let declared = ToolDeclaration {
             name,
             version: "1",
             description: "does as a test tells it",
@@ -136,7 +136,7 @@ impl Puppet {
             effect,
             reads_when: None,
             checkable: false,
-            rollback: if effect == Reach::Write { Rollback::Repeatable } else { Rollback::Unsupported },
+            rollback: if effect == EffectKind::Write { Rollback::Repeatable } else { Rollback::Unsupported },
             timeout_ms: 30_000,
             input: json!({"type": "object"}),
             output: json!({"type": "object"}),
@@ -145,7 +145,7 @@ impl Puppet {
             declared,
             act: Arc::new(|_, input| async move { Ok(json!({"echo": input})) }.boxed()),
             undo: Arc::new(|_, _| Ok(json!({"undone": true}))),
-            check: Arc::new(|_| Ok(Found::Unknowable)),
+            check: Arc::new(|_| Ok(CheckResult::Unknown)),
             host: Arc::new(|_| None),
             dry_takes: Duration::ZERO,
             dry_refuses: None,
@@ -155,7 +155,7 @@ impl Puppet {
 
     /// The same with another declaration.
     #[must_use]
-    pub fn declared(mut self, change: impl FnOnce(&mut Declared)) -> Self {
+    pub fn declared(mut self, change: impl FnOnce(&mut ToolDeclaration)) -> Self {
         change(&mut self.declared);
         self
     }
@@ -240,7 +240,7 @@ impl Puppet {
     #[must_use]
     pub fn undoes(
         mut self,
-        undo: impl Fn(CallContext, Done) -> Result<Value, ToolError> + Send + Sync + 'static,
+        undo: impl Fn(CallContext, CompletedCall) -> Result<Value, ToolError> + Send + Sync + 'static,
     ) -> Self {
         self.undo = Arc::new(undo);
         self
@@ -248,7 +248,7 @@ impl Puppet {
 
     /// The same, and it can tell what became of a call.
     #[must_use]
-    pub fn checks(mut self, check: impl Fn(CallContext) -> Result<Found, ToolError> + Send + Sync + 'static) -> Self {
+    pub fn checks(mut self, check: impl Fn(CallContext) -> Result<CheckResult, ToolError> + Send + Sync + 'static) -> Self {
         self.declared.checkable = true;
         self.check = Arc::new(check);
         self
@@ -305,7 +305,7 @@ impl Tool for Moved {
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
-        if is_dry(input) {
+        if is_dry_run(input) {
             self.note("dry", ctx, input);
             tokio::time::sleep(self.puppet.dry_takes).await;
             if let Some((code, why)) = self.puppet.dry_refuses {
@@ -313,18 +313,18 @@ impl Tool for Moved {
             }
             let mut echo = input.clone();
             echo.as_object_mut().map(|members| members.remove("dry_run"));
-            return Ok(Spec::simulated(json!({"echo": echo}), self.spec.name.clone()));
+            return Ok(Spec::dry_run_response(json!({"echo": echo}), self.spec.name.clone()));
         }
         self.note("execute", ctx, input);
         (self.puppet.act)(ctx.clone(), input.clone()).await
     }
 
-    async fn rollback(&self, ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {
+    async fn rollback(&self, ctx: &CallContext, done: &CompletedCall) -> Result<Value, ToolError> {
         self.note("rollback", ctx, &done.input);
         (self.puppet.undo)(ctx.clone(), done.clone())
     }
 
-    async fn check(&self, ctx: &CallContext, input: &Value) -> Result<Found, ToolError> {
+    async fn check(&self, ctx: &CallContext, input: &Value) -> Result<CheckResult, ToolError> {
         self.note("check", ctx, input);
         (self.puppet.check)(ctx.clone())
     }

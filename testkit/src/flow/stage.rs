@@ -20,9 +20,9 @@ use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
 use chimera_engine::access::port::{OneTenant, Tenancy};
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::gate::CallLimits;
 use chimera_engine::flow::port::{Notifier, Tool};
-use chimera_engine::flow::{Asking, Decide, Decided, Decision, Flow, Parts, Places, StartRun};
+use chimera_engine::flow::{Asking, Decide, DecisionResult, Decision, Flow, FlowPorts, RunLimits, StartRun};
 use chimera_engine::port::{NoSpans, Records, Spans};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub fn asking() -> Asking {
 #[must_use]
 pub fn link_in(message: &Row) -> Option<String> {
     let payload = message.get("payload").as_json().map(Json::to_value)?;
-    let payload = asking().opened(message.uuid("id"), payload).ok()?;
+    let payload = asking().unseal_link(message.uuid("id"), payload).ok()?;
     payload["data"]["link"].as_str().map(str::to_owned)
 }
 
@@ -62,8 +62,8 @@ pub struct Setup {
     spans: Arc<dyn Spans>,
     asking: Asking,
     tenancy: Arc<dyn Tenancy>,
-    slots: Slots,
-    places: Places,
+    slots: CallLimits,
+    places: RunLimits,
     keeps: bool,
     alone: bool,
 }
@@ -89,8 +89,8 @@ pub fn stage(seed: u64) -> Setup {
         spans: Arc::new(NoSpans),
         asking: asking(),
         tenancy: Arc::new(OneTenant),
-        slots: Slots::default(),
-        places: Places::default(),
+        slots: CallLimits::default(),
+        places: RunLimits::default(),
         keeps: true,
         alone: true,
     }
@@ -148,7 +148,7 @@ impl Setup {
 
     /// With these slots.
     #[must_use]
-    pub fn slots(mut self, slots: Slots) -> Self {
+    pub fn slots(mut self, slots: CallLimits) -> Self {
         self.slots = slots;
         self
     }
@@ -156,12 +156,12 @@ impl Setup {
     /// With so many runs at a time.
     #[must_use]
     pub fn runs_max(self, runs_max: usize) -> Self {
-        self.places(Places { total: runs_max, per_tenant: runs_max, ..Places::default() })
+        self.places(RunLimits { total: runs_max, per_tenant: runs_max, ..RunLimits::default() })
     }
 
     /// With these places.
     #[must_use]
-    pub fn places(mut self, places: Places) -> Self {
+    pub fn places(mut self, places: RunLimits) -> Self {
         self.places = places;
         self
     }
@@ -189,7 +189,7 @@ impl Setup {
     pub async fn on(self, records: Arc<MemoryRecords>) -> Stage {
         for tenant in [TENANT, "other"] {
             let row = vec![("id", tenant.into()), ("slug", tenant.into()), ("name", tenant.into())];
-            let tx = Tx { inserts: vec![Insert::into(&TENANTS, row).expect("a tenant")], ..Tx::default() };
+            let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
             // It may be there already.
             let _ = records.commit(tx).await;
         }
@@ -197,7 +197,7 @@ impl Setup {
         for tool in self.tools {
             registry.add(tool).expect("a name of its own");
         }
-        let parts = Parts {
+        let parts = FlowPorts {
             records: Arc::clone(&records) as Arc<dyn Records>,
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random) as _,
@@ -386,7 +386,7 @@ impl Stage {
         run: Uuid,
         decision: Decision,
         asked: Option<&Value>,
-    ) -> Result<Decided, EngineError> {
+    ) -> Result<DecisionResult, EngineError> {
         let digest = asked.and_then(|asked| asked["digest"].as_str());
         let digest = digest.map(|digest| Digest32::from_hex(digest).expect("a digest"));
         let ask = Decide { run, decision, approval: None, step: None, digest, reason: None };

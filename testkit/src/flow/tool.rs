@@ -3,8 +3,8 @@
 use super::outside::Outside;
 use async_trait::async_trait;
 use chimera_core::error::Code;
-use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
-use chimera_engine::flow::port::{CallContext, Done, Found, Tool, ToolError};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec, is_dry_run};
+use chimera_engine::flow::port::{CallContext, CompletedCall, CheckResult, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,13 +41,13 @@ impl Scripted {
     #[must_use]
     pub fn new(
         name: &'static str,
-        effect: Reach,
+        effect: EffectKind,
         idempotent: bool,
         checkable: bool,
         outside: Arc<Outside>,
         script: Script,
     ) -> Self {
-        let declared = Declared {
+        let declared = ToolDeclaration {
             name,
             version: "1",
             description: "does as a test tells it",
@@ -61,7 +61,7 @@ impl Scripted {
             effect,
             reads_when: None,
             checkable,
-            rollback: if effect == Reach::Write { Rollback::Repeatable } else { Rollback::Unsupported },
+            rollback: if effect == EffectKind::Write { Rollback::Repeatable } else { Rollback::Unsupported },
             timeout_ms: 30_000,
             input: json!({"type": "object"}),
             output: json!({"type": "object"}),
@@ -72,7 +72,7 @@ impl Scripted {
 
     fn work(&self, ctx: &CallContext, input: &Value) -> Value {
         let output = json!({"tool": self.spec.name, "echo": input});
-        if self.spec.effect == Reach::Write {
+        if self.spec.effect == EffectKind::Write {
             let made_before =
                 self.spec.metadata.idempotent.then(|| self.outside.find(&self.spec.name, &ctx.idempotency_key));
             if let Some(Some(output)) = made_before {
@@ -91,8 +91,8 @@ impl Tool for Scripted {
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
-        if is_dry(input) {
-            return Ok(Spec::simulated(json!({"tool": self.spec.name, "echo": input}), self.spec.name.clone()));
+        if is_dry_run(input) {
+            return Ok(Spec::dry_run_response(json!({"tool": self.spec.name, "echo": input}), self.spec.name.clone()));
         }
         let lost = || ToolError::maybe_sent(Code::ExternalServiceUnavailable, "the answer was lost");
         match (self.script)(&self.spec.name, &ctx.idempotency_key, ctx.attempt) {
@@ -114,16 +114,16 @@ impl Tool for Scripted {
         }
     }
 
-    async fn rollback(&self, ctx: &CallContext, _done: &Done) -> Result<Value, ToolError> {
+    async fn rollback(&self, ctx: &CallContext, _done: &CompletedCall) -> Result<Value, ToolError> {
         let key = ctx.idempotency_key.trim_end_matches(":undo");
         self.outside.undo(&self.spec.name, key);
         Ok(json!({"undone": true}))
     }
 
-    async fn check(&self, ctx: &CallContext, _input: &Value) -> Result<Found, ToolError> {
+    async fn check(&self, ctx: &CallContext, _input: &Value) -> Result<CheckResult, ToolError> {
         Ok(match self.outside.find(&self.spec.name, &ctx.idempotency_key) {
-            Some(output) => Found::Happened(output),
-            None => Found::Never,
+            Some(output) => CheckResult::Happened(output),
+            None => CheckResult::DidNotHappen,
         })
     }
 }

@@ -13,10 +13,10 @@ use crate::seeded::Seeded;
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
-use chimera_core::flow::call::{Answer, ToolError};
-use chimera_core::flow::run::{Decided, Effect, Env, Event, Gate, Owner, Run, Slot, Stored, Turn};
+use chimera_core::flow::call::{CallOutcome, ToolError};
+use chimera_core::flow::run::{IncomingEdges, Effect, Env, Event, Gate, LaneOwner, Run, SlotRequest, StoredRun, Turn};
 use chimera_core::flow::tables::{EFFECTS, RUNS, STEPS};
-use chimera_engine::flow::{Registry, Tools};
+use chimera_engine::flow::{Registry, ToolCatalog};
 use chimera_engine::port::{Random, Records};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -36,13 +36,13 @@ pub struct Twin {
 struct Slots(bool);
 
 impl Gate for Slots {
-    fn enter(&mut self, _: Slot<'_>) -> bool {
+    fn enter(&mut self, _: SlotRequest<'_>) -> bool {
         self.0
     }
 }
 
 /// Where a run stands: its edges, and why it fails.
-type Standing = (Vec<Decided>, Option<String>);
+type Standing = (Vec<IncomingEdges>, Option<String>);
 
 fn standing(run: &Run) -> Standing {
     (run.decided_edges(), run.failure().map(|error| format!("{}: {}", error.code, error.message)))
@@ -68,7 +68,7 @@ impl Twin {
         let records = MemoryRecords::new();
         let mut twin = Self { run, graph, records, world, registry, calls: Vec::new(), more: false };
         let mut compared = 0;
-        twin.tell(vec![Event::Begun { alone: true }]).await;
+        twin.tell(vec![Event::Claimed { alone: true }]).await;
         while !twin.run.status().is_final() {
             if !twin.more {
                 let rebuilt = standing(&twin.rebuilt());
@@ -97,8 +97,8 @@ impl Twin {
         }
         for effect in turn.effects {
             if let Effect::Call(call) = effect {
-                let answer = Answer::Output(json!({}));
-                self.calls.push(Event::Answered { at: call.at, call: call.id, answer, took_ms: 1 });
+                let answer = CallOutcome::Output(json!({}));
+                self.calls.push(Event::CallAnswered { at: call.at, call: call.id, answer, took_ms: 1 });
             }
         }
     }
@@ -106,7 +106,7 @@ impl Twin {
     /// The run as another process would take it up now.
     fn rebuilt(&self) -> Run {
         let row = self.records.rows(&RUNS).into_iter().next().expect("the row of the run");
-        let stored = Stored {
+        let stored = StoredRun {
             run: row,
             steps: self.records.rows(&STEPS),
             effects: self.records.rows(&EFFECTS),
@@ -118,20 +118,20 @@ impl Twin {
             recorded: None,
         };
         let mut run = Run::load(stored).expect("rows that make a run");
-        step(&mut run, vec![Event::Begun { alone: true }], false, &self.world, &self.registry);
+        step(&mut run, vec![Event::Claimed { alone: true }], false, &self.world, &self.registry);
         run
     }
 }
 
 fn step(run: &mut Run, events: Vec<Event>, slots: bool, world: &World, registry: &Registry) -> Turn {
-    let catalog = Tools::running(registry);
+    let catalog = ToolCatalog::running(registry);
     let mut env = Env {
         now: NOON,
         ids: &mut || world.random.row_id(NOON),
         gate: &mut Slots(slots),
         policy: &Lenient::default(),
         catalog: &catalog,
-        owner: Owner { lane: 1, epoch: 1 },
+        owner: LaneOwner { lane: 1, epoch: 1 },
     };
     run.step(events, &mut env).expect("a turn")
 }
@@ -139,9 +139,9 @@ fn step(run: &mut Run, events: Vec<Event>, slots: bool, world: &World, registry:
 /// An answer of a call, now and then a refusal for good.
 fn answered(event: Event, dice: &Seeded) -> Event {
     match event {
-        Event::Answered { at, call, took_ms, .. } if dice.below(6) == 0 => {
-            let answer = Answer::Failed(ToolError::not_sent(Code::ValidationFailed, format!("no to {}", at.node)));
-            Event::Answered { at, call, answer, took_ms }
+        Event::CallAnswered { at, call, took_ms, .. } if dice.below(6) == 0 => {
+            let answer = CallOutcome::Failed(ToolError::not_sent(Code::ValidationFailed, format!("no to {}", at.node)));
+            Event::CallAnswered { at, call, answer, took_ms }
         }
         event => event,
     }

@@ -4,7 +4,7 @@
 //! schema. The time now is always noon here.
 
 use crate::build::NOON;
-use chimera_core::record::{Column, Json, Kind, Table, Value};
+use chimera_core::record::{Column, Json, ColumnType, Table, Value};
 
 /// The default of a column; null when it has none.
 #[must_use]
@@ -13,14 +13,14 @@ pub fn default_of(table: &Table, column: &Column) -> Value {
         return Value::Null;
     }
     match column.kind {
-        Kind::Time | Kind::LocalTime => NOON.into(),
-        Kind::Bool => Value::Bool(false),
-        Kind::Texts => Value::Texts(Vec::new()),
-        Kind::Json | Kind::ExactJson => Value::Json(Json::stored("[]".to_owned())),
-        Kind::Decimal => Value::Decimal(if column.name == "temperature" { "0.2" } else { "0" }.to_owned()),
-        Kind::Int | Kind::Int32 => Value::Int(number(table.name, column.name)),
-        Kind::Text => word(table.name, column.name).into(),
-        Kind::Uuid | Kind::Bytes | Kind::Uuids => Value::Null,
+        ColumnType::Time | ColumnType::LocalTime => NOON.into(),
+        ColumnType::Bool => Value::Bool(false),
+        ColumnType::Texts => Value::Texts(Vec::new()),
+        ColumnType::Json | ColumnType::ExactJson => Value::Json(Json::from_stored("[]".to_owned())),
+        ColumnType::Decimal => Value::Decimal(if column.name == "temperature" { "0.2" } else { "0" }.to_owned()),
+        ColumnType::Int | ColumnType::Int32 => Value::Int(number(table.name, column.name)),
+        ColumnType::Text => word(table.name, column.name).into(),
+        ColumnType::Uuid | ColumnType::Bytes | ColumnType::Uuids => Value::Null,
     }
 }
 

@@ -7,12 +7,12 @@ use super::tables::Tables;
 use super::{ClaimFate, Disk, lock};
 use crate::build::NOON;
 use chimera_core::ledger::tables::LEDGER_LANES;
-use chimera_core::ledger::{Digest32, Head};
+use chimera_core::ledger::{Digest32, ChainHead};
 use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::record::{Row, Value};
 use chimera_core::time::Timestamp;
-use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Loss, Outcome, Prepared, Settled};
-use chimera_engine::port::{CommitError, Held, Outage, Receipt, Unavailable};
+use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, TxRejection, BatchOutcome, PreparedTx, Resolution};
+use chimera_engine::port::{CommitError, HeldLane, Outage, Receipt, Unavailable};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -40,11 +40,11 @@ impl LaneLoop {
         lane
     }
 
-    pub(super) fn held(&self) -> Option<Held> {
-        self.mine.map(|mine| Held { lane: mine.id, epoch: mine.epoch })
+    pub(super) fn held(&self) -> Option<HeldLane> {
+        self.mine.map(|mine| HeldLane { lane: mine.id, epoch: mine.epoch })
     }
 
-    pub(super) fn submit(&mut self, tx: Prepared, waiter: Waiter) {
+    pub(super) fn submit(&mut self, tx: PreparedTx, waiter: Waiter) {
         self.commands.extend(self.committer.step(Event::Submitted { tx, waiter }));
     }
 
@@ -90,13 +90,13 @@ impl LaneLoop {
                         }
                         ClaimFate::Failed => {
                             later = Some(Command::Claim);
-                            Event::ClaimFailed(Unavailable::new(Outage::Passing, "no lane can be claimed"))
+                            Event::ClaimFailed(Unavailable::new(Outage::Transient, "no lane can be claimed"))
                         }
                     }
                 }
                 Command::Settle(batch) => {
                     let settled = settle(disk, &mut lock(&disk.tables), &batch);
-                    if let Settled::Ours(lane) | Settled::Never(lane) = settled {
+                    if let Resolution::Committed(lane) | Resolution::NotCommitted(lane) = settled {
                         self.mine = Some(lane);
                     }
                     Event::Settled { batch, settled }
@@ -113,25 +113,25 @@ impl LaneLoop {
     }
 }
 
-fn execute(disk: &Disk, batch: &Batch) -> Outcome {
+fn execute(disk: &Disk, batch: &Batch) -> BatchOutcome {
     let fault = lock(&disk.fault).as_mut().and_then(|fault| fault(batch));
     let mut tables = lock(&disk.tables);
     let answer_lost = match fault {
         // Also where the answer gets lost: a node that was fenced never commits.
-        None | Some(Outcome::Committed { .. }) if !holds(&tables, batch) => return Outcome::Fenced,
+        None | Some(BatchOutcome::Committed { .. }) if !holds(&tables, batch) => return BatchOutcome::Fenced,
         None => false,
-        Some(Outcome::Committed { .. }) => true,
+        Some(BatchOutcome::Committed { .. }) => true,
         Some(outcome) => return outcome,
     };
     let (head, lost) = apply(disk, &mut tables, batch);
     show(disk, &mut tables, batch, &lost);
     drop(tables);
     disk.commits.send_modify(|commits| *commits += (batch.txs.len() - lost.len()) as u64);
-    if answer_lost { Outcome::Unsure { lost } } else { Outcome::Committed { head, lost } }
+    if answer_lost { BatchOutcome::Unknown { lost } } else { BatchOutcome::Committed { head, lost } }
 }
 
 /// Shows a committed batch to whoever watches.
-fn show(disk: &Disk, tables: &mut Tables, batch: &Batch, lost: &[(usize, Loss)]) {
+fn show(disk: &Disk, tables: &mut Tables, batch: &Batch, lost: &[(usize, TxRejection)]) {
     let mut watcher = lock(&disk.watcher);
     let Some(watcher) = watcher.as_mut() else { return tables.changes(|_| ()) };
     tables.changes(|changed| watcher.changed(changed));
@@ -140,11 +140,11 @@ fn show(disk: &Disk, tables: &mut Tables, batch: &Batch, lost: &[(usize, Loss)])
     watcher.committed();
 }
 
-fn apply(disk: &Disk, tables: &mut Tables, batch: &Batch) -> (Head, Vec<(usize, Loss)>) {
+fn apply(disk: &Disk, tables: &mut Tables, batch: &Batch) -> (ChainHead, Vec<(usize, TxRejection)>) {
     let mut lost = Vec::new();
     for (at, tx) in batch.txs.iter().enumerate() {
         if let Err(conflict) = tables.apply(tx) {
-            lost.push((at, Loss::Conflict(conflict)));
+            lost.push((at, TxRejection::Conflict(conflict)));
         }
     }
     let keep = |at: usize| lost.iter().all(|(position, _)| *position != at);
@@ -177,7 +177,7 @@ fn put(tables: &mut Tables, lane: Lane, last_batch: Option<Uuid>, lease_until: T
 
 fn lane_of(row: &Row) -> Lane {
     let hash = row.get("head_hash").as_bytes().and_then(Digest32::from_slice).unwrap_or(Digest32::ZERO);
-    Lane { id: row.int("lane"), epoch: row.int("epoch"), head: Head { seq: row.int("head_seq"), hash } }
+    Lane { id: row.int("lane"), epoch: row.int("epoch"), head: ChainHead { seq: row.int("head_seq"), hash } }
 }
 
 /// Frees every lane, whoever holds it.
@@ -205,17 +205,17 @@ fn take(disk: &Disk, tables: &mut Tables, mine: Option<Lane>) -> Lane {
     let last = rows.last().map_or(0, |row| row.int("lane"));
     let lane = match &found {
         Some(row) => Lane { epoch: row.int("epoch") + 1, ..lane_of(row) },
-        None => Lane { id: last + 1, epoch: 1, head: Head::EMPTY },
+        None => Lane { id: last + 1, epoch: 1, head: ChainHead::EMPTY },
     };
     put(tables, lane, found.and_then(|row| row.get("last_batch_id").as_uuid()), lease(disk));
     lane
 }
 
-fn settle(disk: &Disk, tables: &mut Tables, batch: &Batch) -> Settled {
-    let Some(row) = held(tables, batch.lane) else { return Settled::Fenced { durable: None } };
+fn settle(disk: &Disk, tables: &mut Tables, batch: &Batch) -> Resolution {
+    let Some(row) = held(tables, batch.lane) else { return Resolution::Fenced { durable: None } };
     let lane = take(disk, tables, Some(batch.lane));
     let ours = row.get("last_batch_id").as_uuid() == Some(batch.id);
-    if ours { Settled::Ours(lane) } else { Settled::Never(lane) }
+    if ours { Resolution::Committed(lane) } else { Resolution::NotCommitted(lane) }
 }
 
 fn release(tables: &mut Tables, lane: Lane) {

@@ -18,8 +18,8 @@ pub use tables::Changed;
 use async_trait::async_trait;
 use chimera_core::ledger::SealedEntry;
 use chimera_core::record::{Page, Row, Select, Table, Tx, Value};
-use chimera_engine::commit::{Batch, Outcome, Prepared};
-use chimera_engine::port::{Blocked, Clock, CommitError, Held, Hold, Outage, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::commit::{Batch, BatchOutcome, PreparedTx};
+use chimera_engine::port::{Blocked, Clock, CommitError, HeldLane, Hold, Outage, ReadError, Receipt, Records, Unavailable};
 use lane::LaneLoop;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ use tokio::sync::{oneshot, watch};
 
 /// Decides what becomes of a batch before it is applied; `None` applies it. `Committed` applies it
 /// too, but loses the answer.
-pub type Fault = Box<dyn FnMut(&Batch) -> Option<Outcome> + Send>;
+pub type Fault = Box<dyn FnMut(&Batch) -> Option<BatchOutcome> + Send>;
 
 /// What becomes of an attempt to claim a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl MemoryRecords {
     /// Refuses every batch from now on, as a full disk would.
     pub fn refuse_writes(&self) {
         let full = || Unavailable::new(Outage::Full, "the disk is full");
-        self.inject(Box::new(move |_| Some(Outcome::Unavailable(full()))));
+        self.inject(Box::new(move |_| Some(BatchOutcome::Unavailable(full()))));
     }
 
     /// Answers no question from now on, as a server that is gone.
@@ -214,18 +214,18 @@ impl Records for MemoryRecords {
             return Err(Blocked::from(hold).into());
         }
         let at = usize::try_from(tx.affinity % self.lanes.len() as u64).unwrap_or_default();
-        let tx = Prepared::new(tx)?;
+        let tx = PreparedTx::new(tx)?;
         let (waiter, answer) = oneshot::channel();
         lock(&self.lanes[at]).submit(tx, waiter);
         tokio::task::yield_now().await;
         lock(&self.lanes[at]).run(&self.disk);
-        answer.await.unwrap_or_else(|_| Err(Unavailable::new(Outage::Passing, "the store is stopped").into()))
+        answer.await.unwrap_or_else(|_| Err(Unavailable::new(Outage::Transient, "the store is stopped").into()))
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
         tokio::task::yield_now().await;
         if self.disk.refuses_reads.load(Ordering::SeqCst) {
-            return Err(Unavailable::new(Outage::Passing, "the server is gone").into());
+            return Err(Unavailable::new(Outage::Transient, "the server is gone").into());
         }
         let page = lock(&self.disk.tables).read(&select);
         let slow = self.disk.slow_reads_ms.load(Ordering::SeqCst);
@@ -235,7 +235,7 @@ impl Records for MemoryRecords {
         page
     }
 
-    fn lane(&self, affinity: u64) -> Option<Held> {
+    fn lane(&self, affinity: u64) -> Option<HeldLane> {
         let at = usize::try_from(affinity % self.lanes.len() as u64).unwrap_or_default();
         self.lanes.get(at).filter(|_| self.hold().is_none()).and_then(|lane| lock(lane).held())
     }
@@ -247,7 +247,7 @@ impl Records for MemoryRecords {
     async fn ready(&self) -> Result<(), Unavailable> {
         for affinity in 0..self.lanes.len() as u64 {
             let answer = self.commit(Tx { affinity, ..Tx::default() }).await;
-            answer.map_err(|error| Unavailable::new(Outage::Passing, error.to_string()))?;
+            answer.map_err(|error| Unavailable::new(Outage::Transient, error.to_string()))?;
         }
         Ok(())
     }
@@ -261,16 +261,16 @@ impl Records for MemoryRecords {
 mod tests {
     use super::*;
     use crate::world::World;
-    use chimera_core::ledger::Head;
+    use chimera_core::ledger::ChainHead;
     use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
-    use chimera_engine::commit::Loss;
+    use chimera_engine::commit::TxRejection;
     use futures::future::join_all;
 
     #[tokio::test]
     async fn a_commit_whose_answer_is_lost_ends_in_a_receipt_and_happens_once() {
         let (world, store) = (World::new(1), MemoryRecords::new());
         let mut first = true;
-        let committed = || Outcome::Committed { head: Head::EMPTY, lost: Vec::<(usize, Loss)>::new() };
+        let committed = || BatchOutcome::Committed { head: ChainHead::EMPTY, lost: Vec::<(usize, TxRejection)>::new() };
         store.inject(Box::new(move |_| std::mem::take(&mut first).then(committed)));
         assert_eq!(world.write(&store, 0, "acme", 2).await.first_seq, Some(1));
         let receipt = world.write(&store, 0, "acme", 1).await;

@@ -1,6 +1,6 @@
 //! How values compare: as both databases sort them.
 
-use chimera_core::record::{Compare, Condition, Row, Value};
+use chimera_core::record::{Comparison, Condition, Row, Value};
 use std::cmp::Ordering;
 
 /// A key, or any list of columns that rows are sorted by.
@@ -39,13 +39,13 @@ pub(super) fn meets(row: &Row, conditions: &[Condition]) -> bool {
     conditions.iter().all(|Condition { column, compare, value }| {
         let cell = row.get(column);
         match compare {
-            Compare::Is => cell == value,
-            Compare::IsNot => cell != value,
+            Comparison::Is => cell == value,
+            Comparison::IsNot => cell != value,
             _ if cell.is_null() || value.is_null() => false,
-            Compare::Above => order(cell, value).is_gt(),
-            Compare::AtLeast => order(cell, value).is_ge(),
-            Compare::Below => order(cell, value).is_lt(),
-            Compare::AtMost => order(cell, value).is_le(),
+            Comparison::Above => order(cell, value).is_gt(),
+            Comparison::AtLeast => order(cell, value).is_ge(),
+            Comparison::Below => order(cell, value).is_lt(),
+            Comparison::AtMost => order(cell, value).is_le(),
         }
     })
 }

@@ -205,7 +205,7 @@ impl Tables {
         }
         rows.truncate(select.limit() + 1);
         for row in &mut rows {
-            let unread = table.columns.iter().zip(&mut row.cells).filter(|(column, _)| !select.reads(column.name));
+            let unread = table.columns.iter().zip(&mut row.cells).filter(|(column, _)| !select.is_fetched(column.name));
             unread.for_each(|(_, cell)| *cell = Value::Null);
         }
         Ok(select.page(rows))

@@ -8,8 +8,8 @@ use crate::flow::{HintBus, Nobody, Outside};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_engine::act::rules::Rules;
-use chimera_engine::flow::gate::Slots;
-use chimera_engine::flow::{Asking, Flow, Parts, Places, Registry};
+use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::{Asking, Flow, FlowPorts, RunLimits, Registry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -34,9 +34,9 @@ pub struct Ground {
     /// How nodes tell each other to look.
     pub hints: HintBus,
     /// How many calls a node makes at a time.
-    pub slots: Slots,
+    pub slots: CallLimits,
     /// How many runs a node drives at a time.
-    pub places: Places,
+    pub places: RunLimits,
     /// Only one node is alive at a time, and knows it.
     pub alone: bool,
 }
@@ -62,7 +62,7 @@ impl Node {
         let away = Arc::new(AtomicBool::new(false));
         let weathered = Weathered::new(Arc::clone(&records) as _, Arc::clone(&ground.weather), Arc::clone(&away));
         let wired: Arc<dyn Records> = Arc::new(WiredRecords::new(Arc::new(weathered), Arc::clone(&wire)));
-        let parts = Parts {
+        let parts = FlowPorts {
             records: wired,
             clock: Arc::clone(&ground.clock),
             random: Arc::clone(&ground.random) as _,

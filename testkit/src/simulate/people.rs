@@ -5,12 +5,12 @@ use super::workflow;
 use crate::flow::{Outside, somebody};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
-use chimera_core::flow::run::Told;
+use chimera_core::flow::run::SignalKind;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::record::{Row, Value as Cell};
 use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{Decide, Decision, Flow, Settle};
+use chimera_engine::flow::{Decide, Decision, Flow, OutcomeReport};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -32,7 +32,7 @@ pub enum Wish {
     /// Let it go on.
     Resume(Uuid),
     /// Say what became of an effect.
-    Resolve(Uuid, Settle),
+    Resolve(Uuid, OutcomeReport),
     /// Undo a run.
     Rollback(Uuid),
     /// Change a run.
@@ -54,7 +54,7 @@ impl Wish {
             Self::Cancel(run) => flow.cancel(&ann, run, None).await,
             Self::Pause(run) => flow.pause(&ann, run).await,
             Self::Resume(run) => flow.resume(&ann, run).await,
-            Self::Resolve(run, found) => flow.settle(&ann, run, found).await,
+            Self::Resolve(run, found) => flow.report_outcome(&ann, run, found).await,
             Self::Rollback(run) => flow.rollback(&ann, run, None, None).await,
             Self::Patch(run, patch) => flow.patch(&ann, run, patch, None, false).await.map(drop),
             Self::Unpatch(run) => flow.unpatch(&ann, run, 1).await,
@@ -128,7 +128,7 @@ pub fn answers(disk: &MemoryRecords, outside: &Outside) -> Vec<Wish> {
 
 /// A signal that is there already, told once more.
 #[must_use]
-pub fn echo(dice: &Seeded, disk: &MemoryRecords) -> Option<(Uuid, Told)> {
+pub fn echo(dice: &Seeded, disk: &MemoryRecords) -> Option<(Uuid, SignalKind)> {
     // A patch is told together with its row, and so only once.
     let rows: Vec<Row> = disk.rows(&RUN_SIGNALS).into_iter().filter(|row| row.text("kind") != "patch").collect();
     let row = one(dice, &rows)?;
@@ -157,5 +157,5 @@ fn resolve(step: &Row, outside: &Outside) -> Wish {
     let happened = outside.find(step.text("tool"), &key).is_some();
     let attempt = u32::try_from(step.int("attempt")).ok();
     let output = happened.then(|| json!({"found": true}));
-    Wish::Resolve(run, Settle { step: step.uuid("id"), attempt, happened, output, notes: None })
+    Wish::Resolve(run, OutcomeReport { step: step.uuid("id"), attempt, happened, output, notes: None })
 }

@@ -80,7 +80,7 @@ pub(super) async fn check(disk: &MemoryRecords, ground: &Ground) {
         }
     }
     match chimera_engine::audit::verify(disk, &[]).await {
-        Ok(report) if report.first_broken.is_none() => {}
+        Ok(report) if report.first_fault.is_none() => {}
         other => fault(format!("the ledger is broken: {other:?}")),
     }
 }

@@ -16,8 +16,8 @@ use chimera_core::flow::run::{Signal, affinity};
 use chimera_core::record::{Insert, Tx};
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::gate::Slots;
-use chimera_engine::flow::{Places, RunKey, StartRun};
+use chimera_engine::flow::gate::CallLimits;
+use chimera_engine::flow::{RunLimits, RunKey, StartRun};
 use chimera_engine::port::{Clock, Random, Records};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -164,22 +164,22 @@ impl Story {
         let weather = Arc::new(Weather::of(seed));
         let wide = dice.below(2) == 0;
         let slots = if wide {
-            Slots::default()
+            CallLimits::default()
         } else {
-            Slots { total: 3, per_tenant: 2, per_tool: 1, per_host: 1, ..Slots::default() }
+            CallLimits { total: 3, per_tenant: 2, per_tool: 1, per_host: 1, ..CallLimits::default() }
         };
         let outside = Arc::new(Outside::default());
         let random = Arc::new(Seeded::new(!seed));
         // In some worlds there are few places, and a run that finds no slot waits in the store at once.
         let places = if seed.is_multiple_of(3) {
-            Places { total: 5, per_tenant: 4, ..Places::default() }
+            RunLimits { total: 5, per_tenant: 4, ..RunLimits::default() }
         } else {
-            Places::default()
+            RunLimits::default()
         };
         let hints = HintBus::default();
         let ground = Ground { clock, weather, outside, judge, random, hints, slots, places, alone };
         let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
-        let tx = Tx { inserts: vec![Insert::into(&TENANTS, row).expect("a tenant")], ..Tx::default() };
+        let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
         disk.commit(tx).await.expect("a store in good weather");
         disk.watch(Box::new(AtStore(Arc::clone(&ground.judge))));
         let faults = Arc::clone(&ground.weather);

@@ -11,19 +11,19 @@ use crate::memory::MemoryRecords;
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::EFFECTS;
-use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
-use chimera_engine::flow::port::{CallContext, Done, Found, Tool, ToolError};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec, is_dry_run};
+use chimera_engine::flow::port::{CallContext, CompletedCall, CheckResult, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Name, reach, idempotent, checkable.
-pub const TOOLS: [(&str, Reach, bool, bool); 5] = [
-    ("pure", Reach::Pure, true, false),
-    ("read", Reach::Read, true, false),
-    ("once", Reach::Write, false, false),
-    ("again", Reach::Write, true, false),
-    ("checked", Reach::Write, false, true),
+pub const TOOLS: [(&str, EffectKind, bool, bool); 5] = [
+    ("pure", EffectKind::Pure, true, false),
+    ("read", EffectKind::Read, true, false),
+    ("once", EffectKind::Write, false, false),
+    ("again", EffectKind::Write, true, false),
+    ("checked", EffectKind::Write, false, true),
 ];
 
 /// What the tools say of themselves; compiled once for all worlds.
@@ -33,8 +33,8 @@ pub fn specs() -> &'static [Arc<Spec>] {
     SPECS.get_or_init(|| TOOLS.iter().map(|tool| Arc::new(declared(*tool).compile().expect("a schema"))).collect())
 }
 
-fn declared((name, effect, idempotent, checkable): (&'static str, Reach, bool, bool)) -> Declared {
-    Declared {
+fn declared((name, effect, idempotent, checkable): (&'static str, EffectKind, bool, bool)) -> ToolDeclaration {
+    ToolDeclaration {
         name,
         version: "1",
         description: "does as the weather lets it",
@@ -49,9 +49,9 @@ fn declared((name, effect, idempotent, checkable): (&'static str, Reach, bool, b
         reads_when: None,
         checkable,
         rollback: match effect {
-            Reach::Write if name == "once" => Rollback::Once,
-            Reach::Write => Rollback::Repeatable,
-            Reach::Pure | Reach::Read => Rollback::Unsupported,
+            EffectKind::Write if name == "once" => Rollback::Once,
+            EffectKind::Write => Rollback::Repeatable,
+            EffectKind::Pure | EffectKind::Read => Rollback::Unsupported,
         },
         timeout_ms: 20_000,
         input: json!({"type": "object"}),
@@ -80,7 +80,7 @@ impl Simulated {
     async fn act(&self, ctx: &CallContext, what: &str) {
         self.wire.pass().await;
         self.judge.sent(&self.spec.name, &ctx.idempotency_key, what);
-        if self.spec.effect == Reach::Pure {
+        if self.spec.effect == EffectKind::Pure {
             return;
         }
         let row = self.disk.row(&EFFECTS, vec![ctx.effect_id.into()]);
@@ -105,7 +105,7 @@ impl Simulated {
 
     fn work(&self, ctx: &CallContext, input: &Value) -> Value {
         let output = json!({"tool": self.spec.name, "echo": input["n"]});
-        if self.spec.effect != Reach::Write {
+        if self.spec.effect != EffectKind::Write {
             return output;
         }
         let key = &ctx.idempotency_key;
@@ -171,8 +171,8 @@ impl Tool for Simulated {
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         self.wire.pass().await;
-        if is_dry(input) {
-            return Ok(Spec::simulated(json!({"tool": self.spec.name, "echo": input["n"]}), self.spec.name.clone()));
+        if is_dry_run(input) {
+            return Ok(Spec::dry_run_response(json!({"tool": self.spec.name, "echo": input["n"]}), self.spec.name.clone()));
         }
         if self.weather.odd_call() {
             return self.odd(ctx, input).await;
@@ -185,7 +185,7 @@ impl Tool for Simulated {
         Ok(output)
     }
 
-    async fn rollback(&self, ctx: &CallContext, _done: &Done) -> Result<Value, ToolError> {
+    async fn rollback(&self, ctx: &CallContext, _done: &CompletedCall) -> Result<Value, ToolError> {
         self.act(ctx, "rollback").await;
         if self.weather.odd_call() {
             return match self.weather.dice.below(3) {
@@ -201,18 +201,18 @@ impl Tool for Simulated {
         Ok(json!({"undone": true}))
     }
 
-    async fn check(&self, ctx: &CallContext, _input: &Value) -> Result<Found, ToolError> {
+    async fn check(&self, ctx: &CallContext, _input: &Value) -> Result<CheckResult, ToolError> {
         self.act(ctx, "check").await;
         if self.weather.odd_call() {
             return match self.weather.dice.below(3) {
-                0 => Ok(Found::Unknowable),
+                0 => Ok(CheckResult::Unknown),
                 1 => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
                 _ => std::future::pending().await,
             };
         }
         Ok(match self.outside.find(&self.spec.name, &ctx.idempotency_key) {
-            Some(output) => Found::Happened(output),
-            None => Found::Never,
+            Some(output) => CheckResult::Happened(output),
+            None => CheckResult::DidNotHappen,
         })
     }
 }

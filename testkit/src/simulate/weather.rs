@@ -3,10 +3,10 @@
 use crate::memory::ClaimFate;
 use crate::seeded::Seeded;
 use async_trait::async_trait;
-use chimera_core::ledger::Head;
+use chimera_core::ledger::ChainHead;
 use chimera_core::record::{Page, Select, Tx};
-use chimera_engine::commit::{Batch, Outcome};
-use chimera_engine::port::{CommitError, Held, Hold, Outage, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::commit::{Batch, BatchOutcome};
+use chimera_engine::port::{CommitError, HeldLane, Hold, Outage, ReadError, Receipt, Records, Unavailable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -116,23 +116,23 @@ impl Weather {
     }
 
     /// What becomes of a batch.
-    pub fn judge(&self, _batch: &Batch) -> Option<Outcome> {
-        let down = || Outcome::Unavailable(unavailable());
+    pub fn judge(&self, _batch: &Batch) -> Option<BatchOutcome> {
+        let down = || BatchOutcome::Unavailable(unavailable());
         if self.is_out() || self.strikes(self.odds.refused) {
             return Some(down());
         }
         if self.strikes(self.odds.unsure) {
-            return Some(Outcome::Committed { head: Head::EMPTY, lost: Vec::new() });
+            return Some(BatchOutcome::Committed { head: ChainHead::EMPTY, lost: Vec::new() });
         }
         if self.strikes(self.odds.fenced) {
-            return Some(Outcome::Fenced);
+            return Some(BatchOutcome::Fenced);
         }
-        self.strikes(self.odds.contended).then_some(Outcome::Contended)
+        self.strikes(self.odds.contended).then_some(BatchOutcome::Contended)
     }
 }
 
 fn unavailable() -> Unavailable {
-    Unavailable::new(Outage::Passing, "the weather is bad")
+    Unavailable::new(Outage::Transient, "the weather is bad")
 }
 
 /// Records in the weather: calls take time, and reads may fail.
@@ -177,7 +177,7 @@ impl Records for Weathered {
         page
     }
 
-    fn lane(&self, affinity: u64) -> Option<Held> {
+    fn lane(&self, affinity: u64) -> Option<HeldLane> {
         self.inner.lane(affinity)
     }
 

@@ -6,9 +6,9 @@
 
 use async_trait::async_trait;
 use chimera_core::record::{Page, Select, Tx};
-use chimera_core::tool::{Reach, Spec, is_dry};
-use chimera_engine::flow::port::{CallContext, Done, Found, Tool, ToolError};
-use chimera_engine::port::{CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
+use chimera_core::tool::{EffectKind, Spec, is_dry_run};
+use chimera_engine::flow::port::{CallContext, CompletedCall, CheckResult, Tool, ToolError};
+use chimera_engine::port::{CommitError, HeldLane, Hold, ReadError, Receipt, Records, Unavailable};
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -156,7 +156,7 @@ impl Records for WiredRecords {
         page
     }
 
-    fn lane(&self, affinity: u64) -> Option<Held> {
+    fn lane(&self, affinity: u64) -> Option<HeldLane> {
         self.inner.lane(affinity)
     }
 
@@ -189,7 +189,7 @@ impl WiredTool {
     /// Gives the number of the call if it reaches outside.
     async fn leaves(&self, dry: bool) -> Option<u64> {
         self.wire.pass().await;
-        if dry || self.inner.spec().effect == Reach::Pure {
+        if dry || self.inner.spec().effect == EffectKind::Pure {
             return None;
         }
         let count = self.wire.sends.fetch_add(1, Ordering::Relaxed) + 1;
@@ -217,20 +217,20 @@ impl Tool for WiredTool {
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
-        let count = self.leaves(is_dry(input)).await;
+        let count = self.leaves(is_dry_run(input)).await;
         let answer = self.inner.execute(ctx, input).await;
         self.returns(count).await;
         answer
     }
 
-    async fn rollback(&self, ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {
+    async fn rollback(&self, ctx: &CallContext, done: &CompletedCall) -> Result<Value, ToolError> {
         let count = self.leaves(false).await;
         let answer = self.inner.rollback(ctx, done).await;
         self.returns(count).await;
         answer
     }
 
-    async fn check(&self, ctx: &CallContext, input: &Value) -> Result<Found, ToolError> {
+    async fn check(&self, ctx: &CallContext, input: &Value) -> Result<CheckResult, ToolError> {
         let count = self.leaves(false).await;
         let answer = self.inner.check(ctx, input).await;
         self.returns(count).await;

@@ -5,7 +5,7 @@ use chimera_core::id::BlobId;
 use chimera_core::ledger::Digest32;
 use chimera_core::limits::{BLOB_BYTES_MAX, PRESIGN_SECONDS_MAX};
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::port::{Blob, BlobError, BlobStat, Blobs, Incoming};
+use chimera_engine::flow::port::{Blob, BlobError, BlobStat, Blobs, UploadStream};
 use futures::future::Either;
 use futures::{StreamExt, TryStreamExt, future, stream};
 use sha2::{Digest, Sha256};
@@ -41,7 +41,7 @@ pub async fn contract(make: impl AsyncFn(u64) -> Fixture) {
 
 /// Content as a stream of pieces of odd sizes, some empty.
 #[must_use]
-pub fn incoming(content: &[u8]) -> Incoming {
+pub fn incoming(content: &[u8]) -> UploadStream {
     let mut pieces: Vec<io::Result<Bytes>> = vec![Ok(Bytes::new())];
     pieces.extend(content.chunks(99_991).map(|piece| Ok(Bytes::copy_from_slice(piece))));
     stream::iter(pieces).boxed()

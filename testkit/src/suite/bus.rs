@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use chimera_core::limits::{BUS_BACKLOG_MAX, BUS_MESSAGE_BYTES_MAX, BUS_TOPIC_BYTES_MAX};
-use chimera_engine::port::{Bus, BusError, Heard, Subscription};
+use chimera_engine::port::{Bus, BusError, BusEvent, Subscription};
 use futures::{FutureExt, StreamExt};
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ pub async fn say(bus: &Arc<dyn Bus>, topic: &str, text: &str) {
 
 /// The message with this text.
 #[must_use]
-pub fn message(text: &str) -> Option<Heard> {
-    Some(Heard::Message(Bytes::copy_from_slice(text.as_bytes())))
+pub fn message(text: &str) -> Option<BusEvent> {
+    Some(BusEvent::Message(Bytes::copy_from_slice(text.as_bytes())))
 }
 
 async fn messages_arrive_once_and_in_order(on: &Fixture) {
@@ -80,7 +80,7 @@ async fn a_slow_listener_is_told_and_holds_up_nobody(on: &Fixture) {
         say(&on.near, "busy", &number.to_string()).await;
         assert_eq!(quick.next().await, message(&number.to_string()));
     }
-    assert_eq!(slow.next().await, Some(Heard::Lagged { missed: Some(50) }));
+    assert_eq!(slow.next().await, Some(BusEvent::Lagged { missed: Some(50) }));
     for number in 50..count {
         assert_eq!(slow.next().await, message(&number.to_string()));
     }
@@ -106,7 +106,7 @@ async fn what_is_too_large_is_refused(on: &Fixture) {
     let larger = Bytes::from(vec![0xff; BUS_MESSAGE_BYTES_MAX + 1]);
     assert_eq!(on.near.publish("large", larger).await, Err(BusError::MessageTooLarge));
     assert_eq!(on.near.publish("large", largest.clone()).await, Ok(()));
-    assert_eq!(ear.next().await, Some(Heard::Message(largest)));
+    assert_eq!(ear.next().await, Some(BusEvent::Message(largest)));
     for topic in [String::new(), "x".repeat(BUS_TOPIC_BYTES_MAX + 1)] {
         assert_eq!(on.near.publish(&topic, Bytes::new()).await, Err(BusError::InvalidTopic));
         assert_eq!(on.far.subscribe(&topic).await.err(), Some(BusError::InvalidTopic));

@@ -1,10 +1,10 @@
 //! The contract of `chimera_engine::access::port::Counters`.
 
 use async_trait::async_trait;
-use chimera_core::access::window::{Hit, Quota, keys};
+use chimera_core::access::window::{RateDecision, Quota, keys};
 use chimera_core::limits::{CLAIM_TTL_SECONDS_MAX, COUNTER_KEY_BYTES_MAX, COUNTER_VALUE_BYTES_MAX};
 use chimera_core::time::Timestamp;
-use chimera_engine::access::port::{Claim, CounterError, Counters};
+use chimera_engine::access::port::{ClaimOutcome, CounterError, Counters};
 use futures::future;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,23 +40,23 @@ fn quota(limit: u32, seconds: u32) -> Quota {
     Quota::new(limit, seconds).unwrap()
 }
 
-fn held(value: &str) -> Result<Claim, CounterError> {
-    Ok(Claim::Held(value.to_owned()))
+fn held(value: &str) -> Result<ClaimOutcome, CounterError> {
+    Ok(ClaimOutcome::Held(value.to_owned()))
 }
 
 async fn a_claim_belongs_to_its_holder(on: &dyn Fixture) {
     let [a, b] = on.nodes();
     assert_eq!(a.read("k", START).await, Ok(None));
-    assert_eq!(a.claim("k", "run 1", TTL, START).await, Ok(Claim::Claimed));
+    assert_eq!(a.claim("k", "run 1", TTL, START).await, Ok(ClaimOutcome::Claimed));
     assert_eq!(b.claim("k", "run 2", TTL, START).await, held("run 1"));
     assert_eq!(a.claim("k", "run 1", TTL, START).await, held("run 1"), "also by its holder, who sees it is his");
-    assert_eq!(b.claim("other", "run 2", TTL, START).await, Ok(Claim::Claimed));
+    assert_eq!(b.claim("other", "run 2", TTL, START).await, Ok(ClaimOutcome::Claimed));
     assert_eq!(b.read("k", START).await, Ok(Some("run 1".into())));
     assert_eq!(b.release("k", "run 2", START).await, Ok(false));
     assert_eq!(b.read("k", START).await, Ok(Some("run 1".into())));
     assert_eq!(b.release("k", "run 1", START).await, Ok(true));
     assert_eq!(a.release("k", "run 1", START).await, Ok(false));
-    assert_eq!(b.claim("k", "", TTL, START).await, Ok(Claim::Claimed), "an empty value is a value");
+    assert_eq!(b.claim("k", "", TTL, START).await, Ok(ClaimOutcome::Claimed), "an empty value is a value");
     assert_eq!(a.claim("k", "run 3", TTL, START).await, held(""));
     assert_eq!(a.ready().await, Ok(()));
 }
@@ -67,20 +67,20 @@ async fn of_many_claims_exactly_one_wins(on: &dyn Fixture) {
     let claims = values.iter().enumerate().map(|(n, value)| nodes[n % 2].claim("race", value, TTL, START));
     let outcomes = future::join_all(claims).await;
     let winners: Vec<&String> =
-        values.iter().zip(&outcomes).filter(|(_, o)| **o == Ok(Claim::Claimed)).map(|w| w.0).collect();
+        values.iter().zip(&outcomes).filter(|(_, o)| **o == Ok(ClaimOutcome::Claimed)).map(|w| w.0).collect();
     assert_eq!(winners.len(), 1, "{outcomes:?}");
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == held(winners[0])).count(), 63);
 }
 
 async fn a_claim_ends_by_itself(on: &dyn Fixture) {
     let [a, b] = on.nodes();
-    assert_eq!(a.claim("k", "first", TTL, START).await, Ok(Claim::Claimed));
+    assert_eq!(a.claim("k", "first", TTL, START).await, Ok(ClaimOutcome::Claimed));
     on.elapse(Duration::from_secs(5)).await;
     assert_eq!(b.claim("k", "second", TTL, START.plus_seconds(5)).await, held("first"), "and a refusal adds no time");
     on.elapse(Duration::from_secs(5)).await;
     let now = START.plus_seconds(10);
     assert_eq!(a.read("k", now).await, Ok(None));
-    assert_eq!(b.claim("k", "second", TTL, now).await, Ok(Claim::Claimed));
+    assert_eq!(b.claim("k", "second", TTL, now).await, Ok(ClaimOutcome::Claimed));
     assert_eq!(a.release("k", "first", now).await, Ok(false), "who comes late gives nothing up");
     assert_eq!(a.read("k", now).await, Ok(Some("second".into())));
 }
@@ -91,22 +91,22 @@ async fn a_window_allows_its_limit_and_no_more(on: &dyn Fixture) {
     let reset_at = START.plus_seconds(60);
     for remaining in [2, 1, 0] {
         let node = if remaining == 1 { &b } else { &a };
-        assert_eq!(node.hit("ada", minute, START).await, Ok(Hit::Allowed { remaining, reset_at }));
+        assert_eq!(node.hit("ada", minute, START).await, Ok(RateDecision::Allowed { remaining, reset_at }));
     }
     for _ in 0..5 {
         let refused = a.hit("ada", minute, START).await;
         assert_eq!(
             refused,
-            Ok(Hit::Refused { retry_after: Duration::from_secs(80), reset_at }),
+            Ok(RateDecision::Refused { retry_after: Duration::from_secs(80), reset_at }),
             "refusals don't add up"
         );
     }
     assert_eq!(
         b.hit("bob", minute, START).await,
-        Ok(Hit::Allowed { remaining: 2, reset_at }),
+        Ok(RateDecision::Allowed { remaining: 2, reset_at }),
         "others are not touched"
     );
-    assert!(matches!(a.hit("none", quota(0, 60), START).await, Ok(Hit::Refused { .. })));
+    assert!(matches!(a.hit("none", quota(0, 60), START).await, Ok(RateDecision::Refused { .. })));
 }
 
 async fn a_burst_across_the_boundary_is_weighed(on: &dyn Fixture) {
@@ -114,19 +114,19 @@ async fn a_burst_across_the_boundary_is_weighed(on: &dyn Fixture) {
     let minute = quota(10, 60);
     let late = START.plus_seconds(55);
     for _ in 0..10 {
-        assert!(matches!(a.hit("ada", minute, late).await, Ok(Hit::Allowed { .. })));
+        assert!(matches!(a.hit("ada", minute, late).await, Ok(RateDecision::Allowed { .. })));
     }
     on.elapse(Duration::from_secs(5)).await;
-    assert!(matches!(b.hit("ada", minute, START.plus_seconds(60)).await, Ok(Hit::Refused { .. })));
+    assert!(matches!(b.hit("ada", minute, START.plus_seconds(60)).await, Ok(RateDecision::Refused { .. })));
     on.elapse(Duration::from_secs(30)).await;
     let half_way = START.plus_seconds(90);
     for remaining in (0..5).rev() {
         let reset_at = START.plus_seconds(120);
-        assert_eq!(b.hit("ada", minute, half_way).await, Ok(Hit::Allowed { remaining, reset_at }));
+        assert_eq!(b.hit("ada", minute, half_way).await, Ok(RateDecision::Allowed { remaining, reset_at }));
     }
-    assert!(matches!(a.hit("ada", minute, half_way).await, Ok(Hit::Refused { .. })));
+    assert!(matches!(a.hit("ada", minute, half_way).await, Ok(RateDecision::Refused { .. })));
     on.elapse(Duration::from_secs(120)).await;
-    assert!(matches!(a.hit("ada", minute, START.plus_seconds(210)).await, Ok(Hit::Allowed { remaining: 9, .. })));
+    assert!(matches!(a.hit("ada", minute, START.plus_seconds(210)).await, Ok(RateDecision::Allowed { remaining: 9, .. })));
 }
 
 async fn two_nodes_together_never_exceed_the_limit(on: &dyn Fixture) {
@@ -137,7 +137,7 @@ async fn two_nodes_together_never_exceed_the_limit(on: &dyn Fixture) {
     let mut remaining: Vec<u32> = outcomes
         .iter()
         .filter_map(|outcome| match outcome {
-            Ok(Hit::Allowed { remaining, .. }) => Some(*remaining),
+            Ok(RateDecision::Allowed { remaining, .. }) => Some(*remaining),
             _ => None,
         })
         .collect();
@@ -163,7 +163,7 @@ async fn every_hit_is_decided_like_the_one_function_says(on: &dyn Fixture) {
         let (current, previous) = keys(&actor, minute, now);
         let count = |key: &str| counts.get(key).filter(|(_, end)| *end > now).map_or(0, |(count, _)| *count);
         let wanted = minute.decide(count(&previous), count(&current), now);
-        if matches!(wanted, Hit::Allowed { .. }) {
+        if matches!(wanted, RateDecision::Allowed { .. }) {
             counts.insert(current.clone(), (count(&current) + 1, now.plus_seconds(60)));
         }
         assert_eq!(nodes[step % 2].hit(&actor, minute, now).await, Ok(wanted), "step {step}, {actor}, {now}");
@@ -183,5 +183,5 @@ async fn what_is_beyond_the_limits_is_refused(on: &dyn Fixture) {
     for ttl in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(CLAIM_TTL_SECONDS_MAX + 1)] {
         assert_eq!(a.claim("k", "v", ttl, START).await, Err(CounterError::InvalidTtl));
     }
-    assert_eq!(a.claim("k", &long[1..], TTL, START).await, Ok(Claim::Claimed));
+    assert_eq!(a.claim("k", &long[1..], TTL, START).await, Ok(ClaimOutcome::Claimed));
 }

@@ -53,7 +53,7 @@ pub async fn a_page_is_bounded_in_bytes(store: &dyn Records, s: &Seeded) {
 
 fn large(mut insert: Insert, bytes: usize) -> Insert {
     let at = RUN_SIGNALS.position("payload").unwrap();
-    let payload = Json::of(&"x".repeat(bytes)).unwrap();
+    let payload = Json::encode(&"x".repeat(bytes)).unwrap();
     insert.cells.iter_mut().filter(|(column, _)| *column == at).for_each(|(_, cell)| *cell = payload.clone().into());
     insert
 }

@@ -11,9 +11,9 @@ use crate::suite::{count, pages, unpolled, views};
 use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_SIGNALS, RUNS};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, IDEMPOTENCY_RECORDS, LEDGER_LANES};
-use chimera_core::ledger::{Digest32, Head, extend};
+use chimera_core::ledger::{Digest32, ChainHead, extend};
 use chimera_core::record::{
-    Compare, Condition, Conflict, Direction, Insert, InvalidTx, Json, Page, Row, RowCount, Scope, Select, Step, Tx,
+    Comparison, Condition, Conflict, Direction, Insert, InvalidTx, Json, Page, Row, RowCount, Scope, Select, Step, Tx,
     Update, Value,
 };
 use chimera_core::swarm::tables::{PLANS, TASKS, TRENDS};
@@ -142,7 +142,7 @@ pub async fn changes_of_one_affinity_keep_their_order(store: &dyn Records, s: &S
 /// Steps run in order after the bulk part, each with the row count it must touch.
 pub async fn the_ordered_part_runs_as_written(store: &dyn Records, s: &Seeded) {
     let row = run(s);
-    let is = |column, value| Condition { column, compare: Compare::Is, value };
+    let is = |column, value| Condition { column, compare: Comparison::Is, value };
     let mine = || vec![is("run_id", row.id.into())];
     let steps = |deleted| {
         vec![
@@ -182,7 +182,7 @@ pub async fn every_entry_has_its_place_in_an_unbroken_chain(store: &dyn Records,
     for (receipt, n) in receipts.iter().zip([3, 1, 2]) {
         let first = receipt.first_seq.expect("a number");
         let mut query = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).with("lane", receipt.lane).take(n);
-        query = query.filter("seq", Compare::AtLeast, first);
+        query = query.filter("seq", Comparison::AtLeast, first);
         assert_eq!(store.read(query).await.expect("a read").rows.len(), n, "entries are missing");
     }
     verify_chains(store).await;
@@ -191,14 +191,14 @@ pub async fn every_entry_has_its_place_in_an_unbroken_chain(store: &dyn Records,
 /// Walks every lane from its first entry to the head in its row.
 pub async fn verify_chains(store: &dyn Records) -> usize {
     let lanes = store.read(Select::from(&LEDGER_LANES, Scope::System).take(1_000)).await.map_or(Vec::new(), |p| p.rows);
-    let mut heads: std::collections::BTreeMap<i64, Head> = std::collections::BTreeMap::new();
+    let mut heads: std::collections::BTreeMap<i64, ChainHead> = std::collections::BTreeMap::new();
     let mut query = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).take(1_000);
     let mut entries = 0;
     loop {
         let page = store.read(query.clone()).await.expect("a read");
         for row in &page.rows {
             let lane = row.int("lane");
-            let head = heads.entry(lane).or_insert(Head::EMPTY);
+            let head = heads.entry(lane).or_insert(ChainHead::EMPTY);
             let digest = |column| Digest32::from_slice(row.get(column).as_bytes().expect("bytes")).expect("a digest");
             let link = extend(lane, *head, digest("content_digest"));
             assert_eq!((row.int("seq"), digest("prev_hash")), (link.seq, link.prev_hash), "a gap in lane {lane}");
@@ -212,7 +212,7 @@ pub async fn verify_chains(store: &dyn Records) -> usize {
         }
     }
     for row in lanes {
-        let head = heads.get(&row.int("lane")).copied().unwrap_or(Head::EMPTY);
+        let head = heads.get(&row.int("lane")).copied().unwrap_or(ChainHead::EMPTY);
         assert_eq!(row.int("head_seq"), head.seq, "the lane's row and its entries disagree");
         assert_eq!(row.get("head_hash").as_bytes().expect("bytes"), head.hash.0.as_slice());
     }
@@ -232,7 +232,7 @@ pub async fn an_idempotency_record_commits_with_what_it_guards(store: &dyn Recor
             ("expires_at", NOON.plus_seconds(60).into()),
             ("state_version", Value::Int(1)),
         ];
-        Insert::into(&IDEMPOTENCY_RECORDS, cells).unwrap()
+        Insert::new(&IDEMPOTENCY_RECORDS, cells).unwrap()
     };
     let runs: Vec<_> = (0..8).map(|_| run(s)).collect();
     let tx = |row: &build::RunRow| Tx { inserts: vec![record(), row.insert().unwrap()], ..Tx::default() };
@@ -257,11 +257,11 @@ pub async fn what_may_be_used_once_is_used_by_one_of_many(store: &dyn Records, s
         ("actor", "user_ann".into()),
         ("expires_at", NOON.into()),
     ];
-    let row = Insert::into(&APPROVAL_LINKS, cells).unwrap();
+    let row = Insert::new(&APPROVAL_LINKS, cells).unwrap();
     commit(store, Tx { inserts: vec![row], ..Tx::default() }).await.expect("a fresh row commits");
     let uses = (0..8).map(|affinity| {
         let unused = vec![("used_at", Value::Null)];
-        let used = Update::of(&APPROVAL_LINKS, vec![key()], unused, vec![("used_at", NOON.into())]).unwrap();
+        let used = Update::new(&APPROVAL_LINKS, vec![key()], unused, vec![("used_at", NOON.into())]).unwrap();
         commit(store, Tx { updates: vec![used], affinity, ..Tx::default() })
     });
     let used = join_all(uses).await;
@@ -282,7 +282,7 @@ pub async fn every_kind_of_value_comes_back_as_it_went_in(store: &dyn Records, s
     let doc = |text: &str| Value::Json(Json::parse(text).unwrap());
     let odd = "é \u{1F600} ' \" \\ { } , NULL \n";
     let rows = vec![
-        Insert::into(
+        Insert::new(
             &chimera_core::swarm::tables::OBJECTIVES,
             vec![
                 ("objective_id", objective.into()),
@@ -294,7 +294,7 @@ pub async fn every_kind_of_value_comes_back_as_it_went_in(store: &dyn Records, s
                 ("spec_version", "1.0.0".into()),
             ],
         ),
-        Insert::into(
+        Insert::new(
             &PLANS,
             vec![
                 ("plan_id", plan.into()),
@@ -306,7 +306,7 @@ pub async fn every_kind_of_value_comes_back_as_it_went_in(store: &dyn Records, s
                 ("spec_version", "1.0.0".into()),
             ],
         ),
-        Insert::into(
+        Insert::new(
             &TASKS,
             vec![
                 ("task_id", task.into()),
@@ -321,7 +321,7 @@ pub async fn every_kind_of_value_comes_back_as_it_went_in(store: &dyn Records, s
                 ("created_at", NOON.into()),
             ],
         ),
-        Insert::into(
+        Insert::new(
             &TRENDS,
             vec![
                 ("trend_id", task.into()),
@@ -333,7 +333,7 @@ pub async fn every_kind_of_value_comes_back_as_it_went_in(store: &dyn Records, s
                 ("updated_at", NOON.into()),
             ],
         ),
-        Insert::into(
+        Insert::new(
             &APPROVAL_REQUESTS,
             vec![
                 ("approval_request_id", task.into()),
@@ -388,9 +388,9 @@ pub async fn pages_are_complete_bounded_and_ordered(store: &dyn Records, s: &See
     let listed: Vec<_> =
         store.read(by_kind).await.expect("a page").rows.iter().map(|r| r.text("kind").to_owned()).collect();
     assert!(listed.is_sorted() && listed.len() == 25);
-    let not_b = base.clone().filter("kind", Compare::IsNot, "b").take(100);
+    let not_b = base.clone().filter("kind", Comparison::IsNot, "b").take(100);
     assert_eq!(store.read(not_b).await.expect("a page").rows.len(), 17);
-    let late = base.filter("created_at", Compare::Above, NOON);
+    let late = base.filter("created_at", Comparison::Above, NOON);
     assert!(store.read(late).await.expect("a page").rows.is_empty());
 
     let unknown = Select::from(&RUNS, Scope::System).with("no_such_column", 1);
@@ -437,8 +437,8 @@ pub async fn what_no_store_can_hold_is_refused(store: &dyn Records, s: &Seeded) 
         updates: vec![Update::versioned(&RUNS, vec![row.id.into()], 1, vec![]).unwrap()],
         ..Tx::default()
     };
-    assert_eq!(refused(commit(store, twice).await), InvalidTx::Twice { table: "runs" });
-    let unchained = entry(s, "acme", "unchained").unwrap().row(1, &extend(1, Head::EMPTY, Digest32::ZERO));
+    assert_eq!(refused(commit(store, twice).await), InvalidTx::DuplicateRow { table: "runs" });
+    let unchained = entry(s, "acme", "unchained").unwrap().row(1, &extend(1, ChainHead::EMPTY, Digest32::ZERO));
     let unchained = Insert { table: &AUDIT_LOG_ENTRIES, cells: unchained.cells.into_iter().enumerate().collect() };
     let unchained = Tx { inserts: vec![unchained], ..Tx::default() };
     let reserved = InvalidTx::Reserved { table: "audit_log_entries" };

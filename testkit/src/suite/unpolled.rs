@@ -4,7 +4,7 @@
 
 use chimera_core::flow::tables::RUNS;
 use chimera_core::limits::{POSTGRES_READS_MAX, SQLITE_READS_MAX};
-use chimera_core::record::{Count, Scope, Select};
+use chimera_core::record::{CountQuery, Scope, Select};
 use chimera_engine::port::Records;
 use futures::future::{BoxFuture, FutureExt};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub async fn reads_that_nobody_looks_at_hold_up_nobody(store: &dyn Records) {
         begun.push(match n % 2 {
             0 => store.read(select()).map(|read| read.is_ok()).boxed(),
             _ => store
-                .count(Count { select: select(), by: "status", oldest: "created_at", rows_max: 10 })
+                .count(CountQuery { select: select(), by: "status", oldest: "created_at", rows_max: 10 })
                 .map(|read| read.is_ok())
                 .boxed(),
         });

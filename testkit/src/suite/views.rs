@@ -18,7 +18,7 @@ fn request(id: Uuid) -> Insert {
         ("policy_references", Value::Texts(Vec::new())),
         ("created_at", NOON.into()),
     ];
-    Insert::into(&APPROVAL_REQUESTS, cells).unwrap()
+    Insert::new(&APPROVAL_REQUESTS, cells).unwrap()
 }
 
 fn details(id: Uuid, tenant: &str) -> Insert {
@@ -28,7 +28,7 @@ fn details(id: Uuid, tenant: &str) -> Insert {
         ("action_digest", vec![1_u8; 32].into()),
         ("requester_actor", "user_1".into()),
     ];
-    Insert::into(&APPROVAL_DETAILS, cells).unwrap()
+    Insert::new(&APPROVAL_DETAILS, cells).unwrap()
 }
 
 fn scope(id: Uuid, tenant: &str) -> Insert {
@@ -38,7 +38,7 @@ fn scope(id: Uuid, tenant: &str) -> Insert {
         ("tenant_id", tenant.into()),
         ("task_id", "task-1".into()),
     ];
-    Insert::into(&RECORD_SCOPES, cells).unwrap()
+    Insert::new(&RECORD_SCOPES, cells).unwrap()
 }
 
 async fn seen(store: &dyn Records, scope: Scope, id: Uuid) -> Option<Row> {

@@ -52,7 +52,7 @@ async fn a_key_that_has_ended_is_swept_and_one_of_the_configuration_does_not_com
         "three that were made, and the end of the configuration's"
     );
     porch.clock.wait(1);
-    porch.directory.sweep().await.unwrap();
+    porch.directory.delete_expired_rows().await.unwrap();
     porch.directory.refresh().await.unwrap();
     let kept = porch.house.stage.rows(&ACTOR_KEYS);
     assert_eq!(kept.len(), 2, "the newest, and the end of the configuration's");
@@ -64,13 +64,13 @@ async fn a_key_that_has_ended_is_swept_and_one_of_the_configuration_does_not_com
 #[tokio::test]
 async fn a_registry_that_can_not_be_read_again_is_told() {
     let porch = porch_with(settings(TENANT, Vec::new()), None).await;
-    assert!(!porch.directory.is_behind());
+    assert!(!porch.directory.is_stale());
     porch.house.stage.records.refuse_reads();
     porch.directory.refresh().await.unwrap_err();
-    assert!(porch.directory.is_behind());
+    assert!(porch.directory.is_stale());
     porch.house.stage.records.heal();
     porch.directory.refresh().await.unwrap();
-    assert!(!porch.directory.is_behind());
+    assert!(!porch.directory.is_stale());
 }
 
 /// With rights of its own to make actors too.

@@ -3,7 +3,7 @@
 use super::porch::{Porch, entry, harmless, porch, porch_with, sent};
 use chimera_core::access::Entry;
 use chimera_core::flow::tables::RUNS;
-use chimera_engine::access::port::{Claim, Counters};
+use chimera_engine::access::port::{ClaimOutcome, Counters};
 use chimera_engine::port::Clock;
 use chimera_storage::Redis;
 use chimera_storage::counter::{LocalCounters, RedisCounters};
@@ -233,10 +233,10 @@ async fn a_claim_of_another_tenant_is_neither_waited_for_nor_taken() {
     let now = porch.clock.steady();
     let ttl = Duration::from_secs(3_600);
     // Somebody of the default tenant has claimed the key, and has no run yet.
-    assert_eq!(shared.claim("idempotency:k", "somebody", ttl, now).await.unwrap(), Claim::Claimed);
+    assert_eq!(shared.claim("idempotency:k", "somebody", ttl, now).await.unwrap(), ClaimOutcome::Claimed);
     let acted = tokio::time::timeout(Duration::from_secs(3), porch.act("user_cat", keyed("k"))).await;
     let acted = acted.expect("it waits for another tenant");
     assert!(acted.status < 300, "{acted:?}");
     let held = shared.claim("idempotency:k", "else", ttl, now).await.unwrap();
-    assert_eq!(held, Claim::Held("somebody".to_owned()), "another tenant took the claim");
+    assert_eq!(held, ClaimOutcome::Held("somebody".to_owned()), "another tenant took the claim");
 }

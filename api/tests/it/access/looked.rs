@@ -4,9 +4,9 @@
 use super::porch::ground;
 use chimera_core::access::{Entry, Level};
 use chimera_core::flow::run::{Replay, ReplayMode};
-use chimera_core::tool::{Reach, ReadsWhen};
+use chimera_core::tool::{EffectKind, ReadOnlyInputs};
 use chimera_engine::access::Permit;
-use chimera_engine::act::{Act, Acted, Actions, OnDuplicate, What};
+use chimera_engine::act::{ActRequest, ActOutcome, Actions, DuplicatePolicy, Objective};
 use chimera_engine::flow::StartRun;
 use chimera_testkit::access::{everybody, settings};
 use chimera_testkit::flow::{Air, Asked, Puppet, Stage, TENANT, World, stage, workflow};
@@ -30,14 +30,14 @@ async fn yard() -> Yard {
     let (world, records) = (World::new(1), Arc::new(MemoryRecords::new()));
     let ground = ground(&world, &records, None);
     let directory = ground.directory(settings(TENANT, everybody(TENANT))).await;
-    let http = Puppet::new("http.request", Reach::Write).declared(|tool| {
+    let http = Puppet::new("http.request", EffectKind::Write).declared(|tool| {
         tool.metadata.capabilities = vec!["http.request".to_owned(), "external_api".to_owned()];
-        tool.reads_when = Some(ReadsWhen { member: "method", values: &["GET"], deletes: &["DELETE"] });
+        tool.reads_when = Some(ReadOnlyInputs { member: "method", values: &["GET"], deletes: &["DELETE"] });
     });
     let gates: Arc<BTreeMap<&'static str, Notify>> =
         Arc::new(["a", "b"].into_iter().map(|gate| (gate, Notify::new())).collect());
     let at_gates = Arc::clone(&gates);
-    let gated = Puppet::new("gated", Reach::Read).acts(move |_, input| {
+    let gated = Puppet::new("gated", EffectKind::Read).acts(move |_, input| {
         let gates = Arc::clone(&at_gates);
         async move {
             gates[input["gate"].as_str().unwrap()].notified().await;
@@ -53,7 +53,7 @@ async fn yard() -> Yard {
 /// A service that acts at L2.
 fn service() -> Permit {
     let scopes = ["http.request", "test.*", "runs.manage"].map(str::to_owned).to_vec();
-    Permit::of(Entry { scopes, level: Some(Level::ExecuteNotify), ..Entry::unmatched("n8n_workflow_1", TENANT) })
+    Permit::for_entry(Entry { scopes, level: Some(Level::ExecuteNotify), ..Entry::default_for("n8n_workflow_1", TENANT) })
 }
 
 fn calls(id: &str, method: &str, path: &str) -> Value {
@@ -82,13 +82,13 @@ impl Yard {
     }
 
     async fn act(&self, workflow: &str) -> (Uuid, Level) {
-        let act = Act {
+        let act = ActRequest {
             actor: None,
-            what: What::Workflow { id: workflow.to_owned(), version: None, inputs: json!({}) },
+            what: Objective::Workflow { id: workflow.to_owned(), version: None, inputs: json!({}) },
             level: None,
             dry_run: false,
             idempotency_key: None,
-            on_duplicate: OnDuplicate::Conflict,
+            on_duplicate: DuplicatePolicy::Conflict,
             notify: None,
             priority: None,
             correlation_id: None,
@@ -98,8 +98,8 @@ impl Yard {
             unmasked: None,
         };
         match self.access.act(&service(), act).await {
-            Ok(Acted::Started(begun)) => (begun.started.run_id, begun.started.level),
-            Ok(Acted::Duplicate { .. }) => panic!("there is no key"),
+            Ok(ActOutcome::Started(begun)) => (begun.started.run_id, begun.started.level),
+            Ok(ActOutcome::Duplicate { .. }) => panic!("there is no key"),
             Err(error) => panic!("{}", json!(error.body())),
         }
     }

@@ -115,8 +115,8 @@ pub(super) fn operations() -> BTreeSet<String> {
 
 /// A house where admin may do everything, bob nothing, and cat everything in another tenant.
 async fn divided() -> (House, Value) {
-    let stranger = Entry { quota_per_minute: RATE_HITS_MAX, ..Entry::unmatched("user_bob", TENANT) };
-    let neighbour = Entry { scopes: vec!["*".to_owned()], ..Entry::unmatched("user_cat", "other") };
+    let stranger = Entry { quota_per_minute: RATE_HITS_MAX, ..Entry::default_for("user_bob", TENANT) };
+    let neighbour = Entry { scopes: vec!["*".to_owned()], ..Entry::default_for("user_cat", "other") };
     let neighbour = Entry { quota_per_minute: RATE_HITS_MAX, ..neighbour };
     let stage = setup().tenancy(Arc::new(Guests)).open().await;
     let entries = everybody(TENANT).into_iter().chain([stranger, neighbour]).collect();

@@ -9,7 +9,7 @@ use chimera_core::access::{mac, signature};
 use chimera_core::limits::{CLOCK_SKEW_SECONDS, NONCE_CHARS_MAX, SIGNATURES_TRIED_MAX};
 use chimera_core::record::{Tx, Value as Cell};
 use chimera_core::secret::Secret;
-use chimera_engine::commit::{Batch, Outcome};
+use chimera_engine::commit::{Batch, BatchOutcome};
 use chimera_engine::port::{Outage, Random, Unavailable};
 use chimera_testkit::access::{key_of, signed};
 use reqwest::Method;
@@ -267,7 +267,7 @@ fn is_nonce_alone(tx: &Tx) -> bool {
 fn refuse_nonces_alone(porch: &Porch) {
     porch.house.stage.records.inject(Box::new(|batch: &Batch| {
         let alone = batch.txs.iter().any(is_nonce_alone);
-        alone.then(|| Outcome::Unavailable(Unavailable::new(Outage::Full, "the disk is full")))
+        alone.then(|| BatchOutcome::Unavailable(Unavailable::new(Outage::Full, "the disk is full")))
     }));
 }
 

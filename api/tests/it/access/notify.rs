@@ -2,7 +2,7 @@
 
 use super::porch::{Porch, entry, harmless, porch_with};
 use chimera_core::access::tables::APPROVAL_LINKS;
-use chimera_core::access::{Entry, Tenant};
+use chimera_core::access::{Entry, TenantSettings};
 use chimera_core::flow::tables::{INBOX_MESSAGES, NOTIFICATIONS};
 use chimera_core::record::Row;
 use chimera_testkit::access::settings;
@@ -34,7 +34,7 @@ async fn house(more: &[&str]) -> Porch {
     let channel = Some(json!({"email": "ops@acme.example"}));
     settings.tenants.insert(
         TENANT.to_owned(),
-        Tenant { domains: vec!["acme.example".to_owned()], notify: channel, ..Tenant::default() },
+        TenantSettings { domains: vec!["acme.example".to_owned()], notify: channel, ..TenantSettings::default() },
     );
     porch_with(settings, None).await
 }

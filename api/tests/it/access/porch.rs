@@ -12,10 +12,10 @@ use chimera_core::flow::risk::Score;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS, IDEMPOTENCY_RECORDS};
 use chimera_core::time::Timestamp;
-use chimera_core::tool::{Reach, ReadsWhen, Risk, Rollback, Spec};
+use chimera_core::tool::{EffectKind, ReadOnlyInputs, Risk, Rollback, Spec};
 use chimera_engine::access::port::Counters;
 use chimera_engine::access::{Directory, Settings};
-use chimera_engine::act::{Deciders, Guard};
+use chimera_engine::act::{DirectoryRecipients, Guard};
 use chimera_engine::flow::Asking;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Clock;
@@ -127,7 +127,7 @@ impl Answer {
 
 /// The tools: the document's examples and a few more.
 fn tools() -> Vec<Puppet> {
-    let says = |name: &'static str, reach: Reach, capabilities: &[&str]| {
+    let says = |name: &'static str, reach: EffectKind, capabilities: &[&str]| {
         let capabilities: Vec<String> = capabilities.iter().map(|name| (*name).to_owned()).collect();
         Puppet::new(name, reach).declared(|tool| tool.metadata.capabilities = capabilities)
     };
@@ -138,22 +138,22 @@ fn tools() -> Vec<Puppet> {
             tool.metadata.risk_level = risk;
         })
     };
-    let broken = says("notion.broken", Reach::Write, &["notion.pages.write"]);
+    let broken = says("notion.broken", EffectKind::Write, &["notion.pages.write"]);
     vec![
-        says("local.summarize", Reach::Pure, &["local.summarize"]).declared(|tool| {
+        says("local.summarize", EffectKind::Pure, &["local.summarize"]).declared(|tool| {
             tool.description = "Summarises a text.";
             tool.input = text;
         }),
-        says("notion.search", Reach::Read, &["notion.pages.read", "notion.search"]),
-        says("notion.note", Reach::Write, &["notion.notes.write"]),
-        careful(says("notion.create_page", Reach::Write, &["notion.pages.create", "notion.write"]), Risk::Medium),
-        careful(says("outlook.send", Reach::Write, &["outlook.send", "external_api"]), Risk::High)
+        says("notion.search", EffectKind::Read, &["notion.pages.read", "notion.search"]),
+        says("notion.note", EffectKind::Write, &["notion.notes.write"]),
+        careful(says("notion.create_page", EffectKind::Write, &["notion.pages.create", "notion.write"]), Risk::Medium),
+        careful(says("outlook.send", EffectKind::Write, &["outlook.send", "external_api"]), Risk::High)
             .declared(|tool| tool.rollback = Rollback::Unsupported),
-        says("local.forbidden", Reach::Pure, &["local.summarize"]),
-        says("http.request", Reach::Write, &["http.request", "external_api"]).declared(|tool| {
-            tool.reads_when = Some(ReadsWhen { member: "method", values: &["GET"], deletes: &["DELETE"] });
+        says("local.forbidden", EffectKind::Pure, &["local.summarize"]),
+        says("http.request", EffectKind::Write, &["http.request", "external_api"]).declared(|tool| {
+            tool.reads_when = Some(ReadOnlyInputs { member: "method", values: &["GET"], deletes: &["DELETE"] });
         }),
-        says("webhook_send", Reach::Write, &["webhook.send", "external_api"]),
+        says("webhook_send", EffectKind::Write, &["webhook.send", "external_api"]),
         broken.answers(|_, _| Err(ToolError::not_sent(chimera_core::error::Code::MalformedArgs, "it never works"))),
     ]
 }
@@ -175,7 +175,7 @@ pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counte
     let asked = tools.iter().map(|tool| (tool.name(), tool.asked())).collect();
     let setup = tools.into_iter().fold(stage(1), |setup: Setup, tool| setup.tool(tool.build()));
     let guard = Guard::new(Arc::clone(&directory), Never("local.forbidden"));
-    let recipients = Arc::new(Deciders::new(Arc::clone(&directory)));
+    let recipients = Arc::new(DirectoryRecipients::new(Arc::clone(&directory)));
     let asking = Asking { base_url: "https://chimera.example".to_owned(), recipients, ..asking() };
     let stage = setup.world(world).policy(guard).asking(asking).on(records).await;
     let access = ground.access(&directory, stage.flow.clone());
@@ -205,10 +205,10 @@ fn edge_of(world: &World) -> Edge {
 pub(crate) fn entry(id: &str, scopes: &[&str]) -> Entry {
     let level = chimera_core::access::registry::shipped(TENANT)
         .iter()
-        .find(|entry| chimera_core::access::fits(&entry.id, id))
+        .find(|entry| chimera_core::access::matches_pattern(&entry.id, id))
         .and_then(|entry| entry.level);
     let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-    Entry { scopes, level, quota_per_minute: 1_000, ..Entry::unmatched(id, TENANT) }
+    Entry { scopes, level, quota_per_minute: 1_000, ..Entry::default_for(id, TENANT) }
 }
 
 impl Porch {

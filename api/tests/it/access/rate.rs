@@ -4,7 +4,7 @@ use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with, sent};
 use chimera_core::access::Entry;
 use chimera_core::flow::tables::RUNS;
 use chimera_engine::access::port::Counters;
-use chimera_engine::access::{Settings, WithoutCounters};
+use chimera_engine::access::{Settings, CounterFallback};
 use chimera_storage::Redis;
 use chimera_storage::counter::RedisCounters;
 use chimera_testkit::access::{settings, token};
@@ -156,9 +156,9 @@ async fn the_window_lies_in_redis_under_its_actor_and_its_start() {
 #[tokio::test]
 async fn without_redis_nobody_is_let_through_uncounted_and_with_it_all_is_as_before() {
     let mut server = PrivateRedis::start();
-    let sets = |without_counters| Settings { without_counters, ..settings(TENANT, vec![quota("user_ann", 5)]) };
-    let strict = porch_with(sets(WithoutCounters::Refuse), shared(&server)).await;
-    let lenient = porch_with(sets(WithoutCounters::Database), shared(&server)).await;
+    let sets = |counter_fallback| Settings { counter_fallback, ..settings(TENANT, vec![quota("user_ann", 5)]) };
+    let strict = porch_with(sets(CounterFallback::Refuse), shared(&server)).await;
+    let lenient = porch_with(sets(CounterFallback::Database), shared(&server)).await;
     strict.clock.stand();
     lenient.clock.stand();
     server.stop();

@@ -7,7 +7,7 @@
 
 use super::matrix::{OPEN, operations};
 use crate::flow::{House, NOTHING, front, furnished, reviewed, setup};
-use chimera_core::access::{Entry, Guest, Role, Shared};
+use chimera_core::access::{Entry, Guest, Role, SharedResources};
 use chimera_core::catalog;
 use chimera_core::limits::RATE_HITS_MAX;
 use chimera_core::record::Row;
@@ -26,7 +26,7 @@ pub(super) struct Guests;
 
 impl Tenancy for Guests {
     fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
-        let shared = Shared { tools: vec!["*".to_owned()], ..Shared::default() };
+        let shared = SharedResources { tools: vec!["*".to_owned()], ..SharedResources::default() };
         (tenant != TENANT).then(|| Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared }))
     }
 
@@ -146,7 +146,7 @@ fn wide(actor: &str, tenant: &str) -> Entry {
     let scopes = "actors.* approvals.* audit.* autonomy.* runs.* workflows.* think change broken".split(' ');
     let scopes = scopes.map(str::to_owned).collect();
     let kind = chimera_core::access::Kind::Human;
-    Entry { scopes, quota_per_minute: RATE_HITS_MAX, kind, ..Entry::unmatched(actor, tenant) }
+    Entry { scopes, quota_per_minute: RATE_HITS_MAX, kind, ..Entry::default_for(actor, tenant) }
 }
 
 /// A house with the default tenant and two others.

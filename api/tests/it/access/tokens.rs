@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::tables::{NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{Audience, Claims, TokenKey};
 use chimera_core::access::{Entry, mac};
-use chimera_core::limits::{REFRESH_SECONDS, REVOKED_HELD_MAX, TOKEN_SECONDS};
+use chimera_core::limits::{REFRESH_SECONDS, REVOKED_CACHED_MAX, TOKEN_SECONDS};
 use chimera_core::record::{Insert, Tx};
 use chimera_core::secret::Secret;
 use chimera_engine::access::Settings;
@@ -80,7 +80,7 @@ async fn what_is_wrong_with_a_token_is_told_in_one_word() {
         ("x".repeat(9_000), "malformed"),
         (forged(json!({"alg": "none"})), "wrong algorithm"),
         (forged(json!({"alg": "EdDSA", "crit": ["exp"]})), "wrong algorithm"),
-        (of(TokenKey::Hs256 { secret: Secret::new(public), only: None }), "wrong algorithm"),
+        (of(TokenKey::Hs256 { secret: Secret::new(public), restricted_to: None }), "wrong algorithm"),
         (of(TokenKey::from_seed(&[8; 32])), "wrong signature"),
         (porch.token_with("admin", |claims| claims.exp = claims.iat), "expired"),
         (porch.token_with("admin", |claims| claims.iat += 100), "not yet valid"),
@@ -137,7 +137,7 @@ async fn a_nonce_and_a_revocation_outlast_a_jump_of_the_clock_in_either_directio
     let revoke = json!({"token": bearer});
     assert_eq!(porch.ask("user_ann", Method::POST, "/auth/revoke", revoke).await.status, 200);
     porch.clock.jump(86_400);
-    porch.directory.sweep().await.unwrap();
+    porch.directory.delete_expired_rows().await.unwrap();
     porch.directory.refresh().await.unwrap();
     let ahead = json!({"actor": "user_ann", "issued_at": porch.now(), "nonce": "ahead"});
     assert_eq!(porch.post("user_ann", "/auth/token", &ahead).await.status, 200);
@@ -146,7 +146,7 @@ async fn a_nonce_and_a_revocation_outlast_a_jump_of_the_clock_in_either_directio
     assert_eq!(again.detail("reason"), "nonce_used", "{again:?}");
     assert_eq!(porch.raw(&bearer, None, "").await.code(), "UNAUTHENTICATED", "it was revoked");
     porch.clock.wait(86_400);
-    porch.directory.sweep().await.unwrap();
+    porch.directory.delete_expired_rows().await.unwrap();
     let again = porch.post("user_ann", "/auth/token", &ahead).await;
     assert_eq!(again.detail("reason"), "nonce_used", "{again:?}");
 }
@@ -160,12 +160,12 @@ async fn a_nonce_is_remembered_for_as_long_as_its_request_counts_as_made_now() {
     assert_eq!(porch.post("user_ann", "/auth/token", &body).await.status, 200);
     for (wait, after) in [(30, 30), (29, 59), (2, 61), (58, 119), (1, 120)] {
         porch.clock.wait(wait);
-        porch.directory.sweep().await.unwrap();
+        porch.directory.delete_expired_rows().await.unwrap();
         let again = porch.post("user_ann", "/auth/token", &body).await;
         assert_eq!((again.status, again.detail("reason")), (401, &json!("nonce_used")), "{after} s later: {again:?}");
     }
     porch.clock.wait(10);
-    porch.directory.sweep().await.unwrap();
+    porch.directory.delete_expired_rows().await.unwrap();
     let late = porch.post("user_ann", "/auth/token", &body).await;
     assert_eq!((late.status, late.detail("reason")), (401, &json!("stale")), "{late:?}");
     assert!(porch.house.stage.rows(&NONCES).is_empty(), "nobody needs it any more");
@@ -318,7 +318,7 @@ async fn a_token_of_somebody_else_is_refused_and_an_unknown_one_is_said_not_to_b
 async fn a_revocation_counts_without_redis_and_without_a_body_for_the_whole_sign_in() {
     let mut server = PrivateRedis::start();
     let sets = Settings {
-        without_counters: chimera_engine::access::WithoutCounters::Database,
+        counter_fallback: chimera_engine::access::CounterFallback::Database,
         ..settings(TENANT, Vec::new())
     };
     let porch = porch_with(sets.clone(), redis(&server)).await;
@@ -351,9 +351,9 @@ async fn a_revoked_token_is_refused_when_more_was_revoked_than_anybody_holds() {
                 ("tenant_id", TENANT.into()),
                 ("expires_at", until.into()),
             ];
-            Insert::into(&REVOKED_TOKENS, cells).unwrap()
+            Insert::new(&REVOKED_TOKENS, cells).unwrap()
         };
-        let inserts = (0..REVOKED_HELD_MAX / 10).map(row).collect();
+        let inserts = (0..REVOKED_CACHED_MAX / 10).map(row).collect();
         porch.house.stage.records.commit(Tx { inserts, ..Tx::default() }).await.unwrap();
     }
     let beside = porch.beside(settings(TENANT, Vec::new()), None).await;
@@ -381,10 +381,10 @@ async fn what_was_revoked_stays_so_until_its_time_is_over_and_is_then_forgotten(
     let token = text(&given, "access_token");
     assert_eq!(revoke(&porch, "user_ann", &token, &json!({"token": token})).await.status, 200);
     porch.clock.wait(TOKEN_SECONDS - 60);
-    porch.directory.sweep().await.unwrap();
+    porch.directory.delete_expired_rows().await.unwrap();
     assert_eq!(with(&porch, "user_ann", &token).await.detail("reason"), "revoked", "it would count without that");
     porch.clock.wait(REFRESH_SECONDS + TOKEN_SECONDS);
-    porch.directory.sweep().await.unwrap();
+    porch.directory.delete_expired_rows().await.unwrap();
     for table in [&NONCES, &REVOKED_TOKENS, &REFRESH_TOKENS, &TOKEN_FAMILIES] {
         assert!(porch.house.stage.rows(table).is_empty(), "{} grows for ever", table.name);
     }
@@ -443,8 +443,8 @@ async fn anybody_can_check_a_token_by_the_published_keys() {
 async fn the_single_key_set_up_mints_for_its_one_actor_alone() {
     let secret = || Secret::new("a shared secret of one actor");
     let mut sets = settings(TENANT, Vec::new());
-    let only = Some("n8n_workflow_abc".to_owned());
-    sets.token_keys = vec![TokenKey::Hs256 { secret: secret(), only }];
+    let restricted_to = Some("n8n_workflow_abc".to_owned());
+    sets.token_keys = vec![TokenKey::Hs256 { secret: secret(), restricted_to }];
     let porch = porch_with(sets, None).await;
     let given = porch.sign_in("n8n_workflow_abc", "n").await;
     let own = text(&given, "access_token");
@@ -452,7 +452,7 @@ async fn the_single_key_set_up_mints_for_its_one_actor_alone() {
     assert_eq!(with(&porch, "n8n_workflow_abc", &own).await.status, 202);
     let mut claims: Claims = serde_json::from_value(part(&own, 1)).unwrap();
     claims.sub = "admin".into();
-    let minted = TokenKey::Hs256 { secret: secret(), only: None }.sign(&claims).unwrap();
+    let minted = TokenKey::Hs256 { secret: secret(), restricted_to: None }.sign(&claims).unwrap();
     let refused = with(&porch, "admin", &minted).await;
     assert_eq!((refused.status, &refused.body["detail"]), (401, &json!("Invalid JWT: wrong signature")));
     let confused = with(&porch, "admin", &porch.token_with("admin", |_| {})).await;

@@ -6,7 +6,7 @@ use super::porch::{by, harmless, porch};
 use crate::flow::{House, furnished, house, setup};
 use crate::support::{Served, connect_from, read_to_end};
 use chimera_api::{Route, Signed, table};
-use chimera_core::limits::{BODY_BYTES_MAX, STRANGER_BODY_BYTES_MAX};
+use chimera_core::limits::{BODY_BYTES_MAX, UNAUTHENTICATED_BODY_BYTES_MAX};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -61,7 +61,7 @@ async fn a_strangers_body_is_read_nowhere() {
                 // Nothing is asked of whoever reads, and nothing is read of them.
                 (false, 0) => assert!(method == Method::GET && answer.0 < 500 && answer.0 != 408, "{what}: {answer:?}"),
                 (false, bytes_max) => {
-                    assert_eq!(bytes_max, STRANGER_BODY_BYTES_MAX, "{what}");
+                    assert_eq!(bytes_max, UNAUTHENTICATED_BODY_BYTES_MAX, "{what}");
                     let expected = match (length == CHUNKED, rules.link) {
                         (false, false) => refused(413, "PAYLOAD_TOO_LARGE"),
                         (true, false) => refused(401, "SIGNATURE_INVALID"),

@@ -3,7 +3,7 @@
 use super::{House, code, furnished, house, path, reviewed, setup};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
-use chimera_engine::ledger::audit::{Event, Writer};
+use chimera_engine::ledger::audit::{EventRecord, Writer};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::TENANT;
 use chimera_testkit::memory::MemoryRecords;
@@ -172,7 +172,7 @@ async fn entries_of_several_lanes_are_paged_by_their_number() {
         let affinity = lanes.iter().position(|held| held == lane).unwrap() as u64;
         let mut tx = Tx { affinity, ..Tx::default() };
         for number in numbers {
-            let event = Event {
+            let event = EventRecord {
                 tenant_id: TENANT.to_owned(),
                 subject_type: SubjectType::Other,
                 subject_id: run.to_string(),

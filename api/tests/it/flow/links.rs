@@ -3,7 +3,7 @@
 use super::{House, furnished, path, setup};
 use async_trait::async_trait;
 use chimera_core::flow::tables::NOTIFICATIONS;
-use chimera_engine::flow::port::{Delivered, Message, Notifier, ToolError};
+use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
 use chimera_testkit::flow::{Air, id_of, link_in, workflow};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
@@ -18,8 +18,8 @@ impl Notifier for Keys {
         Ok(())
     }
 
-    async fn send(&self, _: &Message) -> Result<Delivered, ToolError> {
-        Ok(Delivered::default())
+    async fn send(&self, _: &Message) -> Result<DeliveryReceipt, ToolError> {
+        Ok(DeliveryReceipt::default())
     }
 
     async fn public_keys(&self) -> Vec<String> {

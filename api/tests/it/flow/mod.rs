@@ -10,7 +10,7 @@ mod workflows;
 use crate::support::{Served, client, edge, served};
 use chimera_api::Edge;
 use chimera_core::time::Timestamp;
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::access::Settings;
 use chimera_engine::act::Actions;
 use chimera_storage::bus::LocalBus;
@@ -32,14 +32,14 @@ pub(crate) struct House {
 
 /// A setup with three tools: one that only thinks, one that changes something, one that always fails.
 pub(crate) fn setup() -> Setup {
-    let broken = Puppet::new("broken", Reach::Read).answers(|_, _| {
+    let broken = Puppet::new("broken", EffectKind::Read).answers(|_, _| {
         let body =
             chimera_engine::flow::port::ToolError::not_sent(chimera_core::error::Code::MalformedArgs, "it never works");
         Err(body)
     });
     stage(1)
-        .tool(Puppet::new("think", Reach::Pure).build())
-        .tool(Puppet::new("change", Reach::Write).build())
+        .tool(Puppet::new("think", EffectKind::Pure).build())
+        .tool(Puppet::new("change", EffectKind::Write).build())
         .tool(broken.build())
 }
 

@@ -2,7 +2,7 @@
 
 use super::{NOTHING, code, furnished, house, path, reviewed, setup};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{Sent, ToolError};
 use chimera_testkit::flow::{Puppet, chain, workflow};
 use reqwest::Method;
@@ -57,7 +57,7 @@ async fn what_was_done_is_undone_and_told() {
 /// CORE-141
 #[tokio::test]
 async fn a_run_that_has_failed_can_be_marked_as_undone_by_hand_and_set_to_nothing_else() {
-    let puppet = Puppet::new("push", Reach::Write);
+    let puppet = Puppet::new("push", EffectKind::Write);
     let asked = puppet.asked();
     let house = furnished(setup().tool(puppet.build()), |edge| edge).await;
     let waits = house.run(&reviewed(), json!({})).await;
@@ -90,7 +90,7 @@ async fn a_run_that_has_failed_can_be_marked_as_undone_by_hand_and_set_to_nothin
 
 #[tokio::test]
 async fn a_frozen_replay_calls_nobody_and_a_retry_does() {
-    let puppet = Puppet::new("push", Reach::Write);
+    let puppet = Puppet::new("push", EffectKind::Write);
     let asked = puppet.asked();
     let house = furnished(setup().tool(puppet.build()), |edge| edge).await;
     let run = house.run(&chain("w", &[("a", "think"), ("b", "push")]), json!({})).await;
@@ -151,7 +151,7 @@ async fn a_patch_shows_its_difference_and_is_taken_out_again() {
 
 #[tokio::test]
 async fn a_person_settles_what_nobody_can_tell() {
-    let lost = Puppet::new("lost", Reach::Write)
+    let lost = Puppet::new("lost", EffectKind::Write)
         .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the line broke")));
     let house = furnished(setup().tool(lost.build()), |edge| edge).await;
     let air = workflow("w").function("push", "lost", json!({}));
@@ -176,7 +176,7 @@ async fn a_person_settles_what_nobody_can_tell() {
 
 #[tokio::test]
 async fn calls_in_doubt_are_listed_with_their_reason_and_what_settles_them_until_they_are_settled() {
-    let lost = Puppet::new("lost", Reach::Write)
+    let lost = Puppet::new("lost", EffectKind::Write)
         .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the line broke")));
     let house = furnished(setup().tool(lost.build()), |edge| edge).await;
     house.apply(&workflow("w").function("push", "lost", json!({}))).await;
@@ -222,7 +222,7 @@ async fn calls_in_doubt_are_listed_with_their_reason_and_what_settles_them_until
 #[tokio::test]
 async fn an_undo_in_doubt_is_listed_until_it_is_undone_again_or_by_hand() {
     let tries = Arc::new(AtomicU32::new(0));
-    let kept = Puppet::new("kept", Reach::Write).undoes(move |_, _| match tries.fetch_add(1, Ordering::Relaxed) {
+    let kept = Puppet::new("kept", EffectKind::Write).undoes(move |_, _| match tries.fetch_add(1, Ordering::Relaxed) {
         0 | 2 => Err(ToolError { body: Box::new(lasting("no answer")), sent: Sent::Maybe }),
         _ => Ok(json!({})),
     });

@@ -1,11 +1,11 @@
 //! What `export` and `verify` ask of the ledger, in the words of these commands.
 
 use crate::failure::{Failure, Outcome};
-use chimera_core::audit::Report;
+use chimera_core::audit::VerificationReport;
 use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::{PublicKey, Signer};
 use chimera_engine::audit::verify;
-use chimera_engine::ledger::checkpoint::known;
+use chimera_engine::ledger::checkpoint::known_keys;
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
 use chimera_engine::port::{Clock, Records};
 use serde::Serialize;
@@ -59,7 +59,7 @@ pub(crate) async fn verify_store(
     let mut keys = public_keys(keys)?;
     let trusted = !keys.is_empty();
     if !trusted {
-        keys = known_keys(own, others);
+        keys = trusted_keys(own, others);
     }
     if keys.is_empty() && last_checkpoint(records).await.map_err(ledger)?.is_some() {
         return Err(Failure::new(Code::ConfigInvalid, "there is no key to check the ledger's signatures with")
@@ -84,13 +84,13 @@ pub(super) async fn export(
     others: &[PublicKey],
     out: &mut (dyn AsyncWrite + Unpin + Send),
 ) -> Outcome<Exported> {
-    let keys = known_keys(signer, others);
+    let keys = trusted_keys(signer, others);
     let done = chimera_engine::audit::export(records, clock, tenant, &keys, signer, out).await.map_err(ledger)?;
     Ok(Exported { entries: done.entries, checkpoints: done.checkpoints, newer_than_last_checkpoint: done.newer })
 }
 
-fn known_keys(own: Option<&Signer>, others: &[PublicKey]) -> Vec<PublicKey> {
-    own.map_or_else(|| others.to_vec(), |own| known(own, others))
+fn trusted_keys(own: Option<&Signer>, others: &[PublicKey]) -> Vec<PublicKey> {
+    own.map_or_else(|| others.to_vec(), |own| known_keys(own, others))
 }
 
 fn public_keys(keys: &[String]) -> Outcome<Vec<PublicKey>> {
@@ -112,8 +112,8 @@ fn ledger(error: LedgerError) -> Failure {
     }
 }
 
-impl From<Report> for Verified {
-    fn from(report: Report) -> Self {
+impl From<VerificationReport> for Verified {
+    fn from(report: VerificationReport) -> Self {
         Self {
             tenant: report.tenant,
             entries: report.entries,
@@ -121,7 +121,7 @@ impl From<Report> for Verified {
             checkpoints: report.checkpoints,
             covered: report.covered,
             trusted: report.trusted,
-            first_broken: report.first_broken.map(|broken| broken.to_string()),
+            first_broken: report.first_fault.map(|broken| broken.to_string()),
         }
     }
 }

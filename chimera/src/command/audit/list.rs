@@ -74,7 +74,7 @@ fn table(page: &Page) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chimera_core::record::{Kind, Row, Tx, Value};
+    use chimera_core::record::{ColumnType, Row, Tx, Value};
     use chimera_core::time::Timestamp;
     use chimera_engine::port::{CommitError, ReadError, Receipt, Unavailable};
 
@@ -82,13 +82,13 @@ mod tests {
     struct TwoEntries;
 
     fn row(seq: i64) -> Row {
-        let cell = |name: &str, kind: Kind| match (name, kind) {
+        let cell = |name: &str, kind: ColumnType| match (name, kind) {
             ("seq", _) => Value::Int(seq),
             ("actor_id" | "run_id" | "run_seq", _) => Value::Null,
-            (_, Kind::Int) => Value::Int(1),
-            (_, Kind::Time) => Value::Time(Timestamp::from_micros(seq)),
-            (_, Kind::ExactJson) => Value::Text("{}".to_owned()),
-            (_, Kind::Bytes) => Value::Bytes(vec![0xab; 4]),
+            (_, ColumnType::Int) => Value::Int(1),
+            (_, ColumnType::Time) => Value::Time(Timestamp::from_micros(seq)),
+            (_, ColumnType::ExactJson) => Value::Text("{}".to_owned()),
+            (_, ColumnType::Bytes) => Value::Bytes(vec![0xab; 4]),
             (name, _) => Value::Text(name.to_owned()),
         };
         let cells = AUDIT_LOG_ENTRIES.columns.iter().map(|column| cell(column.name, column.kind)).collect();
@@ -111,7 +111,7 @@ mod tests {
             Ok(select.page(vec![row(1), row(2)]))
         }
 
-        fn lane(&self, _: u64) -> Option<chimera_engine::port::Held> {
+        fn lane(&self, _: u64) -> Option<chimera_engine::port::HeldLane> {
             None
         }
 

@@ -4,20 +4,20 @@ use crate::cli::ListArgs;
 use crate::command::{Scene, page_words, print};
 use crate::failure::Outcome;
 use crate::flow::table::{table, text};
-use chimera_engine::flow::Filter;
+use chimera_engine::flow::RunFilter;
 use serde_json::Value;
 use std::process::ExitCode;
 
 pub(super) async fn run(scene: &Scene<'_>, args: ListArgs) -> Outcome<ExitCode> {
     let backend = scene.desk_to_read().await?;
-    let filter = Filter {
+    let filter = RunFilter {
         status: args.status,
         actor: args.actor,
         workflow_id: args.workflow,
         in_doubt: args.in_doubt,
         limit: args.page.limit,
         cursor: args.page.cursor,
-        ..Filter::default()
+        ..RunFilter::default()
     };
     let found = backend.runs(filter).await?;
     if scene.json {

@@ -7,7 +7,7 @@ use crate::compose::Ambient;
 use crate::failure::Outcome;
 use crate::flow::picture::{Canvas, Sight, draw};
 use crate::flow::table::{table, text};
-use chimera_core::flow::review::Standing;
+use chimera_core::flow::review::ApprovalState;
 use serde_json::Value;
 use std::process::ExitCode;
 
@@ -29,9 +29,9 @@ pub(super) async fn run(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {
     let canvas = Canvas { columns, rows: UNBOUNDED, colors: false, reviews: true };
     print(&format!("{}  {}\n{}\n", text(&run["run_id"]), text(&run["actor"]), draw(&sight, canvas).join("\n")))?;
     for decided in run["decided_approvals"].as_array().into_iter().flatten() {
-        if let Ok(standing) = serde_json::from_value::<Standing>(decided["standing"].clone()) {
+        if let Ok(standing) = serde_json::from_value::<ApprovalState>(decided["standing"].clone()) {
             let what = decided["node_id"].as_str().map_or("the plan".to_owned(), |_| text(&decided["node_id"]));
-            print(&format!("{what}: {}\n", text(&standing.words().into())))?;
+            print(&format!("{what}: {}\n", text(&standing.describe().into())))?;
         }
     }
     for (name, value) in [("inputs", &run["inputs"]), ("result", &run["result"]), ("error", &run["error"])] {

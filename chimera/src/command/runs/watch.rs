@@ -11,7 +11,7 @@ use crate::failure::Outcome;
 use crate::flow::picture::{Canvas, Sight, draw, review_lines};
 use crate::flow::table::text;
 use chimera_core::limits;
-use chimera_core::text::without_hidden;
+use chimera_core::text::escape_invisible_only;
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -99,7 +99,7 @@ async fn paint(scene: &Scene<'_>, backend: &Backend, run: Uuid, mut events: Even
         let sight = Sight { run: &shown, steps, workflow: &workflow, now: clock.now() };
         let lines = draw(&sight, canvas);
         let up = if drawn > 0 { format!("\u{1b}[{drawn}A\u{1b}[J") } else { String::new() };
-        crate::command::paint(&format!("{up}{}{}\n", without_hidden(&asked), lines.join("\n")))?;
+        crate::command::paint(&format!("{up}{}{}\n", escape_invisible_only(&asked), lines.join("\n")))?;
         drawn = lines.len();
         tokio::select! {
             event = events.next() => over = !drain(event, &mut events)?,

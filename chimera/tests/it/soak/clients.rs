@@ -25,7 +25,7 @@ pub(crate) const SECRET: &str = "the-secret-of-all-nodes";
 
 /// A token of admin that outlives every campaign.
 fn token() -> String {
-    let key = TokenKey::Hs256 { secret: Secret::new(SECRET), only: None };
+    let key = TokenKey::Hs256 { secret: Secret::new(SECRET), restricted_to: None };
     let claims = Claims {
         sub: "admin".into(),
         exp: 1 << 40,

@@ -16,7 +16,7 @@ use super::{preposition, request};
 use chimera_core::act::{PlanError, excerpt};
 use chimera_core::flow::plan::{Plan, PlanStep};
 use chimera_core::limits::{PLAN_FILL_DEPTH_MAX, PLAN_STEPS_MAX};
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -96,7 +96,7 @@ impl<'a> Builder<'a> {
         let conditions = self.unconditional(clause, clause.tokens.len());
         match made {
             Err(PlanError::Unplaced { text }) => {
-                let texts = std::iter::once(text).chain(conditions.err().into_iter().filter_map(PlanError::into_text));
+                let texts = std::iter::once(text).chain(conditions.err().into_iter().filter_map(PlanError::into_quote));
                 Err(PlanError::Unplaced { text: excerpt(&texts.collect::<Vec<_>>().join(" … ")) })
             }
             _ if conditions.is_err() => conditions,
@@ -129,7 +129,7 @@ impl<'a> Builder<'a> {
             PlanError::MissingInput { .. } => return others.next().unwrap_or(error),
             _ => return error,
         };
-        let texts: Vec<String> = std::iter::once(text).chain(others.filter_map(PlanError::into_text)).collect();
+        let texts: Vec<String> = std::iter::once(text).chain(others.filter_map(PlanError::into_quote)).collect();
         PlanError::Unplaced { text: excerpt(&texts.join(" … ")) }
     }
 
@@ -400,7 +400,7 @@ impl<'a> Builder<'a> {
                 (_, Some((owner, repo))) => vec![("owner", owner.into()), ("repo", repo.into())],
                 _ => continue,
             };
-            let (slots, writes) = (slots(&last.tool.spec), last.tool.spec.effect == Reach::Write);
+            let (slots, writes) = (slots(&last.tool.spec), last.tool.spec.effect == EffectKind::Write);
             let led = |name: &str| match clause.governor(at) {
                 Governor::Preposition(word) => {
                     let slot = slots.iter().find(|slot| slot.name == name);

@@ -9,7 +9,7 @@ use super::lexicon::{self, stem};
 use super::token::{Kind, Token};
 use chimera_core::act::{PlanError, excerpt};
 use chimera_core::limits;
-use chimera_core::tool::{Reach, Spec};
+use chimera_core::tool::{EffectKind, Spec};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ impl Profile {
 
     /// Whether it changes nothing outside when it is asked to.
     pub(super) fn can_ask(&self) -> bool {
-        self.spec.effect != Reach::Write || self.spec.reads_when.is_some()
+        self.spec.effect != EffectKind::Write || self.spec.reads_when.is_some()
     }
 
     /// Whether a noun names what it makes: a summary, a PDF.

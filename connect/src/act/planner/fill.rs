@@ -11,7 +11,7 @@ use super::lexicon::{self, stem};
 use super::preposition;
 use super::slot::{Class, Slot};
 use super::token::{Kind, Token};
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -130,7 +130,7 @@ impl<'a> Fill<'a> {
             let said = self.input.get(reads.member).and_then(Value::as_str);
             said.is_none_or(|said| reads.values.contains(&said))
         });
-        spec.effect == Reach::Write && !asks && !self.asks
+        spec.effect == EffectKind::Write && !asks && !self.asks
     }
 
     pub(super) fn wire(&mut self, name: &str, value: Value) {

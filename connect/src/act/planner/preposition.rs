@@ -9,7 +9,7 @@ use super::clause::{Clause, Use};
 use super::lexicon;
 use super::slot::{Class, Slot};
 use super::token::{Kind, Token};
-use chimera_core::tool::Reach;
+use chimera_core::tool::EffectKind;
 
 /// Where something is put.
 const TARGETS: &[&str] = &["to", "in", "into", "onto", "at", "on", "under", "inside", "within"];
@@ -56,7 +56,7 @@ pub(super) fn introduces(word: &str, slot: &Slot<'_>, tool: &Profile, writes: bo
     if lexicon::labels(slot.name).contains(&word) || slot.name.split('_').any(|part| part == word) {
         return true;
     }
-    let pure = tool.spec.effect == Reach::Pure;
+    let pure = tool.spec.effect == EffectKind::Pure;
     match slot.class {
         Class::Count => matches!(word, "in" | "to" | "of" | "into" | "within"),
         Class::Id if writes && is_place(slot, tool) => matches!(word, "in" | "under" | "below" | "inside" | "within"),
@@ -123,7 +123,7 @@ pub(super) fn names(word: &str, thing: &str, tools: &[&Profile], part: bool) -> 
     }
     match word {
         "from" => named().any(|tool| tool.can_ask()),
-        "to" | "into" | "onto" => named().any(|tool| tool.spec.effect != Reach::Read),
+        "to" | "into" | "onto" => named().any(|tool| tool.spec.effect != EffectKind::Read),
         "with" | "via" | "using" | "through" => lexicon::is_instrument(thing),
         "by" | "over" => lexicon::thing(thing) == lexicon::thing("mail"),
         _ => NAMING.contains(&word),

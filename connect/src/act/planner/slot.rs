@@ -54,7 +54,7 @@ impl<'a> Slot<'a> {
         } else if schema.get("enum").is_some() {
             Class::Choice
         } else {
-            match Type::of_schema(schema) {
+            match Type::from_schema(schema) {
                 Type::Text => Class::Text,
                 Type::Int | Type::Number => Class::Count,
                 Type::List(item) if matches!(*item, Type::Text | Type::Any) => Class::Texts,

@@ -37,7 +37,7 @@ impl<'a> Made<'a> {
     pub(super) fn new(number: usize, tool: &'a Profile, input: Map<String, Value>) -> Self {
         // Only names that an expression can spell.
         let plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        let shape = match Type::of_schema(tool.spec.output.document()) {
+        let shape = match Type::from_schema(tool.spec.output.document()) {
             Type::Object(shape) if shape.named.keys().all(|name| plain(name)) => shape,
             _ => Arc::default(),
         };

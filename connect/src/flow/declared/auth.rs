@@ -109,7 +109,7 @@ impl Tokens {
         let issued = fetch.token(account, keys).await?;
         let value = Secret::new(issued.access_token);
         keys.learn(value.clone());
-        let until = now.plus_seconds(issued.expires_in - limits::DECLARED_TOKEN_SPARE_SECONDS);
+        let until = now.plus_seconds(issued.expires_in - limits::DECLARED_TOKEN_REFRESH_SECONDS);
         if let Ok(mut token) = self.0.lock() {
             *token = Some(Token { account: account.clone(), value: value.clone(), until });
         }

@@ -1,6 +1,6 @@
 //! A vendor's file as it is written. Every key that is not here is refused.
 
-use chimera_core::tool::{Metadata, Reach};
+use chimera_core::tool::{Metadata, EffectKind};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ pub(super) struct Entry {
     pub(super) name: String,
     pub(super) version: String,
     pub(super) description: String,
-    pub(super) effect: Reach,
+    pub(super) effect: EffectKind,
     #[serde(default = "timeout_ms")]
     pub(super) timeout_ms: u64,
     pub(super) metadata: Metadata,

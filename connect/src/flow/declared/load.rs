@@ -9,14 +9,14 @@ use super::file::{Auth, Check, Entry, Exchange, File, Paging, RateLimited, Undo}
 use super::mapping::{Mapping, Place};
 use super::plan::{CursorInto, Declaration, HeaderText, Lookup, Next, Pages, Plan, Rate, Step, Vendor};
 use super::template::{Hole, Text, Tree};
-use chimera_core::flow::destination::DECLARED as DESTINATIONS;
+use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
 use chimera_core::json::Digest32;
 use chimera_core::json::schema::Schema;
 use chimera_core::limits::{
     DECLARED_FILE_BYTES_MAX, DECLARED_PAGES_MAX, DECLARED_TOOLS_MAX, TOOL_NAME_CHARS_MAX, TOOL_TIMEOUT_MS_MAX,
 };
 use chimera_core::secret::SecretName;
-use chimera_core::tool::{DELETES, Reach, Rollback, Spec, with_dry_run};
+use chimera_core::tool::{DELETE_CAPABILITY, EffectKind, Rollback, Spec, with_dry_run};
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
@@ -363,9 +363,9 @@ fn tool(entry: &Entry, at: &At<'_>) -> Result<(Spec, Plan), DeclareError> {
     at.child("name").demand(named, "words of a-z, 0-9, '_' and '-' with dots between")?;
     let timed = (1..=TOOL_TIMEOUT_MS_MAX).contains(&entry.timeout_ms);
     at.child("timeout_ms").demand(timed, &format!("1 to {TOOL_TIMEOUT_MS_MAX}"))?;
-    at.child("effect").demand(entry.effect != Reach::Pure, "a tool that calls somebody is read or write")?;
+    at.child("effect").demand(entry.effect != EffectKind::Pure, "a tool that calls somebody is read or write")?;
     at.child("input").demand(entry.input["type"] == "object", "the schema of an object")?;
-    let writes = entry.effect == Reach::Write;
+    let writes = entry.effect == EffectKind::Write;
     at.child("rollback").demand(writes || entry.rollback.is_none(), "a read has nothing to undo")?;
     at.child("check").demand(writes || entry.check.is_none(), "a read has no effect to look for")?;
     let dry = entry.metadata.dry_run_supported == entry.dry_run.is_some();
@@ -376,8 +376,8 @@ fn tool(entry: &Entry, at: &At<'_>) -> Result<(Spec, Plan), DeclareError> {
     at.child("metadata.capabilities").demand(lower, "words of a-z, 0-9, '_' and '-' with dots between")?;
     destinations(&entry.input, &at.child("input"))?;
     let mut metadata = entry.metadata.clone();
-    if writes && entry.request.method == "DELETE" && !metadata.capabilities.iter().any(|word| word == DELETES) {
-        metadata.capabilities.push(DELETES.to_owned());
+    if writes && entry.request.method == "DELETE" && !metadata.capabilities.iter().any(|word| word == DELETE_CAPABILITY) {
+        metadata.capabilities.push(DELETE_CAPABILITY.to_owned());
     }
     let spec = Spec {
         name: entry.name.clone(),

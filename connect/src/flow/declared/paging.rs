@@ -5,7 +5,7 @@ use super::mapping::Source;
 use super::plan::{CursorInto, Next, Pages, Plan};
 use super::template::plain;
 use crate::http::{Answer, Call, Keyring, Opened, Request};
-use chimera_core::limits::{HTTP_ANSWER_BYTES_ASIDE, HTTP_ANSWER_BYTES_MAX};
+use chimera_core::limits::{HTTP_RESPONSE_INLINE_BYTES_MAX, HTTP_RESPONSE_BYTES_MAX};
 use chimera_engine::flow::port::ToolError;
 use reqwest::Url;
 use serde_json::Value;
@@ -39,7 +39,7 @@ pub(super) async fn read(
     if let Some(pages) = &plan.paging {
         while let Some(to) = &first.onward {
             let enough = wanted.is_some_and(|wanted| first.items.len() >= wanted);
-            if enough || read >= pages.pages_max || bytes >= HTTP_ANSWER_BYTES_MAX {
+            if enough || read >= pages.pages_max || bytes >= HTTP_RESPONSE_BYTES_MAX {
                 break;
             }
             let next = line.send(call, turned(line, pages, &request, to, &answer)?, keys).await?;
@@ -50,7 +50,7 @@ pub(super) async fn read(
         }
     }
     let (plan, of) = (Arc::clone(plan), answer.clone());
-    let output = answer.worked(bytes > HTTP_ANSWER_BYTES_ASIDE, move || output(&plan, &of, first, wanted)).await?;
+    let output = answer.worked(bytes > HTTP_RESPONSE_INLINE_BYTES_MAX, move || output(&plan, &of, first, wanted)).await?;
     Ok((output, answer))
 }
 

@@ -12,11 +12,11 @@ use crate::http::{Call, Care, Keyring, Opened, authority_of};
 use async_trait::async_trait;
 use chimera_core::json::is_larger_than;
 use chimera_core::limits::{
-    DECLARED_CLOCK_SKEW_SECONDS, DECLARED_PAGES_MAX, ERROR_TEXT_CHARS_MAX, HTTP_ANSWER_BYTES_ASIDE,
+    DECLARED_CLOCK_SKEW_SECONDS, DECLARED_PAGES_MAX, ERROR_TEXT_CHARS_MAX, HTTP_RESPONSE_INLINE_BYTES_MAX,
 };
 use chimera_core::time::Timestamp;
-use chimera_core::tool::{Reach, Rollback, Spec, is_dry};
-use chimera_engine::flow::port::{CallContext, Done, Found, Tool, ToolError};
+use chimera_core::tool::{EffectKind, Rollback, Spec, is_dry_run};
+use chimera_engine::flow::port::{CallContext, CompletedCall, CheckResult, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,9 +51,9 @@ impl HttpTool {
 
     fn care(&self) -> Care {
         match self.spec.effect {
-            Reach::Pure | Reach::Read => Care::Read,
-            Reach::Write if self.spec.metadata.idempotent => Care::Repeatable,
-            Reach::Write => Care::Once,
+            EffectKind::Pure | EffectKind::Read => Care::Read,
+            EffectKind::Write if self.spec.metadata.idempotent => Care::Repeatable,
+            EffectKind::Write => Care::Once,
         }
     }
 
@@ -88,7 +88,7 @@ impl HttpTool {
         let (output, answer) = paging::read(&self.line, &self.plan, call, request, keys, self.wanted(input)).await?;
         // Masked before it is compared: places that don't fit are named in the error.
         let output = keys.clean(Ok(output.unwrap_or(Value::Null))).await?;
-        let (spec, large) = (Arc::clone(&self.spec), is_larger_than(&output, HTTP_ANSWER_BYTES_ASIDE));
+        let (spec, large) = (Arc::clone(&self.spec), is_larger_than(&output, HTTP_RESPONSE_INLINE_BYTES_MAX));
         let checked = move || spec.output.check(&output).map(|()| output);
         match answer.worked(large, checked).await? {
             Ok(output) => Ok(output),
@@ -178,16 +178,16 @@ impl Tool for HttpTool {
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let named = Named::of(ctx);
         let values = Values { input: Some(input), ..named.values(&self.spec) };
-        if is_dry(input) {
+        if is_dry_run(input) {
             let output = self.plan.dry_run.fill(&values).unwrap_or(Value::Null);
-            return Ok(Spec::simulated(output, self.would_execute(&values)?));
+            return Ok(Spec::dry_run_response(output, self.would_execute(&values)?));
         }
         let call = Call::of(ctx);
         let mut keys = Keyring::of_call(&self.line.secrets, &call);
         let told = self.ask(&call, input, &values, &mut keys).await;
         keys.clean(told).await
     }
-    async fn rollback(&self, ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {
+    async fn rollback(&self, ctx: &CallContext, done: &CompletedCall) -> Result<Value, ToolError> {
         let Some((step, gone)) = &self.plan.rollback else {
             return Err(malformed(&format!("{} does not support rollback", self.spec.name)));
         };
@@ -196,29 +196,29 @@ impl Tool for HttpTool {
         self.undo(&Call::of(ctx), step, gone, &values).await
     }
 
-    async fn check(&self, ctx: &CallContext, input: &Value) -> Result<Found, ToolError> {
-        let Some(lookup) = &self.plan.check else { return Ok(Found::Unknowable) };
+    async fn check(&self, ctx: &CallContext, input: &Value) -> Result<CheckResult, ToolError> {
+        let Some(lookup) = &self.plan.check else { return Ok(CheckResult::Unknown) };
         let (call, named) = (Call::of(ctx), Named::of(ctx));
         let values = Values { input: Some(input), ..named.values(&self.spec) };
-        let found = |output: Option<Value>| output.map(Found::Happened);
+        let found = |output: Option<Value>| output.map(CheckResult::Happened);
         let (first, _) = self.look(lookup, &call, &values).await?;
         if let Some(found) = found(first) {
             return Ok(found);
         }
-        let Some(wait) = lookup.never_after_ms.map(Duration::from_millis) else { return Ok(Found::Unknowable) };
+        let Some(wait) = lookup.never_after_ms.map(Duration::from_millis) else { return Ok(CheckResult::Unknown) };
         // What was sent a moment ago may still be on its way; only its absence later is a "never".
         let later = Instant::now() + wait;
         let mut cancel = call.cancel.clone();
         if later >= call.until {
-            return Ok(Found::Unknowable);
+            return Ok(CheckResult::Unknown);
         }
         tokio::select! {
             biased;
-            () = cancel.cancelled() => return Ok(Found::Unknowable),
+            () = cancel.cancelled() => return Ok(CheckResult::Unknown),
             () = tokio::time::sleep_until(later) => {}
         }
         let (second, complete) = self.look(lookup, &call, &values).await?;
-        Ok(found(second).unwrap_or(if complete { Found::Never } else { Found::Unknowable }))
+        Ok(found(second).unwrap_or(if complete { CheckResult::DidNotHappen } else { CheckResult::Unknown }))
     }
 }
 

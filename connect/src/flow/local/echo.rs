@@ -4,8 +4,8 @@
 //! gives the same values, because there is nothing that it would do.
 
 use async_trait::async_trait;
-use chimera_core::json::schema::BadSchema;
-use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
+use chimera_core::json::schema::InvalidSchema;
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec, is_dry_run};
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -16,8 +16,8 @@ pub(super) struct Echo {
 }
 
 impl Echo {
-    pub(super) fn new() -> Result<Self, BadSchema> {
-        let declared = Declared {
+    pub(super) fn new() -> Result<Self, InvalidSchema> {
+        let declared = ToolDeclaration {
             name: "local.echo",
             version: "1",
             description: "Gives its message and value back.",
@@ -28,7 +28,7 @@ impl Echo {
                 capabilities: vec!["local.echo".to_owned()],
                 risk_level: Risk::Low,
             },
-            effect: Reach::Pure,
+            effect: EffectKind::Pure,
             reads_when: None,
             checkable: false,
             rollback: Rollback::Unsupported,
@@ -59,6 +59,6 @@ impl Tool for Echo {
         let given = |name: &str| input.get(name).map(|value| (name.to_owned(), value.clone()));
         let output: Map<String, Value> = ["message", "value"].into_iter().filter_map(given).collect();
         let output = Value::Object(output);
-        Ok(if is_dry(input) { Spec::simulated(output, "give the input back") } else { output })
+        Ok(if is_dry_run(input) { Spec::dry_run_response(output, "give the input back") } else { output })
     }
 }

@@ -4,7 +4,7 @@
 //! is random: the same effect makes the same message, but for the date of the attempt.
 
 use chimera_core::error::Code;
-use chimera_core::limits::{MAIL_RECEIVERS_MAX, MAIL_SUBJECT_CHARS_MAX, MAIL_TEXT_BYTES_MAX};
+use chimera_core::limits::{MAIL_RECIPIENTS_MAX, MAIL_SUBJECT_CHARS_MAX, MAIL_TEXT_BYTES_MAX};
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::{CallContext, ToolError};
 use lettre::address::Envelope;
@@ -74,8 +74,8 @@ pub(super) fn write(from: &Mailbox, ctx: &CallContext, input: Input) -> Result<M
             };
         }
     }
-    if receivers == 0 || receivers > MAIL_RECEIVERS_MAX {
-        return Err(refuse("a mail has at least one receiver, and not too many").with("max", MAIL_RECEIVERS_MAX));
+    if receivers == 0 || receivers > MAIL_RECIPIENTS_MAX {
+        return Err(refuse("a mail has at least one receiver, and not too many").with("max", MAIL_RECIPIENTS_MAX));
     }
     if let Some(address) = input.reply_to {
         let mut mailboxes = mailboxes(Addresses::One(address), "reply_to")?.into_iter();

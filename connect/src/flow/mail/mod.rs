@@ -11,11 +11,11 @@ mod talk;
 use super::input::read;
 use crate::http::Keyring;
 use async_trait::async_trait;
-use chimera_core::flow::destination::DECLARED as DESTINATIONS;
-use chimera_core::json::schema::BadSchema;
-use chimera_core::limits::{MAIL_RECEIVERS_MAX, MAIL_SUBJECT_CHARS_MAX, MAIL_TEXT_BYTES_MAX};
+use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
+use chimera_core::json::schema::InvalidSchema;
+use chimera_core::limits::{MAIL_RECIPIENTS_MAX, MAIL_SUBJECT_CHARS_MAX, MAIL_TEXT_BYTES_MAX};
 use chimera_core::secret::SecretName;
-use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec, is_dry_run};
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use chimera_engine::port::Secrets;
 use lettre::message::Mailbox;
@@ -71,7 +71,7 @@ pub enum InvalidMail {
     Roots,
     /// The tool's own description can't be used.
     #[error(transparent)]
-    Schema(#[from] BadSchema),
+    Schema(#[from] InvalidSchema),
 }
 
 struct EmailSend {
@@ -88,13 +88,13 @@ pub fn mail_tool(settings: MailSettings, secrets: Arc<dyn Secrets>) -> Result<Ar
     Ok(Arc::new(EmailSend { spec: Arc::new(declared().compile()?), from, server, secrets }))
 }
 
-fn declared() -> Declared {
+fn declared() -> ToolDeclaration {
     let address = json!({"type": "string", "minLength": 3, "maxLength": 2_000});
     let addresses = json!({"anyOf": [
-        address, {"type": "array", "items": address, "minItems": 1, "maxItems": MAIL_RECEIVERS_MAX}
+        address, {"type": "array", "items": address, "minItems": 1, "maxItems": MAIL_RECIPIENTS_MAX}
     ]});
     let text = json!({"type": "string", "maxLength": MAIL_TEXT_BYTES_MAX});
-    Declared {
+    ToolDeclaration {
         name: "email_send",
         version: "1",
         description: "Sends a mail.",
@@ -105,7 +105,7 @@ fn declared() -> Declared {
             capabilities: vec!["email.send".to_owned(), "external_api".to_owned()],
             risk_level: Risk::High,
         },
-        effect: Reach::Write,
+        effect: EffectKind::Write,
         reads_when: None,
         checkable: false,
         rollback: Rollback::Unsupported,
@@ -161,9 +161,9 @@ impl Tool for EmailSend {
             "receivers": mail.envelope.to().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "bytes": mail.bytes.len(),
         });
-        if is_dry(input) {
+        if is_dry_run(input) {
             let what = format!("send a mail of {} bytes to {} receivers", mail.bytes.len(), mail.envelope.to().len());
-            return Ok(Spec::simulated(output, what));
+            return Ok(Spec::dry_run_response(output, what));
         }
         let mut keys = Keyring::of_process(&self.secrets);
         let told = self.server.hand_over(ctx, &mail, &mut keys).await;

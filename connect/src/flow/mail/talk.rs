@@ -115,7 +115,7 @@ impl Server {
         begun.store(true, Ordering::SeqCst);
         let outcome = line.message(&mail.bytes).await;
         outcome.map_err(|error| failed(&error, "does not accept the message", Sent::Maybe))?;
-        let _ = tokio::time::timeout(limits::MAIL_GOODBYE_TIMEOUT, line.quit()).await;
+        let _ = tokio::time::timeout(limits::MAIL_QUIT_TIMEOUT, line.quit()).await;
         Ok(())
     }
 

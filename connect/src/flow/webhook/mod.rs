@@ -9,11 +9,11 @@ mod sign;
 use crate::http::{Call, Care, Client, Keyring, Request, authority_of, lasting};
 use async_trait::async_trait;
 use chimera_core::error::Code;
-use chimera_core::flow::destination::DECLARED as DESTINATIONS;
-use chimera_core::json::schema::BadSchema;
+use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
+use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits::TARGET_BYTES_MAX;
 use chimera_core::secret::{Secret, SecretName};
-use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec, is_dry_run};
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use chimera_engine::port::Secrets;
 use reqwest::header::{HeaderName, HeaderValue};
@@ -135,8 +135,8 @@ pub struct WebhookSend {
 
 impl WebhookSend {
     /// The tool.
-    pub fn new(sender: WebhookSender) -> Result<Self, BadSchema> {
-        let spec = Declared {
+    pub fn new(sender: WebhookSender) -> Result<Self, InvalidSchema> {
+        let spec = ToolDeclaration {
             name: "webhook_send",
             version: "1",
             description: "Sends an event to a webhook, signed as Standard Webhooks asks for. The body is \
@@ -148,7 +148,7 @@ impl WebhookSend {
                 capabilities: vec!["webhook.send".into(), "external_api".into()],
                 risk_level: Risk::Medium,
             },
-            effect: Reach::Write,
+            effect: EffectKind::Write,
             reads_when: None,
             checkable: false,
             rollback: Rollback::Unsupported,
@@ -196,11 +196,11 @@ impl Tool for WebhookSend {
         let data = input.get("data").unwrap_or(&empty);
         let (url, event_type) = (text("url"), text("event_type"));
         let message = Message { url, id: &id, event_type, timestamp: None, data, key: &key };
-        if is_dry(input) {
+        if is_dry_run(input) {
             let request = self.sender.request(message.url)?;
             let output = json!({"delivered": true, "status": 200, "webhook_id": id});
             let would = format!("POST {} with {} {data}", request.url, message.event_type);
-            return Ok(Spec::simulated(output, would));
+            return Ok(Spec::dry_run_response(output, would));
         }
         let status = self.sender.send(&Call::of(ctx), &message).await?;
         Ok(json!({"delivered": true, "status": status, "webhook_id": id}))

@@ -1,17 +1,17 @@
 //! Payment card and bank account numbers, recognized by length and check digits.
 
-use super::personal::Number;
-use super::text::{Run, joined_behind};
+use super::personal::GroupedNumber;
+use super::text::{WordRun, is_joined_after};
 
 /// IBAN countries and lengths.
-const COUNTRIES: &str = "AD24AE23AL28AT20AZ28BA20BE16BG22BH22BI27BR29BY28CH21CR22CY28CZ24DE22DJ27DK18DO28EE20EG29\
+const IBAN_LENGTHS: &str = "AD24AE23AL28AT20AZ28BA20BE16BG22BH22BI27BR29BY28CH21CR22CY28CZ24DE22DJ27DK18DO28EE20EG29\
     ES24FI18FK18FO18FR27GB22GE22GI23GL18GR27GT28HN28HR21HU28IE22IL23IQ23IS26IT27JO30KW30KZ20LB28LC32LI21LT20LU20LV21\
     LY25MC27MD24ME22MK19MN20MR27MT31MU30NI28NL18NO15OM23PK24PL28PS29PT25QA29RO24RS22RU33SA24SC31SD18SE24SI19SK24SM27\
     SO23ST25SV28TL23TN24TR26UA29VA22VG24XK20YE30";
 const IBAN_CHARS_MAX: usize = 34;
 
 /// Whether a number is a payment card number: known issuer, length, and check digit.
-pub(super) fn is_card(number: &Number) -> bool {
+pub(super) fn is_card(number: &GroupedNumber) -> bool {
     let digits = number.digits();
     let signs = b" -";
     let grouped = match digits.len() {
@@ -50,12 +50,12 @@ fn is_luhn(digits: &[u8]) -> bool {
 }
 
 /// The end of the IBAN that begins with this run, in one piece or in groups of four.
-pub(super) fn iban(bytes: &[u8], run: Run) -> Option<usize> {
+pub(super) fn iban_end(bytes: &[u8], run: WordRun) -> Option<usize> {
     let head = bytes.get(run.start..run.start + 4)?;
     if !head[..2].iter().all(u8::is_ascii_alphabetic) || !head[2..].iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let length = length_of(head)?;
+    let length = iban_length(head)?;
     let mut chars = [0_u8; IBAN_CHARS_MAX];
     let (mut at, mut taken) = (run.start, 0);
     while taken < length {
@@ -68,18 +68,18 @@ pub(super) fn iban(bytes: &[u8], run: Run) -> Option<usize> {
         }
         at += 1;
     }
-    if joined_behind(bytes, at) || remainder(&chars[..length]) != 1 { None } else { Some(at) }
+    if is_joined_after(bytes, at) || iban_checksum(&chars[..length]) != 1 { None } else { Some(at) }
 }
 
 /// The IBAN length of a country.
-fn length_of(head: &[u8]) -> Option<usize> {
+fn iban_length(head: &[u8]) -> Option<usize> {
     let country = [head[0].to_ascii_uppercase(), head[1].to_ascii_uppercase()];
-    let row = COUNTRIES.as_bytes().chunks(4).find(|row| row.starts_with(&country))?;
+    let row = IBAN_LENGTHS.as_bytes().chunks(4).find(|row| row.starts_with(&country))?;
     Some(usize::from(row[2] - b'0') * 10 + usize::from(row[3] - b'0'))
 }
 
 /// The IBAN checksum: the number with its head moved to the end, modulo 97.
-fn remainder(chars: &[u8]) -> u32 {
+fn iban_checksum(chars: &[u8]) -> u32 {
     chars[4..].iter().chain(&chars[..4]).fold(0, |rest, byte| match byte {
         b'0'..=b'9' => (rest * 10 + u32::from(byte - b'0')) % 97,
         _ => (rest * 100 + u32::from(byte - b'A') + 10) % 97,

@@ -1,11 +1,11 @@
 //! Destructive shell and database commands.
 
-use super::destroy::{begins, gap, is};
-use super::text::Run;
+use super::destroy::{starts_with_ignore_case, skip_gap, eq_ignore_case};
+use super::text::WordRun;
 use crate::limits;
 
 /// Commands that are always destructive.
-const ALONE: [&str; 11] = [
+const ALWAYS_DESTRUCTIVE: [&str; 11] = [
     "flushall",
     "flushdb",
     "mkfs",
@@ -19,7 +19,7 @@ const ALONE: [&str; 11] = [
     "xp_cmdshell",
 ];
 /// Commands that are destructive with this argument.
-const WITH: [(&str, &str); 14] = [
+const DESTRUCTIVE_WITH_ARGUMENT: [(&str, &str); 14] = [
     ("del", "/s"),
     ("del", "/f"),
     ("del", "/q"),
@@ -37,22 +37,22 @@ const WITH: [(&str, &str); 14] = [
 ];
 
 /// Whether a destructive command begins with this word.
-pub(super) fn destroys(bytes: &[u8], run: Run) -> bool {
+pub(super) fn is_destructive(bytes: &[u8], run: WordRun) -> bool {
     let word = &bytes[run.start..run.end];
     match word[0] | 0x20 {
-        b'r' if is(word, "rm") => removes(bytes, run.end),
-        b'r' if is(word, "remove") && begins(&bytes[run.end..], "-item") => {
+        b'r' if eq_ignore_case(word, "rm") => is_destructive_rm(bytes, run.end),
+        b'r' if eq_ignore_case(word, "remove") && starts_with_ignore_case(&bytes[run.end..], "-item") => {
             let line = &bytes[run.end..bytes.len().min(run.end + limits::RISK_COMMAND_BYTES_MAX)];
             let options = line.split(|byte| matches!(byte, b'\n' | b';' | b'|')).next().unwrap_or_default();
-            options.split(u8::is_ascii_whitespace).any(|option| begins(option, "-recurse") || begins(option, "-force"))
+            options.split(u8::is_ascii_whitespace).any(|option| starts_with_ignore_case(option, "-recurse") || starts_with_ignore_case(option, "-force"))
         }
         b'd' | b'f' | b'm' | b'w' | b'r' | b'x' | b'p' | b'c' | b's' | b'v' => {
             let first = word[0] | 0x20;
-            ALONE.iter().any(|alone| alone.as_bytes()[0] == first && is(word, alone))
-                || WITH.iter().any(|(command, option)| {
-                    command.as_bytes()[0] == first && is(word, command) && {
-                        let from = gap(bytes, run.end);
-                        from > run.end && begins(&bytes[from..], option)
+            ALWAYS_DESTRUCTIVE.iter().any(|alone| alone.as_bytes()[0] == first && eq_ignore_case(word, alone))
+                || DESTRUCTIVE_WITH_ARGUMENT.iter().any(|(command, option)| {
+                    command.as_bytes()[0] == first && eq_ignore_case(word, command) && {
+                        let from = skip_gap(bytes, run.end);
+                        from > run.end && starts_with_ignore_case(&bytes[from..], option)
                     }
                 })
         }
@@ -61,8 +61,8 @@ pub(super) fn destroys(bytes: &[u8], run: Run) -> bool {
 }
 
 /// Whether `rm` is recursive or forced, or is given a path.
-fn removes(bytes: &[u8], end: usize) -> bool {
-    let mut at = gap(bytes, end);
+fn is_destructive_rm(bytes: &[u8], end: usize) -> bool {
+    let mut at = skip_gap(bytes, end);
     if at == end {
         return false;
     }
@@ -72,14 +72,14 @@ fn removes(bytes: &[u8], end: usize) -> bool {
             &option[..option.iter().position(|b| b.is_ascii_whitespace() || *b == b'$').unwrap_or(option.len())];
         let long = option.starts_with(b"--");
         let dangerous = if long {
-            ["--recursive", "--force", "--no-preserve-root"].iter().any(|name| begins(option, name))
+            ["--recursive", "--force", "--no-preserve-root"].iter().any(|name| starts_with_ignore_case(option, name))
         } else {
             option.iter().any(|letter| matches!(letter, b'r' | b'R' | b'f'))
         };
         if dangerous {
             return true;
         }
-        let next = gap(bytes, at + option.len());
+        let next = skip_gap(bytes, at + option.len());
         if next == at {
             return false;
         }

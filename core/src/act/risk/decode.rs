@@ -9,13 +9,13 @@ pub(super) const RUN_BYTES_MIN: usize = 8;
 const LINE_BYTES_MIN: usize = 60;
 
 /// Percent-decodes: `%44` becomes `D`.
-pub(super) fn percent(text: &str) -> Option<String> {
+pub(super) fn percent_decode(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     let mut changed = false;
     while let Some(byte) = bytes.get(at) {
-        let meant = (*byte == b'%').then(|| pair(bytes, at + 1)).flatten();
+        let meant = (*byte == b'%').then(|| hex_pair(bytes, at + 1)).flatten();
         changed |= meant.is_some();
         at += if meant.is_some() { 3 } else { 1 };
         out.push(meant.unwrap_or(*byte));
@@ -24,7 +24,7 @@ pub(super) fn percent(text: &str) -> Option<String> {
 }
 
 /// Removes invisible characters and converts full-width letters to ASCII.
-pub(super) fn disguised(text: &str) -> Option<String> {
+pub(super) fn remove_disguise(text: &str) -> Option<String> {
     let plain = |letter: char| match letter {
         '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' => None,
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(letter) - 0xfee0),
@@ -35,14 +35,14 @@ pub(super) fn disguised(text: &str) -> Option<String> {
 }
 
 /// Decodes `\u0044` and `\x44` to `D`, and line break and tab escapes.
-pub(super) fn escapes(text: &str) -> Option<String> {
+pub(super) fn unescape(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let mut changed = false;
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
         let escape = &rest[at + 1..];
-        let meant = meant_by(escape);
+        let meant = decode_escape(escape);
         let (letter, taken) = meant.unwrap_or(('\\', 0));
         changed |= meant.is_some();
         out.push(letter);
@@ -53,7 +53,7 @@ pub(super) fn escapes(text: &str) -> Option<String> {
 }
 
 /// The character of an escape, and how many bytes it takes after the backslash.
-fn meant_by(escape: &str) -> Option<(char, usize)> {
+fn decode_escape(escape: &str) -> Option<(char, usize)> {
     let digits = match escape.as_bytes().first()? {
         b'n' | b'r' => return Some(('\n', 1)),
         b't' => return Some(('\t', 1)),
@@ -66,7 +66,7 @@ fn meant_by(escape: &str) -> Option<(char, usize)> {
 }
 
 /// The runs of a text that could be base64 or hex.
-pub(super) fn runs(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn encoded_runs(text: &str) -> impl Iterator<Item = &str> {
     let bytes = text.as_bytes();
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -106,7 +106,7 @@ fn run_end(bytes: &[u8], start: usize) -> usize {
 /// Decodes base64 to text. Most runs are ordinary words and are rejected before anything is allocated.
 pub(super) fn base64(run: &str) -> Option<String> {
     let (mut empty, mut kept, mut following) = (0, 0, 0_u32);
-    for byte in bytes_of(run) {
+    for byte in base64_bytes(run) {
         match byte {
             0 if following == 0 => empty += 1,
             byte if is_control(byte) || (following > 0) != (byte & 0xc0 == 0x80) => return None,
@@ -120,11 +120,11 @@ pub(super) fn base64(run: &str) -> Option<String> {
     if kept == 0 || (empty > 0 && empty * 2 < kept) {
         return None;
     }
-    String::from_utf8(bytes_of(run).filter(|byte| *byte != 0).collect()).ok()
+    String::from_utf8(base64_bytes(run).filter(|byte| *byte != 0).collect()).ok()
 }
 
 /// The bytes of a base64 run; an incomplete last byte is dropped.
-fn bytes_of(run: &str) -> impl Iterator<Item = u8> {
+fn base64_bytes(run: &str) -> impl Iterator<Item = u8> {
     let mut sextets = run.bytes().filter_map(sextet);
     let (mut bits, mut held) = (0_u32, 0_u32);
     std::iter::from_fn(move || {
@@ -146,13 +146,13 @@ pub(super) fn hex(run: &str) -> Option<String> {
     }
     let mut out = Vec::new();
     for at in (0..digits.len()).step_by(2) {
-        out.push(pair(digits, at).filter(|byte| !is_control(*byte))?);
+        out.push(hex_pair(digits, at).filter(|byte| !is_control(*byte))?);
     }
     String::from_utf8(out).ok()
 }
 
 /// Two hexadecimal digits.
-fn pair(bytes: &[u8], at: usize) -> Option<u8> {
+fn hex_pair(bytes: &[u8], at: usize) -> Option<u8> {
     let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     u8::try_from(digit(at)? * 16 + digit(at + 1)?).ok()
 }

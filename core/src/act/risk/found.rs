@@ -3,15 +3,15 @@
 use crate::flow::risk::Factor;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found(u32);
+pub(super) struct FactorSet(u32);
 
-impl Found {
+impl FactorSet {
     pub(super) fn add(&mut self, factor: Factor) {
         self.0 |= 1 << factor as u32;
     }
 
     /// Without destructive operations.
-    pub(super) const fn harmless(self) -> Self {
+    pub(super) const fn without_destructive(self) -> Self {
         Self(self.0 & !(1 << Factor::DestructiveOperation as u32) & !(1 << Factor::DestructiveWord as u32))
     }
 

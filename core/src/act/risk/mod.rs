@@ -20,10 +20,10 @@ mod walk;
 use crate::flow::plan::Plan;
 use crate::flow::risk::{FACTORS, Factor, Reason, Score};
 use crate::limits::PLAN_STEPS_FREE_MAX;
-use crate::tool::{Reach, Risk, Spec};
+use crate::tool::{EffectKind, Risk, Spec};
 use serde_json::Value;
 use std::ops::Deref;
-use walk::Walk;
+use walk::InputScanner;
 
 /// The capability that declares a call to an external API.
 const EXTERNAL_API: &str = "external_api";
@@ -37,21 +37,21 @@ pub fn score_with(plan: &Plan, tools: &[&Spec]) -> Score {
 /// Scores a plan. Pointers are relative to the plan.
 #[must_use]
 pub fn score<S: Deref<Target = Spec>>(plan: &Plan, tools: &dyn Fn(&str) -> Option<S>) -> Score {
-    let mut tally = Tally::default();
-    let mut walk = Walk::new(plan.steps.iter().map(|step| own_name(&step.id)));
+    let mut tally = ScoreBuilder::default();
+    let mut walk = InputScanner::new(plan.steps.iter().map(|step| node_name(&step.id)));
     for (index, step) in plan.steps.iter().enumerate() {
         let at = format!("/steps/{index}");
         let spec = tools(&step.tool);
-        tally.tool(spec.as_deref(), &step.input, &at);
-        walk.input(index, &step.input, &format!("{at}/input"), &mut tally);
+        tally.add_tool(spec.as_deref(), &step.input, &at);
+        walk.scan_input(index, &step.input, &format!("{at}/input"), &mut tally);
         if walk.sources() > 1 {
             tally.add(Factor::Join, || format!("{at}/input"));
         }
-        if walk.sources() > 0 && spec.is_none_or(|spec| spec.reach(&step.input) == Reach::Write) {
+        if walk.sources() > 0 && spec.is_none_or(|spec| spec.effect_of(&step.input) == EffectKind::Write) {
             tally.add(Factor::DataLeaves, || format!("{at}/input"));
         }
     }
-    tally.shape(plan.steps.len());
+    tally.add_step_count(plan.steps.len());
     if plan.more {
         tally.add_times(Factor::Unread, Factor::Unread.times(), || "/steps".to_owned());
     }
@@ -59,7 +59,7 @@ pub fn score<S: Deref<Target = Spec>>(plan: &Plan, tools: &dyn Fn(&str) -> Optio
 }
 
 /// The node name of a step: without its map item and the enclosing workflows.
-fn own_name(id: &str) -> &str {
+fn node_name(id: &str) -> &str {
     let own = id.rsplit_once('/').map_or(id, |(_, own)| own);
     own.split_once('[').map_or(own, |(node, _)| node)
 }
@@ -67,20 +67,20 @@ fn own_name(id: &str) -> &str {
 /// Scores one call. Pointers are relative to `{"tool", "input"}`.
 #[must_use]
 pub fn score_call(tool: &Spec, input: &Value) -> Score {
-    let mut tally = Tally::default();
-    tally.tool(Some(tool), input, "");
-    Walk::new(std::iter::empty()).input(0, input, "/input", &mut tally);
+    let mut tally = ScoreBuilder::default();
+    tally.add_tool(Some(tool), input, "");
+    InputScanner::new(std::iter::empty()).scan_input(0, input, "/input", &mut tally);
     tally.score
 }
 
 /// Accumulates a score.
 #[derive(Default)]
-struct Tally {
+struct ScoreBuilder {
     score: Score,
     counts: [u32; FACTORS],
 }
 
-impl Tally {
+impl ScoreBuilder {
     /// Counts a factor, up to its maximum.
     fn add(&mut self, factor: Factor, pointer: impl FnOnce() -> String) {
         self.add_times(factor, 1, pointer);
@@ -99,16 +99,16 @@ impl Tally {
     }
 
     /// Adds the factors that a tool declares.
-    fn tool(&mut self, spec: Option<&Spec>, input: &Value, at: &str) {
+    fn add_tool(&mut self, spec: Option<&Spec>, input: &Value, at: &str) {
         let pointer = || format!("{at}/tool");
         let Some(spec) = spec else { return self.add(Factor::UnknownTool, pointer) };
-        match spec.reach(input) {
-            Reach::Read => self.add(Factor::ExternalRead, pointer),
-            Reach::Write => self.add(Factor::ExternalWrite, pointer),
-            Reach::Pure if spec.metadata.capabilities.iter().any(|word| word == EXTERNAL_API) => {
+        match spec.effect_of(input) {
+            EffectKind::Read => self.add(Factor::ExternalRead, pointer),
+            EffectKind::Write => self.add(Factor::ExternalWrite, pointer),
+            EffectKind::Pure if spec.metadata.capabilities.iter().any(|word| word == EXTERNAL_API) => {
                 self.add(Factor::ExternalApi, pointer);
             }
-            Reach::Pure => {}
+            EffectKind::Pure => {}
         }
         match spec.metadata.risk_level {
             Risk::Low => {}
@@ -118,7 +118,7 @@ impl Tally {
     }
 
     /// Adds the factors of the number of steps.
-    fn shape(&mut self, steps: usize) {
+    fn add_step_count(&mut self, steps: usize) {
         let more = u32::try_from(steps.saturating_sub(1)).unwrap_or(u32::MAX);
         self.add_times(Factor::Steps, more, || "/steps".to_owned());
         if steps > PLAN_STEPS_FREE_MAX {

@@ -5,14 +5,14 @@
 //! number. Numbers with a weak check and no distinct format, such as the Dutch BSN, are not detected: every tenth
 //! order number would match.
 
-use super::personal::Number;
+use super::personal::GroupedNumber;
 use super::text::is_word;
 
 /// Spain's check letters, by the number's remainder.
-const LETTERS: &[u8; 23] = b"TRWAGMYFPDXBNJZSQVHLCKE";
+const SPANISH_CHECK_LETTERS: &[u8; 23] = b"TRWAGMYFPDXBNJZSQVHLCKE";
 
 /// Whether a run of letters and digits is an identification number.
-pub(super) fn is_mixed(run: &[u8]) -> bool {
+pub(super) fn is_alphanumeric_id(run: &[u8]) -> bool {
     match run.len() {
         9 => is_spanish(run) || is_british(run),
         15 => is_corsican(run),
@@ -22,7 +22,7 @@ pub(super) fn is_mixed(run: &[u8]) -> bool {
 }
 
 /// Whether a number is an identification number.
-pub(super) fn is_number(number: &Number) -> bool {
+pub(super) fn is_numeric_id(number: &GroupedNumber) -> bool {
     let digits = number.digits();
     match digits.len() {
         9 => number.is_split(&[3, 2, 4], b"-") && is_american(digits),
@@ -36,12 +36,12 @@ pub(super) fn is_number(number: &Number) -> bool {
 }
 
 /// Whether a number of eight digits is followed by a dash and Spain's check letter: `12345678-Z`.
-pub(super) fn is_with_letter(bytes: &[u8], number: &Number, end: usize) -> bool {
+pub(super) fn has_spanish_check_letter(bytes: &[u8], number: &GroupedNumber, end: usize) -> bool {
     let alone = bytes.get(end + 2).is_none_or(|byte| !is_word(*byte));
     let letter = bytes.get(end + 1).filter(|_| bytes.get(end) == Some(&b'-') && alone);
     number.digits().len() == 8
         && number.is_grouped(&[8], b"")
-        && letter.is_some_and(|letter| is_letter_of(value(number.digits()), *letter))
+        && letter.is_some_and(|letter| is_spanish_check_letter(value(number.digits()), *letter))
 }
 
 fn value(digits: &[u8]) -> u64 {
@@ -53,8 +53,8 @@ fn read(text: &[u8]) -> Option<u64> {
     text.iter().try_fold(0_u64, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + u64::from(byte - b'0')))
 }
 
-fn is_letter_of(number: u64, letter: u8) -> bool {
-    usize::try_from(number % 23).is_ok_and(|at| LETTERS[at] == letter.to_ascii_uppercase())
+fn is_spanish_check_letter(number: u64, letter: u8) -> bool {
+    usize::try_from(number % 23).is_ok_and(|at| SPANISH_CHECK_LETTERS[at] == letter.to_ascii_uppercase())
 }
 
 /// DNI: eight digits and a letter. NIE: X, Y or Z in place of the first digit.
@@ -63,7 +63,7 @@ fn is_spanish(run: &[u8]) -> bool {
         first @ b'X'..=b'Z' => read(&run[1..8]).map(|rest| u64::from(first - b'X') * 10_000_000 + rest),
         _ => read(&run[..8]),
     };
-    lead.is_some_and(|number| is_letter_of(number, run[8]))
+    lead.is_some_and(|number| is_spanish_check_letter(number, run[8]))
 }
 
 /// Two assigned letters, six digits, and A to D.

@@ -3,8 +3,8 @@
 //! A phone number has a plus and ten to fifteen digits, or the North American form with an area code, or is the value
 //! of a member with a matching name. Numbers must stand alone: a part of a UUID, a date or a version does not count.
 
-use super::found::Found;
-use super::text::{Run, is_word, joined_before, joined_behind};
+use super::found::FactorSet;
+use super::text::{WordRun, is_word, is_joined_before, is_joined_after};
 use super::{Factor, bank, national};
 
 /// Digits of an international phone number.
@@ -22,7 +22,7 @@ const GROUPS_MAX: usize = 8;
 
 /// Digits in groups with one common separator.
 #[derive(Default)]
-pub(super) struct Number {
+pub(super) struct GroupedNumber {
     digits: [u8; DIGITS_MAX],
     length: usize,
     groups: [usize; GROUPS_MAX],
@@ -31,7 +31,7 @@ pub(super) struct Number {
     sign: u8,
 }
 
-impl Number {
+impl GroupedNumber {
     pub(super) fn digits(&self) -> &[u8] {
         &self.digits[..self.length]
     }
@@ -62,12 +62,12 @@ impl Number {
 }
 
 /// Checks the number that begins with this run of digits; returns the position after it.
-pub(super) fn number(bytes: &[u8], first: Run, found: &mut Found) -> usize {
-    let mut number = Number::default();
+pub(super) fn scan_number(bytes: &[u8], first: WordRun, found: &mut FactorSet) -> usize {
+    let mut number = GroupedNumber::default();
     let mut fits = number.push(&bytes[first.start..first.end]);
     let mut end = first.end;
     while let Some(sign) = bytes.get(end).copied().filter(|byte| matches!(byte, b' ' | b'-' | b'.')) {
-        let run = Run::at(bytes, end + 1);
+        let run = WordRun::at(bytes, end + 1);
         if run.len() == 0 || run.digits < run.len() || (number.count > 1 && sign != number.sign) {
             break;
         }
@@ -75,18 +75,18 @@ pub(super) fn number(bytes: &[u8], first: Run, found: &mut Found) -> usize {
         fits = fits && number.push(&bytes[run.start..run.end]);
         end = run.end;
     }
-    if !fits || joined_before(bytes, first.start) {
+    if !fits || is_joined_before(bytes, first.start) {
         return end;
     }
-    if national::is_with_letter(bytes, &number, end) {
+    if national::has_spanish_check_letter(bytes, &number, end) {
         found.add(Factor::NationalId);
     }
-    if joined_behind(bytes, end) {
+    if is_joined_after(bytes, end) {
         return end;
     }
     if bank::is_card(&number) {
         found.add(Factor::Card);
-    } else if national::is_number(&number) {
+    } else if national::is_numeric_id(&number) {
         found.add(Factor::NationalId);
     } else if is_north_american(&number) {
         found.add(Factor::Phone);
@@ -95,7 +95,7 @@ pub(super) fn number(bytes: &[u8], first: Run, found: &mut Found) -> usize {
 }
 
 /// `555-234-5678`, `1-555-234-5678`
-fn is_north_american(number: &Number) -> bool {
+fn is_north_american(number: &GroupedNumber) -> bool {
     let signs = b"-.";
     let digits = number.digits();
     let national = if number.is_split(&[3, 3, 4], signs) {
@@ -109,7 +109,7 @@ fn is_north_american(number: &Number) -> bool {
 }
 
 /// Checks an international number after a plus; returns the position after it.
-pub(super) fn plus(bytes: &[u8], at: usize, found: &mut Found) -> usize {
+pub(super) fn scan_international_phone(bytes: &[u8], at: usize, found: &mut FactorSet) -> usize {
     let tied = at > 0 && (is_word(bytes[at - 1]) || matches!(bytes[at - 1], b'.' | b')'));
     if tied || !matches!(bytes.get(at + 1), Some(b'1'..=b'9')) {
         return at + 1;
@@ -127,16 +127,16 @@ pub(super) fn plus(bytes: &[u8], at: usize, found: &mut Found) -> usize {
         }
         end += 1;
     }
-    if PHONE_DIGITS.contains(&digits) && !joined_behind(bytes, last) {
+    if PHONE_DIGITS.contains(&digits) && !is_joined_after(bytes, last) {
         found.add(Factor::Phone);
     }
     last
 }
 
 /// `(555) 234-5678`; returns the position after the parenthesis.
-pub(super) fn bracket(bytes: &[u8], at: usize, found: &mut Found) -> usize {
+pub(super) fn scan_parenthesized_phone(bytes: &[u8], at: usize, found: &mut FactorSet) -> usize {
     let group = |from: usize, length: usize| {
-        let run = Run::at(bytes, from);
+        let run = WordRun::at(bytes, from);
         run.len() == length && run.digits == length && (length == 4 || bytes[from] >= b'2')
     };
     let second = at + 5 + usize::from(bytes.get(at + 5) == Some(&b' '));
@@ -155,7 +155,7 @@ pub(super) fn is_phone_by_name(bytes: &[u8]) -> bool {
 }
 
 /// Checks the e-mail address around an `@`; returns the position after it.
-pub(super) fn email(bytes: &[u8], at: usize, found: &mut Found) -> usize {
+pub(super) fn scan_email(bytes: &[u8], at: usize, found: &mut FactorSet) -> usize {
     let in_local = |byte: &&u8| is_word(**byte) || b".%+-'!#$&*=?^`{|}~".contains(*byte);
     let local = bytes[..at].iter().rev().take(LOCAL_BYTES_MAX + 1).take_while(in_local).count();
     let in_domain = |byte: &&u8| is_word(**byte) || matches!(**byte, b'.' | b'-');

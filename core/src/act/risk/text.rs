@@ -3,12 +3,12 @@
 //! Every kind of finding is triggered by one byte or by a run of letters and digits, so that a text without findings
 //! costs one pass and no allocation. Non-ASCII bytes count as letters.
 
-use super::found::Found;
+use super::found::FactorSet;
 use super::{Factor, bank, destroy, national, personal};
 
 /// What a member name says about its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hint {
+pub(super) enum ValueHint {
     None,
     /// A phone number.
     Phone,
@@ -18,7 +18,7 @@ pub(super) enum Hint {
     Name,
 }
 
-impl Hint {
+impl ValueHint {
     /// Derives the hint from a member name.
     pub(super) fn of(name: &str) -> Self {
         const PHONES: [&str; 8] = ["phone", "mobile", "tel", "fax", "cell", "msisdn", "telefono", "telephone"];
@@ -37,7 +37,7 @@ impl Hint {
 
 /// Signs that a text is encoded.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Marks {
+pub(super) struct EncodingMarks {
     /// `%44`.
     pub(super) percent: bool,
     /// `\u0044`, `\x44` or `\n`.
@@ -48,18 +48,18 @@ pub(super) struct Marks {
 
 /// A run of letters and digits.
 #[derive(Clone, Copy)]
-pub(super) struct Run {
+pub(super) struct WordRun {
     pub(super) start: usize,
     pub(super) end: usize,
     /// Number of digits in it.
     pub(super) digits: usize,
 }
 
-impl Run {
+impl WordRun {
     pub(super) fn at(bytes: &[u8], start: usize) -> Self {
         let (mut end, mut digits) = (start, 0);
         while let Some(byte) = bytes.get(end).filter(|byte| is_word(**byte)) {
-            if *byte >= 0x80 && blank(&bytes[end..]) > 0 {
+            if *byte >= 0x80 && blank_len(&bytes[end..]) > 0 {
                 break;
             }
             digits += usize::from(byte.is_ascii_digit());
@@ -79,7 +79,7 @@ pub(super) const fn is_word(byte: u8) -> bool {
 }
 
 /// Length of the non-ASCII blank at the start of a text, or zero.
-pub(super) fn blank(bytes: &[u8]) -> usize {
+pub(super) fn blank_len(bytes: &[u8]) -> usize {
     match bytes {
         [0xc2, 0xa0 | 0x85, ..] => 2,
         [0xe2, 0x80, 0x80..=0x8f | 0xa8..=0xaf, ..] | [0xe2, 0x81, 0x9f..=0xa0, ..] => 3,
@@ -89,34 +89,34 @@ pub(super) fn blank(bytes: &[u8]) -> usize {
 }
 
 /// The position after `/*!50000`, the start of a MySQL comment that is executed from this version on.
-pub(super) fn past_version(bytes: &[u8], at: usize) -> usize {
+pub(super) fn skip_version(bytes: &[u8], at: usize) -> usize {
     at + 3 + bytes[at + 3..].iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
 /// Scans the text once.
-pub(super) fn scan(text: &str, hint: Hint, found: &mut Found) -> Marks {
+pub(super) fn scan(text: &str, hint: ValueHint, found: &mut FactorSet) -> EncodingMarks {
     let bytes = text.as_bytes();
-    let mut marks = Marks::default();
-    let mut words = destroy::Words::new(bytes, hint == Hint::Name);
+    let mut marks = EncodingMarks::default();
+    let mut words = destroy::WordScanner::new(bytes, hint == ValueHint::Name);
     let mut at = 0;
     let mut run_bytes = 0;
     while let Some(byte) = bytes.get(at) {
         let start = at;
         match byte {
-            b'0'..=b'9' => at = digits_first(bytes, at, found),
-            0x80.. if blank(&bytes[at..]) > 0 => at += blank(&bytes[at..]),
+            b'0'..=b'9' => at = scan_digit_run(bytes, at, found),
+            0x80.. if blank_len(&bytes[at..]) > 0 => at += blank_len(&bytes[at..]),
             byte if is_word(*byte) => {
-                let run = Run::at(bytes, at);
-                words.look(run, found);
+                let run = WordRun::at(bytes, at);
+                words.scan_word(run, found);
                 if run.digits > 0 {
-                    at = letters_first(bytes, run, found);
+                    at = scan_letter_run(bytes, run, found);
                 } else {
                     at = run.end;
                 }
             }
-            b'@' => at = personal::email(bytes, at, found),
-            b'+' => at = personal::plus(bytes, at, found),
-            b'(' => at = personal::bracket(bytes, at, found),
+            b'@' => at = personal::scan_email(bytes, at, found),
+            b'+' => at = personal::scan_international_phone(bytes, at, found),
+            b'(' => at = personal::scan_parenthesized_phone(bytes, at, found),
             b'%' => {
                 marks.percent = true;
                 at += 1;
@@ -126,9 +126,9 @@ pub(super) fn scan(text: &str, hint: Hint, found: &mut Found) -> Marks {
                 at += 1;
             }
             // The content of such a comment is executed; the number is a version.
-            b'/' if bytes[at..].starts_with(b"/*!") => at = past_version(bytes, at),
+            b'/' if bytes[at..].starts_with(b"/*!") => at = skip_version(bytes, at),
             b'>' => {
-                words.device(at, found);
+                words.scan_redirect(at, found);
                 at += 1;
             }
             _ => at += 1,
@@ -138,52 +138,52 @@ pub(super) fn scan(text: &str, hint: Hint, found: &mut Found) -> Marks {
         marks.opaque |= run_bytes >= super::decode::RUN_BYTES_MIN;
     }
     match hint {
-        Hint::Phone if personal::is_phone_by_name(bytes) => found.add(Factor::Phone),
-        Hint::SocialSecurity if national::is_american_by_name(bytes) => found.add(Factor::NationalId),
+        ValueHint::Phone if personal::is_phone_by_name(bytes) => found.add(Factor::Phone),
+        ValueHint::SocialSecurity if national::is_american_by_name(bytes) => found.add(Factor::NationalId),
         _ => {}
     }
     marks
 }
 
 /// Handles a run that begins with a digit; returns the position after it.
-fn digits_first(bytes: &[u8], at: usize, found: &mut Found) -> usize {
-    let run = Run::at(bytes, at);
+fn scan_digit_run(bytes: &[u8], at: usize, found: &mut FactorSet) -> usize {
+    let run = WordRun::at(bytes, at);
     if run.digits < run.len() {
-        if national::is_mixed(&bytes[run.start..run.end]) && !is_joined(bytes, run) {
+        if national::is_alphanumeric_id(&bytes[run.start..run.end]) && !is_joined(bytes, run) {
             found.add(Factor::NationalId);
         }
         return run.end;
     }
-    personal::number(bytes, run, found)
+    personal::scan_number(bytes, run, found)
 }
 
 /// Handles a run that begins with a letter and contains digits; returns the position after it.
-fn letters_first(bytes: &[u8], run: Run, found: &mut Found) -> usize {
+fn scan_letter_run(bytes: &[u8], run: WordRun, found: &mut FactorSet) -> usize {
     if is_joined(bytes, run) {
         return run.end;
     }
-    if let Some(end) = bank::iban(bytes, run) {
+    if let Some(end) = bank::iban_end(bytes, run) {
         found.add(Factor::Iban);
         return end;
     }
-    if national::is_mixed(&bytes[run.start..run.end]) {
+    if national::is_alphanumeric_id(&bytes[run.start..run.end]) {
         found.add(Factor::NationalId);
     }
     run.end
 }
 
 /// Whether a run is part of something longer: a UUID, a version, a file name.
-pub(super) fn is_joined(bytes: &[u8], run: Run) -> bool {
-    joined_before(bytes, run.start) || joined_behind(bytes, run.end)
+pub(super) fn is_joined(bytes: &[u8], run: WordRun) -> bool {
+    is_joined_before(bytes, run.start) || is_joined_after(bytes, run.end)
 }
 
 /// Whether the text before `start` is connected to the run that begins there.
-pub(super) fn joined_before(bytes: &[u8], start: usize) -> bool {
+pub(super) fn is_joined_before(bytes: &[u8], start: usize) -> bool {
     start >= 2 && matches!(bytes[start - 1], b'-' | b'.' | b'_') && is_word(bytes[start - 2])
 }
 
 /// Whether the text at `end` is connected to the run that ends there.
-pub(super) fn joined_behind(bytes: &[u8], end: usize) -> bool {
+pub(super) fn is_joined_after(bytes: &[u8], end: usize) -> bool {
     let next = bytes.get(end).copied();
     next.is_some_and(is_word)
         || (matches!(next, Some(b'-' | b'.')) && bytes.get(end + 1).is_some_and(|byte| is_word(*byte)))

@@ -4,9 +4,9 @@
 //! nested encodings, decoded bytes per plan. Anything beyond counts as unreadable, so that one more encoding never
 //! lowers a score.
 
-use super::found::Found;
-use super::text::{self, Hint};
-use super::{Factor, Tally, decode};
+use super::found::FactorSet;
+use super::text::{self, ValueHint};
+use super::{Factor, ScoreBuilder, decode};
 use crate::limits::{
     JSON_DEPTH_MAX, RISK_COMMAND_ITEMS_MAX, RISK_DECODED_BYTES_MAX, RISK_HUGE_INPUT_BYTES, RISK_LARGE_INPUT_BYTES,
     RISK_LAYERS_MAX, RISK_NAME_BYTES_MAX,
@@ -24,13 +24,13 @@ const NUMBER_FROM: u64 = 1_000_000;
 
 /// A segment of a JSON Pointer.
 #[derive(Clone, Copy)]
-enum Part<'v> {
+enum PathSegment<'v> {
     Name(&'v str),
     Index(usize),
 }
 
 /// The state of walking the inputs of one plan.
-pub(super) struct Walk<'p> {
+pub(super) struct InputScanner<'p> {
     /// Step index by id.
     ids: BTreeMap<&'p str, usize>,
     /// Index of the current step.
@@ -38,15 +38,15 @@ pub(super) struct Walk<'p> {
     /// Earlier steps whose outputs the current one uses.
     sources: BTreeSet<usize>,
     /// Remaining decode budget in bytes.
-    left: usize,
+    decode_bytes_left: usize,
     /// Size of the input so far.
     bytes: usize,
 }
 
-impl<'p> Walk<'p> {
+impl<'p> InputScanner<'p> {
     pub(super) fn new(ids: impl Iterator<Item = &'p str>) -> Self {
         let ids = ids.enumerate().map(|(index, id)| (id, index)).collect();
-        Self { ids, step: 0, sources: BTreeSet::new(), left: RISK_DECODED_BYTES_MAX, bytes: 0 }
+        Self { ids, step: 0, sources: BTreeSet::new(), decode_bytes_left: RISK_DECODED_BYTES_MAX, bytes: 0 }
     }
 
     /// Number of earlier steps that the last input uses.
@@ -55,11 +55,11 @@ impl<'p> Walk<'p> {
     }
 
     /// Scans the input of one step.
-    pub(super) fn input(&mut self, step: usize, input: &Value, at: &str, tally: &mut Tally) {
+    pub(super) fn scan_input(&mut self, step: usize, input: &Value, at: &str, tally: &mut ScoreBuilder) {
         self.step = step;
         self.sources.clear();
         self.bytes = 0;
-        self.value(input, &mut Vec::new(), Hint::None, at, tally);
+        self.value(input, &mut Vec::new(), ValueHint::None, at, tally);
         if self.bytes > RISK_HUGE_INPUT_BYTES {
             tally.add(Factor::HugeInput, || at.to_owned());
         } else if self.bytes > RISK_LARGE_INPUT_BYTES {
@@ -67,116 +67,116 @@ impl<'p> Walk<'p> {
         }
     }
 
-    fn value<'v>(&mut self, value: &'v Value, path: &mut Vec<Part<'v>>, hint: Hint, at: &str, tally: &mut Tally) {
-        let mut found = Found::default();
+    fn value<'v>(&mut self, value: &'v Value, path: &mut Vec<PathSegment<'v>>, hint: ValueHint, at: &str, tally: &mut ScoreBuilder) {
+        let mut found = FactorSet::default();
         match value {
             Value::String(text) => {
                 self.bytes += text.len();
                 found = self.text(text, hint, 0);
-                self.sources_of(text, &mut found);
+                self.record_sources(text, &mut found);
             }
             Value::Number(number) => {
                 self.bytes += PLAIN_BYTES;
-                found = number_of(number, hint);
+                found = scan_number(number, hint);
             }
             Value::Null | Value::Bool(_) => self.bytes += PLAIN_BYTES,
             Value::Array(_) | Value::Object(_) if path.len() >= JSON_DEPTH_MAX => found.add(Factor::Unread),
             Value::Array(items) => {
-                found = command_of(items);
+                found = scan_command(items);
                 for (index, item) in items.iter().enumerate() {
-                    path.push(Part::Index(index));
+                    path.push(PathSegment::Index(index));
                     self.value(item, path, hint, at, tally);
                     path.pop();
                 }
             }
             Value::Object(members) => {
                 for (name, member) in members {
-                    path.push(Part::Name(name));
+                    path.push(PathSegment::Name(name));
                     self.bytes += name.len();
-                    tell(self.name(name, member, 0), path, at, tally);
-                    self.value(member, path, Hint::of(name), at, tally);
+                    add_reasons(self.name(name, member, 0), path, at, tally);
+                    self.value(member, path, ValueHint::of(name), at, tally);
                     path.pop();
                 }
             }
         }
-        tell(found, path, at, tally);
+        add_reasons(found, path, at, tally);
     }
 
     /// Scans a member name: it may itself be an operation or an address. A member that is null or false is not an
     /// operation.
-    fn name(&mut self, name: &str, member: &Value, layer: usize) -> Found {
-        let found = self.text(name, Hint::Name, layer);
-        if matches!(member, Value::Null | Value::Bool(false)) { found.harmless() } else { found }
+    fn name(&mut self, name: &str, member: &Value, layer: usize) -> FactorSet {
+        let found = self.text(name, ValueHint::Name, layer);
+        if matches!(member, Value::Null | Value::Bool(false)) { found.without_destructive() } else { found }
     }
 
     /// Scans a text and whatever is encoded in it.
-    fn text(&mut self, text: &str, hint: Hint, layer: usize) -> Found {
-        let mut found = Found::default();
+    fn text(&mut self, text: &str, hint: ValueHint, layer: usize) -> FactorSet {
+        let mut found = FactorSet::default();
         let marks = text::scan(text, hint, &mut found);
         if marks.percent {
-            self.inside(text, decode::percent, hint, layer, &mut found);
+            self.scan_decoded(text, decode::percent_decode, hint, layer, &mut found);
         }
         if !text.is_ascii() {
-            self.inside(text, decode::disguised, hint, layer, &mut found);
+            self.scan_decoded(text, decode::remove_disguise, hint, layer, &mut found);
         }
         if marks.escape {
-            self.inside(text, decode::escapes, hint, layer, &mut found);
+            self.scan_decoded(text, decode::unescape, hint, layer, &mut found);
         }
         if text.trim_ascii_start().starts_with(['{', '[', '"']) {
-            self.document(text, hint, layer, &mut found);
+            self.scan_document(text, hint, layer, &mut found);
         }
         if marks.opaque {
-            for run in decode::runs(text) {
-                self.inside(run, decode::base64, hint, layer, &mut found);
-                self.inside(run, decode::hex, hint, layer, &mut found);
+            for run in decode::encoded_runs(text) {
+                self.scan_decoded(run, decode::base64, hint, layer, &mut found);
+                self.scan_decoded(run, decode::hex, hint, layer, &mut found);
             }
         }
         found
     }
 
     /// Scans a decoded text.
-    fn inside(&mut self, text: &str, decode: fn(&str) -> Option<String>, hint: Hint, layer: usize, found: &mut Found) {
+    fn scan_decoded(&mut self, text: &str, decode: fn(&str) -> Option<String>, hint: ValueHint, layer: usize, found: &mut FactorSet) {
         let Some(meant) = decode(text) else { return };
-        if layer >= RISK_LAYERS_MAX || meant.len() > self.left {
+        if layer >= RISK_LAYERS_MAX || meant.len() > self.decode_bytes_left {
             return found.add(Factor::Unread);
         }
-        self.left -= meant.len();
+        self.decode_bytes_left -= meant.len();
         found.merge(self.text(&meant, hint, layer + 1));
     }
 
     /// Scans a JSON document inside a text.
-    fn document(&mut self, text: &str, hint: Hint, layer: usize, found: &mut Found) {
-        if text.len() > self.left {
+    fn scan_document(&mut self, text: &str, hint: ValueHint, layer: usize, found: &mut FactorSet) {
+        if text.len() > self.decode_bytes_left {
             return found.add(Factor::Unread);
         }
         let Ok(document) = serde_json::from_str::<Value>(text) else { return };
         if layer >= RISK_LAYERS_MAX {
             return found.add(Factor::Unread);
         }
-        self.left -= text.len();
-        self.within(&document, hint, layer + 1, found);
+        self.decode_bytes_left -= text.len();
+        self.scan_nested_value(&document, hint, layer + 1, found);
     }
 
-    fn within(&mut self, value: &Value, hint: Hint, layer: usize, found: &mut Found) {
+    fn scan_nested_value(&mut self, value: &Value, hint: ValueHint, layer: usize, found: &mut FactorSet) {
         match value {
             Value::String(text) => found.merge(self.text(text, hint, layer)),
-            Value::Number(number) => found.merge(number_of(number, hint)),
+            Value::Number(number) => found.merge(scan_number(number, hint)),
             Value::Null | Value::Bool(_) => {}
             Value::Array(items) => {
-                found.merge(command_of(items));
-                items.iter().for_each(|item| self.within(item, hint, layer, found));
+                found.merge(scan_command(items));
+                items.iter().for_each(|item| self.scan_nested_value(item, hint, layer, found));
             }
             Value::Object(members) => {
                 for (name, member) in members {
                     found.merge(self.name(name, member, layer));
-                    self.within(member, Hint::of(name), layer, found);
+                    self.scan_nested_value(member, ValueHint::of(name), layer, found);
                 }
             }
         }
     }
 
     /// Records references to the outputs of earlier steps.
-    fn sources_of(&mut self, text: &str, found: &mut Found) {
+    fn record_sources(&mut self, text: &str, found: &mut FactorSet) {
         if self.step == 0 || !text.contains("${") {
             return;
         }
@@ -193,8 +193,8 @@ impl<'p> Walk<'p> {
 }
 
 /// Scans an integer as its digits.
-fn number_of(number: &Number, hint: Hint) -> Found {
-    let mut found = Found::default();
+fn scan_number(number: &Number, hint: ValueHint) -> FactorSet {
+    let mut found = FactorSet::default();
     if number.as_u64().is_some_and(|number| number >= NUMBER_FROM) {
         text::scan(&number.to_string(), hint, &mut found);
     }
@@ -202,14 +202,14 @@ fn number_of(number: &Number, hint: Hint) -> Found {
 }
 
 /// Scans a list of strings as one command: `["rm", "-rf", "/"]`.
-fn command_of(items: &[Value]) -> Found {
-    let mut found = Found::default();
+fn scan_command(items: &[Value]) -> FactorSet {
+    let mut found = FactorSet::default();
     if !(2..=RISK_COMMAND_ITEMS_MAX).contains(&items.len()) || !items.iter().all(Value::is_string) {
         return found;
     }
     let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
-    let mut all = Found::default();
-    text::scan(&words.join(" "), Hint::None, &mut all);
+    let mut all = FactorSet::default();
+    text::scan(&words.join(" "), ValueHint::None, &mut all);
     if all.has(Factor::DestructiveOperation) {
         found.add(Factor::DestructiveOperation);
     }
@@ -217,7 +217,7 @@ fn command_of(items: &[Value]) -> Found {
 }
 
 /// Adds one reason per factor. A destructive word is part of the operation it belongs to.
-fn tell(found: Found, path: &[Part<'_>], at: &str, tally: &mut Tally) {
+fn add_reasons(found: FactorSet, path: &[PathSegment<'_>], at: &str, tally: &mut ScoreBuilder) {
     let is_part = |factor: &Factor| *factor == Factor::DestructiveWord && found.has(Factor::DestructiveOperation);
     for factor in found.factors().filter(|factor| !is_part(factor)) {
         tally.add(factor, || pointer(path, at));
@@ -225,19 +225,19 @@ fn tell(found: Found, path: &[Part<'_>], at: &str, tally: &mut Tally) {
 }
 
 /// The pointer to a location, ending before the first name that could be personal.
-fn pointer(path: &[Part<'_>], at: &str) -> String {
+fn pointer(path: &[PathSegment<'_>], at: &str) -> String {
     let mut pointer = at.to_owned();
     for part in path {
         match part {
-            Part::Index(index) => {
+            PathSegment::Index(index) => {
                 // Writing to a `String` cannot fail.
                 let _ = write!(pointer, "/{index}");
             }
-            Part::Name(name) if is_plain(name) => {
+            PathSegment::Name(name) if is_plain(name) => {
                 pointer.push('/');
                 pointer.push_str(name);
             }
-            Part::Name(_) => break,
+            PathSegment::Name(_) => break,
         }
     }
     pointer

@@ -8,14 +8,14 @@ use std::sync::Arc;
 pub trait Catalog {
     fn tool(&self, name: &str) -> Option<Arc<Spec>>;
     /// What is known of a workflow. Without a version, of the newest one.
-    fn workflow(&self, id: &str, version: Option<i64>) -> Known;
+    fn workflow(&self, id: &str, version: Option<i64>) -> WorkflowInfo;
     /// Why a tool that exists elsewhere is not configured here, and what to do about it.
-    fn why_absent(&self, _name: &str) -> Option<String> {
+    fn unavailable_reason(&self, _name: &str) -> Option<String> {
         None
     }
     /// Whether a missing tool is replaced by a placeholder, so that workflows stored while it was configured can still
     /// be read.
-    fn stands_in(&self) -> bool {
+    fn allows_placeholders(&self) -> bool {
         false
     }
     /// All tool names, for suggestions.
@@ -26,12 +26,12 @@ pub trait Catalog {
 
 /// What is known of a workflow.
 #[derive(Clone, Debug)]
-pub enum Known {
+pub enum WorkflowInfo {
     Missing,
     /// It exists, but its interface is not known.
     Exists,
     /// It exists with this interface.
-    Shape {
+    Interface {
         inputs: Option<Arc<Schema>>,
         outputs: Type,
     },

@@ -6,7 +6,7 @@
 
 use super::graph::CompiledNode;
 use super::problem::{ProblemCode, Problems};
-use crate::flow::expr::{Mismatch, Part, Shape, Template, Type, Types, pointer_token};
+use crate::flow::expr::{Mismatch, TemplatePart, Shape, Template, Type, TypeScope, pointer_token};
 use crate::json::schema::Schema;
 use crate::text::did_you_mean;
 use crate::tool::Spec;
@@ -15,29 +15,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The expected input of a tool or child workflow.
-pub(super) struct Wanted {
+pub(super) struct ExpectedInput {
     input: Type,
-    schema: Source,
+    schema: InputSchema,
 }
 
-enum Source {
+enum InputSchema {
     Tool(Arc<Spec>),
     Child(Arc<Schema>),
 }
 
-impl Wanted {
+impl ExpectedInput {
     pub(super) fn new(schema: Arc<Schema>) -> Self {
-        Self { input: Type::of_schema(schema.document()), schema: Source::Child(schema) }
+        Self { input: Type::from_schema(schema.document()), schema: InputSchema::Child(schema) }
     }
 
     pub(super) fn of_tool(spec: Arc<Spec>) -> Self {
-        Self { input: Type::of_schema(spec.input.document()), schema: Source::Tool(spec) }
+        Self { input: Type::from_schema(spec.input.document()), schema: InputSchema::Tool(spec) }
     }
 
     fn schema(&self) -> &Schema {
         match &self.schema {
-            Source::Tool(spec) => &spec.input,
-            Source::Child(schema) => schema,
+            InputSchema::Tool(spec) => &spec.input,
+            InputSchema::Child(schema) => schema,
         }
     }
 }
@@ -52,14 +52,14 @@ pub(super) struct Check<'a> {
 }
 
 /// The types of the variables.
-struct Known<'a> {
+struct VariableTypes<'a> {
     inputs: &'a Type,
     nodes: &'a [CompiledNode],
     index: &'a BTreeMap<String, usize>,
     item: Option<&'a Type>,
 }
 
-impl Types for Known<'_> {
+impl TypeScope for VariableTypes<'_> {
     fn inputs(&self) -> Type {
         self.inputs.clone()
     }
@@ -75,40 +75,40 @@ impl Types for Known<'_> {
 
 /// What the check of a template found.
 #[derive(Default)]
-struct Seen {
+struct TemplateFindings {
     /// Pointers to placeholders.
     deferred: Vec<String>,
     /// Pointers to objects whose members were already reported.
-    told: Vec<String>,
+    reported: Vec<String>,
 }
 
 impl Check<'_> {
-    pub(super) fn node(&mut self, at: usize, node: &CompiledNode, wanted: Option<&Wanted>) {
+    pub(super) fn node(&mut self, at: usize, node: &CompiledNode, wanted: Option<&ExpectedInput>) {
         if self.out.is_full() {
             return;
         }
         let path = format!("/nodes/{at}");
         self.item = None;
         for (template, name) in [(&node.prompt, "prompt"), (&node.show, "show")] {
-            template.iter().for_each(|template| self.anything(template, &format!("{path}/{name}")));
+            template.iter().for_each(|template| self.check_untyped(template, &format!("{path}/{name}")));
         }
         let mut inputs = format!("{path}/inputs");
         if let Some(over) = &node.over {
-            let list = self.list(over, &format!("{path}/over"));
+            let list = self.check_list(over, &format!("{path}/over"));
             self.item = Some(list);
             inputs = format!("{path}/do/inputs");
         }
         match (&node.inputs, wanted) {
-            (Some(template), Some(wanted)) => self.given(template, wanted, &inputs),
-            (Some(template), None) => self.anything(template, &inputs),
+            (Some(template), Some(wanted)) => self.check_input(template, wanted, &inputs),
+            (Some(template), None) => self.check_untyped(template, &inputs),
             _ => {}
         }
         self.item = None;
     }
 
     /// A template without an expected type.
-    pub(super) fn anything(&mut self, template: &Template, path: &str) {
-        self.part(template.root(), &Type::Any, path, &mut Seen::default());
+    pub(super) fn check_untyped(&mut self, template: &Template, path: &str) {
+        self.check_part(template.root(), &Type::Any, path, &mut TemplateFindings::default());
     }
 
     pub(super) fn condition(&mut self, template: &Template, path: &str) {
@@ -124,9 +124,9 @@ impl Check<'_> {
     }
 
     /// The item type of a map's list.
-    fn list(&mut self, template: &Template, path: &str) -> Type {
-        if matches!(template.root(), Part::List(_)) {
-            self.anything(template, path);
+    fn check_list(&mut self, template: &Template, path: &str) -> Type {
+        if matches!(template.root(), TemplatePart::List(_)) {
+            self.check_untyped(template, path);
             return Type::Any;
         }
         match self.infer(template.root(), path) {
@@ -144,10 +144,10 @@ impl Check<'_> {
     }
 
     /// The input of a tool or child workflow.
-    fn given(&mut self, template: &Template, wanted: &Wanted, path: &str) {
-        let mut seen = Seen::default();
+    fn check_input(&mut self, template: &Template, wanted: &ExpectedInput, path: &str) {
+        let mut seen = TemplateFindings::default();
         let before = self.out.count();
-        let instance = self.part(template.root(), &wanted.input, path, &mut seen);
+        let instance = self.check_part(template.root(), &wanted.input, path, &mut seen);
         let Err(faults) = wanted.schema().check(&instance) else {
             return;
         };
@@ -157,7 +157,7 @@ impl Check<'_> {
         for fault in faults {
             let place = format!("{path}{}", fault.pointer);
             let unsure = seen.deferred.iter().any(|deferred| inside(&place, deferred) || inside(deferred, &place));
-            if !unsure && !seen.told.contains(&place) {
+            if !unsure && !seen.reported.contains(&place) {
                 self.out.add(ProblemCode::InvalidInput, place, fault.message);
             }
         }
@@ -167,8 +167,8 @@ impl Check<'_> {
         }
     }
 
-    fn infer(&mut self, part: &Part, path: &str) -> Option<Type> {
-        let known = Known { inputs: &self.inputs, nodes: self.nodes, index: self.index, item: self.item.as_ref() };
+    fn infer(&mut self, part: &TemplatePart, path: &str) -> Option<Type> {
+        let known = VariableTypes { inputs: &self.inputs, nodes: self.nodes, index: self.index, item: self.item.as_ref() };
         match part.infer(&known) {
             Ok(known) => Some(known),
             Err(Mismatch::UnknownReference(reason)) => {
@@ -183,11 +183,11 @@ impl Check<'_> {
     }
 
     /// Checks one part and returns its value, or a placeholder.
-    fn part(&mut self, part: &Part, wanted: &Type, path: &str, seen: &mut Seen) -> Value {
+    fn check_part(&mut self, part: &TemplatePart, wanted: &Type, path: &str, seen: &mut TemplateFindings) -> Value {
         match part {
-            Part::Constant(value) => {
+            TemplatePart::Constant(value) => {
                 if let (Value::Object(members), Type::Object(shape)) = (value, wanted) {
-                    self.members(
+                    self.check_members(
                         &|name| members.contains_key(name),
                         members.keys().map(String::as_str),
                         shape,
@@ -197,66 +197,66 @@ impl Check<'_> {
                 }
                 value.clone()
             }
-            Part::Lone(_) | Part::Mixed { .. } => {
+            TemplatePart::Single(_) | TemplatePart::Mixed { .. } => {
                 if let Some(reason) = self.infer(part, path).and_then(|found| found.unfit(wanted)) {
                     self.out.add(ProblemCode::TypeMismatch, path, reason);
                 }
                 seen.deferred.push(path.to_owned());
-                stand_in(wanted)
+                placeholder(wanted)
             }
-            Part::List(parts) => {
+            TemplatePart::List(parts) => {
                 let item = match wanted {
                     Type::List(item) => (**item).clone(),
                     other => {
-                        self.kind(&Type::List(Arc::new(Type::Any)), other, path);
+                        self.check_type(&Type::List(Arc::new(Type::Any)), other, path);
                         Type::Any
                     }
                 };
                 parts
                     .iter()
                     .enumerate()
-                    .map(|(at, part)| self.part(part, &item, &format!("{path}/{at}"), seen))
+                    .map(|(at, part)| self.check_part(part, &item, &format!("{path}/{at}"), seen))
                     .collect()
             }
-            Part::Object(members) => self.object(members, wanted, path, seen),
+            TemplatePart::Object(members) => self.object(members, wanted, path, seen),
         }
     }
 
-    fn object(&mut self, members: &[(String, Part)], wanted: &Type, path: &str, seen: &mut Seen) -> Value {
+    fn object(&mut self, members: &[(String, TemplatePart)], wanted: &Type, path: &str, seen: &mut TemplateFindings) -> Value {
         let shape = match wanted {
             Type::Object(shape) => Some(shape),
             other => {
-                self.kind(&Type::of_names([]), other, path);
+                self.check_type(&Type::closed_object([]), other, path);
                 None
             }
         };
         if let Some(shape) = shape {
             let has = |name: &str| members.iter().any(|(member, _)| member == name);
-            self.members(&has, members.iter().map(|(name, _)| name.as_str()), shape, path, seen);
+            self.check_members(&has, members.iter().map(|(name, _)| name.as_str()), shape, path, seen);
         }
         let mut made = Map::new();
         for (name, part) in members {
             let wanted = shape.and_then(|shape| shape.named.get(name)).unwrap_or(&Type::Any);
             let place = format!("{path}/{}", pointer_token(name));
-            made.insert(name.clone(), self.part(part, wanted, &place, seen));
+            made.insert(name.clone(), self.check_part(part, wanted, &place, seen));
         }
         Value::Object(made)
     }
 
-    fn kind(&mut self, found: &Type, wanted: &Type, path: &str) {
+    fn check_type(&mut self, found: &Type, wanted: &Type, path: &str) {
         if let Some(reason) = found.unfit(wanted) {
             self.out.add(ProblemCode::TypeMismatch, path, reason);
         }
     }
 
     /// Reports missing and unknown members.
-    fn members<'n>(
+    fn check_members<'n>(
         &mut self,
         has: &dyn Fn(&str) -> bool,
         names: impl Iterator<Item = &'n str>,
         shape: &Shape,
         path: &str,
-        seen: &mut Seen,
+        seen: &mut TemplateFindings,
     ) {
         let before = self.out.count();
         for name in shape.required.iter().filter(|name| !has(name)) {
@@ -269,13 +269,13 @@ impl Check<'_> {
             self.out.add(ProblemCode::UnknownInput, place, format!("there is no input {name}{guess}"));
         }
         if self.out.count() > before || self.out.is_full() {
-            seen.told.push(path.to_owned());
+            seen.reported.push(path.to_owned());
         }
     }
 }
 
 /// A placeholder of this type.
-fn stand_in(wanted: &Type) -> Value {
+fn placeholder(wanted: &Type) -> Value {
     match wanted {
         Type::Any | Type::Null => Value::Null,
         Type::Bool => json!(false),

@@ -3,25 +3,25 @@
 //! Each pass is linear in nodes and edges. Later passes depend on earlier ones, so a document with
 //! structural problems is not type-checked; within a pass, all problems are reported.
 
-use super::catalog::{Catalog, Known};
-use super::check::{Check, Wanted};
+use super::catalog::{Catalog, WorkflowInfo};
+use super::check::{Check, ExpectedInput};
 use super::document::{Body, Document, Node};
-use super::graph::{CompiledEdge, CompiledNode, Graph, is_costly, loops, nests};
-use super::order::Ways;
+use super::graph::{CompiledEdge, CompiledNode, Graph, is_costly, has_loops, count_child_nodes};
+use super::order::Adjacency;
 use super::parse::is_node_id;
-use super::problem::{Problem, ProblemCode, Problems};
+use super::problem::{DocumentProblem, ProblemCode, Problems};
 use super::reach::upstream;
 use crate::flow::expr::{Template, TemplateError, Type};
 use crate::json::Digest32;
 use crate::json::schema::Schema;
 use crate::limits::{WORKFLOW_EDGES_MAX, WORKFLOW_NODES_MAX};
 use crate::text::did_you_mean;
-use crate::tool::{Reach, Spec};
+use crate::tool::{EffectKind, Spec};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub fn compile(document: Document, catalog: &dyn Catalog) -> Result<Graph, Vec<Problem>> {
+pub fn compile(document: Document, catalog: &dyn Catalog) -> Result<Graph, Vec<DocumentProblem>> {
     compile_onto(None, document, catalog)
 }
 
@@ -30,20 +30,20 @@ pub(crate) fn compile_onto(
     prior: Option<&Graph>,
     document: Document,
     catalog: &dyn Catalog,
-) -> Result<Graph, Vec<Problem>> {
+) -> Result<Graph, Vec<DocumentProblem>> {
     let mut out = Problems::default();
-    let index = index_of(&document, &mut out);
-    let ends = ends_of(&document, &index, &mut out);
+    let index = index_nodes(&document, &mut out);
+    let ends = resolve_edge_ends(&document, &index, &mut out);
     if !out.is_empty() {
         return Err(out.into_vec());
     }
-    let ways = Ways::new(document.nodes.len(), ends);
-    let order = ways.order();
+    let ways = Adjacency::new(document.nodes.len(), ends);
+    let order = ways.topological_order();
     if order.len() < document.nodes.len() {
-        ways.complain(&order, &|node| document.nodes[node].id.clone(), &mut out);
+        ways.report_cycles(&order, &|node| document.nodes[node].id.clone(), &mut out);
         return Err(out.into_vec());
     }
-    let mut compiling = Compiling { prior, catalog, kinds: BTreeMap::new(), out };
+    let mut compiling = Compiler { prior, catalog, resolved_tools: BTreeMap::new(), out };
     let input_schema = compiling.input_schema(&document);
     let mut wanted = Vec::with_capacity(document.nodes.len());
     let mut nodes = Vec::with_capacity(document.nodes.len());
@@ -58,29 +58,29 @@ pub(crate) fn compile_onto(
         document.outputs.as_ref().and_then(|outputs| compiling.template(&Value::Object(outputs.clone()), path));
     let mut out = compiling.out;
     if out.is_empty() {
-        let checked = Checked { nodes: &nodes, edges: &edges, outputs: outputs.as_ref(), index: &index };
+        let checked = CompiledParts { nodes: &nodes, edges: &edges, outputs: outputs.as_ref(), index: &index };
         checked.references(&ways, &order, prior, &mut out);
         checked.types(input_schema.as_deref(), &wanted, prior, &mut out);
     }
     let digest = Digest32::of(&document.to_value());
     let output_type = output_type(outputs.as_ref(), &nodes);
     let (nests, may_take_long) =
-        (nests(&nodes), loops(&nodes, &edges, outputs.as_ref()) || is_costly(input_schema.as_deref()));
-    out.or(Graph { document, digest, nodes, edges, input_schema, outputs, output_type, nests, may_take_long, index })
+        (count_child_nodes(&nodes), has_loops(&nodes, &edges, outputs.as_ref()) || is_costly(input_schema.as_deref()));
+    out.into_result(Graph { document, digest, nodes, edges, input_schema, outputs, output_type, child_nodes: nests, may_take_long, index })
 }
 
 /// The type of a run's outputs: the output templates, or the outputs of the sink nodes by id.
 pub(super) fn output_type(outputs: Option<&Template>, nodes: &[CompiledNode]) -> Type {
     match outputs {
-        Some(template) => Type::of_names(template.members().into_iter().map(|name| (name.to_owned(), Type::Any))),
+        Some(template) => Type::closed_object(template.members().into_iter().map(|name| (name.to_owned(), Type::Any))),
         None => {
             let sinks = nodes.iter().filter(|node| node.outgoing.is_empty());
-            Type::of_names(sinks.map(|node| (node.node.id.clone(), node.output_type.clone())))
+            Type::closed_object(sinks.map(|node| (node.node.id.clone(), node.output_type.clone())))
         }
     }
 }
 
-fn index_of(document: &Document, out: &mut Problems) -> BTreeMap<String, usize> {
+fn index_nodes(document: &Document, out: &mut Problems) -> BTreeMap<String, usize> {
     let counts =
         [(document.nodes.len(), WORKFLOW_NODES_MAX, "/nodes"), (document.edges.len(), WORKFLOW_EDGES_MAX, "/edges")];
     for (count, most, path) in counts {
@@ -102,7 +102,7 @@ fn index_of(document: &Document, out: &mut Problems) -> BTreeMap<String, usize> 
 }
 
 /// The positions of the start and end node of every edge.
-fn ends_of(document: &Document, index: &BTreeMap<String, usize>, out: &mut Problems) -> Vec<(usize, usize)> {
+fn resolve_edge_ends(document: &Document, index: &BTreeMap<String, usize>, out: &mut Problems) -> Vec<(usize, usize)> {
     let mut seen = BTreeSet::new();
     let mut ends = Vec::with_capacity(document.edges.len());
     for (at, edge) in document.edges.iter().enumerate() {
@@ -134,29 +134,29 @@ fn ends_of(document: &Document, index: &BTreeMap<String, usize>, out: &mut Probl
 
 /// A tool with the types of its schemas, computed once for all nodes that call it.
 #[derive(Clone)]
-struct Kind {
+struct ResolvedTool {
     spec: Arc<Spec>,
-    wanted: Arc<Wanted>,
+    wanted: Arc<ExpectedInput>,
     output: Type,
     /// Not configured here; `spec` is a placeholder.
     absent: bool,
 }
 
-struct Compiling<'a> {
+struct Compiler<'a> {
     prior: Option<&'a Graph>,
     catalog: &'a dyn Catalog,
-    kinds: BTreeMap<String, Option<Kind>>,
+    resolved_tools: BTreeMap<String, Option<ResolvedTool>>,
     out: Problems,
 }
 
-type Wants = Option<Arc<Wanted>>;
+type OptionalInput = Option<Arc<ExpectedInput>>;
 
-impl Compiling<'_> {
+impl Compiler<'_> {
     fn input_schema(&mut self, document: &Document) -> Option<Arc<Schema>> {
         if let Some(prior) = self.prior {
             return prior.input_schema.clone();
         }
-        match Schema::of_caller(document.inputs.clone()?) {
+        match Schema::compile_untrusted(document.inputs.clone()?) {
             Ok(schema) => Some(Arc::new(schema)),
             Err(error) => {
                 self.out.add(ProblemCode::InvalidSchema, "/inputs", error.reason);
@@ -180,7 +180,7 @@ impl Compiling<'_> {
         }
     }
 
-    fn node(&mut self, at: usize, node: &Node, document: &Document, ways: &Ways) -> (CompiledNode, Wants) {
+    fn node(&mut self, at: usize, node: &Node, document: &Document, ways: &Adjacency) -> (CompiledNode, OptionalInput) {
         let (incoming, outgoing) = (ways.incoming[at].clone(), ways.outgoing[at].clone());
         if let Some(old) = self.prior.and_then(|prior| prior.nodes.get(at)) {
             return (CompiledNode { incoming, outgoing, ..old.clone() }, None);
@@ -200,10 +200,10 @@ impl Compiling<'_> {
         };
         let mut wants = None;
         match &node.body {
-            Body::Function(_) | Body::Workflow(_) => wants = self.action(node, document, &path, &mut compiled),
+            Body::Function(_) | Body::Workflow(_) => wants = self.compile_action(node, document, &path, &mut compiled),
             Body::Map(each) => {
                 compiled.over = self.template(&each.over, &format!("{path}/over"));
-                wants = self.action(node, document, &format!("{path}/do"), &mut compiled);
+                wants = self.compile_action(node, document, &format!("{path}/do"), &mut compiled);
                 compiled.output_type = Type::Any;
             }
             Body::Hitl(hitl) => {
@@ -220,11 +220,11 @@ impl Compiling<'_> {
     }
 
     /// Compiles the tool call or child run of a node, directly or for each item of its map.
-    fn action(&mut self, node: &Node, document: &Document, path: &str, compiled: &mut CompiledNode) -> Wants {
+    fn compile_action(&mut self, node: &Node, document: &Document, path: &str, compiled: &mut CompiledNode) -> OptionalInput {
         if let Some(function) = node.function() {
             compiled.inputs = self.template(&Value::Object(function.inputs.clone()), &format!("{path}/inputs"));
             let kind = self.tool(&function.tool, path)?;
-            let writes = kind.spec.effect == Reach::Write && kind.spec.reads_when.is_none() && !kind.absent;
+            let writes = kind.spec.effect == EffectKind::Write && kind.spec.reads_when.is_none() && !kind.absent;
             if function.cache.is_some() && writes {
                 let reason = format!("{} changes external state, so its outputs can't be cached", function.tool);
                 self.out.add(ProblemCode::NotCacheable, format!("{path}/cache"), reason);
@@ -241,34 +241,34 @@ impl Compiling<'_> {
             return None;
         }
         match self.catalog.workflow(&child.workflow_id, child.version) {
-            Known::Missing => {
+            WorkflowInfo::Missing => {
                 let version = child.version.map_or_else(String::new, |version| format!(" in version {version}"));
                 let reason = format!("there is no workflow {}{version}", child.workflow_id);
                 self.out.add(ProblemCode::UnknownWorkflow, format!("{path}/workflow_id"), reason);
                 None
             }
-            Known::Exists => None,
-            Known::Shape { inputs, outputs } => {
+            WorkflowInfo::Exists => None,
+            WorkflowInfo::Interface { inputs, outputs } => {
                 compiled.output_type = outputs;
-                inputs.map(|schema| Arc::new(Wanted::new(schema)))
+                inputs.map(|schema| Arc::new(ExpectedInput::new(schema)))
             }
         }
     }
 
-    fn tool(&mut self, name: &str, path: &str) -> Option<Kind> {
+    fn tool(&mut self, name: &str, path: &str) -> Option<ResolvedTool> {
         let catalog = self.catalog;
-        let known = self.kinds.entry(name.to_owned()).or_insert_with(|| {
+        let known = self.resolved_tools.entry(name.to_owned()).or_insert_with(|| {
             let found = catalog.tool(name);
             let absent = found.is_none();
-            let stand_in = || catalog.stands_in().then(|| Spec::stand_in(name).ok())?.map(Arc::new);
+            let stand_in = || catalog.allows_placeholders().then(|| Spec::placeholder(name).ok())?.map(Arc::new);
             let spec = found.or_else(stand_in)?;
-            let wanted = Arc::new(Wanted::of_tool(Arc::clone(&spec)));
-            let output = Type::of_schema(spec.output.document());
-            Some(Kind { spec, wanted, output, absent })
+            let wanted = Arc::new(ExpectedInput::of_tool(Arc::clone(&spec)));
+            let output = Type::from_schema(spec.output.document());
+            Some(ResolvedTool { spec, wanted, output, absent })
         });
         let known = known.clone();
         if known.is_none() && !self.out.is_full() {
-            let reason = match catalog.why_absent(name) {
+            let reason = match catalog.unavailable_reason(name) {
                 Some(why) => format!("the tool {name:?} is not configured here: {why}"),
                 None => {
                     let names = catalog.tool_names();
@@ -280,7 +280,7 @@ impl Compiling<'_> {
         known
     }
 
-    fn edges(&mut self, document: &Document, ways: &Ways) -> Vec<CompiledEdge> {
+    fn edges(&mut self, document: &Document, ways: &Adjacency) -> Vec<CompiledEdge> {
         let mut edges = Vec::with_capacity(document.edges.len());
         for (at, edge) in document.edges.iter().enumerate() {
             let (from, to) = ways.edges[at];
@@ -291,7 +291,7 @@ impl Compiling<'_> {
             let path = format!("/edges/{at}/condition");
             let condition = edge.condition.clone().map(Value::String);
             let condition = condition.and_then(|condition| self.template(&condition, &path));
-            if condition.as_ref().is_some_and(|condition| !condition.is_lone() && !condition.is_flag()) {
+            if condition.as_ref().is_some_and(|condition| !condition.is_single_expression() && !condition.is_constant_bool()) {
                 let reason = "a condition must be a single ${…} that is true or false, with nothing around it";
                 self.out.add(ProblemCode::InvalidExpression, path, reason);
             }
@@ -302,14 +302,14 @@ impl Compiling<'_> {
 }
 
 /// The compiled parts, for the checks across nodes.
-struct Checked<'a> {
+struct CompiledParts<'a> {
     nodes: &'a [CompiledNode],
     edges: &'a [CompiledEdge],
     outputs: Option<&'a Template>,
     index: &'a BTreeMap<String, usize>,
 }
 
-impl Checked<'_> {
+impl CompiledParts<'_> {
     /// The templates of a node with their JSON pointers.
     fn templates(node: &CompiledNode, at: usize) -> impl Iterator<Item = (&Template, String)> {
         let inputs = if matches!(node.node.body, Body::Map(_)) { "do/inputs" } else { "inputs" };
@@ -318,7 +318,7 @@ impl Checked<'_> {
     }
 
     /// Checks that every reference names an existing upstream node.
-    fn references(&self, ways: &Ways, order: &[usize], prior: Option<&Graph>, out: &mut Problems) {
+    fn references(&self, ways: &Adjacency, order: &[usize], prior: Option<&Graph>, out: &mut Problems) {
         let mut asked: Vec<(usize, usize)> = Vec::new();
         let mut places: Vec<(Template, String)> = Vec::new();
         let mut ask = |reader: usize, own: bool, template: &Template, path: String| {
@@ -332,7 +332,7 @@ impl Checked<'_> {
                     None if out.is_full() => {}
                     None => {
                         let guess = did_you_mean(name, self.index.keys().map(String::as_str));
-                        let place = format!("{path}{}", template.place_of(name));
+                        let place = format!("{path}{}", template.pointer_to(name));
                         out.add(ProblemCode::UnknownReference, place, format!("there is no node {name}{guess}"));
                     }
                 }
@@ -347,7 +347,7 @@ impl Checked<'_> {
         if let Some(outputs) = self.outputs.filter(|_| prior.is_none()) {
             for name in outputs.references().iter().filter(|name| !self.index.contains_key(*name)) {
                 let guess = did_you_mean(name, self.index.keys().map(String::as_str));
-                let place = format!("/outputs{}", outputs.place_of(name));
+                let place = format!("/outputs{}", outputs.pointer_to(name));
                 out.add(ProblemCode::UnknownReference, place, format!("there is no node {name}{guess}"));
             }
         }
@@ -361,13 +361,13 @@ impl Checked<'_> {
             } else {
                 format!("{target} is not upstream of {reader}: no path leads from it to here")
             };
-            out.add(ProblemCode::UnknownReference, format!("{path}{}", template.place_of(target)), reason);
+            out.add(ProblemCode::UnknownReference, format!("{path}{}", template.pointer_to(target)), reason);
         }
     }
 
     /// Checks that every expression has a type that can fit.
-    fn types(&self, inputs: Option<&Schema>, wanted: &[Wants], prior: Option<&Graph>, out: &mut Problems) {
-        let inputs = inputs.map_or(Type::Any, |schema| Type::of_schema(schema.document()));
+    fn types(&self, inputs: Option<&Schema>, wanted: &[OptionalInput], prior: Option<&Graph>, out: &mut Problems) {
+        let inputs = inputs.map_or(Type::Any, |schema| Type::from_schema(schema.document()));
         let mut check = Check { inputs, nodes: self.nodes, index: self.index, item: None, out };
         for (at, node) in self.nodes.iter().enumerate().skip(prior.map_or(0, |prior| prior.nodes.len())) {
             check.node(at, node, wanted[at].as_deref());
@@ -376,7 +376,7 @@ impl Checked<'_> {
             edge.condition.iter().for_each(|condition| check.condition(condition, &format!("/edges/{at}/condition")));
         }
         if let Some(outputs) = self.outputs.filter(|_| prior.is_none()) {
-            check.anything(outputs, "/outputs");
+            check.check_untyped(outputs, "/outputs");
         }
     }
 }

@@ -43,9 +43,9 @@ pub enum Body {
     /// Asks a person (human in the loop).
     Hitl(Hitl),
     /// Starts a child run of a workflow and waits for it.
-    Workflow(Child),
+    Workflow(ChildWorkflow),
     /// Calls a tool or starts a workflow for each item of a list.
-    Map(Each),
+    Map(MapBody),
     /// Runs a sandboxed agent. Its members are kept verbatim.
     Agent(Map<String, Value>),
     /// Pursues a goal with a swarm. Its members are kept verbatim.
@@ -128,7 +128,7 @@ impl Default for Approval {
 
 /// A child run of a workflow.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Child {
+pub struct ChildWorkflow {
     pub workflow_id: String,
     /// `None`: the newest version when the root run was requested.
     pub version: Option<i64>,
@@ -137,19 +137,19 @@ pub struct Child {
 
 /// The body of a map node.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Each {
+pub struct MapBody {
     /// The template of the list.
     pub over: Value,
     pub max_parallel: u32,
     /// `do` on the wire. Its templates can read `item` and `index`.
-    pub item: Item,
+    pub item: MapItem,
 }
 
 /// What a map does for one item.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Item {
+pub enum MapItem {
     Function(Function),
-    Workflow(Child),
+    Workflow(ChildWorkflow),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,8 +167,8 @@ impl Node {
         match &self.body {
             Body::Function(function) => Some(function),
             Body::Map(each) => match &each.item {
-                Item::Function(function) => Some(function),
-                Item::Workflow(_) => None,
+                MapItem::Function(function) => Some(function),
+                MapItem::Workflow(_) => None,
             },
             _ => None,
         }
@@ -179,8 +179,8 @@ impl Node {
         let child = match &mut self.body {
             Body::Workflow(child) => child,
             Body::Map(each) => match &mut each.item {
-                Item::Workflow(child) => child,
-                Item::Function(_) => return,
+                MapItem::Workflow(child) => child,
+                MapItem::Function(_) => return,
             },
             _ => return,
         };
@@ -191,12 +191,12 @@ impl Node {
 
     /// The child workflow of this node, directly or for each item of its map.
     #[must_use]
-    pub const fn child(&self) -> Option<&Child> {
+    pub const fn child(&self) -> Option<&ChildWorkflow> {
         match &self.body {
             Body::Workflow(child) => Some(child),
             Body::Map(each) => match &each.item {
-                Item::Workflow(child) => Some(child),
-                Item::Function(_) => None,
+                MapItem::Workflow(child) => Some(child),
+                MapItem::Function(_) => None,
             },
             _ => None,
         }

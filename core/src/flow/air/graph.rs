@@ -4,10 +4,10 @@
 //! plain list. A patch appends, so positions stay. Reverting a patch shifts the positions of nodes
 //! that a later patch added.
 
-use super::catalog::Known;
+use super::catalog::WorkflowInfo;
 use super::compile::output_type;
 use super::document::{Body, Document, Node};
-use super::problem::{Problem, ProblemCode, Problems};
+use super::problem::{DocumentProblem, ProblemCode, Problems};
 use crate::flow::expr::{Template, Type};
 use crate::json::Digest32;
 use crate::json::schema::Schema;
@@ -30,7 +30,7 @@ pub struct Graph {
     pub outputs: Option<Template>,
     pub output_type: Type,
     /// The number of nodes that start child runs.
-    pub nests: usize,
+    pub child_nodes: usize,
     /// Whether a turn may use much CPU time: an expression iterates over lists, or the inputs are costly to validate.
     pub may_take_long: bool,
     pub(super) index: BTreeMap<String, usize>,
@@ -88,7 +88,7 @@ impl Graph {
 
     /// Positions of the nodes, in topological order.
     #[must_use]
-    pub fn in_order(&self) -> Vec<usize> {
+    pub fn topological_order(&self) -> Vec<usize> {
         let mut waiting: Vec<usize> = self.nodes.iter().map(|node| node.incoming.len()).collect();
         let mut queue: VecDeque<usize> = self.roots().collect();
         let mut order = Vec::with_capacity(waiting.len());
@@ -107,23 +107,23 @@ impl Graph {
 
     /// The first node of a type that is not supported yet.
     #[must_use]
-    pub fn unsupported(&self) -> Option<&Node> {
+    pub fn unsupported_node(&self) -> Option<&Node> {
         let unsupported = |node: &&Node| matches!(node.body, Body::Agent(_) | Body::Swarm(_));
         self.nodes.iter().map(|node| &node.node).find(unsupported)
     }
 
     /// The same, as a problem.
     #[must_use]
-    pub fn unsupported_problem(&self) -> Option<Problem> {
-        let node = self.unsupported()?;
+    pub fn unsupported_problem(&self) -> Option<DocumentProblem> {
+        let node = self.unsupported_node()?;
         let path = format!("/nodes/{}/type", self.position(&node.id)?);
         let reason = format!("node {} has the type {}, which is not supported yet", node.id, node.body.kind());
-        Some(Problem::new(ProblemCode::UnsupportedNode, path, reason))
+        Some(DocumentProblem::new(ProblemCode::UnsupportedNode, path, reason))
     }
 
     /// The graph without these nodes and their edges. The others stay compiled as they are, in the same
     /// order.
-    pub(crate) fn without(&self, gone: &BTreeSet<&str>) -> Result<Self, Vec<Problem>> {
+    pub(crate) fn without(&self, gone: &BTreeSet<&str>) -> Result<Self, Vec<DocumentProblem>> {
         let stays = |node: &CompiledNode| !gone.contains(node.node.id.as_str());
         let mut document = self.document.clone();
         document.nodes.retain(|node| !gone.contains(node.id.as_str()));
@@ -149,24 +149,24 @@ impl Graph {
         let output_type = output_type(self.outputs.as_ref(), &nodes);
         let (input_schema, outputs) = (self.input_schema.clone(), self.outputs.clone());
         let (nests, may_take_long) =
-            (nests(&nodes), loops(&nodes, &edges, outputs.as_ref()) || is_costly(input_schema.as_deref()));
-        out.or(Self { document, digest, nodes, edges, input_schema, outputs, output_type, nests, may_take_long, index })
+            (count_child_nodes(&nodes), has_loops(&nodes, &edges, outputs.as_ref()) || is_costly(input_schema.as_deref()));
+        out.into_result(Self { document, digest, nodes, edges, input_schema, outputs, output_type, child_nodes: nests, may_take_long, index })
     }
 
     /// The interface of this workflow, for workflows that start it.
     #[must_use]
-    pub fn known(&self) -> Known {
-        Known::Shape { inputs: self.input_schema.clone(), outputs: self.output_type.clone() }
+    pub fn info(&self) -> WorkflowInfo {
+        WorkflowInfo::Interface { inputs: self.input_schema.clone(), outputs: self.output_type.clone() }
     }
 }
 
 /// Whether validating a run's inputs may take long.
 pub(super) fn is_costly(inputs: Option<&Schema>) -> bool {
-    inputs.is_some_and(Schema::may_take_long)
+    inputs.is_some_and(Schema::is_expensive)
 }
 
 /// Whether an expression of the graph iterates over lists.
-pub(super) fn loops(nodes: &[CompiledNode], edges: &[CompiledEdge], outputs: Option<&Template>) -> bool {
+pub(super) fn has_loops(nodes: &[CompiledNode], edges: &[CompiledEdge], outputs: Option<&Template>) -> bool {
     let of_node = |node: &CompiledNode| {
         [&node.inputs, &node.over, &node.prompt, &node.show].into_iter().flatten().any(Template::loops)
     };
@@ -175,6 +175,6 @@ pub(super) fn loops(nodes: &[CompiledNode], edges: &[CompiledEdge], outputs: Opt
 }
 
 /// The number of nodes that start child runs.
-pub(super) fn nests(nodes: &[CompiledNode]) -> usize {
+pub(super) fn count_child_nodes(nodes: &[CompiledNode]) -> usize {
     nodes.iter().filter(|compiled| compiled.node.child().is_some()).count()
 }

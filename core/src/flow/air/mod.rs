@@ -16,15 +16,15 @@ mod reach;
 mod read;
 mod write;
 
-pub use catalog::{Catalog, Known};
+pub use catalog::{Catalog, WorkflowInfo};
 pub use compile::compile;
 pub(crate) use compile::compile_onto;
-pub use document::{Approval, Body, Cache, Child, Document, Each, Edge, Function, Hitl, Item, Join, Node, Retry};
+pub use document::{Approval, Body, Cache, ChildWorkflow, Document, MapBody, Edge, Function, Hitl, MapItem, Join, Node, Retry};
 pub use graph::{CompiledEdge, CompiledNode, Graph};
 pub use parse::{CURRENT_NODE, is_node_id, parse};
 pub(crate) use parse::{read_edges, read_nodes};
 pub(crate) use problem::Problems;
-pub use problem::{Problem, ProblemCode};
+pub use problem::{DocumentProblem, ProblemCode};
 pub(crate) use read::Members;
 
 /// The JSON Schema of an AIR document, for editors and other programs.

@@ -4,7 +4,7 @@ use super::problem::{ProblemCode, Problems};
 use crate::limits::{CYCLE_ENDS_SHOWN_MAX, PROBLEMS_MAX};
 
 /// The adjacency lists of a graph. Nodes and edges are positions.
-pub(super) struct Ways {
+pub(super) struct Adjacency {
     /// The start and end node of every edge.
     pub(super) edges: Vec<(usize, usize)>,
     /// For every node, its incoming edges.
@@ -13,7 +13,7 @@ pub(super) struct Ways {
     pub(super) outgoing: Vec<Vec<usize>>,
 }
 
-impl Ways {
+impl Adjacency {
     pub(super) fn new(nodes: usize, edges: Vec<(usize, usize)>) -> Self {
         let mut incoming = vec![Vec::new(); nodes];
         let mut outgoing = vec![Vec::new(); nodes];
@@ -24,21 +24,21 @@ impl Ways {
         Self { edges, incoming, outgoing }
     }
 
-    fn after(&self, node: usize) -> impl Iterator<Item = usize> {
+    fn successors(&self, node: usize) -> impl Iterator<Item = usize> {
         self.outgoing[node].iter().map(|edge| self.edges[*edge].1)
     }
 
-    pub(super) fn before(&self, node: usize) -> impl Iterator<Item = usize> {
+    pub(super) fn predecessors(&self, node: usize) -> impl Iterator<Item = usize> {
         self.incoming[node].iter().map(|edge| self.edges[*edge].0)
     }
 
     /// The topological order. Nodes on a cycle or behind one are left out.
-    pub(super) fn order(&self) -> Vec<usize> {
+    pub(super) fn topological_order(&self) -> Vec<usize> {
         let mut waits: Vec<usize> = self.incoming.iter().map(Vec::len).collect();
         let mut order: Vec<usize> = (0..waits.len()).filter(|node| waits[*node] == 0).collect();
         let mut at = 0;
         while let Some(node) = order.get(at).copied() {
-            for next in self.after(node) {
+            for next in self.successors(node) {
                 waits[next] -= 1;
                 if waits[next] == 0 {
                     order.push(next);
@@ -50,7 +50,7 @@ impl Ways {
     }
 
     /// Reports a cycle, and the nodes that are reachable only through one.
-    pub(super) fn complain(&self, order: &[usize], name: &dyn Fn(usize) -> String, out: &mut Problems) {
+    pub(super) fn report_cycles(&self, order: &[usize], name: &dyn Fn(usize) -> String, out: &mut Problems) {
         let mut ordered = vec![false; self.incoming.len()];
         order.iter().for_each(|node| ordered[*node] = true);
         let cycle = self.cycle(&ordered);
@@ -58,10 +58,10 @@ impl Ways {
             return;
         };
         let names: Vec<String> =
-            shortened(&cycle).into_iter().map(|node| node.map_or_else(|| "…".to_owned(), name)).collect();
+            abbreviate(&cycle).into_iter().map(|node| node.map_or_else(|| "…".to_owned(), name)).collect();
         let reason = format!("cycle: {} → {}", names.join(" → "), name(*first));
         out.add(ProblemCode::Cycle, format!("/nodes/{first}"), reason);
-        let reached = self.reached();
+        let reached = self.reachable();
         let lost = (0..ordered.len()).filter(|node| !reached[*node] && !cycle.contains(node));
         for node in lost.take(PROBLEMS_MAX) {
             let reason = format!("{} is unreachable: no path leads to it from a start node", name(node));
@@ -86,7 +86,7 @@ impl Ways {
             }
             seen_at[node] = Some(walk.len());
             walk.push(node);
-            match self.before(node).find(|before| !ordered[*before]) {
+            match self.predecessors(node).find(|before| !ordered[*before]) {
                 Some(before) => node = before,
                 None => return Vec::new(),
             }
@@ -94,11 +94,11 @@ impl Ways {
     }
 
     /// For every node, whether it is reachable from a start node.
-    fn reached(&self) -> Vec<bool> {
+    fn reachable(&self) -> Vec<bool> {
         let mut reached: Vec<bool> = self.incoming.iter().map(Vec::is_empty).collect();
         let mut waiting: Vec<usize> = (0..reached.len()).filter(|node| reached[*node]).collect();
         while let Some(node) = waiting.pop() {
-            for next in self.after(node) {
+            for next in self.successors(node) {
                 if !std::mem::replace(&mut reached[next], true) {
                     waiting.push(next);
                 }
@@ -109,7 +109,7 @@ impl Ways {
 }
 
 /// Both ends of a long cycle. `None` marks the omitted middle.
-fn shortened(cycle: &[usize]) -> Vec<Option<usize>> {
+fn abbreviate(cycle: &[usize]) -> Vec<Option<usize>> {
     if cycle.len() <= 2 * CYCLE_ENDS_SHOWN_MAX {
         return cycle.iter().copied().map(Some).collect();
     }

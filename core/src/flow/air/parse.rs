@@ -3,8 +3,8 @@
 //! Nothing here knows of tools, types or the order of nodes. Unknown members are refused, because a
 //! mistyped option that is silently ignored is worse than an error.
 
-use super::document::{Approval, Body, Cache, Child, Document, Each, Edge, Function, Hitl, Item, Join, Node, Retry};
-use super::problem::{Problem, ProblemCode, Problems};
+use super::document::{Approval, Body, Cache, ChildWorkflow, Document, MapBody, Edge, Function, Hitl, MapItem, Join, Node, Retry};
+use super::problem::{DocumentProblem, ProblemCode, Problems};
 use super::read::Members;
 use crate::json;
 use crate::limits::{
@@ -20,13 +20,13 @@ pub const CURRENT_NODE: &str = "CURRENT_NODE";
 const VERSIONS: &[&str] = &["1.0", "0.1"];
 const KINDS: &[&str] = &["function", "hitl", "workflow", "map", "agent", "swarm"];
 
-pub fn parse(text: &str) -> Result<Document, Vec<Problem>> {
+pub fn parse(text: &str) -> Result<Document, Vec<DocumentProblem>> {
     if text.len() > WORKFLOW_BYTES_MAX {
         let reason = format!("the document has {} bytes, at most {WORKFLOW_BYTES_MAX}", text.len());
-        return Err(vec![Problem::new(ProblemCode::TooLarge, "", reason)]);
+        return Err(vec![DocumentProblem::new(ProblemCode::TooLarge, "", reason)]);
     }
     let value =
-        json::parse_exact(text).map_err(|error| vec![Problem::new(ProblemCode::NotJson, "", error.to_string())])?;
+        json::parse_exact(text).map_err(|error| vec![DocumentProblem::new(ProblemCode::NotJson, "", error.to_string())])?;
     Document::from_value(value)
 }
 
@@ -50,7 +50,7 @@ fn is_workflow_id(id: &str) -> bool {
 }
 
 impl Document {
-    pub fn from_value(value: Value) -> Result<Self, Vec<Problem>> {
+    pub fn from_value(value: Value) -> Result<Self, Vec<DocumentProblem>> {
         let mut out = Problems::default();
         if !value.is_object() {
             Members::of(value, "", &mut out).finish(&mut out);
@@ -74,7 +74,7 @@ impl Document {
             out.add(ProblemCode::InvalidValue, "/nodes", "a workflow needs at least one node");
         }
         members.finish(&mut out);
-        out.or(document)
+        out.into_result(document)
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn read_nodes(members: &mut Members, name: &'static str, most: usize,
         out.add(ProblemCode::MissingMember, path.as_str(), format!("{name} is missing"));
     }
     let items = members.list(name, out).unwrap_or_default();
-    if too_many(items.len(), most, &path, out) {
+    if report_too_many(items.len(), most, &path, out) {
         return Vec::new();
     }
     let read = |(at, item)| read_node(item, format!("{path}/{at}"), out);
@@ -96,7 +96,7 @@ pub(crate) fn read_nodes(members: &mut Members, name: &'static str, most: usize,
 pub(crate) fn read_edges(members: &mut Members, name: &'static str, most: usize, out: &mut Problems) -> Vec<Edge> {
     let path = members.path(name);
     let items = members.list(name, out).unwrap_or_default();
-    if too_many(items.len(), most, &path, out) {
+    if report_too_many(items.len(), most, &path, out) {
         return Vec::new();
     }
     let read = |(at, item)| {
@@ -112,7 +112,7 @@ pub(crate) fn read_edges(members: &mut Members, name: &'static str, most: usize,
     items.into_iter().enumerate().map(read).collect()
 }
 
-fn too_many(count: usize, most: usize, path: &str, out: &mut Problems) -> bool {
+fn report_too_many(count: usize, most: usize, path: &str, out: &mut Problems) -> bool {
     if count > most {
         out.add(ProblemCode::TooLarge, path, format!("{count} items, at most {most}"));
     }
@@ -149,7 +149,7 @@ fn read_node(value: Value, path: String, out: &mut Problems) -> Node {
         delay_seconds: members.count("delay_seconds", 0..=FLOW_SECONDS_MAX, out).unwrap_or(0),
         timeout_seconds: members.count("timeout_seconds", 1..=FLOW_SECONDS_MAX, out),
         retry: read_retry(&mut members, out),
-        requires_approval: read_demand(&mut members, out),
+        requires_approval: read_requires_approval(&mut members, out),
         body: read_body(&kind, &mut members, out),
     };
     members.finish(out);
@@ -175,7 +175,7 @@ fn read_retry(members: &mut Members, out: &mut Problems) -> Option<Retry> {
 }
 
 /// `true` is short for one approval by any person.
-fn read_demand(members: &mut Members, out: &mut Problems) -> Option<Approval> {
+fn read_requires_approval(members: &mut Members, out: &mut Problems) -> Option<Approval> {
     let path = members.path("requires_approval");
     match members.take("requires_approval")? {
         Value::Bool(demanded) => demanded.then(Approval::default),
@@ -187,7 +187,7 @@ fn read_approval(mut members: Members, out: &mut Problems) -> Approval {
     let approvals_needed = members.count("approvals_needed", 1..=APPROVALS_NEEDED_MAX, out).unwrap_or(1);
     let path = members.path("approvers");
     let items = members.list("approvers", out).unwrap_or_default();
-    too_many(items.len(), APPROVERS_MAX, &path, out);
+    report_too_many(items.len(), APPROVERS_MAX, &path, out);
     let approvers = items.into_iter().enumerate().filter_map(|(at, item)| match item {
         Value::String(pattern) if !pattern.is_empty() && pattern.len() <= 256 => Some(pattern),
         _ => {
@@ -226,14 +226,14 @@ fn read_body(kind: &str, members: &mut Members, out: &mut Problems) -> Body {
             approval: members.inner("approval", out).map(|inner| read_approval(inner, out)).unwrap_or_default(),
         }),
         "workflow" => Body::Workflow(read_child(members, out)),
-        "map" => Body::Map(read_each(members, out)),
+        "map" => Body::Map(read_map(members, out)),
         "agent" => {
-            members_of_agent(members, out);
-            Body::Agent(members.rest())
+            check_agent(members, out);
+            Body::Agent(members.take_rest())
         }
         "swarm" => {
-            members_of_swarm(members, out);
-            Body::Swarm(members.rest())
+            check_swarm(members, out);
+            Body::Swarm(members.take_rest())
         }
         unknown => {
             if !unknown.is_empty() {
@@ -241,7 +241,7 @@ fn read_body(kind: &str, members: &mut Members, out: &mut Problems) -> Body {
                 let reason = format!("unknown node type {unknown:?}{guess}; expected one of {}", KINDS.join(", "));
                 out.add(ProblemCode::InvalidValue, members.path("type"), reason);
             }
-            Body::Agent(members.rest())
+            Body::Agent(members.take_rest())
         }
     }
 }
@@ -259,44 +259,44 @@ fn read_function(members: &mut Members, out: &mut Problems) -> Function {
     }
 }
 
-fn read_child(members: &mut Members, out: &mut Problems) -> Child {
-    Child {
+fn read_child(members: &mut Members, out: &mut Problems) -> ChildWorkflow {
+    ChildWorkflow {
         workflow_id: read_workflow_id(members, out),
         version: members.number("version", 1..=i64::MAX, out),
         inputs: members.object("inputs", out).unwrap_or_default(),
     }
 }
 
-fn read_each(members: &mut Members, out: &mut Problems) -> Each {
+fn read_map(members: &mut Members, out: &mut Problems) -> MapBody {
     let over = members.value("over", out);
     let max_parallel = members.count("max_parallel", 1..=MAP_PARALLEL_MAX, out).unwrap_or(MAP_PARALLEL_DEFAULT);
     let inner = members.value("do", out);
     let mut inner = Members::of(inner, members.path("do"), out);
     let kind = inner.text("type", out);
     let item = match kind.as_str() {
-        "workflow" => Item::Workflow(read_child(&mut inner, out)),
-        "function" => Item::Function(read_function(&mut inner, out)),
+        "workflow" => MapItem::Workflow(read_child(&mut inner, out)),
+        "function" => MapItem::Function(read_function(&mut inner, out)),
         _ => {
             out.add(ProblemCode::InvalidValue, inner.path("type"), "type must be \"function\" or \"workflow\" here");
-            inner.rest();
-            Item::Function(Function { tool: String::new(), inputs: serde_json::Map::new(), cache: None })
+            inner.take_rest();
+            MapItem::Function(Function { tool: String::new(), inputs: serde_json::Map::new(), cache: None })
         }
     };
     inner.finish(out);
-    Each { over, max_parallel, item }
+    MapBody { over, max_parallel, item }
 }
 
 /// An agent node needs a name or a goal. The rest is validated by its own room.
-fn members_of_agent(members: &mut Members, out: &mut Problems) {
-    one_text_of(members, &["agent", "goal"], out);
+fn check_agent(members: &mut Members, out: &mut Problems) {
+    require_one_text(members, &["agent", "goal"], out);
 }
 
 /// A swarm node needs a goal.
-fn members_of_swarm(members: &mut Members, out: &mut Problems) {
-    one_text_of(members, &["goal"], out);
+fn check_swarm(members: &mut Members, out: &mut Problems) {
+    require_one_text(members, &["goal"], out);
 }
 
-fn one_text_of(members: &Members, names: &[&str], out: &mut Problems) {
+fn require_one_text(members: &Members, names: &[&str], out: &mut Problems) {
     let has =
         names.iter().any(|name| members.peek(name).is_some_and(|value| value.as_str().is_some_and(|t| !t.is_empty())));
     if !has {

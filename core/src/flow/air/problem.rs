@@ -93,7 +93,7 @@ impl ProblemCode {
 
     /// The wire name.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotJson => "not_json",
             Self::TooLarge => "too_large",
@@ -127,14 +127,14 @@ impl ProblemCode {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{path}: {reason}")]
-pub struct Problem {
+pub struct DocumentProblem {
     pub code: ProblemCode,
     /// A JSON pointer into the checked document.
     pub path: String,
     pub reason: String,
 }
 
-impl Problem {
+impl DocumentProblem {
     pub fn new(code: ProblemCode, path: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { code, path: path.into(), reason: reason.into() }
     }
@@ -143,15 +143,15 @@ impl Problem {
 /// Collects problems, up to a limit.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
-    kept: Vec<Problem>,
+    kept: Vec<DocumentProblem>,
 }
 
 impl Problems {
     pub(crate) fn add(&mut self, code: ProblemCode, path: impl Into<String>, reason: impl Into<String>) {
-        self.push(Problem::new(code, path, reason));
+        self.push(DocumentProblem::new(code, path, reason));
     }
 
-    pub(crate) fn push(&mut self, problem: Problem) {
+    pub(crate) fn push(&mut self, problem: DocumentProblem) {
         if self.kept.len() < PROBLEMS_MAX {
             self.kept.push(problem);
         }
@@ -167,11 +167,11 @@ impl Problems {
     }
 
     /// The value, or the problems if there are any.
-    pub(crate) fn or<T>(self, value: T) -> Result<T, Vec<Problem>> {
+    pub(crate) fn into_result<T>(self, value: T) -> Result<T, Vec<DocumentProblem>> {
         if self.kept.is_empty() { Ok(value) } else { Err(self.kept) }
     }
 
-    pub(crate) fn into_vec(self) -> Vec<Problem> {
+    pub(crate) fn into_vec(self) -> Vec<DocumentProblem> {
         self.kept
     }
 

@@ -5,18 +5,18 @@
 //! the edges, only between the first target and the last reader. The number of visited edges is
 //! counted, so that a test can check the complexity.
 
-use super::order::Ways;
+use super::order::Adjacency;
 
 /// The answers, in the order of the pairs.
-pub(super) struct Answers {
+pub(super) struct UpstreamAnswers {
     pub(super) upstream: Vec<bool>,
     /// The number of edges visited.
     pub(super) work: usize,
 }
 
 /// For each (reader, target): whether a path leads from the target to the reader.
-pub(super) fn upstream(ways: &Ways, order: &[usize], pairs: &[(usize, usize)]) -> Answers {
-    let mut answers = Answers { upstream: vec![false; pairs.len()], work: 0 };
+pub(super) fn upstream(ways: &Adjacency, order: &[usize], pairs: &[(usize, usize)]) -> UpstreamAnswers {
+    let mut answers = UpstreamAnswers { upstream: vec![false; pairs.len()], work: 0 };
     let forest = Forest::new(ways, &mut answers.work);
     let mut rank = vec![usize::MAX; ways.incoming.len()];
     order.iter().enumerate().for_each(|(at, node)| rank[*node] = at);
@@ -31,27 +31,27 @@ pub(super) fn upstream(ways: &Ways, order: &[usize], pairs: &[(usize, usize)]) -
         if reader != last {
             last = reader;
             answers.work += ways.incoming[reader].len();
-            ways.before(reader).for_each(|before| direct[before] = reader);
+            ways.predecessors(reader).for_each(|before| direct[before] = reader);
         }
-        if direct[target] == reader || forest.leads(target, reader) {
+        if direct[target] == reader || forest.is_ancestor(target, reader) {
             answers.upstream[pair] = true;
         } else if rank[target] < rank[reader] {
             left.push(pair);
         }
     }
     left.sort_by_key(|pair| (rank[pairs[*pair].1], rank[pairs[*pair].0]));
-    blocks(ways, order, &rank, pairs, &left, &mut answers);
+    answer_in_blocks(ways, order, &rank, pairs, &left, &mut answers);
     answers
 }
 
 /// Answers the pairs in `left`, which must be sorted by target.
-fn blocks(
-    ways: &Ways,
+fn answer_in_blocks(
+    ways: &Adjacency,
     order: &[usize],
     rank: &[usize],
     pairs: &[(usize, usize)],
     left: &[usize],
-    answers: &mut Answers,
+    answers: &mut UpstreamAnswers,
 ) {
     let mut bits = vec![0_u64; ways.incoming.len()];
     let mut own = vec![0_u64; ways.incoming.len()];
@@ -74,7 +74,7 @@ fn blocks(
         let from = rank[pairs[*first].1];
         let to = block.iter().map(|pair| rank[pairs[*pair].0]).max().unwrap_or(from);
         for node in &order[from..=to] {
-            let incoming = ways.before(*node).filter(|before| rank[*before] >= from);
+            let incoming = ways.predecessors(*node).filter(|before| rank[*before] >= from);
             bits[*node] = incoming.fold(0, |seen, before| seen | bits[before] | own[before]);
             answers.work += ways.incoming[*node].len();
         }
@@ -94,7 +94,7 @@ struct Forest {
 }
 
 impl Forest {
-    fn new(ways: &Ways, work: &mut usize) -> Self {
+    fn new(ways: &Adjacency, work: &mut usize) -> Self {
         let nodes = ways.incoming.len();
         let mut forest = Self { enter: vec![usize::MAX; nodes], leave: vec![0; nodes] };
         let mut clock = 0;
@@ -125,7 +125,7 @@ impl Forest {
         forest
     }
 
-    fn leads(&self, from: usize, to: usize) -> bool {
+    fn is_ancestor(&self, from: usize, to: usize) -> bool {
         from != to && self.enter[from] < self.enter[to] && self.leave[to] < self.leave[from]
     }
 }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     /// The same answers by a search from every target.
-    fn slowly(ways: &Ways, pairs: &[(usize, usize)]) -> Vec<bool> {
+    fn slowly(ways: &Adjacency, pairs: &[(usize, usize)]) -> Vec<bool> {
         let reaches = |from: usize, to: usize| {
             let (mut seen, mut waiting) = (vec![false; ways.incoming.len()], vec![from]);
             while let Some(node) = waiting.pop() {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     /// A pseudo-random acyclic graph with pairs to answer.
-    fn scrambled(nodes: usize, seed: u64) -> (Ways, Vec<(usize, usize)>) {
+    fn scrambled(nodes: usize, seed: u64) -> (Adjacency, Vec<(usize, usize)>) {
         let mut state = seed;
         let mut next = |below: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -164,33 +164,33 @@ mod tests {
         edges.dedup();
         edges.retain(|(from, _)| from % 7 != 3);
         let pairs = (0..nodes).map(|_| (next(nodes), next(nodes))).collect();
-        (Ways::new(nodes, edges), pairs)
+        (Adjacency::new(nodes, edges), pairs)
     }
 
     #[test]
     fn the_quick_answers_are_the_slow_ones() {
         for seed in 0..60 {
             let (ways, pairs) = scrambled(90, seed);
-            let answers = upstream(&ways, &ways.order(), &pairs);
+            let answers = upstream(&ways, &ways.topological_order(), &pairs);
             assert_eq!(answers.upstream, slowly(&ways, &pairs), "seed {seed}");
         }
     }
 
     /// A ladder: two chains with rungs between them. Each node refers to one several steps back.
-    fn ladder(steps: usize) -> (Ways, Vec<(usize, usize)>) {
+    fn ladder(steps: usize) -> (Adjacency, Vec<(usize, usize)>) {
         let edges = (0..steps - 1).flat_map(|at| {
             let (left, right) = (2 * at, 2 * at + 1);
             [(left, left + 2), (right, right + 2), (left, right + 2), (right, left + 2)]
         });
         let pairs = (3..steps).flat_map(|at| [(2 * at, 2 * at - 5), (2 * at + 1, 2 * at - 6), (2 * at, 2 * at - 6)]);
-        (Ways::new(2 * steps, edges.collect()), pairs.collect())
+        (Adjacency::new(2 * steps, edges.collect()), pairs.collect())
     }
 
     #[test]
     fn the_work_grows_with_the_graph_and_not_with_its_square() {
         let work = |steps| {
             let (ways, pairs) = ladder(steps);
-            let answers = upstream(&ways, &ways.order(), &pairs);
+            let answers = upstream(&ways, &ways.topological_order(), &pairs);
             assert!(answers.upstream.iter().all(|upstream| *upstream));
             answers.work
         };

@@ -17,7 +17,7 @@ pub(crate) struct Members {
 }
 
 /// A value's type, with its article.
-const fn text_of(value: &Value) -> &'static str {
+const fn type_with_article(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -29,8 +29,8 @@ const fn text_of(value: &Value) -> &'static str {
 }
 
 /// A pointer to the first string that contains U+0000, which not every store supports.
-pub(crate) fn nul_in(value: &Value) -> Option<String> {
-    let child = |name: &str, value: &Value| nul_in(value).map(|rest| format!("/{name}{rest}"));
+pub(crate) fn find_nul(value: &Value) -> Option<String> {
+    let child = |name: &str, value: &Value| find_nul(value).map(|rest| format!("/{name}{rest}"));
     match value {
         Value::String(text) => text.contains('\0').then(String::new),
         Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| child(&at.to_string(), item)),
@@ -46,7 +46,7 @@ impl Members {
     /// The members of `value`. Reports a problem if it is not an object.
     pub(crate) fn of(value: Value, path: impl Into<String>, out: &mut Problems) -> Self {
         let path = path.into();
-        if let Some(place) = nul_in(&value).filter(|_| path.is_empty()) {
+        if let Some(place) = find_nul(&value).filter(|_| path.is_empty()) {
             out.add(ProblemCode::InvalidValue, place, "a text holds the character U+0000, which can't be stored");
         }
         let members = match value {
@@ -55,7 +55,7 @@ impl Members {
                 out.add(
                     ProblemCode::InvalidValue,
                     path.as_str(),
-                    format!("expected an object, found {}", text_of(&other)),
+                    format!("expected an object, found {}", type_with_article(&other)),
                 );
                 return Self { members: Map::new(), path, known: Vec::new(), broken: true };
             }
@@ -79,7 +79,7 @@ impl Members {
         self.members.remove(name)
     }
 
-    fn need(&mut self, name: &'static str, out: &mut Problems) -> Option<Value> {
+    fn take_required(&mut self, name: &'static str, out: &mut Problems) -> Option<Value> {
         let value = self.take(name);
         if value.is_none() && !self.broken {
             out.add(ProblemCode::MissingMember, self.path(name), format!("{name} is missing"));
@@ -87,8 +87,8 @@ impl Members {
         value
     }
 
-    fn wrong(&self, name: &str, expected: &str, found: &Value, out: &mut Problems) {
-        let reason = format!("{name} must be {expected}, not {}", text_of(found));
+    fn report_wrong_type(&self, name: &str, expected: &str, found: &Value, out: &mut Problems) {
+        let reason = format!("{name} must be {expected}, not {}", type_with_article(found));
         out.add(ProblemCode::InvalidValue, self.path(name), reason);
     }
 
@@ -96,7 +96,7 @@ impl Members {
         match value {
             Value::String(text) => Some(text),
             other => {
-                self.wrong(name, "a string", &other, out);
+                self.report_wrong_type(name, "a string", &other, out);
                 None
             }
         }
@@ -104,7 +104,7 @@ impl Members {
 
     /// A required string. Empty only after a reported problem.
     pub(crate) fn text(&mut self, name: &'static str, out: &mut Problems) -> String {
-        let value = self.need(name, out);
+        let value = self.take_required(name, out);
         let text = value.and_then(|value| self.as_text(name, value, out));
         if text.as_ref().is_some_and(String::is_empty) {
             out.add(ProblemCode::InvalidValue, self.path(name), format!("{name} must not be empty"));
@@ -147,7 +147,7 @@ impl Members {
             None => false,
             Some(Value::Bool(flag)) => flag,
             Some(other) => {
-                self.wrong(name, "a boolean", &other, out);
+                self.report_wrong_type(name, "a boolean", &other, out);
                 false
             }
         }
@@ -158,7 +158,7 @@ impl Members {
         match self.take(name)? {
             Value::Object(members) => Some(members),
             other => {
-                self.wrong(name, "an object", &other, out);
+                self.report_wrong_type(name, "an object", &other, out);
                 None
             }
         }
@@ -169,7 +169,7 @@ impl Members {
         match self.take(name)? {
             Value::Array(items) => Some(items),
             other => {
-                self.wrong(name, "an array", &other, out);
+                self.report_wrong_type(name, "an array", &other, out);
                 None
             }
         }
@@ -183,11 +183,11 @@ impl Members {
 
     /// A required value of any type.
     pub(crate) fn value(&mut self, name: &'static str, out: &mut Problems) -> Value {
-        self.need(name, out).unwrap_or_default()
+        self.take_required(name, out).unwrap_or_default()
     }
 
     /// The remaining members, for nodes that keep them verbatim.
-    pub(crate) fn rest(&mut self) -> Map<String, Value> {
+    pub(crate) fn take_rest(&mut self) -> Map<String, Value> {
         std::mem::take(&mut self.members)
     }
 

@@ -1,6 +1,6 @@
 //! Writes a document as JSON, omitting defaults.
 
-use super::document::{Approval, Body, Cache, Child, Document, Each, Edge, Function, Hitl, Item, Join, Node};
+use super::document::{Approval, Body, Cache, ChildWorkflow, Document, MapBody, Edge, Function, Hitl, MapItem, Join, Node};
 use crate::limits;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -107,7 +107,7 @@ fn write_approval(approval: &Approval) -> Value {
     Value::Object(out)
 }
 
-fn write_child(out: &mut Object, child: &Child) {
+fn write_child(out: &mut Object, child: &ChildWorkflow) {
     put(out, "workflow_id", child.workflow_id.as_str());
     put_some(out, "version", child.version);
     if !child.inputs.is_empty() {
@@ -115,18 +115,18 @@ fn write_child(out: &mut Object, child: &Child) {
     }
 }
 
-fn write_each(out: &mut Object, each: &Each) {
+fn write_each(out: &mut Object, each: &MapBody) {
     put(out, "over", each.over.clone());
     if each.max_parallel != limits::MAP_PARALLEL_DEFAULT {
         put(out, "max_parallel", each.max_parallel);
     }
     let mut item = Object::new();
     match &each.item {
-        Item::Function(function) => {
+        MapItem::Function(function) => {
             put(&mut item, "type", "function");
             write_function(&mut item, function);
         }
-        Item::Workflow(child) => {
+        MapItem::Workflow(child) => {
             put(&mut item, "type", "workflow");
             write_child(&mut item, child);
         }

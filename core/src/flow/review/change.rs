@@ -14,7 +14,7 @@ pub struct Change {
     pub after: Option<Value>,
 }
 
-pub(super) fn between(before: &[PlannedCall], after: &[PlannedCall]) -> Vec<Change> {
+pub(super) fn diff(before: &[PlannedCall], after: &[PlannedCall]) -> Vec<Change> {
     let by_place = |calls: &[PlannedCall]| -> BTreeMap<String, Value> {
         let shown = |call: &PlannedCall| {
             let mut shown = serde_json::Map::new();
@@ -32,24 +32,24 @@ pub(super) fn between(before: &[PlannedCall], after: &[PlannedCall]) -> Vec<Chan
     let (before, after) = (by_place(before), by_place(after));
     let mut changes = Vec::new();
     for (place, old) in &before {
-        differ(place, Some(old), after.get(place), &mut changes);
+        diff_values(place, Some(old), after.get(place), &mut changes);
     }
     for (place, new) in after.iter().filter(|(place, _)| !before.contains_key(*place)) {
-        differ(place, None, Some(new), &mut changes);
+        diff_values(place, None, Some(new), &mut changes);
     }
     changes
 }
 
-fn differ(place: &str, before: Option<&Value>, after: Option<&Value>, changes: &mut Vec<Change>) {
+fn diff_values(place: &str, before: Option<&Value>, after: Option<&Value>, changes: &mut Vec<Change>) {
     if before == after {
         return;
     }
     if let (Some(Value::Object(old)), Some(Value::Object(new))) = (before, after) {
         for (name, value) in old {
-            differ(&format!("{place}/{name}"), Some(value), new.get(name), changes);
+            diff_values(&format!("{place}/{name}"), Some(value), new.get(name), changes);
         }
         for (name, value) in new.iter().filter(|(name, _)| !old.contains_key(*name)) {
-            differ(&format!("{place}/{name}"), None, Some(value), changes);
+            diff_values(&format!("{place}/{name}"), None, Some(value), changes);
         }
         return;
     }

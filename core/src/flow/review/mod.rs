@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 /// A stored approval request.
 #[derive(Clone, Debug)]
-pub struct Request<'a> {
+pub struct ApprovalRecord<'a> {
     pub approval_id: Uuid,
     pub run_id: Uuid,
     pub workflow_id: &'a str,
@@ -75,7 +75,7 @@ pub struct Review {
     pub maps_unknown: Vec<String>,
     /// The graph patch, if the request is about one.
     pub patch: Option<Value>,
-    pub risk: Option<RiskShown>,
+    pub risk: Option<RiskSummary>,
     /// Where the result of the run is sent. The approval covers this message too.
     #[serde(default)]
     pub notifies: Vec<String>,
@@ -87,8 +87,8 @@ pub struct Review {
     pub created_at: Option<String>,
     pub expires_at: Option<String>,
     pub approvals_needed: i64,
-    pub decisions: Vec<Said>,
-    pub standing: Standing,
+    pub decisions: Vec<RecordedDecision>,
+    pub standing: ApprovalState,
 }
 
 /// What the request is about.
@@ -133,7 +133,7 @@ pub struct PlannedCall {
 
 /// The risk, with its reasons in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RiskShown {
+pub struct RiskSummary {
     pub score: u32,
     /// `low`, `medium` or `high`.
     pub band: String,
@@ -150,7 +150,7 @@ pub struct RiskReason {
 
 /// One person's decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct RecordedDecision {
     pub by: String,
     pub decision: String,
     pub at: String,
@@ -159,8 +159,8 @@ pub struct Said {
 
 /// Whether the request is still open, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
-    pub status: StandingStatus,
+pub struct ApprovalState {
+    pub status: ApprovalStatus,
     pub by: Vec<String>,
     pub at: Option<String>,
     pub notes: Option<String>,
@@ -168,7 +168,7 @@ pub struct Standing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StandingStatus {
+pub enum ApprovalStatus {
     /// Pending.
     Open,
     /// Nobody decided in time.
@@ -181,28 +181,28 @@ pub enum StandingStatus {
     Denied,
 }
 
-impl Standing {
+impl ApprovalState {
     /// The status as a sentence without a full stop.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let by = if self.by.is_empty() { String::new() } else { format!(" by {}", self.by.join(" and ")) };
         let at = self.at.as_deref().map(|at| format!(" at {at}")).unwrap_or_default();
         match self.status {
-            StandingStatus::Open => "this request is waiting for a decision".to_owned(),
-            StandingStatus::Expired => format!("this request expired{at}; nobody decided in time"),
-            StandingStatus::Superseded => {
+            ApprovalStatus::Open => "this request is waiting for a decision".to_owned(),
+            ApprovalStatus::Expired => format!("this request expired{at}; nobody decided in time"),
+            ApprovalStatus::Superseded => {
                 format!("this request was superseded{at}{by}; fetch the run for the current digest")
             }
-            StandingStatus::Cancelled => format!("this request was cancelled{at}: the run no longer needs it"),
-            StandingStatus::Approved => format!("this request was approved{by}{at}"),
-            StandingStatus::Denied => format!("this request was denied{by}{at}"),
+            ApprovalStatus::Cancelled => format!("this request was cancelled{at}: the run no longer needs it"),
+            ApprovalStatus::Approved => format!("this request was approved{by}{at}"),
+            ApprovalStatus::Denied => format!("this request was denied{by}{at}"),
         }
     }
 }
 
 impl Review {
     #[must_use]
-    pub fn of(request: &Request<'_>) -> Self {
+    pub fn of(request: &ApprovalRecord<'_>) -> Self {
         let data = request.data;
         let subject = match request.action_type {
             "plan" => Subject::Plan,
@@ -213,7 +213,7 @@ impl Review {
             _ => Subject::Call,
         };
         let calls = calls_of(subject, data);
-        let (calls_unlisted, maps_unknown) = left_out(subject, data);
+        let (calls_unlisted, maps_unknown) = unlisted_calls(subject, data);
         let refused = |call: &PlannedCall| Some(format!("{}: {}", call.place, call.refused.as_deref()?));
         Self {
             approval_id: request.approval_id,
@@ -230,7 +230,7 @@ impl Review {
             refusals: calls.iter().filter_map(refused).collect(),
             changes: request
                 .before
-                .map(|before| change::between(&calls_of(subject, before), &calls))
+                .map(|before| change::diff(&calls_of(subject, before), &calls))
                 .unwrap_or_default(),
             calls,
             calls_unlisted,
@@ -244,13 +244,13 @@ impl Review {
             expires_at: request.expires_at.map(|at| at.to_string()),
             approvals_needed: request.approvals_needed,
             decisions: serde_json::from_value(request.decisions.clone()).unwrap_or_default(),
-            standing: standing(request),
+            standing: approval_state(request),
         }
     }
 
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.standing.status == StandingStatus::Open
+        self.standing.status == ApprovalStatus::Open
     }
 }
 
@@ -312,7 +312,7 @@ fn call(node: Option<&str>, line: &Value) -> PlannedCall {
     let range = |(from, to): &(u64, u64)| if from == to { from.to_string() } else { format!("{from}-{to}") };
     PlannedCall {
         place,
-        what: what(line),
+        what: describe_action(line),
         input: line.get("input").filter(|input| !input.is_null() && line["type"] != "map").cloned(),
         alike_count: ranges.iter().map(|(from, to)| to.saturating_sub(*from) + 1).sum(),
         alike: ranges.iter().map(range).collect(),
@@ -326,7 +326,7 @@ fn call(node: Option<&str>, line: &Value) -> PlannedCall {
     }
 }
 
-fn what(line: &Value) -> String {
+fn describe_action(line: &Value) -> String {
     if let Some(workflow) = line["workflow_id"].as_str() {
         return format!("starts a run of {workflow}");
     }
@@ -362,7 +362,7 @@ fn notes(line: &Value) -> Vec<String> {
 }
 
 /// The number of known calls that are not listed, and the maps whose list is not known.
-fn left_out(subject: Subject, data: &Value) -> (u64, Vec<String>) {
+fn unlisted_calls(subject: Subject, data: &Value) -> (u64, Vec<String>) {
     let missing = |line: &Value| -> u64 {
         let (items, listed) = (line["items"].as_u64(), line["items_listed"].as_u64());
         items.unwrap_or(0).saturating_sub(listed.or(items).unwrap_or(0))
@@ -385,7 +385,7 @@ fn notifies(notify: Option<&Value>) -> Vec<String> {
 }
 
 /// A score with its reasons in words. Reasons of the same factor are merged.
-fn risk(value: &Value) -> Option<RiskShown> {
+fn risk(value: &Value) -> Option<RiskSummary> {
     let number = value["score"].as_u64().and_then(|score| u32::try_from(score).ok())?;
     let score = Score { score: number, reasons: Vec::new() };
     let mut reasons: Vec<RiskReason> = Vec::new();
@@ -407,31 +407,31 @@ fn risk(value: &Value) -> Option<RiskShown> {
         Risk::Medium => "medium",
         Risk::High => "high",
     };
-    Some(RiskShown { score: number, band: band.to_owned(), reasons })
+    Some(RiskSummary { score: number, band: band.to_owned(), reasons })
 }
 
-fn standing(request: &Request<'_>) -> Standing {
+fn approval_state(request: &ApprovalRecord<'_>) -> ApprovalState {
     let late = request.expires_at.is_some_and(|end| end <= request.now);
     let status = match request.status {
-        "pending" if late => StandingStatus::Expired,
-        "pending" => StandingStatus::Open,
-        "approved" => StandingStatus::Approved,
-        "denied" => StandingStatus::Denied,
-        "expired" => StandingStatus::Expired,
-        "superseded" => StandingStatus::Superseded,
-        _ => StandingStatus::Cancelled,
+        "pending" if late => ApprovalStatus::Expired,
+        "pending" => ApprovalStatus::Open,
+        "approved" => ApprovalStatus::Approved,
+        "denied" => ApprovalStatus::Denied,
+        "expired" => ApprovalStatus::Expired,
+        "superseded" => ApprovalStatus::Superseded,
+        _ => ApprovalStatus::Cancelled,
     };
     let said = request.decisions.as_array().into_iter().flatten();
     let approving = said.filter(|said| said["decision"] == "approve").filter_map(|said| text_of(&said["by"]));
     let by = match status {
-        StandingStatus::Approved => approving.collect(),
-        StandingStatus::Open | StandingStatus::Expired => Vec::new(),
+        ApprovalStatus::Approved => approving.collect(),
+        ApprovalStatus::Open | ApprovalStatus::Expired => Vec::new(),
         _ => request.reviewed_by.map(str::to_owned).into_iter().collect(),
     };
     let at = match status {
-        StandingStatus::Open => None,
-        StandingStatus::Expired => request.expires_at.or(request.reviewed_at),
+        ApprovalStatus::Open => None,
+        ApprovalStatus::Expired => request.expires_at.or(request.reviewed_at),
         _ => request.reviewed_at,
     };
-    Standing { status, by, at: at.map(|at| at.to_string()), notes: request.notes.map(str::to_owned) }
+    ApprovalState { status, by, at: at.map(|at| at.to_string()), notes: request.notes.map(str::to_owned) }
 }

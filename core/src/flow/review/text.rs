@@ -1,14 +1,14 @@
 //! A review as lines of text, for the terminal and for mail.
 
-use super::{Change, PlannedCall, Review, StandingStatus, Subject};
-use crate::text::{readable, visible_line};
+use super::{Change, PlannedCall, Review, ApprovalStatus, Subject};
+use crate::text::{render_lines, escape_invisible_line};
 
 impl Review {
     /// A one-line summary, as a question.
     #[must_use]
     pub fn title(&self) -> String {
-        let workflow = visible_line(&self.workflow_id);
-        let node = visible_line(self.node_id.as_deref().unwrap_or_default());
+        let workflow = escape_invisible_line(&self.workflow_id);
+        let node = escape_invisible_line(self.node_id.as_deref().unwrap_or_default());
         match self.subject {
             Subject::Plan => format!("May this plan of {workflow} run?"),
             Subject::Patch => format!("May the graph of this run of {workflow} be changed?"),
@@ -23,10 +23,10 @@ impl Review {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.title()];
-        lines.extend(self.facts().into_iter().map(|(label, value)| format!("{label}: {}", visible_line(&value))));
+        lines.extend(self.facts().into_iter().map(|(label, value)| format!("{label}: {}", escape_invisible_line(&value))));
         if !self.refusals.is_empty() {
             lines.push("It can't be approved, because the dry run was refused:".to_owned());
-            lines.extend(self.refusals.iter().map(|why| format!("  {}", visible_line(why))));
+            lines.extend(self.refusals.iter().map(|why| format!("  {}", escape_invisible_line(why))));
             lines.push("Reject it, or change the step's input to repeat the dry run.".to_owned());
         }
         if !self.changes.is_empty() {
@@ -36,15 +36,15 @@ impl Review {
         if let Some(question) = &self.question {
             lines.push("The question:".to_owned());
             let prompt = question.prompt.as_deref().unwrap_or("(no prompt, only data)");
-            lines.extend(prompt.lines().map(|line| format!("  {}", visible_line(line))));
+            lines.extend(prompt.lines().map(|line| format!("  {}", escape_invisible_line(line))));
             if question.shown != serde_json::json!({}) {
                 lines.push("The data:".to_owned());
-                lines.extend(readable(&question.shown).into_iter().map(|line| format!("  {line}")));
+                lines.extend(render_lines(&question.shown).into_iter().map(|line| format!("  {line}")));
             }
         }
         if let Some(patch) = &self.patch {
             lines.push("The change:".to_owned());
-            lines.extend(readable(patch).into_iter().map(|line| format!("  {line}")));
+            lines.extend(render_lines(patch).into_iter().map(|line| format!("  {line}")));
         }
         if !self.calls.is_empty() {
             lines.push(self.calls_title());
@@ -64,7 +64,7 @@ impl Review {
             title.push_str(&format!(", plus {} unlisted that need their own approval", self.calls_unlisted));
         }
         if !self.maps_unknown.is_empty() {
-            let maps = visible_line(&self.maps_unknown.join(", "));
+            let maps = escape_invisible_line(&self.maps_unknown.join(", "));
             title.push_str(&format!(", plus those of {maps}, which need approval once the list is known"));
         }
         title + "):"
@@ -91,9 +91,9 @@ impl Review {
             facts.push(("Decision", format!("{} by {} at {}{notes}", said.decision, said.by, said.at)));
         }
         match (self.standing.status, &self.expires_at) {
-            (StandingStatus::Open, Some(end)) => facts.push(("Open until", end.clone())),
-            (StandingStatus::Open, None) => {}
-            _ => facts.push(("Status", self.standing.words())),
+            (ApprovalStatus::Open, Some(end)) => facts.push(("Open until", end.clone())),
+            (ApprovalStatus::Open, None) => {}
+            _ => facts.push(("Status", self.standing.describe())),
         }
         facts.extend(self.digest.clone().map(|digest| ("Digest", digest)));
         facts
@@ -104,7 +104,7 @@ impl Review {
         let mut lines = vec![format!("Why the risk is {} ({} points):", risk.band, risk.score)];
         lines.extend(risk.reasons.iter().map(|reason| {
             let times = if reason.places.len() > 1 { format!(" ×{}", reason.places.len()) } else { String::new() };
-            format!("  +{} {}{times}", reason.points, visible_line(&reason.meaning))
+            format!("  +{} {}{times}", reason.points, escape_invisible_line(&reason.meaning))
         }));
         lines
     }
@@ -114,7 +114,7 @@ impl PlannedCall {
     /// The place and what happens there.
     #[must_use]
     pub fn headline(&self) -> String {
-        let mut line = format!("{} {}", visible_line(&self.place), visible_line(&self.what));
+        let mut line = format!("{} {}", escape_invisible_line(&self.place), escape_invisible_line(&self.what));
         if self.alike_count > 0 {
             let (count, items) = (self.alike_count, self.alike.join(", "));
             line.push_str(&format!(", and {count} more identical calls (items {items})"));
@@ -129,13 +129,13 @@ impl PlannedCall {
         let failed = self.failed.iter().map(|why| format!("the dry run failed: {why}"));
         let would = self.would.iter().map(|would| format!("dry run: would {would}"));
         let remarks = refused.chain(failed).chain(would).chain(self.notes.iter().cloned());
-        remarks.map(|remark| visible_line(&remark)).collect()
+        remarks.map(|remark| escape_invisible_line(&remark)).collect()
     }
 
     fn lines(&self, number: usize) -> Vec<String> {
         let mut lines = vec![format!("  {number}. {}", self.headline())];
         lines.extend(self.remarks().into_iter().map(|remark| format!("     {remark}")));
-        let input = self.input.as_ref().map(readable).unwrap_or_default();
+        let input = self.input.as_ref().map(render_lines).unwrap_or_default();
         lines.extend(input.into_iter().map(|line| format!("     {line}")));
         lines
     }
@@ -144,8 +144,8 @@ impl PlannedCall {
 impl Change {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        let place = visible_line(&self.place);
-        let (before, after) = (self.before.as_ref().map(readable), self.after.as_ref().map(readable));
+        let place = escape_invisible_line(&self.place);
+        let (before, after) = (self.before.as_ref().map(render_lines), self.after.as_ref().map(render_lines));
         let told = |label: &str, lines: Vec<String>| match lines.as_slice() {
             [one] => vec![format!("    {label}: {one}")],
             _ => std::iter::once(format!("    {label}:"))

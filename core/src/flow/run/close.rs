@@ -1,11 +1,11 @@
 //! The end of a turn: writes the rows of changed places and the next version of the run's row.
 
 use super::env::Env;
-use super::event::{Mode, Signal, Told, Turn};
+use super::event::{CallMode, Signal, SignalKind, Turn};
 use super::pinned::with_pins;
-use super::rows::Book;
-use super::task::{State, Stored, Task};
-use super::{At, Head, Owner, Run};
+use super::rows::TurnBuilder;
+use super::task::{TaskState, StoredStep, Task};
+use super::{RunPlace, RunHead, LaneOwner, Run};
 use crate::flow::tables::{RUN_SIGNALS, RUNS, STEPS};
 use crate::json::Digest32;
 use crate::record::{Insert, Json, JsonError, Unstorable, Update, Value};
@@ -17,9 +17,9 @@ use uuid::Uuid;
 /// Who continues a run after this turn. A row with work left always has an owner or a deadline, so that
 /// it is found again if its process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attendance {
+enum Continuation {
     /// The owner of this lane drives it.
-    Owned(Owner),
+    Owned(LaneOwner),
     /// No owner. It is claimed again at `until` or when it gets a signal.
     Parked {
         until: Timestamp,
@@ -29,8 +29,8 @@ enum Attendance {
     Ended,
 }
 
-impl Attendance {
-    const fn owner(self) -> Option<Owner> {
+impl Continuation {
+    const fn owner(self) -> Option<LaneOwner> {
         match self {
             Self::Owned(owner) => Some(owner),
             Self::Parked { .. } | Self::Ended => None,
@@ -47,29 +47,29 @@ impl Attendance {
 
 impl Run {
     /// Marks a place as changed: its row is written at the end of the turn.
-    pub(crate) fn keep(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) {
+    pub(crate) fn mark_dirty(&mut self, at: RunPlace, env: &mut Env<'_>, book: &mut TurnBuilder) {
         self.ensure_step(at, env);
         book.dirty.insert(at);
     }
 
     /// The id of a place's step, created if it has none.
-    pub(crate) fn ensure_step(&mut self, at: At, env: &mut Env<'_>) -> Uuid {
+    pub(crate) fn ensure_step(&mut self, at: RunPlace, env: &mut Env<'_>) -> Uuid {
         if let Some(step) = self.step_id(at) {
             return step;
         }
         let Some(task) = self.task_mut(at) else { return Uuid::nil() };
         let id = (env.ids)();
-        task.step = Some(Stored { id, version: 0 });
-        self.steps.insert(id, at);
+        task.step = Some(StoredStep { id, version: 0 });
+        self.places_by_step.insert(id, at);
         id
     }
 
     /// The id of a place's step, if it has one.
-    pub(crate) fn step_id(&self, at: At) -> Option<Uuid> {
+    pub(crate) fn step_id(&self, at: RunPlace) -> Option<Uuid> {
         self.task(at).and_then(|task| task.step).map(|step| step.id)
     }
 
-    pub(crate) fn note_started(&self, book: &mut Book) {
+    pub(crate) fn note_started(&self, book: &mut TurnBuilder) {
         let data = json!({
             "workflow_id": self.head.workflow.id,
             "workflow_version": self.head.workflow.version,
@@ -83,24 +83,24 @@ impl Run {
             "parent_run_id": self.head.parent.map(|(run, _)| run),
             "replay_of": self.head.replay.as_ref().map(|replay| replay.of),
         });
-        book.note("run.started", None, Some(self.head.requester()), data);
+        book.add_note("run.started", None, Some(self.head.requester()), data);
     }
 
     /// Turns what the turn collected into a transaction.
-    pub(crate) fn close(&mut self, env: &mut Env<'_>, mut book: Book) -> Result<Turn, Unstorable> {
-        let attendance = self.attendance(env, &book);
-        let parked = !matches!(attendance, Attendance::Owned(_));
+    pub(crate) fn finish_turn(&mut self, env: &mut Env<'_>, mut book: TurnBuilder) -> Result<Turn, Unstorable> {
+        let attendance = self.continuation(env, &book);
+        let parked = !matches!(attendance, Continuation::Owned(_));
         let released = parked && self.owner.is_some();
         let changed = self.version == 0 || book.has_rows() || book.claim || released;
         let mut turn = Turn { status: book.status, more: book.more, parked, ..Turn::default() };
-        turn.waits_for_slot = matches!(attendance, Attendance::Parked { for_slot: true, .. });
+        turn.waits_for_slot = matches!(attendance, Continuation::Parked { for_slot: true, .. });
         if changed {
             let dirty = std::mem::take(&mut book.dirty);
             for at in &dirty {
                 self.write_step(*at, env.now, &mut book)?;
             }
             for at in std::mem::take(&mut book.undoing).difference(&dirty) {
-                self.write_undoing(*at, &mut book)?;
+                self.write_undo_deadline(*at, &mut book)?;
             }
             let (notes, run_seq) = book.number_notes(self.run_seq);
             turn.notes = notes;
@@ -109,31 +109,31 @@ impl Run {
             turn.tx = Some(book.tx(self.affinity()));
         }
         turn.effects = book.effects;
-        turn.asked = book.asked;
-        turn.doubted = book.doubted;
+        turn.asked = book.requested;
+        turn.unknown_outcomes = book.unknown_outcomes;
         Ok(turn)
     }
 
     /// Who continues the run after this turn.
-    fn attendance(&self, env: &mut Env<'_>, book: &Book) -> Attendance {
+    fn continuation(&self, env: &mut Env<'_>, book: &TurnBuilder) -> Continuation {
         if book.more {
-            return Attendance::Owned(env.owner);
+            return Continuation::Owned(env.owner);
         }
         if self.status.is_final() && self.undo.is_none() {
-            return Attendance::Ended;
+            return Continuation::Ended;
         }
         if self.waits_for_slot(env)
             && let Some(seconds) = env.gate.park(self.head.id)
         {
             let again = env.now.plus_seconds(seconds);
             let until = self.next_deadline().map_or(again, |due| due.min(again));
-            return Attendance::Parked { until, for_slot: true };
+            return Continuation::Parked { until, for_slot: true };
         }
-        if self.rests(env) {
-            let again = || env.now.plus_seconds(limits::LOOK_AGAIN_SECONDS);
-            return Attendance::Parked { until: self.next_deadline().unwrap_or_else(again), for_slot: false };
+        if self.can_park(env) {
+            let again = || env.now.plus_seconds(limits::SIGNAL_POLL_SECONDS);
+            return Continuation::Parked { until: self.next_deadline().unwrap_or_else(again), for_slot: false };
         }
-        Attendance::Owned(env.owner)
+        Continuation::Owned(env.owner)
     }
 
     /// All turns of a run go through the same lane.
@@ -142,44 +142,44 @@ impl Run {
         affinity(self.head.id)
     }
 
-    fn write_run(&mut self, attendance: Attendance, book: &mut Book) -> Result<(), Unstorable> {
+    fn write_run(&mut self, attendance: Continuation, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let new = self.version == 0;
         let (owner, until) = (attendance.owner(), attendance.until());
         if new || book.status.is_some() {
-            book.set("status", self.status.as_str());
+            book.set_run_column("status", self.status.as_str());
         }
         let failure = self.failure.as_deref();
         if book.ended {
-            book.set("completed_at", self.completed_at);
-            book.set("error_message", failure.map(|error| error.message.clone()));
+            book.set_run_column("completed_at", self.completed_at);
+            book.set_run_column("error_message", failure.map(|error| error.message.clone()));
         }
-        book.set("run_seq", self.run_seq);
+        book.set_run_column("run_seq", self.run_seq);
         if new || owner != self.owner {
-            book.set("owner_lane", owner.map(|owner| owner.lane));
-            book.set("owner_epoch", owner.map(|owner| owner.epoch));
+            book.set_run_column("owner_lane", owner.map(|owner| owner.lane));
+            book.set_run_column("owner_epoch", owner.map(|owner| owner.epoch));
         }
         // The row of an owned run has no deadline.
         if new || until.is_some() || self.owner.is_none() {
-            book.set("next_deadline", until);
+            book.set_run_column("next_deadline", until);
         }
         if book.ended {
-            book.set("result", self.result.as_ref().map(Json::of).transpose()?);
-            book.set("error_data", failure.map(Json::of).transpose()?);
+            book.set_run_column("result", self.result.as_ref().map(Json::encode).transpose()?);
+            book.set_run_column("error_data", failure.map(Json::encode).transpose()?);
         } else if !self.status.is_final() {
             self.write_stopping(book)?;
         }
         self.owner = owner;
         self.write_doubts(book);
-        if !new && self.co_requesters_kept < self.head.co_requesters.len() {
-            book.set("co_requesters", texts(&self.head.co_requesters));
+        if !new && self.co_requesters_stored < self.head.co_requesters.len() {
+            book.set_run_column("co_requesters", names_or_null(&self.head.co_requesters));
         }
-        self.co_requesters_kept = self.head.co_requesters.len();
+        self.co_requesters_stored = self.head.co_requesters.len();
         let mut cells = book.take_run();
         if new {
             cells.extend(self.head.cells()?);
             cells.push(("workflow_digest", Value::Bytes(self.graph.digest.to_vec())));
             cells.push(("state_version", 1.into()));
-            book.insert(Insert::into(&RUNS, cells)?);
+            book.insert(Insert::new(&RUNS, cells)?);
         } else {
             book.update(Update::versioned(&RUNS, vec![self.head.id.into()], self.version, cells)?);
         }
@@ -187,13 +187,13 @@ impl Run {
         Ok(())
     }
 
-    fn write_step(&mut self, at: At, now: Timestamp, book: &mut Book) -> Result<(), Unstorable> {
+    fn write_step(&mut self, at: RunPlace, now: Timestamp, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let mut cells = self.step_cells(at, now)?;
-        let since = self.doubts.get(&at).copied();
+        let since = self.unknown_outcomes.get(&at).copied();
         if since.is_some() || book.settled.contains(&at) {
             cells.push(("in_doubt_since", since.into()));
         }
-        let parent = at.item.and_then(|_| self.step_id(At::node(at.node)));
+        let parent = at.item.and_then(|_| self.step_id(RunPlace::node(at.node)));
         let (node, kind, tool) = self.step_names(at);
         let position = i64::try_from(at.node).unwrap_or(i64::MAX);
         let (run, tenant) = (self.head.id, self.head.tenant.clone());
@@ -201,7 +201,7 @@ impl Run {
         let Some(step) = &mut task.step else { return Ok(()) };
         if step.version > 0 {
             // Its tool may have changed since the row was written: record the version that makes the call.
-            if let (State::Running { mode: Mode::Execute, .. }, Some((_, version))) = (&task.state, tool) {
+            if let (TaskState::Running { mode: CallMode::Execute, .. }, Some((_, version))) = (&task.state, tool) {
                 cells.push(("tool_version", version.into()));
             }
             book.update(Update::versioned(&STEPS, vec![step.id.into()], step.version, cells)?);
@@ -223,12 +223,12 @@ impl Run {
             ("state_version", 1.into()),
         ]);
         step.version = 1;
-        book.insert(Insert::into(&STEPS, cells)?);
+        book.insert(Insert::new(&STEPS, cells)?);
         Ok(())
     }
 
     /// Records only that its undo was sent or has ended. The step itself stays as it is.
-    fn write_undoing(&mut self, at: At, book: &mut Book) -> Result<(), Unstorable> {
+    fn write_undo_deadline(&mut self, at: RunPlace, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let until = self.undo_sent_until(at);
         let Some(step) = self.task_mut(at).and_then(|task| task.step.as_mut()) else { return Ok(()) };
         let set = vec![("retry_at", until.into())];
@@ -238,15 +238,15 @@ impl Run {
     }
 
     /// The columns that change with the state.
-    fn step_cells(&self, at: At, now: Timestamp) -> Result<Vec<(&'static str, Value)>, Unstorable> {
+    fn step_cells(&self, at: RunPlace, now: Timestamp) -> Result<Vec<(&'static str, Value)>, Unstorable> {
         let Some(task) = self.task(at) else { return Ok(Vec::new()) };
         let output = match &task.state {
-            State::Completed { output, .. } | State::Failed { output, .. } => Some(Json::of(&**output)?),
+            TaskState::Completed { output, .. } | TaskState::Failed { output, .. } => Some(Json::encode(&**output)?),
             _ => None,
         };
         let error = match &task.state {
-            State::Failed { error, .. } | State::Unknown { error } | State::RetryWait { error, .. } => {
-                Some(Json::of(&**error)?)
+            TaskState::Failed { error, .. } | TaskState::OutcomeUnknown { error } | TaskState::RetryWait { error, .. } => {
+                Some(Json::encode(&**error)?)
             }
             _ => None,
         };
@@ -263,26 +263,26 @@ impl Run {
         if output.is_some() {
             cells.push(("output", output.into()));
         }
-        if let State::Child { run } = &task.state {
+        if let TaskState::AwaitingChild { run } = &task.state {
             cells.push(("child_run_id", (*run).into()));
         }
-        if let State::Completed { seq, .. } | State::Failed { seq, .. } = &task.state {
+        if let TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. } = &task.state {
             cells.push(("completed_seq", (*seq).into()));
         }
         if task.needs_input_row() {
-            cells.push(("input", task.input.as_deref().map(Json::of).transpose()?.into()));
+            cells.push(("input", task.input.as_deref().map(Json::encode).transpose()?.into()));
         }
         Ok(cells)
     }
 
-    fn step_names(&self, at: At) -> (String, &'static str, Option<(String, String)>) {
+    fn step_names(&self, at: RunPlace) -> (String, &'static str, Option<(String, String)>) {
         let compiled = &self.graph.nodes[at.node];
         let tool = compiled.tool.as_ref().map(|spec| (spec.name.clone(), spec.version.clone()));
         (compiled.node.id.clone(), compiled.node.body.kind(), tool)
     }
 }
 
-impl Head {
+impl RunHead {
     /// The columns of `runs` that are written once, with the first row. Only `co_requesters` changes later.
     pub(crate) fn cells(&self) -> Result<Vec<(&'static str, Value)>, Unstorable> {
         // In table order, so that each column is found at once.
@@ -298,7 +298,7 @@ impl Head {
             ("source", self.source.as_str().into()),
             ("workflow_id", self.workflow.id.as_str().into()),
             ("workflow_version", self.workflow.version.into()),
-            ("inputs", Json::of(&*self.inputs)?.into()),
+            ("inputs", Json::encode(&*self.inputs)?.into()),
             ("priority", i64::from(self.priority).into()),
             ("dry_run", self.dry_run.into()),
             ("correlation_id", self.correlation_id.clone().into()),
@@ -306,19 +306,19 @@ impl Head {
             ("parent_step_id", self.parent.map(|(_, step)| step).into()),
             ("replay_of", self.replay.as_ref().map(|replay| replay.of).into()),
             ("replay_mode", self.replay.as_ref().map(|replay| replay.mode.as_str().to_owned()).into()),
-            ("notify", self.notify.as_ref().map(Json::of).transpose()?.into()),
-            ("risk", self.risk.as_deref().map(Json::of).transpose()?.into()),
+            ("notify", self.notify.as_ref().map(Json::encode).transpose()?.into()),
+            ("risk", self.risk.as_deref().map(Json::encode).transpose()?.into()),
             ("depth", i64::from(self.depth).into()),
             ("replay_from", self.replay.as_ref().and_then(|replay| replay.from.clone()).into()),
             ("timeout_at", self.timeout_at.into()),
             ("actor_kind", self.actor_kind.as_str().into()),
-            ("co_requesters", texts(&self.co_requesters)),
+            ("co_requesters", names_or_null(&self.co_requesters)),
         ])
     }
 }
 
 /// A list of names, null if empty.
-pub(crate) fn texts(names: &[String]) -> Value {
+pub(crate) fn names_or_null(names: &[String]) -> Value {
     if names.is_empty() { Value::Null } else { names.to_vec().into() }
 }
 
@@ -328,12 +328,12 @@ const TAKEN_BACK: &str = "taken_back";
 impl Signal {
     /// A signal that withdraws no requests.
     #[must_use]
-    pub const fn new(id: Uuid, told: Told) -> Self {
-        Self { id, told, taken_back: Vec::new() }
+    pub const fn new(id: Uuid, told: SignalKind) -> Self {
+        Self { id, told, withdrawn: Vec::new() }
     }
 
     pub fn row(&self, tenant: &str, run: Uuid, now: Timestamp) -> Result<Insert, Unstorable> {
-        Ok(Insert::into(
+        Ok(Insert::new(
             &RUN_SIGNALS,
             vec![
                 ("run_id", run.into()),
@@ -347,22 +347,22 @@ impl Signal {
     }
 
     fn payload(&self) -> Result<Json, Unstorable> {
-        if self.taken_back.is_empty() {
-            return Ok(Json::of(&self.told)?);
+        if self.withdrawn.is_empty() {
+            return Ok(Json::encode(&self.told)?);
         }
         let mut payload = serde_json::to_value(&self.told).map_err(JsonError::Serialise)?;
-        payload[TAKEN_BACK] = self.taken_back.iter().map(Uuid::to_string).collect();
-        Ok(Json::of(&payload)?)
+        payload[TAKEN_BACK] = self.withdrawn.iter().map(Uuid::to_string).collect();
+        Ok(Json::encode(&payload)?)
     }
 
     /// Reads the signal of a row. An unreadable one becomes `Unreadable`, which the run records in the ledger.
     #[must_use]
     pub fn of_row(row: &crate::record::Row) -> Self {
         let payload = row.get("payload").as_json().map(Json::to_value).unwrap_or_default();
-        let unreadable = |_| Told::Unreadable { kind: row.text("kind").to_owned() };
+        let unreadable = |_| SignalKind::Unreadable { kind: row.text("kind").to_owned() };
         let requests = payload.get(TAKEN_BACK).and_then(serde_json::Value::as_array).into_iter().flatten();
-        let taken_back = requests.filter_map(|id| Uuid::parse_str(id.as_str()?).ok()).collect();
-        Self { id: row.uuid("id"), told: serde_json::from_value(payload).unwrap_or_else(unreadable), taken_back }
+        let withdrawn = requests.filter_map(|id| Uuid::parse_str(id.as_str()?).ok()).collect();
+        Self { id: row.uuid("id"), told: serde_json::from_value(payload).unwrap_or_else(unreadable), withdrawn }
     }
 }
 
@@ -370,8 +370,8 @@ impl Task {
     /// The value of `steps.retry_at`.
     const fn wait_until(&self) -> Option<Timestamp> {
         match &self.state {
-            State::Delayed { until } | State::RetryWait { until, .. } => Some(*until),
-            State::Lost { deadline } => Some(*deadline),
+            TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
+            TaskState::Lost { deadline } => Some(*deadline),
             _ => None,
         }
     }
@@ -380,7 +380,7 @@ impl Task {
     /// call is in `tool_calls`.
     const fn needs_input_row(&self) -> bool {
         match self.state {
-            State::Completed { .. } | State::Failed { .. } | State::Skipped | State::Cancelled { .. } => false,
+            TaskState::Completed { .. } | TaskState::Failed { .. } | TaskState::Skipped | TaskState::Cancelled { .. } => false,
             _ => self.input.is_some(),
         }
     }

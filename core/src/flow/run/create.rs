@@ -1,24 +1,24 @@
 //! The head of a run, and how a run is created.
 
 use super::env::Env;
-use super::event::{Call, Effect, Event, Mode, Turn};
-use super::kept::Kept;
-use super::load::Recorded;
-use super::requesters::also;
-use super::rows::Book;
+use super::event::{Call, Effect, Event, CallMode, Turn};
+use super::kept::ValueSize;
+use super::load::RunRecording;
+use super::requesters::merge_names;
+use super::rows::TurnBuilder;
 use super::start::Work;
 use super::task::Task;
-use super::{At, Run, RunStatus};
+use super::{RunPlace, Run, RunStatus};
 use crate::access::{Actor, Claimant, Level};
 use crate::flow::air::Graph;
-use crate::flow::call::Answer;
+use crate::flow::call::CallOutcome;
 use crate::flow::expr::WorkMeter;
 use crate::flow::pins::Pins;
 use crate::ledger::ActorType;
 use crate::limits;
 use crate::record::Unstorable;
 use crate::time::Timestamp;
-use crate::tool::Reach;
+use crate::tool::EffectKind;
 use crate::words::words;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -72,7 +72,7 @@ pub struct Replay {
 
 /// The immutable part of a run. Only `co_requesters` grows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Head {
+pub struct RunHead {
     /// Time-ordered.
     pub id: Uuid,
     pub tenant: String,
@@ -112,7 +112,7 @@ pub struct Head {
     pub timeout_at: Option<Timestamp>,
 }
 
-impl Head {
+impl RunHead {
     /// The tenant and actor that its work counts for.
     #[must_use]
     pub fn claimant(&self) -> Claimant {
@@ -123,16 +123,16 @@ impl Head {
 impl Run {
     /// A run that is not stored yet. Its first turn writes it.
     #[must_use]
-    pub fn new(head: Head, graph: Arc<Graph>, recorded: Option<Recorded>) -> Self {
+    pub fn new(head: RunHead, graph: Arc<Graph>, recorded: Option<RunRecording>) -> Self {
         let nodes: Vec<Task> = graph
             .nodes
             .iter()
             .map(|compiled| Task::pending(u32::try_from(compiled.incoming.len()).unwrap_or(u32::MAX)))
             .collect();
         Self {
-            co_requesters_kept: head.co_requesters.len(),
-            open: nodes.len(),
-            asking: 0,
+            co_requesters_stored: head.co_requesters.len(),
+            open_nodes: nodes.len(),
+            approvals_pending: 0,
             head: Arc::new(head),
             graph,
             nodes,
@@ -146,10 +146,10 @@ impl Run {
             result: None,
             completed_at: None,
             approvals: 0,
-            asked_at: Timestamp::from_micros(0),
+            last_request_at: Timestamp::from_micros(0),
             patches: 0,
             plan: None,
-            listed: BTreeMap::new(),
+            approved_maps: BTreeMap::new(),
             edits: BTreeMap::new(),
             draft: None,
             undo: None,
@@ -158,21 +158,21 @@ impl Run {
             restored_at: None,
             recorded,
             ready: VecDeque::new(),
-            coming: VecDeque::new(),
+            pending_roots: VecDeque::new(),
             settled: VecDeque::new(),
-            steps: BTreeMap::new(),
+            places_by_step: BTreeMap::new(),
             timers: BTreeSet::new(),
             calls: BTreeSet::new(),
-            overlays: BTreeMap::new(),
+            patches_by_number: BTreeMap::new(),
             meter: WorkMeter::lenient(limits::TURN_WORK_MAX),
-            worked: 0,
-            kept: Kept::default(),
-            measured: BTreeMap::new(),
+            work_done: 0,
+            value_size: ValueSize::default(),
+            map_measurements: BTreeMap::new(),
             stopped_children: BTreeSet::new(),
-            doubts: BTreeMap::new(),
+            unknown_outcomes: BTreeMap::new(),
             in_doubt_since: None,
-            gives_up: false,
-            stopping_kept: (false, false),
+            can_only_end: false,
+            stop_reason_stored: (false, false),
         }
     }
 
@@ -180,21 +180,21 @@ impl Run {
     /// `at_once` may make the first ones now, and their results are written together with the run. A call
     /// that it returns no answer for is made after the commit like any other.
     pub fn create(
-        head: Head,
+        head: RunHead,
         graph: Arc<Graph>,
-        recorded: Option<Recorded>,
+        recorded: Option<RunRecording>,
         env: &mut Env<'_>,
-        at_once: &mut dyn FnMut(&Self, &Call) -> Option<Answer>,
+        at_once: &mut dyn FnMut(&Self, &Call) -> Option<CallOutcome>,
     ) -> Result<(Self, Turn), Unstorable> {
         let mut run = Self::new(head, graph, recorded);
-        run.count_kept();
-        let mut book = Book::default();
-        run.advance(vec![Event::Begun { alone: true }], env, &mut book)?;
+        run.count_values();
+        let mut book = TurnBuilder::default();
+        run.advance(vec![Event::Claimed { alone: true }], env, &mut book)?;
         let mut answered = Vec::new();
         for effect in std::mem::take(&mut book.effects) {
             match effect {
                 Effect::Call(call) if run.is_pure(&call) => match at_once(&run, &call) {
-                    Some(answer) => answered.push(Event::Answered { at: call.at, call: call.id, answer, took_ms: 0 }),
+                    Some(answer) => answered.push(Event::CallAnswered { at: call.at, call: call.id, answer, took_ms: 0 }),
                     None => book.effects.push(Effect::Call(call)),
                 },
                 other => book.effects.push(other),
@@ -203,23 +203,23 @@ impl Run {
         if !answered.is_empty() {
             run.advance(answered, env, &mut book)?;
         }
-        let turn = run.close(env, book)?;
+        let turn = run.finish_turn(env, book)?;
         Ok((run, turn))
     }
 
     /// Whether a call has no external effect.
     fn is_pure(&self, call: &Call) -> bool {
-        call.mode == Mode::Execute && self.is_pure_at(call.at)
+        call.mode == CallMode::Execute && self.is_pure_at(call.at)
     }
 
     /// Whether the tool of a place has no external effect.
     #[must_use]
-    pub fn is_pure_at(&self, at: At) -> bool {
-        matches!(self.work(at), Work::Tool(spec) if spec.effect == Reach::Pure)
+    pub fn is_pure_at(&self, at: RunPlace) -> bool {
+        matches!(self.work(at), Work::Tool(spec) if spec.effect == EffectKind::Pure)
     }
 }
 
-impl Head {
+impl RunHead {
     /// The requester, as named in the ledger.
     #[must_use]
     pub fn requester(&self) -> Actor {
@@ -228,27 +228,27 @@ impl Head {
 
     /// The co-requesters of a run of `actor`: the authors of its workflow and of its child workflows.
     #[must_use]
-    pub fn written_by(actor: &str, writers: &[String]) -> Vec<String> {
-        also(vec![actor.to_owned()], writers.iter().map(String::as_str)).split_off(1)
+    pub fn co_requesters_from(actor: &str, writers: &[String]) -> Vec<String> {
+        merge_names(vec![actor.to_owned()], writers.iter().map(String::as_str)).split_off(1)
     }
 
     /// The co-requesters of a replay by `actor`: the requesters of this run, and the authors of its workflow and
     /// patches, since those are replayed too.
     #[must_use]
-    pub fn repeated_by(&self, actor: &str, writers: &[String]) -> Vec<String> {
-        let all = also(vec![actor.to_owned()], self.requesters().iter().chain(writers).map(String::as_str));
+    pub fn co_requesters_of_replay(&self, actor: &str, writers: &[String]) -> Vec<String> {
+        let all = merge_names(vec![actor.to_owned()], self.requesters().iter().chain(writers).map(String::as_str));
         all.into_iter().skip(1).collect()
     }
 
     /// The actor and all co-requesters.
     #[must_use]
     pub fn requesters(&self) -> Vec<String> {
-        also(vec![self.actor.clone()], self.co_requesters.iter().map(String::as_str))
+        merge_names(vec![self.actor.clone()], self.co_requesters.iter().map(String::as_str))
     }
 
     /// The timeout of a run of `graph` that is requested now.
     #[must_use]
-    pub fn timeout_of(graph: &Graph, now: Timestamp) -> Timestamp {
+    pub fn timeout_for(graph: &Graph, now: Timestamp) -> Timestamp {
         now.plus_seconds(i64::from(graph.document.timeout_seconds.unwrap_or(limits::RUN_SECONDS_DEFAULT)))
     }
 }

@@ -3,7 +3,7 @@
 //! The level, the node and a rule may each have a requirement for the same action. All must be met; one
 //! person may count for several of them.
 
-use crate::access::{NotDecider, fits};
+use crate::access::{DeciderRefusal, matches_pattern};
 use serde_json::{Value, json};
 
 /// Whether two names belong to the same person. Comparing names is not enough: a person may have two registry entries.
@@ -11,7 +11,7 @@ pub type SamePerson<'a> = &'a dyn Fn(&str, &str) -> bool;
 
 /// An approval requirement, of one or several parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Demand {
+pub struct ApprovalRequirement {
     /// The number of people.
     pub needed: u32,
     /// Patterns of those who may approve. Empty: anyone.
@@ -22,20 +22,20 @@ pub struct Demand {
     pub expires_seconds: Option<u32>,
     pub reason: String,
     /// Further parts that must be met too.
-    pub also: Vec<Self>,
+    pub further: Vec<Self>,
 }
 
-impl Demand {
+impl ApprovalRequirement {
     /// One approval by anyone.
     #[must_use]
-    pub fn one(reason: impl Into<String>) -> Self {
+    pub fn one_approval(reason: impl Into<String>) -> Self {
         Self {
             needed: 1,
             approvers: Vec::new(),
             other_than_requester: false,
             expires_seconds: None,
             reason: reason.into(),
-            also: Vec::new(),
+            further: Vec::new(),
         }
     }
 
@@ -56,17 +56,17 @@ impl Demand {
             }
         }
         let also = parts.split_off(1.min(parts.len()));
-        let first = parts.pop().unwrap_or_else(|| Self::one(""));
-        Self { also, expires_seconds, reason, ..first }
+        let first = parts.pop().unwrap_or_else(|| Self::one_approval(""));
+        Self { further: also, expires_seconds, reason, ..first }
     }
 
     fn into_parts(mut self) -> impl Iterator<Item = Self> {
-        let also = std::mem::take(&mut self.also);
+        let also = std::mem::take(&mut self.further);
         std::iter::once(self).chain(also)
     }
 
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Self> {
-        std::iter::once(self).chain(&self.also)
+        std::iter::once(self).chain(&self.further)
     }
 
     /// Whether meeting `other` meets this part too.
@@ -83,7 +83,7 @@ impl Demand {
 
     /// Whether `who` counts for this part.
     fn counts(&self, who: &str, requesters: &[String], same: SamePerson<'_>) -> bool {
-        let fitting = self.approvers.is_empty() || self.approvers.iter().any(|pattern| fits(pattern, who));
+        let fitting = self.approvers.is_empty() || self.approvers.iter().any(|pattern| matches_pattern(pattern, who));
         fitting && !(self.other_than_requester && requesters.iter().any(|requester| same(requester, who)))
     }
 
@@ -112,7 +112,7 @@ impl Demand {
 
     /// Whether the last approver adds nothing, because they are the same person as an earlier one.
     #[must_use]
-    pub fn adds_nobody(&self, by: &[String], requesters: &[String], same: SamePerson<'_>) -> bool {
+    pub fn adds_no_approver(&self, by: &[String], requesters: &[String], same: SamePerson<'_>) -> bool {
         let Some((last, before)) = by.split_last() else { return false };
         let nearer = |part: &Self| part.missing(by, requesters, same) < part.missing(before, requesters, same);
         before.iter().any(|who| same(who, last)) && !self.parts().any(nearer)
@@ -127,14 +127,14 @@ impl Demand {
     /// The minimum number of people, given those who have approved, each named once. It can grow, because an
     /// approver may count for one part and not for another. Approvals beyond what was needed are not counted.
     #[must_use]
-    pub fn people_after(&self, by: &[String], requesters: &[String], same: SamePerson<'_>) -> i64 {
+    pub fn people_needed_after(&self, by: &[String], requesters: &[String], same: SamePerson<'_>) -> i64 {
         let missing = self.parts().map(|part| i64::from(part.missing(by, requesters, same))).max().unwrap_or(0);
         let enough = (0..=by.len()).find(|people| self.is_met(&by[..*people], requesters, same));
         enough.map_or_else(|| count(by.len()).saturating_add(missing), count)
     }
 
     /// Patterns of everyone who may decide. Empty: anyone.
-    pub(crate) fn everybody(&self) -> Vec<String> {
+    pub(crate) fn approver_patterns(&self) -> Vec<String> {
         if self.parts().any(|part| part.approvers.is_empty()) {
             return Vec::new();
         }
@@ -161,12 +161,12 @@ impl Demand {
                 needed: u32::try_from(part.get("needed")?.as_u64()?).ok()?,
                 approvers: approvers.map(|pattern| pattern.as_str().map(str::to_owned)).collect::<Option<_>>()?,
                 other_than_requester: part.get("other_than_requester")?.as_bool()?,
-                ..Self::one("")
+                ..Self::one_approval("")
             })
         };
         let mut parts = value.as_array()?.iter().map(read).collect::<Option<Vec<_>>>()?.into_iter();
         let first = parts.next()?;
-        Some(Self { also: parts.collect(), ..first })
+        Some(Self { further: parts.collect(), ..first })
     }
 }
 
@@ -174,19 +174,19 @@ fn count(people: usize) -> i64 {
     i64::try_from(people).unwrap_or(i64::MAX)
 }
 
-impl Demand {
+impl ApprovalRequirement {
     /// Whether a person other than the requesters must decide.
     #[must_use]
-    pub fn needs_another(&self) -> bool {
+    pub fn excludes_requesters(&self) -> bool {
         self.parts().any(|part| part.other_than_requester)
     }
 
     /// Who may decide about a request of `requesters`, in words.
     #[must_use]
-    pub fn deciders(&self, requesters: &[String]) -> String {
+    pub fn describe_deciders(&self, requesters: &[String]) -> String {
         let others =
-            if self.needs_another() { format!(" other than {}", requesters.join(", ")) } else { String::new() };
-        match self.everybody().as_slice() {
+            if self.excludes_requesters() { format!(" other than {}", requesters.join(", ")) } else { String::new() };
+        match self.approver_patterns().as_slice() {
             [] => format!("a person with the scope approvals.decide{others}"),
             named => format!("{}{others}", named.join(", ")),
         }
@@ -195,16 +195,16 @@ impl Demand {
     /// Why `who` may not decide about a request of `requesters`, if so. It distinguishes a requester, who would
     /// otherwise count, from a person who is not named.
     #[must_use]
-    pub fn excludes(&self, who: &str, requesters: &[String], same: SamePerson<'_>) -> Option<NotDecider> {
-        let is_named = |part: &Self| part.approvers.is_empty() || part.approvers.iter().any(|name| fits(name, who));
+    pub fn exclusion_reason(&self, who: &str, requesters: &[String], same: SamePerson<'_>) -> Option<DeciderRefusal> {
+        let is_named = |part: &Self| part.approvers.is_empty() || part.approvers.iter().any(|name| matches_pattern(name, who));
         if self.allows(who, requesters, same) {
             return None;
         }
         let other = || requesters.iter().find(|requester| same(requester, who));
         Some(match self.parts().any(is_named) {
-            true if requesters.iter().any(|requester| requester == who) => NotDecider::Requester,
-            true => other().map_or(NotDecider::Requester, |name| NotDecider::SameAsRequester(name.clone())),
-            false => NotDecider::NotNamed(self.everybody()),
+            true if requesters.iter().any(|requester| requester == who) => DeciderRefusal::Requester,
+            true => other().map_or(DeciderRefusal::Requester, |name| DeciderRefusal::SameAsRequester(name.clone())),
+            false => DeciderRefusal::NotNamed(self.approver_patterns()),
         })
     }
 }
@@ -213,12 +213,12 @@ impl Demand {
 mod tests {
     use super::*;
 
-    fn of(needed: u32, approvers: &[&str], other_than_requester: bool) -> Demand {
+    fn of(needed: u32, approvers: &[&str], other_than_requester: bool) -> ApprovalRequirement {
         let approvers = approvers.iter().map(|pattern| (*pattern).to_owned()).collect();
-        Demand { needed, approvers, other_than_requester, ..Demand::one("why") }
+        ApprovalRequirement { needed, approvers, other_than_requester, ..ApprovalRequirement::one_approval("why") }
     }
 
-    fn met(demand: &Demand, by: &[&str]) -> bool {
+    fn met(demand: &ApprovalRequirement, by: &[&str]) -> bool {
         demand.is_met(&names(by), &["user_ann".to_owned()], &same)
     }
 
@@ -237,15 +237,15 @@ mod tests {
         let (four, two) = (of(1, &[], true), of(2, &["user_*"], false));
         let ann = names(&["user_ann"]);
         assert!(!four.allows("user_second", &ann, &same) && !met(&four, &["user_second"]));
-        assert_eq!(four.excludes("user_second", &ann, &same), Some(NotDecider::SameAsRequester("user_ann".to_owned())));
-        assert_eq!(four.excludes("user_ann", &ann, &same), Some(NotDecider::Requester));
+        assert_eq!(four.exclusion_reason("user_second", &ann, &same), Some(DeciderRefusal::SameAsRequester("user_ann".to_owned())));
+        assert_eq!(four.exclusion_reason("user_ann", &ann, &same), Some(DeciderRefusal::Requester));
         assert!(four.allows("user_ann", &names(&["user_bob"]), &same));
         assert!(!met(&two, &["user_ann", "user_second"]) && met(&two, &["user_ann", "user_second", "user_bob"]));
         let both = names(&["user_ann", "user_second"]);
-        assert_eq!(two.people_after(&both, &[], &same), 3, "one of these two counts for nothing");
-        assert!(two.adds_nobody(&both, &[], &same) && !two.adds_nobody(&names(&["user_ann", "user_bob"]), &[], &same));
+        assert_eq!(two.people_needed_after(&both, &[], &same), 3, "one of these two counts for nothing");
+        assert!(two.adds_no_approver(&both, &[], &same) && !two.adds_no_approver(&names(&["user_ann", "user_bob"]), &[], &same));
         let other = of(1, &["user_ann"], false).and(of(1, &["user_second"], false));
-        assert!(!other.adds_nobody(&both, &[], &same) && met(&other, &["user_ann", "user_second"]));
+        assert!(!other.adds_no_approver(&both, &[], &same) && met(&other, &["user_ann", "user_second"]));
     }
 
     #[test]
@@ -255,19 +255,19 @@ mod tests {
         assert!(met(&both, &["user_ann", "user_boss"]));
         assert!(!met(&both, &["user_boss"]), "two people are needed");
         assert_eq!(both.people(), 2);
-        let after = |by: &[&str]| both.people_after(&names(by), &["user_ann".to_owned()], &same);
+        let after = |by: &[&str]| both.people_needed_after(&names(by), &["user_ann".to_owned()], &same);
         assert_eq!((after(&[]), after(&["user_ann"]), after(&["user_boss"])), (2, 2, 2));
         assert_eq!(after(&["user_ann", "user_bob"]), 3, "the boss is still missing");
         assert_eq!(after(&["user_ann", "user_bob", "user_boss"]), 3);
-        assert_eq!(Demand::from_value(&both.to_value()).map(|read| read.to_value()), Some(both.to_value()));
+        assert_eq!(ApprovalRequirement::from_value(&both.to_value()).map(|read| read.to_value()), Some(both.to_value()));
     }
 
     #[test]
     fn a_weaker_demand_adds_nothing() {
         let strong = of(1, &[], true);
-        let both = Demand::one("every step").and(strong.clone());
+        let both = ApprovalRequirement::one_approval("every step").and(strong.clone());
         let ann = ["user_ann".to_owned()];
-        assert!(both.also.is_empty() && !both.allows("user_ann", &ann, &same));
+        assert!(both.further.is_empty() && !both.allows("user_ann", &ann, &same));
         assert!(both.allows("user_bob", &ann, &same) && met(&both, &["user_bob"]));
     }
 

@@ -4,28 +4,28 @@
 //! value shows both branches; a map over an unknown list shows its limit. A draft has no effects: after
 //! a crash it is simply made again.
 
-use super::demand::Demand;
-use super::draft_view::{DraftView, Reached};
+use super::demand::ApprovalRequirement;
+use super::draft_view::{DraftScope, Reachability};
 use super::env::Env;
-use super::event::{Call, Effect, Mode, Verdict};
-use super::kept::tried;
-use super::listed::Lines;
-use super::plan::Planned;
-use super::rows::Book;
+use super::event::{Call, Effect, CallMode, GovernanceDecision};
+use super::kept::dry_result;
+use super::listed::CallList;
+use super::plan::PlannedNode;
+use super::rows::TurnBuilder;
 use super::start::{Work, check_input, tool_absent};
-use super::{At, ReplayMode, Run};
+use super::{RunPlace, ReplayMode, Run};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
-use crate::flow::call::Answer;
+use crate::flow::call::CallOutcome;
 use crate::flow::expr::Preview;
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::json::Digest32;
-use crate::ledger::decision::{Outcome, Source};
+use crate::ledger::decision::{Outcome, DecisionSource};
 use crate::limits;
 use crate::record::{Insert, Json, Unstorable};
 use crate::time::Timestamp;
-use crate::tool::{Reach, Spec};
+use crate::tool::{EffectKind, Spec};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -33,20 +33,20 @@ use uuid::Uuid;
 
 /// A draft in progress.
 pub(crate) struct Draft {
-    queue: VecDeque<At>,
+    queue: VecDeque<RunPlace>,
     /// The outputs of nodes, as far as known.
     pub(crate) outputs: BTreeMap<usize, Arc<Value>>,
-    pub(crate) reached: Vec<Reached>,
+    pub(crate) reached: Vec<Reachability>,
     /// The lists of maps.
     pub(crate) lists: BTreeMap<usize, Vec<Value>>,
-    lines: Lines,
+    lines: CallList,
     /// The number of dry calls per node so far.
     tried: BTreeMap<usize, usize>,
-    planned: BTreeMap<String, Planned>,
+    planned: BTreeMap<String, PlannedNode>,
     /// The approval that the plan needs.
-    demand: Demand,
+    demand: ApprovalRequirement,
     calls: Vec<DryCall>,
-    waiting: Option<(Uuid, At, Arc<Spec>, Arc<Value>)>,
+    waiting: Option<(Uuid, RunPlace, Arc<Spec>, Arc<Value>)>,
 }
 
 /// A finished dry call, and the node whose step it belongs to. The items of a map have no steps before the map
@@ -57,19 +57,19 @@ struct DryCall {
 }
 
 /// The result of drafting one place.
-enum Drafted {
+enum DraftOutcome {
     Done,
     /// The tool must be called (dry).
     Call(Call),
     /// The tool must be called (dry), but no slot is free.
-    Held,
+    NoSlot,
 }
 
 impl Run {
     /// Whether a plan must be drafted before anything else.
     pub(crate) fn wants_draft(&self) -> bool {
         let drafts = self.head.dry_run || self.head.level == Level::Draft;
-        let real = self.replays().is_none_or(|mode| mode == ReplayMode::Retry);
+        let real = self.replay_mode().is_none_or(|mode| mode == ReplayMode::Retry);
         drafts && real && self.plan.is_none() && !self.status.is_final()
     }
 
@@ -78,39 +78,39 @@ impl Run {
         self.draft.take_if(|draft| draft.waiting.is_none());
     }
 
-    pub(crate) fn begin_draft(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    pub(crate) fn begin_draft(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         self.draft = Some(Draft {
-            queue: self.graph.in_order().into_iter().map(At::node).collect(),
+            queue: self.graph.topological_order().into_iter().map(RunPlace::node).collect(),
             outputs: BTreeMap::new(),
-            reached: vec![Reached::No; self.nodes.len()],
+            reached: vec![Reachability::No; self.nodes.len()],
             lists: BTreeMap::new(),
-            lines: Lines::default(),
+            lines: CallList::default(),
             tried: BTreeMap::new(),
             planned: BTreeMap::new(),
-            demand: Demand::one("the plan must be approved as a whole"),
+            demand: ApprovalRequirement::one_approval("the plan must be approved as a whole"),
             calls: Vec::new(),
             waiting: None,
         });
-        self.draft_on(env, book)
+        self.continue_draft(env, book)
     }
 
     /// Continues until a tool must be called, or to the end.
-    pub(crate) fn draft_on(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    pub(crate) fn continue_draft(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         loop {
             let Some(draft) = self.draft.as_mut().filter(|draft| draft.waiting.is_none()) else { return Ok(()) };
-            if !draft.queue.is_empty() && self.meter.is_used_up() {
+            if !draft.queue.is_empty() && self.meter.is_share_spent() {
                 book.more = true;
                 return Ok(());
             }
-            let Some(at) = draft.queue.pop_front() else { return self.draft_done(env, book) };
+            let Some(at) = draft.queue.pop_front() else { return self.finish_draft(env, book) };
             match self.draft_place(at, env) {
-                Ok(Drafted::Done) => {}
-                Ok(Drafted::Call(call)) => {
+                Ok(DraftOutcome::Done) => {}
+                Ok(DraftOutcome::Call(call)) => {
                     self.calls.insert(at);
                     book.effects.push(Effect::Call(call));
                     return Ok(());
                 }
-                Ok(Drafted::Held) => {
+                Ok(DraftOutcome::NoSlot) => {
                     self.draft.iter_mut().for_each(|draft| draft.queue.push_front(at));
                     return Ok(());
                 }
@@ -124,39 +124,39 @@ impl Run {
         }
     }
 
-    fn note_refusal(&self, at: At, error: &ErrorBody, book: &mut Book) {
+    fn note_refusal(&self, at: RunPlace, error: &ErrorBody, book: &mut TurnBuilder) {
         let Some(rule) = error.details.get("rule").and_then(Value::as_str) else { return };
-        let verdict = Verdict {
-            source: Source::Policy,
+        let verdict = GovernanceDecision {
+            source: DecisionSource::Policy,
             outcome: Outcome::Rejected,
             rationale: error.message.clone(),
             policies: vec![rule.to_owned()],
         };
-        book.decision("step.refused", None, None, json!({"node": self.name(at), "rule": rule}), verdict);
+        book.add_decision("step.refused", None, None, json!({"node": self.name(at), "rule": rule}), verdict);
     }
 
     /// Drafts one place and returns the dry call that it needs.
-    fn draft_place(&mut self, at: At, env: &mut Env<'_>) -> Result<Drafted, ErrorBody> {
+    fn draft_place(&mut self, at: RunPlace, env: &mut Env<'_>) -> Result<DraftOutcome, ErrorBody> {
         let node = self.name(at).to_owned();
-        let kept = self.kept_output(at);
-        let Some(draft) = &mut self.draft else { return Ok(Drafted::Done) };
+        let kept = self.recorded_output(at);
+        let Some(draft) = &mut self.draft else { return Ok(DraftOutcome::Done) };
         if at.item.is_none() {
-            let reached = DraftView::new(&self.head, &self.graph, draft, None, &self.meter).reached(at.node)?;
+            let reached = DraftScope::new(&self.head, &self.graph, draft, None, &self.meter).reached(at.node)?;
             draft.reached[at.node] = reached;
-            if reached == Reached::No {
-                draft.lines.note(json!({"node": node, "status": "skipped"}));
-                return Ok(Drafted::Done);
+            if reached == Reachability::No {
+                draft.lines.push_note(json!({"node": node, "status": "skipped"}));
+                return Ok(DraftOutcome::Done);
             }
             if let Some(output) = kept {
                 draft.outputs.insert(at.node, output);
-                draft.lines.note(json!({"node": node, "status": "recorded"}));
-                return Ok(Drafted::Done);
+                draft.lines.push_note(json!({"node": node, "status": "recorded"}));
+                return Ok(DraftOutcome::Done);
             }
         }
         let line = match self.work(at) {
             Work::Tool(spec) if self.graph.nodes[at.node].is_tool_absent => return Err(tool_absent(&spec.name)),
             Work::Tool(spec) => return self.draft_tool(at, spec, env),
-            Work::Map => return self.draft_map(at, env).map(|()| Drafted::Done),
+            Work::Map => return self.draft_map(at, env).map(|()| DraftOutcome::Done),
             Work::Person => json!({"node": node, "type": "hitl", "would_execute": "a person decides"}),
             Work::Child { workflow, version } => json!({
                 "node": node, "item": at.item, "type": "workflow", "would_execute": format!("workflow {workflow}"),
@@ -169,20 +169,20 @@ impl Run {
                 ));
             }
         };
-        self.draft_line(at, line);
-        Ok(Drafted::Done)
+        self.add_draft_line(at, line);
+        Ok(DraftOutcome::Done)
     }
 
     /// Adds a call to the plan, if it fits. An item that does not fit, and all items after it, are left out:
     /// each needs its own approval when it is ready.
-    fn draft_line(&mut self, at: At, line: Value) -> bool {
+    fn add_draft_line(&mut self, at: RunPlace, line: Value) -> bool {
         let node = self.name(at).to_owned();
         let Some(draft) = &mut self.draft else { return false };
         let Some(item) = at.item else {
-            draft.lines.note(line);
+            draft.lines.push_note(line);
             return true;
         };
-        if draft.lines.is_full() || !draft.lines.call(line) {
+        if draft.lines.is_full() || !draft.lines.push_call(line) {
             draft.queue.retain(|queued| queued.node != at.node);
             return false;
         }
@@ -191,46 +191,46 @@ impl Run {
     }
 
     /// The recorded output of a node that a retry does not repeat.
-    fn kept_output(&self, at: At) -> Option<Arc<Value>> {
-        let kept = self.replays() == Some(ReplayMode::Retry) && !self.is_fresh(at.node);
+    fn recorded_output(&self, at: RunPlace) -> Option<Arc<Value>> {
+        let kept = self.replay_mode() == Some(ReplayMode::Retry) && !self.is_rerun(at.node);
         let recording = self.recording(at).filter(|recording| kept && recording.error.is_none())?;
         Some(Arc::clone(&recording.output))
     }
 
     /// The input of a place, as far as known.
-    fn draft_inputs(&self, at: At) -> Result<Value, ErrorBody> {
+    fn draft_inputs(&self, at: RunPlace) -> Result<Value, ErrorBody> {
         let Some(draft) = &self.draft else { return Ok(Value::Null) };
-        Ok(match DraftView::new(&self.head, &self.graph, draft, Some(at), &self.meter).inputs_of(at.node)? {
+        Ok(match DraftScope::new(&self.head, &self.graph, draft, Some(at), &self.meter).inputs_of(at.node)? {
             Preview::Exact(input) | Preview::Deferred { shown: input, .. } => input,
         })
     }
 
-    fn draft_tool(&mut self, at: At, spec: Arc<Spec>, env: &mut Env<'_>) -> Result<Drafted, ErrorBody> {
+    fn draft_tool(&mut self, at: RunPlace, spec: Arc<Spec>, env: &mut Env<'_>) -> Result<DraftOutcome, ErrorBody> {
         let node = self.name(at).to_owned();
-        let Some(draft) = &self.draft else { return Ok(Drafted::Done) };
-        let view = DraftView::new(&self.head, &self.graph, draft, Some(at), &self.meter);
-        let preview = match self.edit_of(at) {
+        let Some(draft) = &self.draft else { return Ok(DraftOutcome::Done) };
+        let view = DraftScope::new(&self.head, &self.graph, draft, Some(at), &self.meter);
+        let preview = match self.edited_input(at) {
             Some(edited) => Preview::Exact(edited.clone()),
             None => view.inputs_of(at.node)?,
         };
         let input = match preview {
             Preview::Exact(input) => input,
             Preview::Deferred { shown, from } => {
-                self.plan_for(&node, &spec, env.policy.score_call(&spec, &shown).score);
+                self.planned_node(&node, &spec, env.policy.score_call(&spec, &shown).score);
                 let line = json!({
                     "node": node, "item": at.item, "tool": spec.name, "tool_version": spec.version, "input": shown,
                     "deferred": from, "result": {"status": "dry_run", "deferred": true,
                     "warning": "This input depends on results that a dry run can't know"},
                 });
-                self.draft_line(at, line);
-                return Ok(Drafted::Done);
+                self.add_draft_line(at, line);
+                return Ok(DraftOutcome::Done);
             }
         };
         check_input(&spec, &input)?;
         let demand = self.draft_demand(at, &spec, &input, env)?;
         let digest = Digest32::of(&input);
-        if self.is_drafted_alike(at, &input, digest) {
-            return Ok(Drafted::Done);
+        if self.merge_identical_item(at, &input, digest) {
+            return Ok(DraftOutcome::Done);
         }
         let is_tried = self.draft.as_ref().is_some_and(|draft| {
             at.item.is_none() || draft.tried.get(&at.node).is_none_or(|tried| *tried < limits::DRAFT_ITEMS_MAX)
@@ -242,12 +242,12 @@ impl Run {
         });
         let fits = at.item.is_none() || self.draft.as_ref().is_some_and(|draft| draft.lines.fits(&line));
         if fits && is_tried && spec.metadata.dry_run_supported && !self.take_slot(at, &spec, env) {
-            return Ok(Drafted::Held);
+            return Ok(DraftOutcome::NoSlot);
         }
-        if !self.draft_line(at, line) {
-            return Ok(Drafted::Done);
+        if !self.add_draft_line(at, line) {
+            return Ok(DraftOutcome::Done);
         }
-        if let Some(planned) = self.plan_for(&node, &spec, risk) {
+        if let Some(planned) = self.planned_node(&node, &spec, risk) {
             match at.item {
                 None => planned.exact = Some(digest),
                 Some(item) => drop(planned.items.insert(item, digest)),
@@ -259,21 +259,21 @@ impl Run {
         }
         if let Some(draft) = &mut self.draft {
             *draft.tried.entry(at.node).or_default() += usize::from(is_tried);
-            draft.demand = demand.into_iter().fold(draft.demand.clone(), Demand::and);
+            draft.demand = demand.into_iter().fold(draft.demand.clone(), ApprovalRequirement::and);
         }
         if !is_tried {
             let warning = format!("Not tried: only the first {} calls of a map are", limits::DRAFT_ITEMS_MAX);
             self.draft_result(at, &spec, json!({"status": "dry_run", "tried": false, "warning": warning}), false);
-            return Ok(Drafted::Done);
+            return Ok(DraftOutcome::Done);
         }
         Ok(self.draft_call(at, spec, Arc::new(dry), env))
     }
 
     /// Whether an earlier item of the map has the identical call. Then they share one line.
-    fn is_drafted_alike(&mut self, at: At, input: &Value, digest: Digest32) -> bool {
+    fn merge_identical_item(&mut self, at: RunPlace, input: &Value, digest: Digest32) -> bool {
         let node = self.name(at).to_owned();
         let (Some(draft), Some(item)) = (&mut self.draft, at.item) else { return false };
-        if draft.lines.is_full() || !draft.lines.is_alike(at.node, item, input) {
+        if draft.lines.is_full() || !draft.lines.merge_identical(at.node, item, input) {
             return false;
         }
         let planned = draft.planned.entry(node).or_default();
@@ -283,25 +283,25 @@ impl Run {
     }
 
     /// Makes the dry call, or uses a mock if the tool does not support dry runs.
-    fn draft_call(&mut self, at: At, spec: Arc<Spec>, input: Arc<Value>, env: &mut Env<'_>) -> Drafted {
+    fn draft_call(&mut self, at: RunPlace, spec: Arc<Spec>, input: Arc<Value>, env: &mut Env<'_>) -> DraftOutcome {
         if !spec.metadata.dry_run_supported {
-            let mock = spec.mock(&input);
+            let mock = spec.mock_response(&input);
             self.draft_result(at, &spec, mock, false);
-            return Drafted::Done;
+            return DraftOutcome::Done;
         }
-        let (id, step) = ((env.ids)(), self.ensure_step(At::node(at.node), env));
+        let (id, step) = ((env.ids)(), self.ensure_step(RunPlace::node(at.node), env));
         let ms = i64::try_from(spec.timeout_ms).unwrap_or(60_000);
         let deadline = Timestamp::from_micros(env.now.micros().saturating_add(ms * 1_000));
-        let key = format!("{}:dry", self.effect_key(at, &Mode::Dry));
-        let (tool, mode) = (spec.name.clone(), Mode::Dry);
+        let key = format!("{}:dry", self.effect_key(at, &CallMode::DryRun));
+        let (tool, mode) = (spec.name.clone(), CallMode::DryRun);
         if let Some(draft) = &mut self.draft {
             draft.waiting = Some((id, at, spec, Arc::clone(&input)));
         }
-        Drafted::Call(Call { at, id, step, effect: step, key, attempt: 1, tool, mode, input, deadline })
+        DraftOutcome::Call(Call { at, id, step, effect: step, key, attempt: 1, tool, mode, input, deadline })
     }
 
     /// The plan entry of a node. The highest risk counts.
-    fn plan_for(&mut self, node: &str, spec: &Spec, risk: u32) -> Option<&mut Planned> {
+    fn planned_node(&mut self, node: &str, spec: &Spec, risk: u32) -> Option<&mut PlannedNode> {
         let planned = self.draft.as_mut()?.planned.entry(node.to_owned()).or_default();
         planned.risk = planned.risk.max(risk);
         spec.version.clone_into(&mut planned.tool_version);
@@ -312,14 +312,14 @@ impl Run {
     /// the plan must meet them.
     fn draft_demand(
         &self,
-        at: At,
+        at: RunPlace,
         spec: &Spec,
         input: &Value,
         env: &Env<'_>,
-    ) -> Result<impl Iterator<Item = Demand> + use<>, ErrorBody> {
+    ) -> Result<impl Iterator<Item = ApprovalRequirement> + use<>, ErrorBody> {
         let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
         let action = Action { tenant, actor, level, node: self.name(at), tool: spec, input };
-        let policy = match self.judge_for_all(at, &action, env) {
+        let policy = match self.judge_for_requesters(at, &action, env) {
             PolicyVerdict::Allow => None,
             PolicyVerdict::Ask(demand) => Some(demand),
             PolicyVerdict::Deny { rule, reason } => {
@@ -329,46 +329,46 @@ impl Run {
         Ok(policy.into_iter().chain(self.demand_of_node(at)))
     }
 
-    fn draft_map(&mut self, at: At, env: &mut Env<'_>) -> Result<(), ErrorBody> {
+    fn draft_map(&mut self, at: RunPlace, env: &mut Env<'_>) -> Result<(), ErrorBody> {
         let node = self.name(at).to_owned();
         let Some(draft) = &mut self.draft else { return Ok(()) };
         let bound = match &self.graph.nodes[at.node].node.body {
             Body::Map(each) => each.max_parallel,
             _ => 1,
         };
-        let Some(list) = DraftView::new(&self.head, &self.graph, draft, None, &self.meter).list_of(at.node)? else {
+        let Some(list) = DraftScope::new(&self.head, &self.graph, draft, None, &self.meter).list_of(at.node)? else {
             let shown = self.draft_inputs(at)?;
             let warning = format!("over a list that is not known yet, at most {} items", limits::MAP_ITEMS_MAX);
             let line = json!({
                 "node": node, "type": "map", "max_parallel": bound, "items_max": limits::MAP_ITEMS_MAX,
                 "deferred": true, "input": shown, "warning": warning,
             });
-            self.draft_line(at, line);
+            self.add_draft_line(at, line);
             if let Some(spec) = self.graph.nodes[at.node].tool.clone() {
-                self.plan_for(&node, &spec, env.policy.score_call(&spec, &shown).score);
+                self.planned_node(&node, &spec, env.policy.score_call(&spec, &shown).score);
             }
             return Ok(());
         };
         let digest = Digest32::of(&json!(list));
-        draft.lines.note(json!({
+        draft.lines.push_note(json!({
             "node": node, "type": "map", "max_parallel": bound, "items": list.len(), "input_digest": digest,
         }));
         draft.planned.entry(node).or_default().list = Some(digest);
         let items = u32::try_from(list.len()).unwrap_or(u32::MAX);
         draft.lists.insert(at.node, list);
         for item in (0..items).rev() {
-            draft.queue.push_front(At { node: at.node, item: Some(item) });
+            draft.queue.push_front(RunPlace { node: at.node, item: Some(item) });
         }
         Ok(())
     }
 
     /// Records the dry result of a place.
-    fn draft_result(&mut self, at: At, spec: &Spec, result: Value, real: bool) {
+    fn draft_result(&mut self, at: RunPlace, spec: &Spec, result: Value, real: bool) {
         let Some(draft) = &mut self.draft else { return };
         // The dry output of a pure tool is its real output. Any other output is unknown.
-        if real && spec.effect == Reach::Pure && at.item.is_none() {
+        if real && spec.effect == EffectKind::Pure && at.item.is_none() {
             let simulated = result.get("simulated_output").cloned().unwrap_or_default();
-            draft.outputs.insert(at.node, Arc::new(super::edges::seen(simulated)));
+            draft.outputs.insert(at.node, Arc::new(super::edges::with_success(simulated)));
         }
         if let Some(line) = draft.lines.last_mut().and_then(Value::as_object_mut) {
             line.insert("result".to_owned(), result);
@@ -379,26 +379,26 @@ impl Run {
     pub(crate) fn draft_answered(
         &mut self,
         call: Uuid,
-        answer: &Answer,
+        answer: &CallOutcome,
         took_ms: i64,
         env: &mut Env<'_>,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<bool, Unstorable> {
         let Some(draft) = &mut self.draft else { return Ok(false) };
         let Some((_, at, spec, input)) = draft.waiting.take_if(|(waited, ..)| *waited == call) else {
             return Ok(false);
         };
         self.calls.remove(&at);
-        let step = self.ensure_step(At::node(at.node), env);
-        let (result, error) = tried(answer);
-        let row = Insert::into(
+        let step = self.ensure_step(RunPlace::node(at.node), env);
+        let (result, error) = dry_result(answer);
+        let row = Insert::new(
             &crate::flow::tables::TOOL_CALLS,
             vec![
                 ("id", call.into()),
                 ("step_id", step.into()),
                 ("tool_name", spec.name.as_str().into()),
-                ("tool_input", Json::of(&*input)?.into()),
-                ("tool_output", Json::of(&result)?.into()),
+                ("tool_input", Json::encode(&*input)?.into()),
+                ("tool_output", Json::encode(&result)?.into()),
                 ("error", error.clone().into()),
                 ("duration_ms", took_ms.into()),
                 ("dry_run", true.into()),
@@ -413,9 +413,9 @@ impl Run {
         )?;
         if let Some(draft) = &mut self.draft {
             draft.calls.push(DryCall { node: at.node, row });
-            if draft.calls.len() >= limits::DRAFT_CALLS_GATHERED_MAX {
+            if draft.calls.len() >= limits::DRAFT_CALLS_BUFFERED_MAX {
                 let calls = std::mem::take(&mut draft.calls);
-                keep_calls(calls, book);
+                write_dry_calls(calls, book);
             }
         }
         let real = error.is_none();
@@ -425,12 +425,12 @@ impl Run {
             self.draft = None;
             return Ok(true);
         }
-        self.draft_on(env, book)?;
+        self.continue_draft(env, book)?;
         Ok(true)
     }
 
     /// Completes the draft.
-    fn draft_done(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn finish_draft(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let Some(mut draft) = self.draft.take() else { return Ok(()) };
         for line in draft.lines.iter_mut().filter(|line| line["type"] == "map" && !line["items"].is_null()) {
             let planned = line["node"].as_str().and_then(|node| draft.planned.get(node));
@@ -444,16 +444,16 @@ impl Run {
             "lines": lines,
             "risk": self.head.risk.as_deref(),
         });
-        let digest = self.shown(Digest32::of(&subject));
-        keep_calls(draft.calls, book);
+        let digest = self.next_request_digest(Digest32::of(&subject));
+        write_dry_calls(draft.calls, book);
         self.fix_plan(digest, draft.planned, &lines, draft.demand, env, book)
     }
 }
 
 /// Writes dry calls and their steps.
-fn keep_calls(calls: Vec<DryCall>, book: &mut Book) {
+fn write_dry_calls(calls: Vec<DryCall>, book: &mut TurnBuilder) {
     for DryCall { node, row } in calls {
-        book.dirty.insert(At::node(node));
+        book.dirty.insert(RunPlace::node(node));
         book.insert(row);
     }
 }

@@ -1,17 +1,17 @@
 //! The expression scope of a draft: outputs are known, unknown or absent.
 
 use super::draft::Draft;
-use super::{At, Head};
+use super::{RunPlace, RunHead};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Graph, Join};
 use crate::flow::expr::{Lookup, Preview, Scope, WorkMeter};
-use crate::json::unstorable;
+use crate::json::unstorable_reason;
 use crate::limits;
 use serde_json::{Value, json};
 
 /// Whether a node would be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reached {
+pub(crate) enum Reachability {
     Yes,
     /// It depends on values that are not known yet.
     Maybe,
@@ -19,8 +19,8 @@ pub(crate) enum Reached {
 }
 
 /// The draft, as the expressions of one place see it.
-pub(crate) struct DraftView<'a> {
-    head: &'a Head,
+pub(crate) struct DraftScope<'a> {
+    head: &'a RunHead,
     graph: &'a Graph,
     draft: &'a Draft,
     id: String,
@@ -28,12 +28,12 @@ pub(crate) struct DraftView<'a> {
     meter: &'a WorkMeter,
 }
 
-impl<'a> DraftView<'a> {
+impl<'a> DraftScope<'a> {
     pub(crate) fn new(
-        head: &'a Head,
+        head: &'a RunHead,
         graph: &'a Graph,
         draft: &'a Draft,
-        at: Option<At>,
+        at: Option<RunPlace>,
         meter: &'a WorkMeter,
     ) -> Self {
         let item = at.and_then(|at| {
@@ -44,28 +44,28 @@ impl<'a> DraftView<'a> {
     }
 
     /// Whether a node would be reached, judging by its incoming edges.
-    pub(crate) fn reached(&self, node: usize) -> Result<Reached, ErrorBody> {
+    pub(crate) fn reached(&self, node: usize) -> Result<Reachability, ErrorBody> {
         let incoming = &self.graph.nodes[node].incoming;
         if incoming.is_empty() {
-            return Ok(Reached::Yes);
+            return Ok(Reachability::Yes);
         }
-        let mut best = Reached::No;
+        let mut best = Reachability::No;
         for edge in incoming {
             let edge = &self.graph.edges[*edge];
             let source = self.draft.reached[edge.from];
             let came = match (source, &edge.condition) {
-                (Reached::No, _) => Reached::No,
+                (Reachability::No, _) => Reachability::No,
                 (source, None) => source,
                 (source, Some(condition)) => match condition.preview(self).map_err(|error| unusable(&error))? {
-                    Preview::Exact(Value::Bool(false)) => Reached::No,
+                    Preview::Exact(Value::Bool(false)) => Reachability::No,
                     Preview::Exact(_) => source,
-                    Preview::Deferred { .. } => Reached::Maybe,
+                    Preview::Deferred { .. } => Reachability::Maybe,
                 },
             };
             best = match (best, came) {
-                (Reached::Yes, _) | (_, Reached::Yes) => Reached::Yes,
-                (Reached::Maybe, _) | (_, Reached::Maybe) => Reached::Maybe,
-                _ => Reached::No,
+                (Reachability::Yes, _) | (_, Reachability::Yes) => Reachability::Yes,
+                (Reachability::Maybe, _) | (_, Reachability::Maybe) => Reachability::Maybe,
+                _ => Reachability::No,
             };
         }
         let _ = Join::All;
@@ -98,7 +98,7 @@ fn unusable(error: &dyn std::fmt::Display) -> ErrorBody {
     ErrorBody::new(Code::ValidationFailed, format!("an expression can't be evaluated: {error}"))
 }
 
-impl Scope for DraftView<'_> {
+impl Scope for DraftScope<'_> {
     fn run_id(&self) -> &str {
         &self.id
     }
@@ -111,7 +111,7 @@ impl Scope for DraftView<'_> {
         let Some(at) = self.graph.position(node) else { return Lookup::Absent };
         match (self.draft.outputs.get(&at), self.draft.reached.get(at)) {
             (Some(output), _) => Lookup::Known(output),
-            (None, Some(Reached::Yes | Reached::Maybe)) => Lookup::Unknown,
+            (None, Some(Reachability::Yes | Reachability::Maybe)) => Lookup::Unknown,
             _ => Lookup::Absent,
         }
     }
@@ -125,6 +125,6 @@ impl Scope for DraftView<'_> {
     }
 
     fn refusal(&self, value: &Value) -> Option<String> {
-        unstorable(value)
+        unstorable_reason(value)
     }
 }

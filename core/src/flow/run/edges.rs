@@ -11,10 +11,10 @@
 //! applied, and does not change how its source ended.
 
 use super::env::Env;
-use super::rows::Book;
-use super::scope::View;
-use super::task::{State, Task};
-use super::{At, Run};
+use super::rows::TurnBuilder;
+use super::scope::RunScope;
+use super::task::{TaskState, Task};
+use super::{RunPlace, Run};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Join;
 use crate::flow::expr::Template;
@@ -23,39 +23,39 @@ use serde_json::{Value, json};
 
 /// A node whose outgoing edges are being decided, possibly over several turns.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settled {
+pub(crate) struct SettledNode {
     pub(crate) node: usize,
     /// The next edge to decide.
     edge: usize,
     /// One of its edges was taken, so a failure is handled.
-    dealt_with: bool,
+    handled: bool,
 }
 
-impl Settled {
+impl SettledNode {
     pub(crate) const fn new(node: usize) -> Self {
-        Self { node, edge: 0, dealt_with: false }
+        Self { node, edge: 0, handled: false }
     }
 }
 
 /// How an edge was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Came {
+pub(crate) enum EdgeDecision {
     Taken,
-    Dead,
+    NotTaken,
 }
 
 /// The state of a node's incoming edges. A run in memory and the same run loaded from its rows always
 /// agree about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decided {
-    Waits {
+pub enum IncomingEdges {
+    Undecided {
         /// The number of undecided edges.
         undecided: u32,
         /// At least one was taken.
         taken: bool,
     },
     /// The node may start, or has started.
-    Begins,
+    Started,
     /// No edge was taken.
     Skipped,
 }
@@ -63,23 +63,23 @@ pub enum Decided {
 impl Run {
     /// The state of every node's incoming edges, in graph order.
     #[must_use]
-    pub fn decided_edges(&self) -> Vec<Decided> {
+    pub fn decided_edges(&self) -> Vec<IncomingEdges> {
         let decided = |task: &Task| match task.state {
-            State::Pending { undecided, taken } => Decided::Waits { undecided, taken },
-            State::Skipped => Decided::Skipped,
-            _ => Decided::Begins,
+            TaskState::Pending { undecided, taken } => IncomingEdges::Undecided { undecided, taken },
+            TaskState::Skipped => IncomingEdges::Skipped,
+            _ => IncomingEdges::Started,
         };
         self.nodes.iter().map(decided).collect()
     }
 
     /// Starts the root nodes and decides the outgoing edges of every settled node.
-    pub(crate) fn propagate(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        while let Some(node) = self.coming.pop_front() {
+    pub(crate) fn propagate(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+        while let Some(node) = self.pending_roots.pop_front() {
             if self.is_turn_full(book) {
-                self.coming.push_front(node);
+                self.pending_roots.push_front(node);
                 return Ok(());
             }
-            self.come_up(node, Came::Taken, env, book)?;
+            self.edge_decided(node, EdgeDecision::Taken, env, book)?;
         }
         while let Some(mut settled) = self.settled.pop_front() {
             let node = settled.node;
@@ -91,25 +91,25 @@ impl Run {
                 let late = self.is_late(node, edge);
                 let came = match self.decide_edge(node, edge) {
                     Ok(came) => came,
-                    Err(_) if late => Came::Dead,
+                    Err(_) if late => EdgeDecision::NotTaken,
                     Err(error) => {
                         self.fail_with(error);
-                        Came::Dead
+                        EdgeDecision::NotTaken
                     }
                 };
                 settled.edge += 1;
-                let deals_with = came == Came::Taken && !late;
-                if deals_with && matches!(self.nodes[node].state, State::Failed { .. }) {
-                    self.goes_on_by(edge);
+                let deals_with = came == EdgeDecision::Taken && !late;
+                if deals_with && matches!(self.nodes[node].state, TaskState::Failed { .. }) {
+                    self.add_edge_writers(edge);
                 }
-                settled.dealt_with |= deals_with;
+                settled.handled |= deals_with;
                 let to = self.graph.edges[edge].to;
-                self.come_up(to, came, env, book)?;
+                self.edge_decided(to, came, env, book)?;
             }
-            if let State::Failed { error, .. } = &self.nodes[node].state
-                && !settled.dealt_with
+            if let TaskState::Failed { error, .. } = &self.nodes[node].state
+                && !settled.handled
             {
-                let error = (**error).clone().with("node", self.name(At::node(node)));
+                let error = (**error).clone().with("node", self.name(RunPlace::node(node)));
                 self.fail_with(error);
             }
         }
@@ -117,32 +117,32 @@ impl Run {
     }
 
     /// The sequence number of the patch that added an edge, if one did.
-    fn drawn_by(&self, edge: usize) -> Option<i64> {
+    fn patch_seq_of_edge(&self, edge: usize) -> Option<i64> {
         self.patch_of_edge(edge).map(|overlay| overlay.seq)
     }
 
     /// Whether an edge was added after its source had settled.
     fn is_late(&self, node: usize, edge: usize) -> bool {
-        self.drawn_by(edge).zip(self.nodes[node].seq()).is_some_and(|(drawn, settled)| settled < drawn)
+        self.patch_seq_of_edge(edge).zip(self.nodes[node].seq()).is_some_and(|(drawn, settled)| settled < drawn)
     }
 
-    pub(crate) fn decide_edge(&self, node: usize, edge: usize) -> Result<Came, ErrorBody> {
+    pub(crate) fn decide_edge(&self, node: usize, edge: usize) -> Result<EdgeDecision, ErrorBody> {
         let condition = self.graph.edges[edge].condition.as_ref();
-        let until = self.nodes[node].seq().max(self.drawn_by(edge)).unwrap_or(i64::MAX);
+        let until = self.nodes[node].seq().max(self.patch_seq_of_edge(edge)).unwrap_or(i64::MAX);
         let holds = match (&self.nodes[node].state, condition) {
-            (State::Completed { .. }, None) => true,
-            (State::Completed { .. }, Some(condition)) => self.holds(condition, until)?,
+            (TaskState::Completed { .. }, None) => true,
+            (TaskState::Completed { .. }, Some(condition)) => self.is_condition_true(condition, until)?,
             // A condition that can't be evaluated without the source's outputs must not hide its failure.
-            (State::Failed { error, .. }, Some(condition)) => {
-                error.code != Code::NotRecorded.as_str() && self.holds(condition, until).unwrap_or(false)
+            (TaskState::Failed { error, .. }, Some(condition)) => {
+                error.code != Code::NotRecorded.as_str() && self.is_condition_true(condition, until).unwrap_or(false)
             }
             _ => false,
         };
-        Ok(if holds { Came::Taken } else { Came::Dead })
+        Ok(if holds { EdgeDecision::Taken } else { EdgeDecision::NotTaken })
     }
 
-    fn holds(&self, condition: &Template, until: i64) -> Result<bool, ErrorBody> {
-        let value = condition.render(&View::until(self, until)).map_err(|error| {
+    fn is_condition_true(&self, condition: &Template, until: i64) -> Result<bool, ErrorBody> {
+        let value = condition.render(&RunScope::as_of(self, until)).map_err(|error| {
             let message = format!("the condition of an edge can't be evaluated: {error}");
             ErrorBody::new(Code::ValidationFailed, message)
         })?;
@@ -152,44 +152,44 @@ impl Run {
     }
 
     /// An incoming edge of `node` was decided.
-    pub(crate) fn come_up(
+    pub(crate) fn edge_decided(
         &mut self,
         node: usize,
-        came: Came,
+        came: EdgeDecision,
         env: &mut Env<'_>,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
         let compiled = &self.graph.nodes[node];
         let (join, delay) = (compiled.node.join, compiled.node.delay_seconds);
-        let State::Pending { undecided, taken } = &mut self.nodes[node].state else { return Ok(()) };
+        let TaskState::Pending { undecided, taken } = &mut self.nodes[node].state else { return Ok(()) };
         *undecided = undecided.saturating_sub(1);
-        *taken |= came == Came::Taken;
+        *taken |= came == EdgeDecision::Taken;
         let (undecided, taken) = (*undecided, *taken);
-        let at = At::node(node);
+        let at = RunPlace::node(node);
         if taken && (undecided == 0 || join == Join::Any) {
-            if delay > 0 && !self.repeats(node) {
-                self.enter(at, State::Delayed { until: env.now.plus_seconds(i64::from(delay)) });
-                self.keep(at, env, book);
-                book.note("step.delayed", self.step_id(at), None, json!({"node": self.name(at), "seconds": delay}));
+            if delay > 0 && !self.uses_recording(node) {
+                self.enter(at, TaskState::Delayed { until: env.now.plus_seconds(i64::from(delay)) });
+                self.mark_dirty(at, env, book);
+                book.add_note("step.delayed", self.step_id(at), None, json!({"node": self.name(at), "seconds": delay}));
             } else {
-                self.enter(at, State::Ready);
+                self.enter(at, TaskState::Ready);
                 self.ready.push_back(at);
             }
         } else if undecided == 0 {
-            self.enter(at, State::Skipped);
-            self.keep(at, env, book);
-            book.note("step.skipped", self.step_id(at), None, json!({"node": self.name(at)}));
-            self.ended(at, env, book)?;
+            self.enter(at, TaskState::Skipped);
+            self.mark_dirty(at, env, book);
+            book.add_note("step.skipped", self.step_id(at), None, json!({"node": self.name(at)}));
+            self.place_ended(at, env, book)?;
         }
         Ok(())
     }
 
-    pub(crate) fn ended(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    pub(crate) fn place_ended(&mut self, at: RunPlace, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         if at.item.is_some() {
             return self.item_ended(at, env, book);
         }
-        self.open = self.open.saturating_sub(1);
-        self.settled.push_back(Settled::new(at.node));
+        self.open_nodes = self.open_nodes.saturating_sub(1);
+        self.settled.push_back(SettledNode::new(at.node));
         Ok(())
     }
 }
@@ -206,7 +206,7 @@ pub(crate) fn failed_output(error: &ErrorBody) -> Value {
 }
 
 /// The output of a completed node, as expressions see it: with `success`.
-pub(crate) fn seen(mut output: Value) -> Value {
+pub(crate) fn with_success(mut output: Value) -> Value {
     if let Some(members) = output.as_object_mut()
         && !members.contains_key("success")
     {

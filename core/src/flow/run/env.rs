@@ -1,7 +1,7 @@
 //! The environment of a turn: the time, fresh ids, free slots and the current policy.
 
-use super::Owner;
-use super::event::At;
+use super::LaneOwner;
+use super::event::RunPlace;
 use crate::flow::air::Catalog;
 use crate::flow::policy::Policy;
 use crate::time::Timestamp;
@@ -19,14 +19,14 @@ pub struct Env<'a> {
     /// The tools and workflows that a patch may name.
     pub catalog: &'a dyn Catalog,
     /// The lane that this turn is committed through.
-    pub owner: Owner,
+    pub owner: LaneOwner,
 }
 
 /// A request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot<'a> {
+pub struct SlotRequest<'a> {
     pub run: Uuid,
-    pub at: At,
+    pub at: RunPlace,
     pub tenant: &'a str,
     pub tool: &'a str,
     /// The input of the call, if it may reach an external system: it determines the host.
@@ -38,7 +38,7 @@ pub struct Slot<'a> {
 /// Bounds the number of calls in flight.
 pub trait Gate {
     /// Takes a slot. If none is free, queues the request; the run gets a `Tick` when one becomes free.
-    fn enter(&mut self, slot: Slot<'_>) -> bool;
+    fn enter(&mut self, slot: SlotRequest<'_>) -> bool;
 
     /// Whether a run with values of this size may use more memory. If not, it waits as for a slot.
     fn may_grow(&mut self, _run: Uuid, _memory_bytes: usize) -> bool {

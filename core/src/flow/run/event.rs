@@ -3,13 +3,13 @@
 //! A run takes events and returns a turn: rows to commit, ledger entries, and effects that may be
 //! performed once the rows are durable.
 
-use super::doubt::Doubt;
-use super::rows_people::Requested;
+use super::doubt::UnknownOutcome;
+use super::rows_people::ApprovalRequested;
 use super::status::RunStatus;
 use crate::access::Actor;
 use crate::error::ErrorBody;
-use crate::flow::call::Answer;
-use crate::ledger::decision::{Outcome, Source};
+use crate::flow::call::CallOutcome;
+use crate::ledger::decision::{Outcome, DecisionSource};
 use crate::record::Tx;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -19,14 +19,14 @@ use uuid::Uuid;
 
 /// A place in a run: a node, or one item of a map node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct At {
+pub struct RunPlace {
     /// The position of the node in the graph.
     pub node: usize,
     /// The position of the item in its list.
     pub item: Option<u32>,
 }
 
-impl At {
+impl RunPlace {
     /// The node itself.
     #[must_use]
     pub const fn node(node: usize) -> Self {
@@ -37,29 +37,29 @@ impl At {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// It was created, or claimed and loaded by this process.
-    Begun {
+    Claimed {
         /// No other process can still be working on it.
         alone: bool,
     },
     /// A call ended.
-    Answered {
-        at: At,
+    CallAnswered {
+        at: RunPlace,
         call: Uuid,
-        answer: Answer,
+        answer: CallOutcome,
         took_ms: i64,
     },
     /// A cache lookup ended.
-    Recalled {
-        at: At,
+    CacheLookedUp {
+        at: RunPlace,
         hit: Option<Value>,
     },
     Signalled(Signal),
     /// A deadline may have passed, or a slot may be free.
     Tick,
     /// The previous turn could not be stored, and the run was loaded again.
-    Unwritten {
+    TurnRefused {
         /// The answers of its calls meanwhile.
-        answers: Vec<Kept>,
+        answers: Vec<ReceivedAnswer>,
         /// Whether it may try again. Otherwise the run fails, or its rollback ends.
         again: bool,
     },
@@ -67,10 +67,10 @@ pub enum Event {
 
 /// The answer of a call, applied by a turn that could not be stored.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
-    pub at: At,
+pub struct ReceivedAnswer {
+    pub at: RunPlace,
     pub call: Uuid,
-    pub answer: Answer,
+    pub answer: CallOutcome,
     pub took_ms: i64,
     /// An earlier send of it may have taken effect.
     pub in_doubt: bool,
@@ -81,15 +81,15 @@ pub struct Kept {
 pub struct Signal {
     /// The id of its row. Applying the signal deletes the row.
     pub id: Uuid,
-    pub told: Told,
+    pub told: SignalKind,
     /// Approval requests that were withdrawn in the same transaction.
-    pub taken_back: Vec<Uuid>,
+    pub withdrawn: Vec<Uuid>,
 }
 
 /// The kinds of signals. The tag is the row's `kind`, the rest its payload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Told {
+pub enum SignalKind {
     /// A signal that this version can't read. It is never stored.
     #[serde(skip)]
     Unreadable {
@@ -201,9 +201,9 @@ pub enum Told {
     },
 }
 
-impl Told {
+impl SignalKind {
     /// The kinds that undo a run.
-    pub const UNDOING: [&'static str; 2] = ["rollback", "mark_rolled_back"];
+    pub const UNDO_KINDS: [&'static str; 2] = ["rollback", "mark_rolled_back"];
 
     /// The value of `run_signals.kind`.
     #[must_use]
@@ -230,7 +230,7 @@ impl Told {
     /// The sender, if the signal lapses when the store is restored from a backup. Such a signal depends on
     /// which calls took effect, and its sender could not know what happened after the backup.
     #[must_use]
-    pub const fn lapses_with_restore(&self) -> Option<&Actor> {
+    pub const fn sender_if_lapsed_by_restore(&self) -> Option<&Actor> {
         match self {
             Self::Resolve { by, .. } | Self::Rollback { by, .. } | Self::MarkRolledBack { by, .. } => Some(by),
             // The calls that these lead to are checked on their own after a restore.
@@ -252,10 +252,10 @@ impl Told {
 
 /// How a tool is called.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Mode {
+pub enum CallMode {
     Execute,
     /// A dry run: the tool only reports what it would do.
-    Dry,
+    DryRun,
     /// Finds out whether an earlier call took effect.
     Check,
     /// Undoes the call with this output.
@@ -267,7 +267,7 @@ pub enum Mode {
 /// A call to make.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    pub at: At,
+    pub at: RunPlace,
     pub id: Uuid,
     pub step: Uuid,
     /// The same for every attempt.
@@ -277,7 +277,7 @@ pub struct Call {
     /// Counts from one.
     pub attempt: u32,
     pub tool: String,
-    pub mode: Mode,
+    pub mode: CallMode,
     pub input: Arc<Value>,
     /// When the call times out.
     pub deadline: Timestamp,
@@ -289,20 +289,20 @@ pub enum Effect {
     /// Call a tool. Reply with `Answered`.
     Call(Call),
     /// Cancel the call at this place.
-    Cancel(At),
+    Cancel(RunPlace),
     /// Look up a cached output. Reply with `Recalled`.
-    Recall { at: At, key: String },
+    LookUpCache { at: RunPlace, key: String },
     /// Another run has something to do: a child run was created, or a run was sent a signal.
     Wake(Uuid),
     /// There is a new row in `notifications`.
     Notify,
     /// Release the slot of this place.
-    Release(At),
+    Release(RunPlace),
 }
 
 /// A ledger entry of the run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Note {
+pub struct LedgerNote {
     pub event_type: &'static str,
     /// `None`: the entry is about the run.
     pub step: Option<Uuid>,
@@ -313,13 +313,13 @@ pub struct Note {
     /// Digests, references, codes.
     pub data: Value,
     /// Set if the entry is a governance decision.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<GovernanceDecision>,
 }
 
 /// A governance decision about a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
-    pub source: Source,
+pub struct GovernanceDecision {
+    pub source: DecisionSource,
     pub outcome: Outcome,
     pub rationale: String,
     /// The rules that were evaluated.
@@ -332,11 +332,11 @@ pub struct Turn {
     /// The rows to commit. `None` if nothing durable changed.
     pub tx: Option<Tx>,
     /// Ledger entries, in order.
-    pub notes: Vec<Note>,
+    pub notes: Vec<LedgerNote>,
     /// New approval requests. The notifications are committed with the rows.
-    pub asked: Vec<Requested>,
+    pub asked: Vec<ApprovalRequested>,
     /// Calls whose outcome became unknown. The notifications are committed with the rows.
-    pub doubted: Vec<Doubt>,
+    pub unknown_outcomes: Vec<UnknownOutcome>,
     /// Performed once the rows are durable.
     pub effects: Vec<Effect>,
     /// There is more to do: send a `Tick` after the commit.

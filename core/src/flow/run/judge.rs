@@ -5,21 +5,21 @@
 //! as if they requested it now: their change to another actor's run does not outlive their right to make the
 //! request.
 
-use super::demand::Demand;
+use super::demand::ApprovalRequirement;
 use super::env::Env;
-use super::{At, Run};
+use super::{RunPlace, Run};
 use crate::flow::policy::{Action, PolicyVerdict};
 
 impl Run {
     /// The strictest verdict over all requesters of a call.
-    pub(crate) fn judge_for_all(&self, at: At, action: &Action<'_>, env: &Env<'_>) -> PolicyVerdict {
+    pub(crate) fn judge_for_requesters(&self, at: RunPlace, action: &Action<'_>, env: &Env<'_>) -> PolicyVerdict {
         let mut verdict = env.policy.judge(action);
         for who in self.requesters_of(at).iter().skip(1) {
             let action = Action { actor: who, ..*action };
             verdict = verdict.and(match self.writers_of(at).any(|writer| writer == who) {
                 true => env.policy.judge(&action),
-                false if self.head.co_requesters.contains(who) => env.policy.judge_part(&action).of_earlier_part(who),
-                false => env.policy.judge_part(&action),
+                false if self.head.co_requesters.contains(who) => env.policy.judge_contributor(&action).for_contributor(who),
+                false => env.policy.judge_contributor(&action),
             });
         }
         verdict
@@ -40,15 +40,15 @@ impl PolicyVerdict {
     /// The verdict for someone who only contributed to the data of this call. A denial becomes a demand for
     /// approval by a person who did not contribute. Otherwise, answering a question could stop calls that only
     /// others may make.
-    fn of_earlier_part(self, who: &str) -> Self {
+    fn for_contributor(self, who: &str) -> Self {
         let Self::Deny { rule, .. } = self else { return self };
         let reason = format!("the rule {rule} denies this to {who}, who contributed to its data");
-        Self::Ask(Demand { other_than_requester: true, ..Demand::one(reason) })
+        Self::Ask(ApprovalRequirement { other_than_requester: true, ..ApprovalRequirement::one_approval(reason) })
     }
 
     /// Refuses a change to another actor's run if the rules deny it to its author, or require more approval of them
     /// than of the run's actor, whose verdict is `of_run`.
-    pub fn check_part(&self, of_run: &Self) -> Result<(), String> {
+    pub fn check_contribution(&self, of_run: &Self) -> Result<(), String> {
         match (self, of_run) {
             (Self::Deny { reason, .. }, _) => Err(reason.clone()),
             (Self::Ask(demand), Self::Ask(met)) if demand.is_covered_by(met) => Ok(()),

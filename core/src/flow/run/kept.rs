@@ -1,8 +1,8 @@
 //! Limits the size of a run's values: of each input and output, and of all together.
 
-use super::{At, Run};
+use super::{RunPlace, Run};
 use crate::error::{Code, ErrorBody};
-use crate::flow::call::Answer;
+use crate::flow::call::CallOutcome;
 use crate::json;
 use crate::limits;
 use crate::record::Json;
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 /// Why an output can't be stored, if so. Memory depends on the number of values more than on the bytes, so both are
 /// limited.
-pub(crate) fn unkept(output: &Value) -> Option<String> {
-    match Json::of(output) {
+pub(crate) fn unstorable_reason(output: &Value) -> Option<String> {
+    match Json::encode(output) {
         Err(error) => Some(error.to_string()),
         Ok(text) if text.as_str().len() > limits::OUTPUT_BYTES_MAX => Some("it is too large".to_owned()),
         Ok(_) if json::has_more_values_than(output, limits::OUTPUT_VALUES_MAX) => {
@@ -22,31 +22,31 @@ pub(crate) fn unkept(output: &Value) -> Option<String> {
 }
 
 /// The result of a dry run, and the error if there is one. An output that can't be stored is an error.
-pub(crate) fn tried(answer: &Answer) -> (Value, Option<String>) {
+pub(crate) fn dry_result(answer: &CallOutcome) -> (Value, Option<String>) {
     let failed = |error: Value, message: String| (json!({"status": "dry_run", "error": error}), Some(message));
     match answer {
-        Answer::Output(output) => match unkept(output) {
+        CallOutcome::Output(output) => match unstorable_reason(output) {
             None => (output.clone(), None),
             Some(fault) => {
                 let message = format!("the output can't be used: {fault}");
                 failed(json!(ErrorBody::new(Code::ExternalServiceError, message.clone())), message)
             }
         },
-        Answer::Failed(error) => failed(json!(&*error.body), error.body.message.clone()),
-        Answer::Found(_) => (Value::Null, None),
+        CallOutcome::Failed(error) => failed(json!(&*error.body), error.body.message.clone()),
+        CallOutcome::Checked(_) => (Value::Null, None),
     }
 }
 
 /// The size of values.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct ValueSize {
     /// As JSON text, approximately.
     bytes: usize,
     /// In memory, approximately.
     memory: usize,
 }
 
-impl Kept {
+impl ValueSize {
     /// The error if it exceeds the limits. `what` names the value that was added.
     fn refusal(self, what: &str) -> Option<ErrorBody> {
         if self.memory > limits::RUN_MEMORY_BYTES_MAX {
@@ -78,40 +78,40 @@ impl Kept {
     fn and(self, value: &Value) -> Self {
         Self {
             bytes: self.bytes.saturating_add(json::size(value)),
-            memory: self.memory.saturating_add(json::weight(value)),
+            memory: self.memory.saturating_add(json::memory_size(value)),
         }
     }
 }
 
 impl Run {
     /// Counts the input of a place, or refuses it. It is stored with its step and with each of its calls.
-    pub(crate) fn make_room(&mut self, at: At, input: &Value) -> Result<(), ErrorBody> {
-        let kept = self.kept.and(input);
+    pub(crate) fn count_input(&mut self, at: RunPlace, input: &Value) -> Result<(), ErrorBody> {
+        let kept = self.value_size.and(input);
         if let Some(refusal) = kept.refusal(&format!("the input of {}", self.name(at))) {
             return Err(refusal);
         }
-        self.kept = kept;
+        self.value_size = kept;
         Ok(())
     }
 
     /// Refuses a map whose item inputs exceed the limits, before its first item starts. False: not all items are
     /// measured yet, and the turn has used up its work.
-    pub(crate) fn make_room_for_items(&mut self, node: usize) -> Result<bool, ErrorBody> {
-        let items = u32::try_from(self.mapped(node).map_or(0, <[Value]>::len)).unwrap_or(u32::MAX);
-        let (mut item, mut kept) = match self.measured.remove(&node) {
+    pub(crate) fn check_map_size(&mut self, node: usize) -> Result<bool, ErrorBody> {
+        let items = u32::try_from(self.map_list(node).map_or(0, <[Value]>::len)).unwrap_or(u32::MAX);
+        let (mut item, mut kept) = match self.map_measurements.remove(&node) {
             Some(measured) => measured,
-            None if self.items_are_light(node, items) => return Ok(true),
-            None => (0, self.kept),
+            None if self.is_map_small(node, items) => return Ok(true),
+            None => (0, self.value_size),
         };
         while item < items {
-            if self.meter.is_used_up() {
-                self.measured.insert(node, (item, kept));
+            if self.meter.is_share_spent() {
+                self.map_measurements.insert(node, (item, kept));
                 return Ok(false);
             }
             // The item itself reports an input that can't be rendered.
-            let Ok(input) = self.render_inputs(At { node, item: Some(item) }) else { return Ok(true) };
+            let Ok(input) = self.render_inputs(RunPlace { node, item: Some(item) }) else { return Ok(true) };
             kept = kept.and(&input);
-            if let Some(refusal) = kept.refusal(&format!("the {items} items of {}", self.name(At::node(node)))) {
+            if let Some(refusal) = kept.refusal(&format!("the {items} items of {}", self.name(RunPlace::node(node)))) {
                 return Err(refusal);
             }
             item += 1;
@@ -120,33 +120,33 @@ impl Run {
     }
 
     /// Whether the inputs of all items are far below the limits, estimated from the first one and the list.
-    fn items_are_light(&self, node: usize, items: u32) -> bool {
-        let Some(list) = self.mapped(node) else { return true };
-        let Ok(first) = self.render_inputs(At { node, item: Some(0) }) else { return true };
+    fn is_map_small(&self, node: usize, items: u32) -> bool {
+        let Some(list) = self.map_list(node) else { return true };
+        let Ok(first) = self.render_inputs(RunPlace { node, item: Some(0) }) else { return true };
         let count = usize::try_from(items).unwrap_or(usize::MAX);
-        let first = Kept::default().and(&first).times(count);
-        let list = list.iter().fold(Kept::default(), Kept::and);
-        self.kept.plus(first.plus(list).times(2)).refusal("").is_none()
+        let first = ValueSize::default().and(&first).times(count);
+        let list = list.iter().fold(ValueSize::default(), ValueSize::and);
+        self.value_size.plus(first.plus(list).times(2)).refusal("").is_none()
     }
 
     /// Counts an output. It is stored in any case: the call has been made.
     pub(crate) fn count_output(&mut self, output: &Value) {
-        self.kept = self.kept.and(output);
+        self.value_size = self.value_size.and(output);
     }
 
     /// Counts the values of a loaded run.
-    pub(crate) fn count_kept(&mut self) {
+    pub(crate) fn count_values(&mut self) {
         let tasks = self.nodes.iter().flat_map(|task| std::iter::once(task).chain(task.items()));
         let values =
             tasks.flat_map(|task| task.input.as_deref().into_iter().chain(task.output().map(|output| &**output)));
-        let of_tasks = values.fold(Kept::default(), Kept::and);
+        let of_tasks = values.fold(ValueSize::default(), ValueSize::and);
         // The inputs of the run itself take memory as well.
-        self.kept = Kept { memory: of_tasks.memory.saturating_add(json::weight(&self.head.inputs)), ..of_tasks };
+        self.value_size = ValueSize { memory: of_tasks.memory.saturating_add(json::memory_size(&self.head.inputs)), ..of_tasks };
     }
 
     /// The approximate memory of its values.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {
-        self.kept.memory
+        self.value_size.memory
     }
 }

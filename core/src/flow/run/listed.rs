@@ -6,19 +6,19 @@
 //! approval of exactly these calls. Items beyond the size limit of the list need their own approval: no call
 //! runs because it was left out of what people saw.
 
-use super::demand::Demand;
+use super::demand::ApprovalRequirement;
 use super::env::Env;
-use super::scope::View;
+use super::scope::RunScope;
 use super::start::Work;
-use super::task::{Approved, Approvers, State};
-use super::{At, ReplayMode, Run};
+use super::task::{StepApproval, Approvers, TaskState};
+use super::{RunPlace, ReplayMode, Run};
 use crate::access::Level;
 use crate::flow::air::Graph;
 use crate::flow::expr::{Preview, WorkMeter};
-use crate::flow::layout::{Beforehand, OfItem};
+use crate::flow::layout::{InitialScope, ItemScope};
 use crate::flow::patch::Patch;
 use crate::flow::plan::Plan;
-use crate::flow::policy::{Action, Because, Grown, Policy};
+use crate::flow::policy::{Action, Because, ExpandedRun, Policy};
 use crate::flow::risk::Score;
 use crate::json::Digest32;
 use crate::limits::{DRAFT_BYTES_MAX, PLAN_STEPS_FREE_MAX, PLAN_WORK_MAX};
@@ -38,7 +38,7 @@ const OVERRIDDEN: &str = "overridden";
 
 /// The calls shown to people: identical ones once, as many as fit.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct CallList {
     lines: Vec<Value>,
     bytes: usize,
     /// The line of each call, by node and digest of the input text. 1 and 1.0 are equal values, but the line must show
@@ -47,9 +47,9 @@ pub(crate) struct Lines {
     full: bool,
 }
 
-impl Lines {
+impl CallList {
     /// Adds a line that is not a call.
-    pub(crate) fn note(&mut self, line: Value) {
+    pub(crate) fn push_note(&mut self, line: Value) {
         self.lines.push(line);
     }
 
@@ -59,7 +59,7 @@ impl Lines {
     }
 
     /// Adds a call. False: it does not fit, and no further call is added.
-    pub(crate) fn call(&mut self, line: Value) -> bool {
+    pub(crate) fn push_call(&mut self, line: Value) -> bool {
         self.full |= !self.fits(&line);
         if !self.full {
             self.bytes = self.bytes.saturating_add(line.to_string().len());
@@ -69,7 +69,7 @@ impl Lines {
     }
 
     /// Adds an item of a map to the line of an item with the identical call, if there is one.
-    pub(crate) fn is_alike(&mut self, node: usize, item: u32, input: &Value) -> bool {
+    pub(crate) fn merge_identical(&mut self, node: usize, item: u32, input: &Value) -> bool {
         let input = Digest32::of_bytes(input.to_string().as_bytes());
         let Some(line) = self.known.get(&(node, input)).and_then(|at| self.lines.get_mut(*at)) else {
             self.known.insert((node, input), self.lines.len());
@@ -121,13 +121,13 @@ impl MapCalls {
 
 /// The calls of a map that were approved in a request of their own.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ApprovedMapCalls {
     inputs: Vec<Option<Digest32>>,
     tool_version: String,
     pub(crate) by: Approvers,
 }
 
-impl Listed {
+impl ApprovedMapCalls {
     fn input(&self, item: u32) -> Option<Digest32> {
         self.inputs.get(usize::try_from(item).ok()?).copied().flatten()
     }
@@ -135,34 +135,34 @@ impl Listed {
 
 impl Run {
     /// The approvers of exactly this call together with the other items of its map.
-    pub(crate) fn listed_by(&self, at: At, digest: Digest32, spec: &Spec) -> Option<&Approvers> {
-        let listed = self.listed.get(&at.node)?;
+    pub(crate) fn map_approvers(&self, at: RunPlace, digest: Digest32, spec: &Spec) -> Option<&Approvers> {
+        let listed = self.approved_maps.get(&at.node)?;
         let exact = listed.input(at.item?) == Some(digest) && listed.tool_version == spec.version;
         exact.then_some(&listed.by)
     }
 
     /// The approval for an item that was not shown when its map or plan was approved.
-    pub(crate) fn demand_of_item(&self, at: At) -> Option<Demand> {
+    pub(crate) fn demand_of_item(&self, at: RunPlace) -> Option<ApprovalRequirement> {
         let index = usize::try_from(at.item?).unwrap_or(usize::MAX);
-        if matches!(self.replays(), Some(ReplayMode::Freeze | ReplayMode::Shadow)) {
+        if matches!(self.replay_mode(), Some(ReplayMode::Freeze | ReplayMode::Shadow)) {
             return None;
         }
-        let shown = match (self.listed.get(&at.node), self.head.level) {
+        let shown = match (self.approved_maps.get(&at.node), self.head.level) {
             (Some(listed), _) => listed.inputs.get(index).is_some_and(Option::is_some),
             (None, Level::Draft) => {
-                let planned = self.plan.as_ref().and_then(|plan| plan.of(self.name(at)));
+                let planned = self.plan.as_ref().and_then(|plan| plan.node(self.name(at)));
                 planned.is_some_and(|planned| planned.list.is_some() && index < planned.listed())
             }
             // An approval of the map no longer covers these calls.
             (None, _) => self.nodes[at.node].approved.is_none(),
         };
-        (!shown).then(|| Demand::one("this item was not shown when the others were approved"))
+        (!shown).then(|| ApprovalRequirement::one_approval("this item was not shown when the others were approved"))
     }
 
     /// The approval that a map needs as a whole before it starts, if any.
-    pub(crate) fn demand_of_map(&self, node: usize, env: &Env<'_>) -> Option<Demand> {
-        let items = self.mapped(node)?.len();
-        let repeats = matches!(self.replays(), Some(ReplayMode::Freeze | ReplayMode::Shadow));
+    pub(crate) fn demand_of_map(&self, node: usize, env: &Env<'_>) -> Option<ApprovalRequirement> {
+        let items = self.map_list(node)?.len();
+        let repeats = matches!(self.replay_mode(), Some(ReplayMode::Freeze | ReplayMode::Shadow));
         if items == 0 || repeats {
             return None;
         }
@@ -170,26 +170,26 @@ impl Run {
             Level::Ask => None,
             Level::Draft => {
                 let list = self.nodes[node].digest;
-                let planned = self.plan.as_ref().and_then(|plan| plan.of(self.name(At::node(node))));
+                let planned = self.plan.as_ref().and_then(|plan| plan.node(self.name(RunPlace::node(node))));
                 let reason = match planned.map(|planned| planned.list) {
                     Some(shown) if shown.is_some() && shown == list => return None,
                     Some(Some(_)) => "the list differs from the one that was approved",
                     _ => "the list was not known when the plan was approved",
                 };
-                Some(Demand::one(reason))
+                Some(ApprovalRequirement::one_approval(reason))
             }
             Level::ExecuteNotify | Level::ExecuteSilent if self.is_counted(node) => None,
-            Level::ExecuteNotify | Level::ExecuteSilent => self.demand_of_grown(node, items, env),
+            Level::ExecuteNotify | Level::ExecuteSilent => self.demand_if_level_drops(node, items, env),
         }
     }
 
     /// The approval that a map needs if the level would be lower, now that its list is known.
-    fn demand_of_grown(&self, node: usize, items: usize, env: &Env<'_>) -> Option<Demand> {
-        let (made, inside) = (self.calls_known(), self.calls_left_inside());
+    fn demand_if_level_drops(&self, node: usize, items: usize, env: &Env<'_>) -> Option<ApprovalRequirement> {
+        let (made, inside) = (self.calls_known(), self.calls_reserved_for_children());
         let calls = made.saturating_add(inside);
         let (level, score, specs) = (self.head.level, self.score_known(env.policy), self.specs());
         let cap = (calls <= PLAN_STEPS_FREE_MAX).then(|| self.cap_of_items(node, items, env)).flatten();
-        let grown = Grown {
+        let grown = ExpandedRun {
             actor: &self.head.actor,
             level,
             overridden: self.is_overridden(),
@@ -200,7 +200,7 @@ impl Run {
         };
         let would = env.policy.level(&grown);
         let with = format!("with these {items} items the run");
-        let reason = match would.because {
+        let reason = match would.reason {
             _ if made > PLAN_STEPS_FREE_MAX => {
                 format!("{with} makes {made} calls; more than {PLAN_STEPS_FREE_MAX} need approval")
             }
@@ -213,7 +213,7 @@ impl Run {
             Because::RiskScore => format!("{with} has a risk of {}, which needs approval", score.score),
             because => format!("{with} would get {} ({})", would.level.as_str(), because.as_str()),
         };
-        (would.level < level).then(|| Demand::one(reason))
+        (would.level < level).then(|| ApprovalRequirement::one_approval(reason))
     }
 
     /// Why a call of the map needs a person at every level, if one does. Inputs are rendered one at a time: together
@@ -222,21 +222,21 @@ impl Run {
         let tool = self.graph.nodes[node].tool.as_deref()?;
         let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
         (0..u32::try_from(items).unwrap_or(u32::MAX)).find_map(|item| {
-            let at = At { node, item: Some(item) };
+            let at = RunPlace { node, item: Some(item) };
             let input = self.render_inputs(at).ok()?;
-            env.policy.cap(&Action { tenant, actor, level, node: self.name(at), tool, input: &input })
+            env.policy.mandatory_approval_reason(&Action { tenant, actor, level, node: self.name(at), tool, input: &input })
         })
     }
 
     /// Whether the request of this run or its parent overrode the level.
     fn is_overridden(&self) -> bool {
         let because = self.head.risk.as_ref().and_then(|risk| risk.get("level_because")?.as_str());
-        because == Some(Because::Override.as_str()) || self.said(OVERRIDDEN) == Some(&Value::Bool(true))
+        because == Some(Because::Override.as_str()) || self.parent_setting(OVERRIDDEN) == Some(&Value::Bool(true))
     }
 
     /// The risk of the run, with everything known so far.
     pub(crate) fn score_known(&self, policy: &dyn Policy) -> Score {
-        let (plan, specs) = (Plan::of_scope(&self.graph, &View::of(self)), self.specs());
+        let (plan, specs) = (Plan::from_scope(&self.graph, &RunScope::of(self)), self.specs());
         policy.score(&plan, &specs)
     }
 
@@ -247,113 +247,113 @@ impl Run {
     /// Whether the list of a map was known when the level was decided.
     fn is_counted(&self, node: usize) -> bool {
         let over = self.graph.nodes[node].over.as_ref();
-        let list = over.map(|over| over.preview(&Beforehand::of(&self.head.inputs, &self.meter)));
-        self.said(INPUTS_COUNTED) != Some(&Value::Bool(false)) && matches!(list, Some(Ok(Preview::Exact(_))))
+        let list = over.map(|over| over.preview(&InitialScope::of(&self.head.inputs, &self.meter)));
+        self.parent_setting(INPUTS_COUNTED) != Some(&Value::Bool(false)) && matches!(list, Some(Ok(Preview::Exact(_))))
     }
 
     /// A member that the parent run set in this run's request.
-    pub(crate) fn said(&self, member: &str) -> Option<&Value> {
+    pub(crate) fn parent_setting(&self, member: &str) -> Option<&Value> {
         self.head.request.get(member).filter(|_| self.head.parent.is_some())
     }
 
     /// The number of calls known so far, including those counted when the level was decided.
     fn calls_known(&self) -> usize {
-        self.calls_counted().saturating_add(self.calls_patched()).saturating_add(self.calls_grown())
+        self.calls_counted().saturating_add(self.calls_patched()).saturating_add(self.uncounted_calls())
     }
 
     /// The number of calls that patches have added.
     fn calls_patched(&self) -> usize {
-        let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
+        let applied = self.patches_by_number.values().filter(|overlay| overlay.before.is_some());
         let counted = applied.filter_map(|overlay| overlay.patch.calls).fold(0, usize::saturating_add);
-        counted.max(self.calls_beyond(self.first_graph(), &self.graph))
+        counted.max(self.added_calls(self.unpatched_graph(), &self.graph))
     }
 
     /// The number of calls that `after` has beyond `before`.
-    fn calls_beyond(&self, before: &Graph, after: &Graph) -> usize {
+    fn added_calls(&self, before: &Graph, after: &Graph) -> usize {
         let calls = |graph: &Graph| calls_of(graph, &self.head.inputs);
         if before.nodes.len() == after.nodes.len() { 0 } else { calls(after).saturating_sub(calls(before)) }
     }
 
     /// The number of unsupervised calls known so far, including those reserved for child runs.
     #[must_use]
-    pub fn calls_spoken_for(&self) -> usize {
-        self.calls_known().saturating_add(self.calls_left_inside())
+    pub fn calls_reserved(&self) -> usize {
+        self.calls_known().saturating_add(self.calls_reserved_for_children())
     }
 
     /// Why the run with this patch would make too many unsupervised calls, if so. More calls may be known now than when
     /// it was proposed.
-    pub(crate) fn is_too_much(&self, patch: &Patch, patched: &Graph) -> Option<String> {
-        let added = patch.calls.unwrap_or(0).max(self.calls_beyond(&self.graph, patched));
-        let calls = self.calls_spoken_for().saturating_add(added);
+    pub(crate) fn patch_excess(&self, patch: &Patch, patched: &Graph) -> Option<String> {
+        let added = patch.calls.unwrap_or(0).max(self.added_calls(&self.graph, patched));
+        let calls = self.calls_reserved().saturating_add(added);
         let free = self.head.level.needs_approval() || added == 0 || calls <= PLAN_STEPS_FREE_MAX;
         (!free).then(|| too_many_with_patch(calls, self.head.level))
     }
 
     /// The number of calls counted when the level was decided. For a child run, the calls that are not spare.
     fn calls_counted(&self) -> usize {
-        if let Some(spare) = self.said(SPARE).and_then(Value::as_u64) {
-            let own = if self.said(UNCOUNTED) == Some(&Value::Bool(true)) { self.calls_first() } else { 0 };
+        if let Some(spare) = self.parent_setting(SPARE).and_then(Value::as_u64) {
+            let own = if self.parent_setting(UNCOUNTED) == Some(&Value::Bool(true)) { self.initial_call_count() } else { 0 };
             let spoken_for = PLAN_STEPS_FREE_MAX.saturating_sub(usize::try_from(spare).unwrap_or(usize::MAX));
             return spoken_for.saturating_add(own);
         }
         let counted = self.head.risk.as_ref().and_then(|risk| risk.get("calls")?.as_u64());
         let counted = counted.map_or(0, |calls| usize::try_from(calls).unwrap_or(usize::MAX));
-        counted.max(self.calls_first())
+        counted.max(self.initial_call_count())
     }
 
     /// The number of calls in the unpatched graph.
-    fn calls_first(&self) -> usize {
-        calls_of(self.first_graph(), &self.head.inputs)
+    fn initial_call_count(&self) -> usize {
+        calls_of(self.unpatched_graph(), &self.head.inputs)
     }
 
     /// The number of calls that became known since.
-    fn calls_grown(&self) -> usize {
-        (0..self.nodes.len()).map(|node| self.items_grown(node)).fold(0, usize::saturating_add)
+    fn uncounted_calls(&self) -> usize {
+        (0..self.nodes.len()).map(|node| self.uncounted_items(node)).fold(0, usize::saturating_add)
     }
 
     /// The number of items beyond those counted. An unknown list was counted as one call.
-    fn items_grown(&self, node: usize) -> usize {
+    fn uncounted_items(&self, node: usize) -> usize {
         if self.graph.nodes[node].over.is_none() || self.is_counted(node) {
             return 0;
         }
-        self.mapped(node).map_or(0, |list| list.len().saturating_sub(1))
+        self.map_list(node).map_or(0, |list| list.len().saturating_sub(1))
     }
 
     /// The number of uncounted calls that the child runs of a node may make. The spare calls are divided once, by
     /// what was known when the run started: equally among the nodes that start child runs, plus one share for all
     /// lists that become known later. So no call is spent twice, and the shares need not be stored. A node of a
     /// patch has none.
-    fn calls_left_to(&self, node: usize) -> usize {
-        let first = self.first_graph();
+    fn calls_reserved_for(&self, node: usize) -> usize {
+        let first = self.unpatched_graph();
         if node >= first.nodes.len() || first.nodes[node].node.child().is_none() {
             return 0;
         }
         let late = |node: usize| first.nodes[node].over.is_some() && first.nodes[node].tool.is_some();
         let lists = (0..first.nodes.len()).any(|node| late(node) && !self.is_counted(node));
         // A child run that has started keeps the share that it was given before the patch.
-        let is_waiting = matches!(self.nodes[node].state, State::Pending { .. } | State::Delayed { .. } | State::Ready);
+        let is_waiting = matches!(self.nodes[node].state, TaskState::Pending { .. } | TaskState::Delayed { .. } | TaskState::Ready);
         let patched = if is_waiting { self.calls_patched() } else { 0 };
         let spare = PLAN_STEPS_FREE_MAX.saturating_sub(self.calls_counted()).saturating_sub(patched);
-        spare / (first.nests + usize::from(lists)).max(1)
+        spare / (first.child_nodes + usize::from(lists)).max(1)
     }
 
     /// The number of calls reserved for child runs.
-    fn calls_left_inside(&self) -> usize {
-        let open = (0..self.nodes.len()).filter(|node| !matches!(self.nodes[*node].state, State::Skipped));
-        let left = open.map(|node| self.calls_left_to(node).saturating_sub(self.items_grown(node)));
+    fn calls_reserved_for_children(&self) -> usize {
+        let open = (0..self.nodes.len()).filter(|node| !matches!(self.nodes[*node].state, TaskState::Skipped));
+        let left = open.map(|node| self.calls_reserved_for(node).saturating_sub(self.uncounted_items(node)));
         left.fold(0, usize::saturating_add)
     }
 
     /// Whether an uncounted child run makes too many calls to run unsupervised. Then it is drafted.
-    pub(crate) fn is_overgrown(&self) -> bool {
-        !self.head.level.needs_approval() && self.said(SPARE).is_some() && self.calls_known() > PLAN_STEPS_FREE_MAX
+    pub(crate) fn exceeds_call_limit(&self) -> bool {
+        !self.head.level.needs_approval() && self.parent_setting(SPARE).is_some() && self.calls_known() > PLAN_STEPS_FREE_MAX
     }
 
     /// The members of a child run's request about its calls. Each item of a map gets an equal share of its node's
     /// calls.
-    pub(crate) fn said_to_child(&self, at: At) -> [(&'static str, Value); 4] {
-        let beforehand = Beforehand::of(&self.head.inputs, &self.meter);
-        let (compiled, counted) = (&self.graph.nodes[at.node], self.said(INPUTS_COUNTED) != Some(&Value::Bool(false)));
+    pub(crate) fn call_limits_for_child(&self, at: RunPlace) -> [(&'static str, Value); 4] {
+        let beforehand = InitialScope::of(&self.head.inputs, &self.meter);
+        let (compiled, counted) = (&self.graph.nodes[at.node], self.parent_setting(INPUTS_COUNTED) != Some(&Value::Bool(false)));
         let list = compiled.over.as_ref().map(|over| over.preview(&beforehand));
         let item = match (&list, at.item) {
             (Some(Ok(Preview::Exact(Value::Array(list)))), Some(item)) => {
@@ -364,12 +364,12 @@ impl Run {
         };
         let uncounted = at.item.is_some() && (item.is_none() || !counted);
         let inputs = compiled.inputs.as_ref().map(|inputs| match item {
-            Some(item) => inputs.preview(&OfItem { scope: &beforehand, item }),
+            Some(item) => inputs.preview(&ItemScope { scope: &beforehand, item }),
             None => inputs.preview(&beforehand),
         });
         let exact = matches!(inputs, None | Some(Ok(Preview::Exact(_))));
-        let spare = self.calls_left_to(at.node).saturating_sub(self.items_grown(at.node));
-        let starts = at.item.and_then(|_| self.mapped(at.node)).map_or(1, <[Value]>::len).max(1);
+        let spare = self.calls_reserved_for(at.node).saturating_sub(self.uncounted_items(at.node));
+        let starts = at.item.and_then(|_| self.map_list(at.node)).map_or(1, <[Value]>::len).max(1);
         let spare = spare.min(PLAN_STEPS_FREE_MAX.saturating_sub(self.calls_known())) / starts;
         [
             (SPARE, spare.into()),
@@ -381,13 +381,13 @@ impl Run {
 
     /// The calls of a map whose list is known, with their exact inputs.
     pub(crate) fn calls_of_map(&self, node: usize) -> MapCalls {
-        let total = self.mapped(node).map_or(0, <[Value]>::len);
-        let (mut lines, mut inputs) = (Lines::default(), Vec::new());
+        let total = self.map_list(node).map_or(0, <[Value]>::len);
+        let (mut lines, mut inputs) = (CallList::default(), Vec::new());
         for item in 0..u32::try_from(total).unwrap_or(u32::MAX) {
-            let at = At { node, item: Some(item) };
+            let at = RunPlace { node, item: Some(item) };
             let input = self.render_inputs(at);
             let digest = input.as_ref().ok().map(Digest32::of);
-            if input.as_ref().is_ok_and(|input| lines.is_alike(node, item, input)) {
+            if input.as_ref().is_ok_and(|input| lines.merge_identical(node, item, input)) {
                 inputs.push(digest);
                 continue;
             }
@@ -402,7 +402,7 @@ impl Run {
                 Ok(input) => line["input"] = input,
                 Err(error) => line["error"] = error.message.into(),
             }
-            if !lines.call(line) {
+            if !lines.push_call(line) {
                 break;
             }
             inputs.push(digest);
@@ -411,13 +411,13 @@ impl Run {
     }
 
     /// Records the calls of a map as approved, if the approval covers exactly them.
-    pub(crate) fn list_map(&mut self, node: usize, approved: &Approved) -> bool {
-        if !approved.is_about(self.action_digest(At::node(node))) {
+    pub(crate) fn approve_map_calls(&mut self, node: usize, approved: &StepApproval) -> bool {
+        if !approved.is_about(self.action_digest(RunPlace::node(node))) {
             return false;
         }
         let tool_version = self.graph.nodes[node].tool.as_ref().map(|spec| spec.version.clone()).unwrap_or_default();
         let inputs = self.calls_of_map(node).inputs;
-        self.listed.insert(node, Listed { inputs, tool_version, by: approved.by.clone() });
+        self.approved_maps.insert(node, ApprovedMapCalls { inputs, tool_version, by: approved.by.clone() });
         true
     }
 
@@ -425,9 +425,9 @@ impl Run {
     pub(crate) fn load_listed(&mut self) {
         for node in 0..self.nodes.len() {
             let task = &self.nodes[node];
-            let approved = task.approved.clone().filter(|_| matches!(task.state, State::Mapping(_)));
+            let approved = task.approved.clone().filter(|_| matches!(task.state, TaskState::Mapping(_)));
             if let Some(approved) = approved {
-                self.list_map(node, &approved);
+                self.approve_map_calls(node, &approved);
             }
         }
     }
@@ -446,5 +446,5 @@ pub fn too_many_with_patch(calls: usize, level: Level) -> String {
 /// The number of tool calls and child runs of a graph, as far as known from its inputs.
 fn calls_of(graph: &Graph, inputs: &Value) -> usize {
     let nested = graph.nodes.iter().filter(|node| node.node.child().is_some()).count();
-    Plan::of_scope(graph, &Beforehand::of(inputs, &WorkMeter::strict(PLAN_WORK_MAX))).calls().saturating_add(nested)
+    Plan::from_scope(graph, &InitialScope::of(inputs, &WorkMeter::strict(PLAN_WORK_MAX))).calls().saturating_add(nested)
 }

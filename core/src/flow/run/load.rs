@@ -6,32 +6,32 @@
 
 use super::approve::EDITED_BY;
 use super::cancel::paused_by;
-use super::edges::Settled;
-use super::patch::Overlay;
+use super::edges::SettledNode;
+use super::patch::RunPatch;
 use super::pinned::request_of_row;
-use super::plan::{Edit, Plan};
-use super::requesters::also;
-use super::restored::is_since;
+use super::plan::{PlanEdit, DraftedPlan};
+use super::requesters::merge_names;
+use super::restored::is_written_since_restore;
 use super::rows_people::SHOWING;
-use super::task::{Approved, Approvers, Asked, Mapping, State, Stored as StoredStep, StoredEffect, Task};
-use super::undo::{Current, Undo};
-use super::{At, EffectStatus, Head, Owner, Replay, ReplayMode, Run, RunStatus, Source, StepStatus, WorkflowRef};
+use super::task::{StepApproval, Approvers, ApprovalRequest, MapProgress, TaskState, StoredStep as StoredStep, StoredEffect, Task};
+use super::undo::{CurrentUndo, RollbackProgress};
+use super::{RunPlace, EffectStatus, RunHead, LaneOwner, Replay, ReplayMode, Run, RunStatus, Source, StepStatus, WorkflowRef};
 use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Graph};
 use crate::flow::patch::Patch;
 use crate::id;
 use crate::json::Digest32;
-use crate::record::{Damaged, Row};
+use crate::record::{DamagedRows, Row};
 use crate::time::Timestamp;
-use crate::tool::Reach;
+use crate::tool::EffectKind;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// All stored data of a run.
-pub struct Stored {
+pub struct StoredRun {
     /// The row in `runs`.
     pub run: Row,
     pub steps: Vec<Row>,
@@ -47,7 +47,7 @@ pub struct Stored {
     /// The author of that version. `None` for a plan, which is made for its requester.
     pub author: Option<String>,
     /// The outputs of the run that it replays.
-    pub recorded: Option<Recorded>,
+    pub recorded: Option<RunRecording>,
 }
 
 /// A row in `run_patches`.
@@ -68,16 +68,16 @@ pub struct StoredPatch {
 
 /// The recorded outputs of a run, for a replay.
 #[derive(Clone, Debug, Default)]
-pub struct Recorded {
+pub struct RunRecording {
     /// By node and item.
-    pub outputs: BTreeMap<(String, Option<u32>), Recording>,
+    pub outputs: BTreeMap<(String, Option<u32>), StepRecording>,
     /// The nodes that are run again. `None`: all.
     pub fresh: Option<BTreeSet<usize>>,
 }
 
 /// The recording of one place.
 #[derive(Clone, Debug)]
-pub struct Recording {
+pub struct StepRecording {
     pub output: Arc<Value>,
     pub error: Option<ErrorBody>,
     /// The digest of its input.
@@ -87,10 +87,10 @@ pub struct Recording {
     pub sent: bool,
 }
 
-impl Recorded {
+impl RunRecording {
     /// The recording of a run, from its steps.
     #[must_use]
-    pub fn of_steps(steps: &[Row], mode: ReplayMode) -> Self {
+    pub fn from_steps(steps: &[Row], mode: ReplayMode) -> Self {
         // A retry can't build on a step that was undone. A replay without effects may use its output.
         let counts = |status: &str| match status {
             "completed" | "failed" => true,
@@ -108,22 +108,22 @@ impl Recorded {
             let input = digest(row, "input_digest");
             let tool_version = row.get("tool_version").as_text().map(str::to_owned);
             let sent = row.int("attempt") > 0;
-            ((row.text("node_id").to_owned(), item), Recording { output, error, input, tool_version, sent })
+            ((row.text("node_id").to_owned(), item), StepRecording { output, error, input, tool_version, sent })
         });
         Self { outputs: outputs.collect(), fresh: None }
     }
 
     /// The same, with only these nodes and their descendants run again.
     #[must_use]
-    pub fn fresh_from(mut self, graph: &Graph, nodes: impl IntoIterator<Item = usize>) -> Self {
-        self.fresh = Some(behind(graph, nodes));
+    pub fn rerun_from(mut self, graph: &Graph, nodes: impl IntoIterator<Item = usize>) -> Self {
+        self.fresh = Some(with_descendants(graph, nodes));
         self
     }
 }
 
 /// These nodes of a graph and all their descendants.
 #[must_use]
-pub fn behind(graph: &Graph, nodes: impl IntoIterator<Item = usize>) -> BTreeSet<usize> {
+pub fn with_descendants(graph: &Graph, nodes: impl IntoIterator<Item = usize>) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut queue: Vec<usize> = nodes.into_iter().collect();
     while let Some(node) = queue.pop() {
@@ -134,10 +134,10 @@ pub fn behind(graph: &Graph, nodes: impl IntoIterator<Item = usize>) -> BTreeSet
     found
 }
 
-impl Head {
+impl RunHead {
     /// Reads the head from a run's row.
-    pub fn of_row(row: &Row) -> Result<Self, Damaged> {
-        let word = |what: &str| Damaged { what: what.to_owned() };
+    pub fn of_row(row: &Row) -> Result<Self, DamagedRows> {
+        let word = |what: &str| DamagedRows { what: what.to_owned() };
         let replay = match row.get("replay_mode").as_text() {
             None => None,
             Some(mode) => Some(Replay {
@@ -152,7 +152,7 @@ impl Head {
         Ok(Self {
             id: row.uuid("id"),
             tenant: row.text("tenant_id").to_owned(),
-            actor_kind: Actor::recorded(row.text("actor"), row.get("actor_kind").as_text()).kind,
+            actor_kind: Actor::from_record(row.text("actor"), row.get("actor_kind").as_text()).kind,
             co_requesters: row.get("co_requesters").as_texts().to_vec(),
             actor: row.text("actor").to_owned(),
             level: Level::parse(row.text("autonomy_level")).ok_or_else(|| word("autonomy_level"))?,
@@ -181,17 +181,17 @@ impl Head {
 
 impl Run {
     /// Loads a run. Send it `Begun` next.
-    pub fn load(stored: Stored) -> Result<Self, Damaged> {
-        let mut head = Head::of_row(&stored.run)?;
+    pub fn load(stored: StoredRun) -> Result<Self, DamagedRows> {
+        let mut head = RunHead::of_row(&stored.run)?;
         let row = &stored.run;
-        let status = RunStatus::parse(row.text("status")).ok_or_else(|| Damaged { what: "status".to_owned() })?;
+        let status = RunStatus::parse(row.text("status")).ok_or_else(|| DamagedRows { what: "status".to_owned() })?;
         head.workflow.version.get_or_insert(stored.version);
         if status == RunStatus::Pending {
-            let own = Head::timeout_of(&stored.graph, head.created_at);
+            let own = RunHead::timeout_for(&stored.graph, head.created_at);
             head.timeout_at = Some(head.timeout_at.map_or(own, |end| end.min(own)));
         }
         let mut run = Self::new(head, Arc::clone(&stored.graph), stored.recorded);
-        run.goes_on_from(stored.author.as_deref());
+        run.add_co_requesters(stored.author.as_deref());
         run.status = status;
         run.version = row.int("state_version");
         run.run_seq = row.int("run_seq");
@@ -200,23 +200,23 @@ impl Run {
             .get("owner_lane")
             .as_int()
             .zip(row.get("owner_epoch").as_int())
-            .map(|(lane, epoch)| Owner { lane, epoch });
+            .map(|(lane, epoch)| LaneOwner { lane, epoch });
         run.paused_by = paused_by(row);
         run.patches = u32::try_from(row.int("patches")).unwrap_or(0);
         run.approvals = u32::try_from(stored.approvals.len()).unwrap_or(u32::MAX);
         let asked_at = stored.approvals.iter().filter_map(|row| row.get("created_at").as_time()).max();
-        run.asked_at = asked_at.unwrap_or(run.asked_at);
+        run.last_request_at = asked_at.unwrap_or(run.last_request_at);
         run.result = row.get("result").as_json().map(crate::record::Json::to_value);
         run.completed_at = row.get("completed_at").as_time();
         run.load_stopping(row)?;
         run.load_patches(stored.patches, &stored.approvals);
         run.load_plan(row, &stored.approvals);
         run.load_steps(&stored.steps, &stored.effects, &stored.approvals)?;
-        run.count_kept();
+        run.count_values();
         run.load_listed();
         run.load_undo(row, &stored.steps, &stored.effects);
         run.load_doubts(row, &stored.steps);
-        run.settle_edges();
+        run.rebuild_queues();
         Ok(run)
     }
 
@@ -226,7 +226,7 @@ impl Run {
             let asked = stored
                 .approval
                 .filter(|_| before.is_none())
-                .and_then(|id| asked(approvals, |row| row.uuid("approval_request_id") == id));
+                .and_then(|id| current_request(approvals, |row| row.uuid("approval_request_id") == id));
             let risk = stored.approval.and_then(|id| risk_shown(approvals, id));
             let request = approvals.iter().find(|row| Some(row.uuid("approval_request_id")) == stored.approval);
             let approved_by =
@@ -234,7 +234,7 @@ impl Run {
             let StoredPatch { number, patch, by, version, applied_seq, .. } = stored;
             // Older rows have no sequence number; they were applied in the order of their patch numbers.
             let seq = applied_seq.unwrap_or(if before.is_some() { -1 } else { i64::MAX });
-            self.overlays.insert(number, Overlay { patch, by, version, asked, before, seq, risk, approved_by });
+            self.patches_by_number.insert(number, RunPatch { patch, by, version, asked, before, seq, risk, approved_by });
         }
         let incoming = |node: usize| self.graph.nodes[node].incoming.len();
         self.nodes = (0..self.graph.nodes.len())
@@ -252,16 +252,16 @@ impl Run {
                 several.as_array().into_iter().flatten().filter_map(|by| Some(by.as_str()?.to_owned())).collect()
             }
         };
-        self.edits = edits.map(|(node, input)| (node.clone(), Edit { input: input.clone(), by: by(node) })).collect();
+        self.edits = edits.map(|(node, input)| (node.clone(), PlanEdit { input: input.clone(), by: by(node) })).collect();
         let approved = !row.get("plan_digest").is_null();
         let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";
         let by = approvals.iter().filter(|row| waits(row) && row.text("status") == "approved");
-        let by = by.max_by_key(|row| asked_at(row)).map(Approvers::of_row);
-        let asked = if approved { None } else { asked(approvals, waits) };
-        self.plan = Plan::of_document(&document, asked, by.unwrap_or_default());
+        let by = by.max_by_key(|row| request_order(row)).map(Approvers::of_row);
+        let asked = if approved { None } else { current_request(approvals, waits) };
+        self.plan = DraftedPlan::from_document(&document, asked, by.unwrap_or_default());
     }
 
-    fn load_steps(&mut self, steps: &[Row], effects: &[Row], approvals: &[Row]) -> Result<(), Damaged> {
+    fn load_steps(&mut self, steps: &[Row], effects: &[Row], approvals: &[Row]) -> Result<(), DamagedRows> {
         let calls = effects.iter().filter(|row| row.text("kind") != "compensation");
         let effects: BTreeMap<Uuid, &Row> = calls.map(|row| (row.uuid("step_id"), row)).collect();
         // Parents first: items are stored in the state of their map.
@@ -269,7 +269,7 @@ impl Run {
             let node = self.position(row)?;
             let task = self.load_task(row, effects.get(&row.uuid("id")).copied(), approvals)?;
             self.nodes[node] = task;
-            self.steps.insert(row.uuid("id"), At::node(node));
+            self.places_by_step.insert(row.uuid("id"), RunPlace::node(node));
         }
         for row in steps.iter().filter(|row| !row.get("map_index").is_null()) {
             let node = self.position(row)?;
@@ -277,30 +277,30 @@ impl Run {
             let item = usize::try_from(row.int("map_index")).unwrap_or(0);
             let Some(items) = self.nodes[node].items_mut() else { continue };
             while items.len() <= item {
-                items.push(Task { state: State::Ready, ..Task::pending(0) });
+                items.push(Task { state: TaskState::Ready, ..Task::pending(0) });
             }
             items[item] = task;
-            self.steps.insert(row.uuid("id"), At { node, item: u32::try_from(item).ok() });
+            self.places_by_step.insert(row.uuid("id"), RunPlace { node, item: u32::try_from(item).ok() });
         }
         Ok(())
     }
 
-    fn position(&self, row: &Row) -> Result<usize, Damaged> {
+    fn position(&self, row: &Row) -> Result<usize, DamagedRows> {
         let name = row.text("node_id");
-        self.graph.position(name).ok_or_else(|| Damaged { what: format!("there is no node {name}") })
+        self.graph.position(name).ok_or_else(|| DamagedRows { what: format!("there is no node {name}") })
     }
 
-    fn load_task(&self, row: &Row, effect: Option<&Row>, approvals: &[Row]) -> Result<Task, Damaged> {
+    fn load_task(&self, row: &Row, effect: Option<&Row>, approvals: &[Row]) -> Result<Task, DamagedRows> {
         let id = row.uuid("id");
-        let status = StepStatus::parse(row.text("status")).ok_or_else(|| Damaged { what: "step status".to_owned() })?;
+        let status = StepStatus::parse(row.text("status")).ok_or_else(|| DamagedRows { what: "step status".to_owned() })?;
         let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
         let approved = approvals.iter().filter(|a| a.uuid("step_id") == id && a.text("status") == "approved");
-        let approved = approved.max_by_key(|a| asked_at(a));
+        let approved = approved.max_by_key(|a| request_order(a));
         let approved = approved.and_then(|a| {
             let notes = a.get("review_notes").as_text().map(str::to_owned);
-            Some(Approved { digest: digest(a, "action_digest")?, showing: showing(a), by: Approvers::of_row(a), notes })
+            Some(StepApproval { digest: digest(a, "action_digest")?, earlier_requests: earlier_requests(a), by: Approvers::of_row(a), notes })
         });
-        let asked = approvals.iter().filter(|a| a.uuid("step_id") == id).max_by_key(|a| asked_at(a));
+        let asked = approvals.iter().filter(|a| a.uuid("step_id") == id).max_by_key(|a| request_order(a));
         let changed_by = asked.map(|asked| self.editors(row, asked)).unwrap_or_default();
         let attempt = u32::try_from(row.int("attempt")).unwrap_or(0);
         let counted = effect.and_then(|effect| u32::try_from(effect.int("attempt")).ok());
@@ -311,7 +311,7 @@ impl Run {
                 id: effect.uuid("id"),
                 version: effect.int("state_version"),
                 status: EffectStatus::parse(effect.text("status")).unwrap_or(EffectStatus::Dispatched),
-                since_restore: is_since(effect, self.restored_at),
+                since_restore: is_written_since_restore(effect, self.restored_at),
             }),
             input: json("input").map(Arc::new),
             digest: digest(row, "input_digest"),
@@ -337,8 +337,8 @@ impl Run {
         }
         let patch = self.position(step).ok().and_then(|node| self.patch_of_node(node));
         let planned = self.edits.get(step.text("node_id")).into_iter().flat_map(|edit| &edit.by);
-        let others = patch.into_iter().flat_map(Overlay::writers).chain(planned.map(String::as_str));
-        let known = also(self.head.requesters(), others);
+        let others = patch.into_iter().flat_map(RunPatch::writers).chain(planned.map(String::as_str));
+        let known = merge_names(self.head.requesters(), others);
         asked.get("co_requesters").as_texts().iter().filter(|who| !known.contains(who)).cloned().collect()
     }
 
@@ -348,7 +348,7 @@ impl Run {
         status: StepStatus,
         effect: Option<&Row>,
         approvals: &[Row],
-    ) -> Result<State, Damaged> {
+    ) -> Result<TaskState, DamagedRows> {
         let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
         let error = || -> Box<ErrorBody> {
             let body = json("error").and_then(|error| serde_json::from_value(error).ok());
@@ -359,68 +359,68 @@ impl Run {
         let id = row.uuid("id");
         Ok(match status {
             StepStatus::Pending => match due {
-                Some(until) => State::Delayed { until },
+                Some(until) => TaskState::Delayed { until },
                 // It was drafted and has not started.
                 None => self.load_pending(row)?,
             },
-            StepStatus::Ready | StepStatus::Judging | StepStatus::Paused => State::Ready,
-            StepStatus::AwaitingApproval => match asked(approvals, |row| row.uuid("step_id") == id) {
-                Some(asked) => State::Asking(asked),
-                None => return Err(Damaged { what: "an approval is missing".to_owned() }),
+            StepStatus::Ready | StepStatus::Judging | StepStatus::Paused => TaskState::Ready,
+            StepStatus::AwaitingApproval => match current_request(approvals, |row| row.uuid("step_id") == id) {
+                Some(asked) => TaskState::AwaitingApproval(asked),
+                None => return Err(DamagedRows { what: "an approval is missing".to_owned() }),
             },
             StepStatus::Running => self.load_running(row, effect),
             // The missing `effects` row would say whether the first attempt may have taken effect.
             StepStatus::RetryWait if effect.is_none() && self.writes(row) => {
-                State::Lost { deadline: due.unwrap_or(Timestamp::from_micros(0)) }
+                TaskState::Lost { deadline: due.unwrap_or(Timestamp::from_micros(0)) }
             }
             StepStatus::RetryWait => {
-                State::RetryWait { until: due.unwrap_or(Timestamp::from_micros(0)), error: error() }
+                TaskState::RetryWait { until: due.unwrap_or(Timestamp::from_micros(0)), error: error() }
             }
-            StepStatus::OutcomeUnknown => State::Unknown { error: error() },
+            StepStatus::OutcomeUnknown => TaskState::OutcomeUnknown { error: error() },
             StepStatus::Completed => {
-                State::Completed { output: output(), seq: row.int("completed_seq"), items: Vec::new() }
+                TaskState::Completed { output: output(), seq: row.int("completed_seq"), items: Vec::new() }
             }
             StepStatus::Failed => {
                 let seq = row.get("completed_seq").as_int().unwrap_or(0);
-                State::Failed { error: error(), output: output(), seq, items: Vec::new() }
+                TaskState::Failed { error: error(), output: output(), seq, items: Vec::new() }
             }
-            StepStatus::Skipped => State::Skipped,
-            StepStatus::Cancelled => State::Cancelled { items: Vec::new() },
-            StepStatus::RolledBack => State::RolledBack { output: output() },
+            StepStatus::Skipped => TaskState::Skipped,
+            StepStatus::Cancelled => TaskState::Cancelled { items: Vec::new() },
+            StepStatus::RolledBack => TaskState::RolledBack { output: output() },
         })
     }
 
-    fn load_pending(&self, row: &Row) -> Result<State, Damaged> {
+    fn load_pending(&self, row: &Row) -> Result<TaskState, DamagedRows> {
         let incoming = self.graph.nodes[self.position(row)?].incoming.len();
-        Ok(State::Pending { undecided: u32::try_from(incoming).unwrap_or(u32::MAX), taken: false })
+        Ok(TaskState::Pending { undecided: u32::try_from(incoming).unwrap_or(u32::MAX), taken: false })
     }
 
     /// Whether the tool of a step is a write, so that every call has a row in `effects`.
     fn writes(&self, step: &Row) -> bool {
         let node = self.graph.position(step.text("node_id")).and_then(|at| self.graph.nodes.get(at));
-        node.and_then(|node| node.tool.as_ref()).is_some_and(|spec| spec.effect == Reach::Write)
+        node.and_then(|node| node.tool.as_ref()).is_some_and(|spec| spec.effect == EffectKind::Write)
     }
 
-    fn load_running(&self, row: &Row, effect: Option<&Row>) -> State {
+    fn load_running(&self, row: &Row, effect: Option<&Row>) -> TaskState {
         if let Some(run) = row.get("child_run_id").as_uuid() {
-            return State::Child { run };
+            return TaskState::AwaitingChild { run };
         }
         let node = self.graph.position(row.text("node_id")).and_then(|at| self.graph.nodes.get(at));
         if row.get("map_index").is_null() && node.is_some_and(|node| matches!(node.node.body, Body::Map(_))) {
             let input = row.get("input").as_json().map(crate::record::Json::to_value).unwrap_or_default();
             let over = input.get("over").and_then(Value::as_array).cloned().unwrap_or_default();
             let open = over.len();
-            return State::Mapping(Mapping { over: Arc::new(over), open, ..Mapping::default() });
+            return TaskState::Mapping(MapProgress { over: Arc::new(over), open, ..MapProgress::default() });
         }
         let lost = |effect: Option<&Row>| {
             let deadline = effect.and_then(|effect| effect.get("deadline").as_time());
-            State::Lost { deadline: row.get("retry_at").as_time().or(deadline).unwrap_or(Timestamp::from_micros(0)) }
+            TaskState::Lost { deadline: row.get("retry_at").as_time().or(deadline).unwrap_or(Timestamp::from_micros(0)) }
         };
         match effect {
             Some(effect) if effect.text("status") == "dispatched" => lost(Some(effect)),
             // A write is recorded before it is made, so somebody deleted its row.
             None if self.writes(row) => lost(None),
-            _ => State::Ready,
+            _ => TaskState::Ready,
         }
     }
 
@@ -436,16 +436,16 @@ impl Run {
         let by_key: BTreeMap<&str, &Row> = effects.iter().map(|row| (row.text("idempotency_key"), row)).collect();
         let sent = steps.iter().filter_map(|row| Some((row.uuid("id"), row.get("retry_at").as_time()?)));
         let sent: BTreeMap<Uuid, Timestamp> = sent.collect();
-        let compensation = |at: At| by_key.get(self.undo_key(at, round).as_str()).copied();
-        let mut queue: Vec<(i64, At)> = Vec::new();
+        let compensation = |at: RunPlace| by_key.get(self.undo_key(at, round).as_str()).copied();
+        let mut queue: Vec<(i64, RunPlace)> = Vec::new();
         let (mut current, mut lost_until) = (None, None);
         let mut left = Vec::new();
         let mut undone = Vec::new();
         for at in self.places().collect::<Vec<_>>() {
             let Some(step) = self.step_id(at).filter(|step| asked.contains(step)) else { continue };
             let seq = match self.task(at).map(|task| &task.state) {
-                Some(State::Completed { seq, .. } | State::Failed { seq, .. }) => *seq,
-                Some(State::RolledBack { .. }) => {
+                Some(TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. }) => *seq,
+                Some(TaskState::RolledBack { .. }) => {
                     undone.push(json!({"node": self.name(at), "item": at.item, "step_id": step}));
                     continue;
                 }
@@ -455,7 +455,7 @@ impl Run {
                 Some(effect) if ["prepared", "dispatched"].contains(&effect.text("status")) => {
                     let lost = effect.text("status") == "dispatched";
                     lost_until = effect.get("deadline").as_time().filter(|_| lost);
-                    current = Some(Current {
+                    current = Some(CurrentUndo {
                         at,
                         call: None,
                         effect: effect.uuid("id"),
@@ -477,65 +477,65 @@ impl Run {
                     let deadline = sent.get(&step).copied();
                     let effect = id::effect(self.head.id, &self.undo_key(at, round));
                     lost_until = deadline;
-                    current = Some(Current { in_doubt: true, lost: true, deadline, ..Current::new(at, effect, None) });
+                    current = Some(CurrentUndo { in_doubt: true, lost: true, deadline, ..CurrentUndo::new(at, effect, None) });
                 }
                 _ => queue.push((seq, at)),
             }
         }
         queue.sort_unstable_by_key(|(seq, _)| std::cmp::Reverse(*seq));
-        self.undo = Some(Undo {
-            by: Actor::recorded(document["by"].as_str().unwrap_or_default(), document["by_kind"].as_str()),
+        self.undo = Some(RollbackProgress {
+            by: Actor::from_record(document["by"].as_str().unwrap_or_default(), document["by_kind"].as_str()),
             reason: document["reason"].as_str().map(str::to_owned),
-            part: document["part"].as_bool().unwrap_or(false),
+            partial: document["part"].as_bool().unwrap_or(false),
             for_parent: document["for_parent"].as_bool().unwrap_or(false),
             round,
             queue: queue.into_iter().map(|(_, at)| at).collect::<VecDeque<_>>(),
             current,
             undone,
-            left,
+            not_undone: left,
             // Its sender may still be waiting for the answer until then.
             retry_at: lost_until,
-            doubted: document["restored_at"].as_i64() != self.restored_at.map(Timestamp::micros),
+            from_backup: document["restored_at"].as_i64() != self.restored_at.map(Timestamp::micros),
         });
     }
 
     /// Rebuilds the queues: settled nodes decide their edges again, ready places are queued.
-    fn settle_edges(&mut self) {
+    fn rebuild_queues(&mut self) {
         let mut settled = Vec::new();
-        self.open = self.nodes.iter().filter(|task| !task.is_settled()).count();
+        self.open_nodes = self.nodes.iter().filter(|task| !task.is_settled()).count();
         if self.status.is_final() {
             return;
         }
-        let places: Vec<At> = self.places().collect();
+        let places: Vec<RunPlace> = self.places().collect();
         for at in places {
             let Some(task) = self.task(at) else { continue };
-            let (due, ready) = (task.deadline(), matches!(task.state, State::Ready));
+            let (due, ready) = (task.deadline(), matches!(task.state, TaskState::Ready));
             if task.is_settled() && at.item.is_none() {
                 settled.push((task.seq(), at.node));
             }
-            let asks = matches!(task.state, State::Asking(_));
+            let asks = matches!(task.state, TaskState::AwaitingApproval(_));
             if let Some(due) = due {
                 self.timers.insert((due, at));
             }
             if ready {
                 self.ready.push_back(at);
             }
-            self.asking += usize::from(asks);
+            self.approvals_pending += usize::from(asks);
         }
         // In the order in which they settled: the first unhandled failure counts.
         settled.sort_unstable();
-        self.settled.extend(settled.into_iter().map(|(_, node)| Settled::new(node)));
+        self.settled.extend(settled.into_iter().map(|(_, node)| SettledNode::new(node)));
         for node in 0..self.nodes.len() {
-            let State::Mapping(mapping) = &mut self.nodes[node].state else { continue };
+            let TaskState::Mapping(mapping) = &mut self.nodes[node].state else { continue };
             let ended = mapping.items.iter().filter(|item| item.is_settled()).count();
             mapping.open = mapping.over.len() - ended;
             mapping.busy = mapping.items.len() - ended;
             let failed =
-                mapping.items.iter().enumerate().filter(|(_, item)| matches!(item.state, State::Failed { .. }));
+                mapping.items.iter().enumerate().filter(|(_, item)| matches!(item.state, TaskState::Failed { .. }));
             let first = failed.min_by_key(|(_, item)| item.seq()).map(|(item, _)| item);
             mapping.failed = first.and_then(|item| u32::try_from(item).ok());
             if mapping.failed.is_none() {
-                self.fill(node);
+                self.start_items(node);
             }
         }
     }
@@ -548,21 +548,21 @@ fn digest(row: &Row, column: &str) -> Option<Digest32> {
 /// The current request: the pending one, else the newest, because a run makes a new request only when the
 /// previous one was decided or withdrawn. A withdrawn one stays current until the run has applied the signal
 /// and made a new request.
-fn asked(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<Asked> {
-    let rank = |row: &&Row| (row.text("status") == "pending", asked_at(row), row.text("status") != "superseded");
+fn current_request(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<ApprovalRequest> {
+    let rank = |row: &&Row| (row.text("status") == "pending", request_order(row), row.text("status") != "superseded");
     let row = approvals.iter().filter(|row| fits(row)).max_by_key(rank)?;
-    Some(Asked {
+    Some(ApprovalRequest {
         id: row.uuid("approval_request_id"),
         digest: digest(row, "action_digest")?,
-        showing: showing(row),
+        earlier_requests: earlier_requests(row),
         expires_at: row.get("expires_at").as_time().unwrap_or(Timestamp::from_micros(i64::MAX)),
         open: row.text("status") == "pending",
-        taken_back: ["superseded", "cancelled"].contains(&row.text("status")),
+        withdrawn: ["superseded", "cancelled"].contains(&row.text("status")),
     })
 }
 
 /// The number of earlier approval requests of the run. Zero for requests stored before this was recorded.
-fn showing(row: &Row) -> u32 {
+fn earlier_requests(row: &Row) -> u32 {
     let data = row.get("action_data").as_json().map(crate::record::Json::to_value).unwrap_or_default();
     data.get(SHOWING).and_then(Value::as_u64).and_then(|showing| u32::try_from(showing).ok()).unwrap_or(0)
 }
@@ -574,14 +574,14 @@ fn risk_shown(approvals: &[Row], id: Uuid) -> Option<Value> {
 }
 
 /// The order of requests. The run dates them itself; the clock of a decision may differ.
-fn asked_at(row: &Row) -> (Option<Timestamp>, Option<Timestamp>) {
+fn request_order(row: &Row) -> (Option<Timestamp>, Option<Timestamp>) {
     (row.get("created_at").as_time(), row.get("reviewed_at").as_time())
 }
 
 /// The approvers among the decisions about a request. Those who were disabled or lost the right to decide before
 /// the request was approved don't count.
 #[must_use]
-pub fn approving(decisions: &Value) -> Vec<String> {
+pub fn approvers_in(decisions: &Value) -> Vec<String> {
     let approving = decisions.as_array().into_iter().flatten().filter(|d| d["decision"] == "approve");
     let counting = approving.filter(|decision| decision["counts"] != false);
     counting.filter_map(|decision| decision["by"].as_str().map(str::to_owned)).collect()

@@ -33,12 +33,12 @@ pub(crate) fn merge(inserts: &mut [Insert], updates: Vec<Update>) -> Vec<Update>
 
 fn touch_of(update: &Update) -> u64 {
     let values: Vec<&Value> = update.key.iter().collect();
-    Touch::of(update.table, update.table.key, &values).digest
+    Touch::new(update.table, update.table.key, &values).digest
 }
 
 fn touch_of_insert(insert: &Insert) -> Option<u64> {
     let values: Vec<&Value> = insert.table.key.iter().map(|column| insert.value(column)).collect();
-    values.iter().all(|value| !value.is_null()).then(|| Touch::of(insert.table, insert.table.key, &values).digest)
+    values.iter().all(|value| !value.is_null()).then(|| Touch::new(insert.table, insert.table.key, &values).digest)
 }
 
 fn overlay(cells: &mut Vec<(usize, Value)>, set: Vec<(usize, Value)>) {

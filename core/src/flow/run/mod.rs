@@ -46,23 +46,23 @@ mod under_way;
 mod undo;
 mod unwritten;
 
-pub use cancel::{may_hold, paused_by};
+pub use cancel::{may_change_pause, paused_by};
 pub use close::affinity;
-pub use create::{Head, Replay, ReplayMode, Source, WorkflowRef};
-pub use demand::{Demand, SamePerson};
-pub use doubt::Doubt;
-pub use edges::Decided;
-pub use env::{Env, Gate, Slot};
-pub use event::{At, Call, Effect, Event, Kept, Mode, Note, Signal, Told, Turn, Verdict};
+pub use create::{RunHead, Replay, ReplayMode, Source, WorkflowRef};
+pub use demand::{ApprovalRequirement, SamePerson};
+pub use doubt::UnknownOutcome;
+pub use edges::IncomingEdges;
+pub use env::{Env, Gate, SlotRequest};
+pub use event::{RunPlace, Call, Effect, Event, ReceivedAnswer, CallMode, LedgerNote, Signal, SignalKind, Turn, GovernanceDecision};
 pub use listed::too_many_with_patch;
-pub use load::{Recorded, Recording, Stored, StoredPatch, approving, behind};
-pub use patch::Overlaid;
+pub use load::{RunRecording, StepRecording, StoredRun, StoredPatch, approvers_in, with_descendants};
+pub use patch::PatchPreview;
 pub use pinned::request_of_row;
-pub use restored::UnsureStep;
-pub use rows_people::{INBOX, Requested, inbox_row, outbox_row};
+pub use restored::UncertainStep;
+pub use rows_people::{INBOX, ApprovalRequested, inbox_row, outbox_row};
 pub use status::{EffectStatus, RunStatus, StepStatus};
-pub use trail::Traced;
-pub use under_way::UnderWay;
+pub use trail::StepTrace;
+pub use under_way::CallsInFlight;
 
 use crate::access::Actor;
 use crate::error::ErrorBody;
@@ -73,13 +73,13 @@ use draft::Draft;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use task::{State, Task};
-use undo::Undo;
+use task::{TaskState, Task};
+use undo::RollbackProgress;
 use uuid::Uuid;
 
 /// The in-memory state of a run.
 pub struct Run {
-    head: Arc<Head>,
+    head: Arc<RunHead>,
     graph: Arc<Graph>,
     nodes: Vec<Task>,
     status: RunStatus,
@@ -87,31 +87,31 @@ pub struct Run {
     version: i64,
     run_seq: i64,
     /// The owner in its row. `None` while the run is parked.
-    owner: Option<Owner>,
+    owner: Option<LaneOwner>,
     paused_by: Option<Actor>,
     cancelled_by: Option<(Actor, Option<String>)>,
     /// The first failure that the graph does not handle.
     failure: Option<Box<ErrorBody>>,
     /// The number of co-requesters in its row.
-    co_requesters_kept: usize,
+    co_requesters_stored: usize,
     /// Whether its row records a failure, and a cancellation.
-    stopping_kept: (bool, bool),
+    stop_reason_stored: (bool, bool),
     result: Option<Value>,
     completed_at: Option<Timestamp>,
     approvals: u32,
     /// The time of its newest approval request.
-    asked_at: Timestamp,
+    last_request_at: Timestamp,
     patches: u32,
     /// The plan drafted at L1, pending or approved.
-    plan: Option<plan::Plan>,
+    plan: Option<plan::DraftedPlan>,
     /// Maps whose calls were approved in a request of their own.
-    listed: BTreeMap<usize, listed::Listed>,
+    approved_maps: BTreeMap<usize, listed::ApprovedMapCalls>,
     /// Inputs that people edited in the plan. They replace those of the workflow.
-    edits: BTreeMap<String, plan::Edit>,
+    edits: BTreeMap<String, plan::PlanEdit>,
     /// The draft in progress.
     draft: Option<Draft>,
     /// The rollback in progress.
-    undo: Option<Undo>,
+    undo: Option<RollbackProgress>,
     /// The number of rollbacks so far.
     rollbacks: u32,
     /// The number of recorded undos so far, in all rollbacks.
@@ -119,53 +119,53 @@ pub struct Run {
     /// When its state was restored from a backup. What it did between backup and restore is not known.
     restored_at: Option<Timestamp>,
     /// The outputs of the replayed run, by node and item.
-    recorded: Option<Recorded>,
+    recorded: Option<RunRecording>,
     /// Places that are ready to start, in order.
-    ready: VecDeque<At>,
+    ready: VecDeque<RunPlace>,
     /// Root nodes that are not ready yet.
-    coming: VecDeque<usize>,
+    pending_roots: VecDeque<usize>,
     /// Settled nodes whose outgoing edges are not decided yet.
-    settled: VecDeque<edges::Settled>,
+    settled: VecDeque<edges::SettledNode>,
     /// Places with a timer.
-    timers: BTreeSet<(Timestamp, At)>,
+    timers: BTreeSet<(Timestamp, RunPlace)>,
     /// Places with a call in flight.
-    calls: BTreeSet<At>,
+    calls: BTreeSet<RunPlace>,
     /// The number of nodes that have not settled.
-    open: usize,
+    open_nodes: usize,
     /// The number of places that await approval.
-    asking: usize,
+    approvals_pending: usize,
     /// Proposed and applied patches, by number.
-    overlays: BTreeMap<u32, patch::Overlay>,
+    patches_by_number: BTreeMap<u32, patch::RunPatch>,
     /// Places by step id.
-    steps: BTreeMap<Uuid, At>,
+    places_by_step: BTreeMap<Uuid, RunPlace>,
     /// Child runs that were sent a cancel signal.
     stopped_children: BTreeSet<Uuid>,
     /// Places with a call of unknown outcome, and since when.
-    doubts: BTreeMap<At, Timestamp>,
+    unknown_outcomes: BTreeMap<RunPlace, Timestamp>,
     /// The oldest unknown outcome, as recorded in the row.
     in_doubt_since: Option<Timestamp>,
     /// Its next state could not be stored, twice. It can only end.
-    gives_up: bool,
+    can_only_end: bool,
     /// The expression work of this turn.
     meter: WorkMeter,
     /// The expression work of the previous turns since it was loaded.
-    worked: u64,
+    work_done: u64,
     /// The size of the inputs and outputs of its steps.
-    kept: kept::Kept,
+    value_size: kept::ValueSize,
     /// Maps about to start: the next item to measure, and the size of the run with the items before it.
-    measured: BTreeMap<usize, (u32, kept::Kept)>,
+    map_measurements: BTreeMap<usize, (u32, kept::ValueSize)>,
 }
 
 /// The lane that a run's owner writes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct LaneOwner {
     pub lane: i64,
     pub epoch: i64,
 }
 
 impl Run {
     #[must_use]
-    pub const fn head(&self) -> &Arc<Head> {
+    pub const fn head(&self) -> &Arc<RunHead> {
         &self.head
     }
 
@@ -194,14 +194,14 @@ impl Run {
 
     /// The owner, once the last turn is committed.
     #[must_use]
-    pub const fn owner(&self) -> Option<Owner> {
+    pub const fn owner(&self) -> Option<LaneOwner> {
         self.owner
     }
 
     /// Whether a place is ready and only needs a slot.
     #[must_use]
     pub fn wants_slot(&self) -> bool {
-        (!self.ready.is_empty() && self.may_start()) || self.undo.as_ref().is_some_and(Undo::wants_slot)
+        (!self.ready.is_empty() && self.may_start()) || self.undo.as_ref().is_some_and(RollbackProgress::wants_slot)
     }
 
     /// The graph, with all applied patches.
@@ -217,10 +217,10 @@ impl Run {
             return None;
         }
         let timer = self.next_timer();
-        let plan = self.plan.as_ref().and_then(plan::Plan::deadline);
+        let plan = self.plan.as_ref().and_then(plan::DraftedPlan::deadline);
         let end = self.head.timeout_at.filter(|_| !self.status.is_final() && !self.is_stopping());
         let undo = self.undo.as_ref().and_then(|undo| undo.retry_at);
-        let patch = self.overlays.values().filter_map(|overlay| overlay.asked.as_ref()).filter(|asked| asked.open);
+        let patch = self.patches_by_number.values().filter_map(|overlay| overlay.asked.as_ref()).filter(|asked| asked.open);
         let patch = patch.map(|asked| asked.expires_at).min().filter(|_| !self.status.is_final());
         [timer, plan, end, undo, patch].into_iter().flatten().min()
     }
@@ -244,11 +244,11 @@ impl Run {
 
     /// Whether a call or a cache lookup is in flight at a place.
     #[must_use]
-    pub fn is_busy_at(&self, at: At) -> bool {
+    pub fn is_busy_at(&self, at: RunPlace) -> bool {
         self.calls.contains(&at)
     }
 
-    fn task(&self, at: At) -> Option<&Task> {
+    fn task(&self, at: RunPlace) -> Option<&Task> {
         let node = self.nodes.get(at.node)?;
         match at.item {
             None => Some(node),
@@ -256,7 +256,7 @@ impl Run {
         }
     }
 
-    fn task_mut(&mut self, at: At) -> Option<&mut Task> {
+    fn task_mut(&mut self, at: RunPlace) -> Option<&mut Task> {
         let node = self.nodes.get_mut(at.node)?;
         match at.item {
             None => Some(node),
@@ -264,27 +264,27 @@ impl Run {
         }
     }
 
-    fn place_of(&self, step: Uuid) -> Option<At> {
-        self.steps.get(&step).copied()
+    fn place_of_step(&self, step: Uuid) -> Option<RunPlace> {
+        self.places_by_step.get(&step).copied()
     }
 
     /// The node id of a place.
-    fn name(&self, at: At) -> &str {
+    fn name(&self, at: RunPlace) -> &str {
         self.graph.nodes.get(at.node).map_or("", |compiled| compiled.node.id.as_str())
     }
 
     /// Moves a place to another state and updates its timers.
-    fn enter(&mut self, at: At, state: State) {
-        if matches!(state, State::Completed { .. } | State::Failed { .. }) {
-            self.goes_on_behind(at);
+    fn enter(&mut self, at: RunPlace, state: TaskState) {
+        if matches!(state, TaskState::Completed { .. } | TaskState::Failed { .. }) {
+            self.add_requesters_of_place(at);
         }
         let Some(task) = self.task_mut(at) else { return };
         let before = task.deadline();
-        let asked = usize::from(matches!(task.state, State::Asking(_)));
+        let asked = usize::from(matches!(task.state, TaskState::AwaitingApproval(_)));
         task.state = state;
         let after = task.deadline();
-        let asks = usize::from(matches!(task.state, State::Asking(_)));
-        self.asking = (self.asking + asks).saturating_sub(asked);
+        let asks = usize::from(matches!(task.state, TaskState::AwaitingApproval(_)));
+        self.approvals_pending = (self.approvals_pending + asks).saturating_sub(asked);
         if let Some(due) = before {
             self.timers.remove(&(due, at));
         }

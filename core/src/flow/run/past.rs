@@ -10,20 +10,20 @@
 //! it is not sent now. Where a recording is needed and there is none, the replay fails with `NOT_RECORDED`.
 
 use super::env::Env;
-use super::rows::Book;
-use super::task::State;
-use super::{At, Recording, ReplayMode, Run};
+use super::rows::TurnBuilder;
+use super::task::TaskState;
+use super::{RunPlace, StepRecording, ReplayMode, Run};
 use crate::error::{Code, ErrorBody};
 use crate::record::Unstorable;
-use crate::tool::{Reach, Spec};
+use crate::tool::{EffectKind, Spec};
 use serde_json::{Value, json};
 
 /// What the original run recorded of a place.
-pub(crate) enum Past {
+pub(crate) enum RecordedOutcome {
     /// Irrelevant: the place runs.
-    None,
+    NotUsed,
     /// Its output.
-    Gave(Value),
+    Output(Value),
     /// Its error.
     Failed(ErrorBody),
     /// A recording is needed, and there is none.
@@ -32,55 +32,55 @@ pub(crate) enum Past {
 
 impl Run {
     /// The replay mode, if this run is a replay.
-    pub(crate) fn replays(&self) -> Option<ReplayMode> {
+    pub(crate) fn replay_mode(&self) -> Option<ReplayMode> {
         self.head.replay.as_ref().map(|replay| replay.mode)
     }
 
     /// Whether a node is at or after the start of the replay.
-    pub(crate) fn is_fresh(&self, node: usize) -> bool {
+    pub(crate) fn is_rerun(&self, node: usize) -> bool {
         self.recorded.as_ref().and_then(|recorded| recorded.fresh.as_ref()).is_none_or(|fresh| fresh.contains(&node))
     }
 
     /// Whether a place uses a recording, so that it skips its delay.
-    pub(crate) fn repeats(&self, node: usize) -> bool {
-        match self.replays() {
+    pub(crate) fn uses_recording(&self, node: usize) -> bool {
+        match self.replay_mode() {
             None => false,
-            Some(ReplayMode::Retry) => !self.is_fresh(node),
+            Some(ReplayMode::Retry) => !self.is_rerun(node),
             Some(ReplayMode::Freeze | ReplayMode::Shadow) => true,
         }
     }
 
-    pub(crate) fn recording(&self, at: At) -> Option<&Recording> {
+    pub(crate) fn recording(&self, at: RunPlace) -> Option<&StepRecording> {
         self.recorded.as_ref()?.outputs.get(&(self.name(at).to_owned(), at.item))
     }
 
     /// The recording that replaces the work of a place: of a tool, or (without `spec`) of a person or child run.
-    pub(crate) fn past(&self, at: At, spec: Option<&Spec>) -> Past {
-        let (Some(mode), recording) = (self.replays(), self.recording(at)) else { return Past::None };
-        let fresh = self.is_fresh(at.node);
+    pub(crate) fn recorded_outcome(&self, at: RunPlace, spec: Option<&Spec>) -> RecordedOutcome {
+        let (Some(mode), recording) = (self.replay_mode(), self.recording(at)) else { return RecordedOutcome::NotUsed };
+        let fresh = self.is_rerun(at.node);
         let runs = match mode {
             ReplayMode::Retry => fresh || recording.is_none_or(|recording| recording.error.is_some()),
             ReplayMode::Shadow => {
                 let sent = recording.is_some_and(|recording| recording.sent);
                 fresh
                     && spec.is_some_and(|spec| match self.reach(at, spec) {
-                        Reach::Pure => true,
-                        Reach::Read => sent,
-                        Reach::Write => false,
+                        EffectKind::Pure => true,
+                        EffectKind::Read => sent,
+                        EffectKind::Write => false,
                     })
             }
             ReplayMode::Freeze => false,
         };
         match recording {
-            _ if runs => Past::None,
-            None => Past::Missing,
-            Some(Recording { error: Some(error), .. }) => Past::Failed(error.clone()),
-            Some(recording) => Past::Gave((*recording.output).clone()),
+            _ if runs => RecordedOutcome::NotUsed,
+            None => RecordedOutcome::Missing,
+            Some(StepRecording { error: Some(error), .. }) => RecordedOutcome::Failed(error.clone()),
+            Some(recording) => RecordedOutcome::Output((*recording.output).clone()),
         }
     }
 
     /// A place needs a recording and has none. The replay fails, since no edge is taken for this failure.
-    pub(crate) fn not_recorded(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    pub(crate) fn not_recorded(&mut self, at: RunPlace, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let message = format!("{} has no recording in that run", self.name(at));
         let error = ErrorBody::new(Code::NotRecorded, message).with("node", self.name(at));
         self.fail_step(at, error, env, book)
@@ -94,8 +94,8 @@ impl Run {
             let Some(task) = self.task(at) else { continue };
             let line = |what: &str, before: Value, after: Value| json!({"node": self.name(at), "item": at.item, "what": what, "before": before, "after": after});
             let output = match &task.state {
-                State::Completed { output, .. } => Some(output),
-                State::Failed { output, .. } => Some(output),
+                TaskState::Completed { output, .. } => Some(output),
+                TaskState::Failed { output, .. } => Some(output),
                 _ => None,
             };
             match (self.recording(at), output) {

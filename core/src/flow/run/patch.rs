@@ -4,21 +4,21 @@
 //! approval before the patch is applied; if the plan changes meanwhile, approval is requested again. The last patch
 //! can be reverted while none of its nodes has started.
 
-use super::demand::Demand;
-use super::edges::Came;
+use super::demand::ApprovalRequirement;
+use super::edges::EdgeDecision;
 use super::env::Env;
-use super::event::Verdict;
-use super::requesters::also;
-use super::rows::Book;
-use super::task::{Approvers, Asked, State, Task};
-use super::{At, Run};
+use super::event::GovernanceDecision;
+use super::requesters::merge_names;
+use super::rows::TurnBuilder;
+use super::task::{Approvers, ApprovalRequest, TaskState, Task};
+use super::{RunPlace, Run};
 use crate::access::{Actor, Level};
-use crate::flow::air::{CURRENT_NODE, Graph, Problem};
+use crate::flow::air::{CURRENT_NODE, Graph, DocumentProblem};
 use crate::flow::patch::{self, Inverse, Patch};
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::flow::tables::RUN_PATCHES;
 use crate::json::Digest32;
-use crate::ledger::decision::{Outcome, Source};
+use crate::ledger::decision::{Outcome, DecisionSource};
 use crate::limits;
 use crate::record::{Json, Unstorable, Update};
 use crate::time::Timestamp;
@@ -29,13 +29,13 @@ use uuid::Uuid;
 
 /// A proposed or applied patch.
 #[derive(Clone, Debug)]
-pub(crate) struct Overlay {
+pub(crate) struct RunPatch {
     pub(crate) patch: Patch,
     pub(crate) by: Actor,
     /// The version of its row.
     pub(crate) version: i64,
     /// The pending approval request.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<ApprovalRequest>,
     /// The graph before the patch, once it is applied.
     pub(crate) before: Option<Arc<Graph>>,
     /// The sequence number, within the run, of the ledger entry that applied it.
@@ -47,7 +47,7 @@ pub(crate) struct Overlay {
 }
 
 /// A preview of a patch on the current run.
-pub struct Overlaid {
+pub struct PatchPreview {
     /// The patch, with `CURRENT_NODE` resolved.
     pub patch: Patch,
     /// The patched graph.
@@ -58,25 +58,25 @@ pub struct Overlaid {
 
 impl Run {
     /// The current graph with the patch applied.
-    fn overlay(&self, patch: &Patch, env: &Env<'_>) -> Result<(Graph, Inverse), Vec<Problem>> {
+    fn patched_graph(&self, patch: &Patch, env: &Env<'_>) -> Result<(Graph, Inverse), Vec<DocumentProblem>> {
         let names = |wanted: &dyn Fn(&Task) -> bool| -> Vec<&str> {
             let fitting = self.nodes.iter().enumerate().filter(|(_, task)| wanted(task));
-            fitting.map(|(node, _)| self.name(At::node(node))).collect()
+            fitting.map(|(node, _)| self.name(RunPlace::node(node))).collect()
         };
         let finished = names(&Task::is_settled);
-        let current = names(&|task: &Task| !task.is_settled() && !matches!(task.state, State::Pending { .. }));
+        let current = names(&|task: &Task| !task.is_settled() && !matches!(task.state, TaskState::Pending { .. }));
         let graph = patch::apply(&self.graph, patch, &current, &finished, env.catalog)?;
         if let Some(problem) = graph.unsupported_problem() {
-            return Err(vec![patch::into_patch(problem, &self.graph)]);
+            return Err(vec![patch::relocate_problem(problem, &self.graph)]);
         }
         Ok((graph, patch::inverse(patch, &current)))
     }
 
     /// Previews a patch without proposing it.
-    pub fn preview_patch(&self, patch: &Patch, env: &Env<'_>) -> Result<Overlaid, Vec<Problem>> {
-        let (graph, inverse) = self.overlay(patch, env)?;
+    pub fn preview_patch(&self, patch: &Patch, env: &Env<'_>) -> Result<PatchPreview, Vec<DocumentProblem>> {
+        let (graph, inverse) = self.patched_graph(patch, env)?;
         let preview = json!({"diff": patch::diff(&self.graph, &graph), "inverse": inverse.to_value()});
-        Ok(Overlaid { patch: Patch { add_edges: inverse.remove_edges, ..patch.clone() }, graph, preview })
+        Ok(PatchPreview { patch: Patch { add_edges: inverse.remove_edges, ..patch.clone() }, graph, preview })
     }
 
     pub(crate) fn patch_proposed(
@@ -86,9 +86,9 @@ impl Run {
         by: Actor,
         risk: Option<Value>,
         env: &mut Env<'_>,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
-        if self.overlays.contains_key(&number) {
+        if self.patches_by_number.contains_key(&number) {
             return Ok(());
         }
         let fits = if self.patches >= limits::RUN_PATCHES_MAX {
@@ -96,25 +96,25 @@ impl Run {
         } else if self.approvals >= limits::RUN_APPROVALS_MAX {
             Err("the run exceeds its limit of approval requests".to_owned())
         } else {
-            Patch::from_stored(document).map_err(|problems| worded(&problems))
+            Patch::from_stored(document).map_err(|problems| join_problems(&problems))
         };
         let patch = match fits {
             Ok(patch) => patch,
             Err(why) => return self.refuse_patch(number, 1, &by, &why, book),
         };
-        let (mut patch, patched) = match self.overlay(&patch, env) {
+        let (mut patch, patched) = match self.patched_graph(&patch, env) {
             Ok((graph, inverse)) => (Patch { add_edges: inverse.remove_edges, ..patch }, graph),
-            Err(problems) => return self.refuse_patch(number, 1, &by, &worded(&problems), book),
+            Err(problems) => return self.refuse_patch(number, 1, &by, &join_problems(&problems), book),
         };
-        patch.name_tools(env.catalog);
+        patch.record_tool_versions(env.catalog);
         let refused = self.judge_patch(&patch, &by.id, env).err();
-        if let Some(why) = refused.or_else(|| self.is_too_much(&patch, &patched)) {
+        if let Some(why) = refused.or_else(|| self.patch_excess(&patch, &patched)) {
             return self.refuse_patch(number, 1, &by, &why, book);
         }
         let (asked, before, approved_by) = (None, None, Approvers::default());
-        let overlay = Overlay { patch, by, version: 1, asked, before, seq: i64::MAX, risk, approved_by };
-        self.overlays.insert(number, overlay);
-        match self.covered().filter(|_| self.head.level == Level::Draft) {
+        let overlay = RunPatch { patch, by, version: 1, asked, before, seq: i64::MAX, risk, approved_by };
+        self.patches_by_number.insert(number, overlay);
+        match self.covered_digest().filter(|_| self.head.level == Level::Draft) {
             Some(covered) => self.ask_patch(number, covered, env, book),
             None => self.apply_patch(number, env, book),
         }
@@ -126,23 +126,23 @@ impl Run {
         number: u32,
         covered: Digest32,
         env: &mut Env<'_>,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
-        let Some(overlay) = self.overlays.get(&number).cloned() else { return Ok(()) };
-        let digest = self.shown(patch::digest(covered, &overlay.patch));
-        let demand = Demand::one("the plan was approved without this patch");
-        let asked = self.request(digest, &demand, env);
-        let requesters = also(self.head.requesters(), overlay.writers());
+        let Some(overlay) = self.patches_by_number.get(&number).cloned() else { return Ok(()) };
+        let digest = self.next_request_digest(patch::digest(covered, &overlay.patch));
+        let demand = ApprovalRequirement::one_approval("the plan was approved without this patch");
+        let asked = self.next_request(digest, &demand, env);
+        let requesters = merge_names(self.head.requesters(), overlay.writers());
         let document = overlay.patch.to_value();
-        let set = vec![("approval_request_id", asked.id.into()), ("patch", Json::of(&document)?.into())];
+        let set = vec![("approval_request_id", asked.id.into()), ("patch", Json::encode(&document)?.into())];
         let data = json!({"patch": document, "number": number, "reason": demand.reason, "risk": overlay.risk});
-        book.approval(&self.head, &asked, None, "graph.patch", data, &demand, requesters, self.asked_at)?;
-        let (source, outcome) = (Source::Approval, Outcome::Deferred);
-        let verdict = Verdict { source, outcome, rationale: demand.reason, policies: Vec::new() };
+        book.add_approval_request(&self.head, &asked, None, "graph.patch", data, &demand, requesters, self.last_request_at)?;
+        let (source, outcome) = (DecisionSource::Approval, Outcome::Deferred);
+        let verdict = GovernanceDecision { source, outcome, rationale: demand.reason, policies: Vec::new() };
         let data = json!({"approval_id": asked.id, "digest": digest, "patch": number});
-        book.decision("approval.requested", None, Some(overlay.by.clone()), data, verdict);
+        book.add_decision("approval.requested", None, Some(overlay.by.clone()), data, verdict);
         book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), overlay.version, set)?);
-        if let Some(stored) = self.overlays.get_mut(&number) {
+        if let Some(stored) = self.patches_by_number.get_mut(&number) {
             stored.version += 1;
             stored.asked = Some(asked);
         }
@@ -150,22 +150,22 @@ impl Run {
     }
 
     /// Requests approval again for pending patches whose plan or tools have changed.
-    pub(crate) fn renew_patches(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let waiting = self.overlays.iter().filter(|(_, overlay)| overlay.before.is_none() && !self.is_stopping());
+    pub(crate) fn renew_patches(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+        let waiting = self.patches_by_number.iter().filter(|(_, overlay)| overlay.before.is_none() && !self.is_stopping());
         let waiting = waiting.filter_map(|(number, overlay)| Some((*number, overlay.asked.clone()?)));
-        let waiting: Vec<(u32, Asked)> = waiting.collect();
-        let Some(covered) = waiting.first().and_then(|_| self.covered()) else { return Ok(()) };
+        let waiting: Vec<(u32, ApprovalRequest)> = waiting.collect();
+        let Some(covered) = waiting.first().and_then(|_| self.covered_digest()) else { return Ok(()) };
         for (number, asked) in waiting {
-            self.name_current(number, env);
-            self.name_tools(number, env);
-            let Some(overlay) = self.overlays.get(&number) else { continue };
+            self.resolve_current_node(number, env);
+            self.update_tool_versions(number, env);
+            let Some(overlay) = self.patches_by_number.get(&number) else { continue };
             // The decision is on its way as a signal.
-            let is_decided = !asked.open && !asked.taken_back;
+            let is_decided = !asked.open && !asked.withdrawn;
             if is_decided || (asked.open && asked.is_about(patch::digest(covered, &overlay.patch))) {
                 continue;
             }
             let (version, by) = (overlay.version, overlay.by.clone());
-            book.approval_closed(&asked, "superseded", env.now)?;
+            book.close_approval_request(&asked, "superseded", env.now)?;
             if self.approvals >= limits::RUN_APPROVALS_MAX {
                 self.refuse_patch(number, version, &by, "the run exceeds its limit of approval requests", book)?;
             } else {
@@ -176,22 +176,22 @@ impl Run {
     }
 
     /// Resolves `CURRENT_NODE` in a patch that an older version stored unresolved.
-    fn name_current(&mut self, number: u32, env: &Env<'_>) {
-        let Some(overlay) = self.overlays.get(&number) else { return };
+    fn resolve_current_node(&mut self, number: u32, env: &Env<'_>) {
+        let Some(overlay) = self.patches_by_number.get(&number) else { return };
         if !overlay.patch.add_edges.iter().any(|edge| edge.from == CURRENT_NODE) {
             return;
         }
-        let Ok((_, inverse)) = self.overlay(&overlay.patch, env) else { return };
-        if let Some(stored) = self.overlays.get_mut(&number) {
+        let Ok((_, inverse)) = self.patched_graph(&overlay.patch, env) else { return };
+        if let Some(stored) = self.patches_by_number.get_mut(&number) {
             stored.patch.add_edges = inverse.remove_edges;
         }
     }
 
     /// Updates the tool versions of a pending patch. A patch that was shown without versions stays as it was shown: its
     /// steps need their own approval.
-    fn name_tools(&mut self, number: u32, env: &Env<'_>) {
-        if let Some(overlay) = self.overlays.get_mut(&number).filter(|overlay| !overlay.patch.tools.is_empty()) {
-            overlay.patch.name_tools(env.catalog);
+    fn update_tool_versions(&mut self, number: u32, env: &Env<'_>) {
+        if let Some(overlay) = self.patches_by_number.get_mut(&number).filter(|overlay| !overlay.patch.tools.is_empty()) {
+            overlay.patch.record_tool_versions(env.catalog);
         }
     }
 
@@ -202,15 +202,15 @@ impl Run {
     }
 
     /// The patch that added a node, if one did.
-    pub(crate) fn patch_of_node(&self, node: usize) -> Option<&Overlay> {
+    pub(crate) fn patch_of_node(&self, node: usize) -> Option<&RunPatch> {
         let applied =
-            self.overlays.values().filter_map(|overlay| Some((overlay.before.as_ref()?.nodes.len(), overlay)));
+            self.patches_by_number.values().filter_map(|overlay| Some((overlay.before.as_ref()?.nodes.len(), overlay)));
         applied.filter(|(before, _)| node >= *before).max_by_key(|(before, _)| *before).map(|(_, overlay)| overlay)
     }
 
     /// The patch that added an edge, if one did.
-    pub(crate) fn patch_of_edge(&self, edge: usize) -> Option<&Overlay> {
-        let drawn = self.overlays.values().filter_map(|overlay| Some((overlay.before.as_ref()?.edges.len(), overlay)));
+    pub(crate) fn patch_of_edge(&self, edge: usize) -> Option<&RunPatch> {
+        let drawn = self.patches_by_number.values().filter_map(|overlay| Some((overlay.before.as_ref()?.edges.len(), overlay)));
         drawn.filter(|(first, _)| *first <= edge).max_by_key(|(first, _)| *first).map(|(_, overlay)| overlay)
     }
 
@@ -234,7 +234,7 @@ impl Run {
             let (of_run, of_proposer) = (judged(&self.head.actor)?, judged(by)?);
             // At a level with approvals, the proposer is judged again when the node needs approval.
             if !level.needs_approval() {
-                of_proposer.check_part(&of_run).map_err(|why| format!("{}: {why}", node.id))?;
+                of_proposer.check_contribution(&of_run).map_err(|why| format!("{}: {why}", node.id))?;
             }
         }
         Ok(())
@@ -242,40 +242,40 @@ impl Run {
 
     /// Whether a patch added the node.
     pub(crate) fn is_patched(&self, node: usize) -> bool {
-        node >= self.first_graph().nodes.len()
+        node >= self.unpatched_graph().nodes.len()
     }
 
     /// The graph without any patch.
-    pub(crate) fn first_graph(&self) -> &Graph {
-        let before = self.overlays.values().filter_map(|overlay| overlay.before.as_ref());
+    pub(crate) fn unpatched_graph(&self) -> &Graph {
+        let before = self.patches_by_number.values().filter_map(|overlay| overlay.before.as_ref());
         before.min_by_key(|before| before.nodes.len()).unwrap_or(&self.graph)
     }
 
     /// Refuses patches whose approval request has expired.
-    pub(crate) fn expire_patches(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let late = |asked: &Asked| asked.open && asked.expires_at <= env.now;
+    pub(crate) fn expire_patches(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+        let late = |asked: &ApprovalRequest| asked.open && asked.expires_at <= env.now;
         self.withdraw_patches(late, "expired", "nobody decided in time", env.now, book)
     }
 
     /// Refuses pending patches when the run ends.
-    pub(crate) fn close_patches(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    pub(crate) fn close_patches(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         self.withdraw_patches(|_| true, "cancelled", "the run has ended", env.now, book)
     }
 
     pub(crate) fn withdraw_patches(
         &mut self,
-        which: impl Fn(&Asked) -> bool,
+        which: impl Fn(&ApprovalRequest) -> bool,
         status: &'static str,
         why: &str,
         now: Timestamp,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
-        let waiting = self.overlays.iter().filter_map(|(number, overlay)| {
+        let waiting = self.patches_by_number.iter().filter_map(|(number, overlay)| {
             let asked = overlay.asked.clone().filter(|asked| overlay.before.is_none() && which(asked))?;
             Some((*number, overlay.version, overlay.by.clone(), asked))
         });
         for (number, version, by, asked) in waiting.collect::<Vec<_>>() {
-            book.approval_closed(&asked, status, now)?;
+            book.close_approval_request(&asked, status, now)?;
             self.refuse_patch(number, version, &by, why, book)?;
         }
         Ok(())
@@ -287,36 +287,36 @@ impl Run {
         version: i64,
         by: &Actor,
         why: &str,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
         let set = vec![("status", "refused".into()), ("reason", why.into())];
         book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), version, set)?);
-        book.note("patch.refused", None, Some(by.clone()), json!({"number": number, "reason": why}));
-        self.overlays.remove(&number);
+        book.add_note("patch.refused", None, Some(by.clone()), json!({"number": number, "reason": why}));
+        self.patches_by_number.remove(&number);
         Ok(())
     }
 
     /// Applies the patch to the graph and decides its edges from settled nodes.
-    fn apply_patch(&mut self, number: u32, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let Some(overlay) = self.overlays.get(&number).cloned() else { return Ok(()) };
-        let (graph, inverse) = match self.overlay(&overlay.patch, env) {
+    fn apply_patch(&mut self, number: u32, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+        let Some(overlay) = self.patches_by_number.get(&number).cloned() else { return Ok(()) };
+        let (graph, inverse) = match self.patched_graph(&overlay.patch, env) {
             Ok(applied) => applied,
-            Err(problems) => return self.refuse_patch(number, overlay.version, &overlay.by, &worded(&problems), book),
+            Err(problems) => return self.refuse_patch(number, overlay.version, &overlay.by, &join_problems(&problems), book),
         };
         let (nodes, edges) = (self.nodes.len(), self.graph.edges.len());
         let before = std::mem::replace(&mut self.graph, Arc::new(graph));
         for compiled in &self.graph.nodes[nodes..] {
             self.nodes.push(Task::pending(u32::try_from(compiled.incoming.len()).unwrap_or(u32::MAX)));
-            self.open += 1;
+            self.open_nodes += 1;
         }
         self.patches += 1;
         let data = json!({"number": number, "graph_digest": self.graph.digest, "nodes": self.nodes.len() - nodes});
-        let seq = book.note("patch.applied", None, Some(overlay.by.clone()), data) + self.run_seq;
-        let (inverse, document) = (Json::of(&inverse.applied_at(seq))?, Json::of(&overlay.patch.to_value())?);
+        let seq = book.add_note("patch.applied", None, Some(overlay.by.clone()), data) + self.run_seq;
+        let (inverse, document) = (Json::encode(&inverse.to_value_applied_at(seq))?, Json::encode(&overlay.patch.to_value())?);
         let set = vec![("status", "applied".into()), ("inverse", inverse.into()), ("patch", document.into())];
         book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), overlay.version, set)?);
-        book.set("patches", i64::from(self.patches));
-        if let Some(stored) = self.overlays.get_mut(&number) {
+        book.set_run_column("patches", i64::from(self.patches));
+        if let Some(stored) = self.patches_by_number.get_mut(&number) {
             stored.version += 1;
             (stored.before, stored.seq) = (Some(before), seq);
             stored.asked = None;
@@ -325,8 +325,8 @@ impl Run {
             let (from, to) = (self.graph.edges[edge].from, self.graph.edges[edge].to);
             // A settled source that is still queued decides its edges from there.
             if self.nodes[from].is_settled() && !self.settled.iter().any(|settled| settled.node == from) {
-                let came = self.decide_edge(from, edge).unwrap_or(Came::Dead);
-                self.come_up(to, came, env, book)?;
+                let came = self.decide_edge(from, edge).unwrap_or(EdgeDecision::NotTaken);
+                self.edge_decided(to, came, env, book)?;
             }
         }
         Ok(())
@@ -339,22 +339,22 @@ impl Run {
         approval: Uuid,
         by: &Approvers,
         env: &mut Env<'_>,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<bool, Unstorable> {
         let Some(number) = self.patch_of(approval) else { return Ok(false) };
-        self.name_current(number, env);
-        self.name_tools(number, env);
-        let covered = self.covered();
-        let Some(overlay) = self.overlays.get_mut(&number) else { return Ok(false) };
+        self.resolve_current_node(number, env);
+        self.update_tool_versions(number, env);
+        let covered = self.covered_digest();
+        let Some(overlay) = self.patches_by_number.get_mut(&number) else { return Ok(false) };
         let Some(asked) = overlay.asked.as_mut() else { return Ok(false) };
         if !covered.is_some_and(|covered| asked.is_about(patch::digest(covered, &overlay.patch))) {
             // This turn requests approval again.
-            asked.take_back();
+            asked.withdraw();
             let data = json!({"number": number, "approval_id": approval, "digest": asked.digest});
-            book.note("patch.approval_stale", None, by.names.first().map(Actor::person), data);
+            book.add_note("patch.approval_stale", None, by.names.first().map(Actor::person), data);
             return Ok(true);
         }
-        book.note(
+        book.add_note(
             "patch.approved",
             None,
             by.names.first().map(Actor::person),
@@ -366,24 +366,24 @@ impl Run {
     }
 
     /// A patch was rejected. False: the approval is about something else.
-    pub(crate) fn patch_denied(&mut self, approval: Uuid, by: &Actor, book: &mut Book) -> Result<bool, Unstorable> {
+    pub(crate) fn patch_denied(&mut self, approval: Uuid, by: &Actor, book: &mut TurnBuilder) -> Result<bool, Unstorable> {
         let Some(number) = self.patch_of(approval) else { return Ok(false) };
-        let version = self.overlays.get(&number).map_or(1, |overlay| overlay.version);
+        let version = self.patches_by_number.get(&number).map_or(1, |overlay| overlay.version);
         self.refuse_patch(number, version, by, "the approval was denied", book)?;
         Ok(true)
     }
 
     /// Refuses patches that still await approval when the run ends.
-    pub(crate) fn drop_proposals(&mut self, env: &Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let waiting: Vec<(u32, Overlay)> = self
-            .overlays
+    pub(crate) fn drop_proposals(&mut self, env: &Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+        let waiting: Vec<(u32, RunPatch)> = self
+            .patches_by_number
             .iter()
             .filter(|(_, overlay)| overlay.asked.is_some())
             .map(|(number, overlay)| (*number, overlay.clone()))
             .collect();
         for (number, overlay) in waiting {
             if let Some(asked) = &overlay.asked {
-                book.approval_closed(asked, "cancelled", env.now)?;
+                book.close_approval_request(asked, "cancelled", env.now)?;
             }
             self.refuse_patch(number, overlay.version, &overlay.by, "the run has ended", book)?;
         }
@@ -391,23 +391,23 @@ impl Run {
     }
 
     fn patch_of(&self, approval: Uuid) -> Option<u32> {
-        let asks = |overlay: &Overlay| overlay.asked.as_ref().is_some_and(|asked| asked.id == approval);
-        self.overlays.iter().find(|(_, overlay)| asks(overlay)).map(|(number, _)| *number)
+        let asks = |overlay: &RunPatch| overlay.asked.as_ref().is_some_and(|asked| asked.id == approval);
+        self.patches_by_number.iter().find(|(_, overlay)| asks(overlay)).map(|(number, _)| *number)
     }
 
     /// Reverts the last patch.
-    pub(crate) fn unpatch(
+    pub(crate) fn revert_patch(
         &mut self,
         number: u32,
         by: Actor,
         _env: &mut Env<'_>,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
-        let applied = self.overlays.iter().filter(|(_, overlay)| overlay.before.is_some());
+        let applied = self.patches_by_number.iter().filter(|(_, overlay)| overlay.before.is_some());
         let last = applied.max_by_key(|(number, overlay)| (overlay.seq, **number)).map(|(number, _)| *number);
-        let before = self.overlays.get(&number).and_then(|overlay| overlay.before.clone());
+        let before = self.patches_by_number.get(&number).and_then(|overlay| overlay.before.clone());
         let Some(before) = before.filter(|_| last == Some(number)) else {
-            book.note(
+            book.add_note(
                 "patch.revert_refused",
                 None,
                 Some(by),
@@ -415,9 +415,9 @@ impl Run {
             );
             return Ok(());
         };
-        let begun = self.nodes[before.nodes.len()..].iter().any(|task| !matches!(task.state, State::Pending { .. }));
+        let begun = self.nodes[before.nodes.len()..].iter().any(|task| !matches!(task.state, TaskState::Pending { .. }));
         if begun {
-            book.note(
+            book.add_note(
                 "patch.revert_refused",
                 None,
                 Some(by),
@@ -425,13 +425,13 @@ impl Run {
             );
             return Ok(());
         }
-        let version = self.overlays.remove(&number).map_or(1, |overlay| overlay.version);
-        self.open = self.open.saturating_sub(self.nodes.len() - before.nodes.len());
+        let version = self.patches_by_number.remove(&number).map_or(1, |overlay| overlay.version);
+        self.open_nodes = self.open_nodes.saturating_sub(self.nodes.len() - before.nodes.len());
         self.nodes.truncate(before.nodes.len());
         self.graph = before;
         let set = vec![("status", "reverted".into())];
         book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), version, set)?);
-        book.note("patch.reverted", None, Some(by), json!({"number": number, "graph_digest": self.graph.digest}));
+        book.add_note("patch.reverted", None, Some(by), json!({"number": number, "graph_digest": self.graph.digest}));
         Ok(())
     }
 }
@@ -440,7 +440,7 @@ fn key(run: Uuid, number: u32) -> Vec<crate::record::Value> {
     vec![run.into(), i64::from(number).into()]
 }
 
-fn worded(problems: &[Problem]) -> String {
+fn join_problems(problems: &[DocumentProblem]) -> String {
     let words: Vec<String> = problems.iter().map(|problem| format!("{}: {}", problem.path, problem.reason)).collect();
     words.join("; ")
 }

@@ -15,14 +15,14 @@ const PINS: &str = "workflow_versions";
 /// The stored form of a request, with its pins. A member of that name in the request itself is dropped.
 pub(crate) fn with_pins(request: &Value, pins: &Pins) -> Result<Json, JsonError> {
     if pins.is_empty() && request.get(PINS).is_none() {
-        return Json::of(request);
+        return Json::encode(request);
     }
     let mut members = request.as_object().cloned().unwrap_or_default();
     members.remove(PINS);
     if !pins.is_empty() {
         members.insert(PINS.to_owned(), pins.to_value());
     }
-    Json::of(&members)
+    Json::encode(&members)
 }
 
 /// The original request of a run's row, and its pins.
@@ -37,7 +37,7 @@ impl Run {
     /// The pinned version of a workflow that a node starts without a version, if there is one.
     pub(crate) fn pinned(&self, node: usize, workflow: &str) -> Option<i64> {
         let patched = || {
-            let mut applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
+            let mut applied = self.patches_by_number.values().filter(|overlay| overlay.before.is_some());
             applied.find_map(|overlay| overlay.patch.pins.get(workflow)).filter(|_| self.is_patched(node))
         };
         self.head.pins.get(workflow).or_else(patched)
@@ -48,7 +48,7 @@ impl Run {
         if !self.is_patched(node) {
             return Arc::clone(&self.head.pins);
         }
-        let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
+        let applied = self.patches_by_number.values().filter(|overlay| overlay.before.is_some());
         Arc::new(applied.fold((*self.head.pins).clone(), |pins, overlay| pins.and(&overlay.patch.pins)))
     }
 }

@@ -4,18 +4,18 @@
 //! exact value or its template. A call that was approved exactly runs without further approval. A call
 //! whose input was not known is judged again when it is.
 
-use super::demand::Demand;
+use super::demand::ApprovalRequirement;
 use super::env::Env;
-use super::event::Verdict;
-use super::requesters::also;
-use super::rows::Book;
-use super::task::{Approvers, Asked};
-use super::{At, Run, RunStatus};
+use super::event::GovernanceDecision;
+use super::requesters::merge_names;
+use super::rows::TurnBuilder;
+use super::task::{Approvers, ApprovalRequest};
+use super::{RunPlace, Run, RunStatus};
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
 use crate::flow::patch;
 use crate::json::Digest32;
-use crate::ledger::decision::{Outcome, Source};
+use crate::ledger::decision::{Outcome, DecisionSource};
 use crate::limits;
 use crate::record::{Json, Unstorable, Value as Cell};
 use crate::time::Timestamp;
@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 /// What was known of a node when the plan was drafted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedNode {
     /// The digest of its input, if known.
     pub(crate) exact: Option<Digest32>,
     /// The digest of its list, if it is a map and the list was known.
@@ -40,7 +40,7 @@ pub(crate) struct Planned {
     pub(crate) tool_version: String,
 }
 
-impl Planned {
+impl PlannedNode {
     fn digest(&self, item: Option<u32>) -> Option<Digest32> {
         match item {
             None => self.exact,
@@ -49,7 +49,7 @@ impl Planned {
     }
 
     /// Whether exactly this call was planned.
-    pub(crate) fn has(&self, item: Option<u32>, digest: Digest32, spec: &Spec) -> bool {
+    pub(crate) fn covers(&self, item: Option<u32>, digest: Digest32, spec: &Spec) -> bool {
         self.digest(item) == Some(digest) && self.tool_version == spec.version
     }
 
@@ -74,10 +74,10 @@ impl Planned {
     fn from_value(value: &Value) -> Self {
         let items = value.get("items").and_then(Value::as_object).into_iter().flatten();
         Self {
-            exact: value.get("exact").and_then(bytes32),
-            list: value.get("list").and_then(bytes32),
+            exact: value.get("exact").and_then(parse_digest),
+            list: value.get("list").and_then(parse_digest),
             items_listed: number(value, "items_listed"),
-            items: items.filter_map(|(item, digest)| Some((item.parse().ok()?, bytes32(digest)?))).collect(),
+            items: items.filter_map(|(item, digest)| Some((item.parse().ok()?, parse_digest(digest)?))).collect(),
             risk: number(value, "risk"),
             tool_version: value.get("tool_version").and_then(Value::as_str).unwrap_or_default().to_owned(),
         }
@@ -86,7 +86,7 @@ impl Planned {
 
 /// An input that a person edited in the plan.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Edit {
+pub(crate) struct PlanEdit {
     pub(crate) input: Value,
     /// Everyone who edited it. Empty for edits stored before this was recorded.
     pub(crate) by: Vec<String>,
@@ -94,16 +94,16 @@ pub(crate) struct Edit {
 
 /// A drafted plan.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct DraftedPlan {
     pub(crate) digest: Digest32,
-    pub(crate) nodes: BTreeMap<String, Planned>,
+    pub(crate) nodes: BTreeMap<String, PlannedNode>,
     /// The approval request. `None` once it is decided.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<ApprovalRequest>,
     pub(crate) by: Approvers,
 }
 
-impl Plan {
-    pub(crate) fn of(&self, node: &str) -> Option<&Planned> {
+impl DraftedPlan {
+    pub(crate) fn node(&self, node: &str) -> Option<&PlannedNode> {
         self.nodes.get(node)
     }
 
@@ -116,10 +116,10 @@ impl Plan {
     }
 
     /// Reads the plan stored in `runs.plan`.
-    pub(crate) fn of_document(document: &Value, asked: Option<Asked>, by: Approvers) -> Option<Self> {
-        let digest = bytes32(document.get("digest")?)?;
+    pub(crate) fn from_document(document: &Value, asked: Option<ApprovalRequest>, by: Approvers) -> Option<Self> {
+        let digest = parse_digest(document.get("digest")?)?;
         let nodes = document.get("nodes")?.as_object()?.iter();
-        let nodes = nodes.map(|(name, planned)| (name.clone(), Planned::from_value(planned)));
+        let nodes = nodes.map(|(name, planned)| (name.clone(), PlannedNode::from_value(planned)));
         Some(Self { digest, nodes: nodes.collect(), asked, by })
     }
 }
@@ -128,19 +128,19 @@ fn number(value: &Value, member: &str) -> u32 {
     value.get(member).and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok()).unwrap_or(0)
 }
 
-fn bytes32(value: &Value) -> Option<Digest32> {
+fn parse_digest(value: &Value) -> Option<Digest32> {
     Digest32::from_hex(value.as_str()?)
 }
 
 impl Run {
     /// Whether the plan still awaits a decision.
-    pub(crate) fn plan_waits(&self) -> bool {
+    pub(crate) fn is_plan_pending(&self) -> bool {
         self.plan.as_ref().is_some_and(|plan| plan.asked.is_some())
     }
 
     /// The digest that approvals cover so far: the plan with every applied patch.
-    pub(crate) fn covered(&self) -> Option<Digest32> {
-        let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
+    pub(crate) fn covered_digest(&self) -> Option<Digest32> {
+        let applied = self.patches_by_number.values().filter(|overlay| overlay.before.is_some());
         let plan = self.plan.as_ref()?.digest;
         Some(applied.fold(plan, |digest, overlay| patch::digest(digest, &overlay.patch)))
     }
@@ -149,11 +149,11 @@ impl Run {
     pub(crate) fn fix_plan(
         &mut self,
         digest: Digest32,
-        planned: BTreeMap<String, Planned>,
+        planned: BTreeMap<String, PlannedNode>,
         lines: &[Value],
-        demand: Demand,
+        demand: ApprovalRequirement,
         env: &mut Env<'_>,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
         let nodes: Map<String, Value> =
             planned.iter().map(|(name, planned)| (name.clone(), planned.to_value())).collect();
@@ -162,25 +162,25 @@ impl Run {
         if let (Value::Object(document), Value::Object(edits)) = (&mut document, self.edits_document()) {
             document.extend(edits.into_iter().filter(|_| !self.edits.is_empty()));
         }
-        book.set("plan", Json::of(&document)?);
+        book.set_run_column("plan", Json::encode(&document)?);
         if self.head.risk.is_none() {
-            book.set("risk", Json::of(&json!({"score": risk}))?);
+            book.set_run_column("risk", Json::encode(&json!({"score": risk}))?);
         }
         let data = json!({"digest": digest, "steps": lines.len(), "risk": risk});
-        book.note("plan.drafted", None, None, data);
+        book.add_note("plan.drafted", None, None, data);
         if self.head.dry_run {
             self.result = Some(json!({"status": "dry_run", "dry_run_results": document["steps"]}));
-            self.plan = Some(Plan { digest, nodes: planned, asked: None, by: Approvers::default() });
+            self.plan = Some(DraftedPlan { digest, nodes: planned, asked: None, by: Approvers::default() });
             return self.end(RunStatus::Completed, env, book);
         }
-        let asked = self.request(digest, &demand, env);
+        let asked = self.next_request(digest, &demand, env);
         let data = json!({"plan": document, "reason": demand.reason});
-        book.approval(&self.head, &asked, None, "plan", data, &demand, self.requesters_of_plan(), self.asked_at)?;
+        book.add_approval_request(&self.head, &asked, None, "plan", data, &demand, self.requesters_of_plan(), self.last_request_at)?;
         let data = json!({"approval_id": asked.id, "digest": digest, "needed": demand.people()});
-        let (source, outcome) = (Source::Approval, Outcome::Deferred);
-        let verdict = Verdict { source, outcome, rationale: demand.reason, policies: Vec::new() };
-        book.decision("approval.requested", None, None, data, verdict);
-        self.plan = Some(Plan { digest, nodes: planned, asked: Some(asked), by: Approvers::default() });
+        let (source, outcome) = (DecisionSource::Approval, Outcome::Deferred);
+        let verdict = GovernanceDecision { source, outcome, rationale: demand.reason, policies: Vec::new() };
+        book.add_decision("approval.requested", None, None, data, verdict);
+        self.plan = Some(DraftedPlan { digest, nodes: planned, asked: Some(asked), by: Approvers::default() });
         Ok(())
     }
 
@@ -193,25 +193,25 @@ impl Run {
         by: Actor,
         approval: Uuid,
         env: &mut Env<'_>,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
         let Some(asked) = self.plan.as_ref().and_then(|plan| plan.asked.as_ref()) else { return Ok(()) };
         if asked.open && asked.id != approval {
             return Ok(());
         }
         let digest = Digest32::of(&input);
-        let planned = self.plan.as_ref().and_then(|plan| plan.of(&node));
+        let planned = self.plan.as_ref().and_then(|plan| plan.node(&node));
         let same = planned.is_some_and(|planned| planned.exact == Some(digest));
-        book.note("plan.edited", None, Some(by.clone()), json!({"node": node, "input_digest": digest}));
+        book.add_note("plan.edited", None, Some(by.clone()), json!({"node": node, "input_digest": digest}));
         self.withdraw_patches(|_| true, "cancelled", "the plan was edited", env.now, book)?;
         self.plan = None;
         // An edit that changes nothing does not make its author a requester.
         if !same {
             let before = self.edits.remove(&node).map(|edit| edit.by).unwrap_or_default();
-            self.edits.insert(node, Edit { input, by: also(before, [by.id.as_str()]) });
+            self.edits.insert(node, PlanEdit { input, by: merge_names(before, [by.id.as_str()]) });
         }
         // If the run is claimed before the draft is complete, it is drafted again with the stored edits.
-        book.set("plan", Json::of(&self.edits_document())?);
+        book.set_run_column("plan", Json::encode(&self.edits_document())?);
         if self.approvals >= limits::RUN_APPROVALS_MAX {
             self.fail_with(ErrorBody::new(Code::ValidationFailed, "the run exceeds its limit of approval requests"));
             return Ok(());
@@ -229,7 +229,7 @@ impl Run {
     }
 
     /// The edited input of a place, if a person edited it in the plan.
-    pub(crate) fn edit_of(&self, at: At) -> Option<&Value> {
+    pub(crate) fn edited_input(&self, at: RunPlace) -> Option<&Value> {
         self.edits.get(self.name(at)).filter(|_| at.item.is_none()).map(|edit| &edit.input)
     }
 
@@ -238,42 +238,42 @@ impl Run {
         &mut self,
         approval: Uuid,
         by: &Approvers,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<bool, Unstorable> {
         let Some(plan) = self.plan.as_mut().filter(|plan| plan.approval() == Some(approval)) else { return Ok(false) };
         plan.asked = None;
         plan.by = by.clone();
         let (digest, by) = (plan.digest, &by.names);
-        book.set("plan_digest", Cell::Bytes(digest.to_vec()));
-        book.note("plan.approved", None, by.first().map(Actor::person), json!({"digest": digest, "by": by}));
+        book.set_run_column("plan_digest", Cell::Bytes(digest.to_vec()));
+        book.add_note("plan.approved", None, by.first().map(Actor::person), json!({"digest": digest, "by": by}));
         self.begin_nodes();
         Ok(true)
     }
 
     /// Cancels the run if the request for the plan has expired.
-    pub(crate) fn expire_plan(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let due = self.plan.as_ref().and_then(Plan::deadline).is_some_and(|due| due <= env.now);
+    pub(crate) fn expire_plan(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+        let due = self.plan.as_ref().and_then(DraftedPlan::deadline).is_some_and(|due| due <= env.now);
         if !due {
             return Ok(());
         }
         let rationale = "nobody decided in time".to_owned();
-        let (source, outcome) = (Source::Approval, Outcome::Rejected);
-        let verdict = Verdict { source, outcome, rationale: rationale.clone(), policies: Vec::new() };
-        let approval = self.plan.as_ref().and_then(Plan::approval);
-        book.decision("approval.expired", None, None, json!({"approval_id": approval}), verdict);
+        let (source, outcome) = (DecisionSource::Approval, Outcome::Rejected);
+        let verdict = GovernanceDecision { source, outcome, rationale: rationale.clone(), policies: Vec::new() };
+        let approval = self.plan.as_ref().and_then(DraftedPlan::approval);
+        book.add_decision("approval.expired", None, None, json!({"approval_id": approval}), verdict);
         self.close_plan("expired", env, book)?;
         self.stop(Actor::system(), Some(rationale), env, book)
     }
 
     /// Cancels the pending request for the plan.
-    pub(crate) fn drop_plan(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    pub(crate) fn drop_plan(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         self.close_plan("cancelled", env, book)
     }
 
-    fn close_plan(&mut self, status: &'static str, env: &Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn close_plan(&mut self, status: &'static str, env: &Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let asked = self.plan.as_mut().and_then(|plan| plan.asked.take());
         if let Some(asked) = asked {
-            book.approval_closed(&asked, status, env.now)?;
+            book.close_approval_request(&asked, status, env.now)?;
         }
         Ok(())
     }

@@ -9,8 +9,8 @@
 //! requester of everything that follows: in this run, its parent and its replays. The parent also uses the reason of a
 //! cancellation, which a retry ignores, and the outputs of the sink nodes, which depend on every applied patch.
 
-use super::patch::Overlay;
-use super::{At, Run};
+use super::patch::RunPatch;
+use super::{RunPlace, Run};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(crate) const ADDED_BY: &str = "added_by";
 
 /// Adds others without duplicates. The order stays: the actor of the run is first.
-pub(crate) fn also<'a>(mut requesters: Vec<String>, others: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn merge_names<'a>(mut requesters: Vec<String>, others: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     for other in others {
         if !requesters.iter().any(|known| known == other) {
             requesters.push(other.to_owned());
@@ -29,62 +29,62 @@ pub(crate) fn also<'a>(mut requesters: Vec<String>, others: impl IntoIterator<It
 
 impl Run {
     /// The requesters of the call at a place.
-    pub(crate) fn requesters_of(&self, at: At) -> Vec<String> {
+    pub(crate) fn requesters_of(&self, at: RunPlace) -> Vec<String> {
         let edits = self.edits.get(self.name(at)).into_iter().flat_map(|edit| edit.by.iter().map(String::as_str));
         let changed = self.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
-        let patch = self.patch_of_node(at.node).into_iter().flat_map(Overlay::writers);
-        also(self.head.requesters(), patch.chain(edits).chain(changed))
+        let patch = self.patch_of_node(at.node).into_iter().flat_map(RunPatch::writers);
+        merge_names(self.head.requesters(), patch.chain(edits).chain(changed))
     }
 
     /// The editors and patchers who wrote the call at a place, or who caused this child run in an ancestor. Workflow
     /// authors are not among them: workflows outlive their authors.
-    pub(crate) fn writers_of(&self, at: At) -> impl Iterator<Item = &str> {
+    pub(crate) fn writers_of(&self, at: RunPlace) -> impl Iterator<Item = &str> {
         let edits = self.edits.get(self.name(at)).into_iter().flat_map(|edit| edit.by.iter().map(String::as_str));
         let changed = self.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
         let patch = self.patch_of_node(at.node).map(|overlay| overlay.by.id.as_str());
-        let around = self.said(ADDED_BY).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let around = self.parent_setting(ADDED_BY).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         patch.into_iter().chain(edits).chain(changed).chain(around)
     }
 
     /// The requesters of the current plan, with its editors and the writers of its patches.
     pub(crate) fn requesters_of_plan(&self) -> Vec<String> {
         let edits = self.edits.values().flat_map(|edit| edit.by.iter().map(String::as_str));
-        let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
-        also(self.head.requesters(), edits.chain(applied.flat_map(Overlay::writers)))
+        let applied = self.patches_by_number.values().filter(|overlay| overlay.before.is_some());
+        merge_names(self.head.requesters(), edits.chain(applied.flat_map(RunPatch::writers)))
     }
 
     /// Everyone besides the actor who contributed to how the run ended. The parent uses its result.
-    pub(crate) fn requesters_of_end(&self) -> Vec<String> {
-        let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
-        also(self.head.co_requesters.clone(), applied.flat_map(Overlay::writers).chain(self.had_the_last_word()))
+    pub(crate) fn contributors_to_end(&self) -> Vec<String> {
+        let applied = self.patches_by_number.values().filter(|overlay| overlay.before.is_some());
+        merge_names(self.head.co_requesters.clone(), applied.flat_map(RunPatch::writers).chain(self.canceller_with_reason()))
     }
 
     /// Adds the writers of an edge that handles a failure: without it the run would have ended.
-    pub(crate) fn goes_on_by(&mut self, edge: usize) {
-        let drawn = self.patch_of_edge(edge).into_iter().flat_map(Overlay::writers);
+    pub(crate) fn add_edge_writers(&mut self, edge: usize) {
+        let drawn = self.patch_of_edge(edge).into_iter().flat_map(RunPatch::writers);
         let drawn: Vec<String> = drawn.map(str::to_owned).collect();
-        self.goes_on_from(drawn.iter().map(String::as_str));
+        self.add_co_requesters(drawn.iter().map(String::as_str));
     }
 
     /// Adds the requesters of a place that has ended: later steps use its output.
-    pub(crate) fn goes_on_behind(&mut self, at: At) {
+    pub(crate) fn add_requesters_of_place(&mut self, at: RunPlace) {
         let own = self.task(at).is_some_and(|task| !task.changed_by.is_empty());
-        if own || !self.edits.is_empty() || !self.overlays.is_empty() {
+        if own || !self.edits.is_empty() || !self.patches_by_number.is_empty() {
             let changed = self.requesters_of(at);
-            self.goes_on_from(changed.iter().map(String::as_str));
+            self.add_co_requesters(changed.iter().map(String::as_str));
         }
     }
 
     /// Adds co-requesters for everything that follows.
-    pub(crate) fn goes_on_from<'a>(&mut self, others: impl IntoIterator<Item = &'a str>) {
-        let all = also(self.head.requesters(), others);
+    pub(crate) fn add_co_requesters<'a>(&mut self, others: impl IntoIterator<Item = &'a str>) {
+        let all = merge_names(self.head.requesters(), others);
         if all.len() > 1 + self.head.co_requesters.len() {
             Arc::make_mut(&mut self.head).co_requesters = all.into_iter().skip(1).collect();
         }
     }
 }
 
-impl Overlay {
+impl RunPatch {
     /// The proposer of the patch and the authors of its child workflows.
     pub(crate) fn writers(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.by.id.as_str()).chain(self.patch.authors.iter().map(String::as_str))

@@ -5,15 +5,15 @@
 //! confirmed that it did not happen. Pure and reading steps continue.
 
 use super::env::Env;
-use super::event::Mode;
-use super::rows::Book;
+use super::event::CallMode;
+use super::rows::TurnBuilder;
 use super::start::Work;
 use super::task::Task;
-use super::{At, EffectStatus, Run};
+use super::{RunPlace, EffectStatus, Run};
 use crate::flow::tables::EFFECTS;
 use crate::record::{Row, Unstorable, Update};
 use crate::time::Timestamp;
-use crate::tool::{Reach, Spec, is_dry};
+use crate::tool::{EffectKind, Spec, is_dry_run};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const MAY_BE_UNDONE: &str = "it may have been undone after the backup was taken"
 
 /// A place of a restored run that may have taken effect after the backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnsureStep {
+pub struct UncertainStep {
     pub node: String,
     pub item: Option<u32>,
     /// `None` for a place that starts a child run.
@@ -34,7 +34,7 @@ pub struct UnsureStep {
 }
 
 /// Whether an effect's row was written after the restore.
-pub(crate) fn is_since(row: &Row, restored_at: Option<Timestamp>) -> bool {
+pub(crate) fn is_written_since_restore(row: &Row, restored_at: Option<Timestamp>) -> bool {
     let written = ["created_at", "dispatched_at", "settled_at"].iter().filter_map(|column| row.get(column).as_time());
     restored_at.is_none_or(|at| written.max().is_some_and(|written| written >= at))
 }
@@ -48,15 +48,15 @@ impl Run {
 
     /// Everything that may have been done after the backup.
     #[must_use]
-    pub fn unsure(&self) -> Vec<UnsureStep> {
-        let open = |at: &At| self.task(*at).is_some_and(|task| !task.is_settled());
-        let unsure = |at: At| {
+    pub fn uncertain_steps(&self) -> Vec<UncertainStep> {
+        let open = |at: &RunPlace| self.task(*at).is_some_and(|task| !task.is_settled());
+        let unsure = |at: RunPlace| {
             let tool = match self.work(at) {
                 Work::Tool(spec) if self.changes_something(at, &spec) => Some(spec.name.clone()),
                 Work::Child { .. } if self.task(at).is_some_and(|task| task.child.is_none()) => None,
                 // A map without started items stands for all of them.
                 Work::Map if self.task(at).is_some_and(|task| task.items().is_empty()) => {
-                    let inside = At { node: at.node, item: Some(0) };
+                    let inside = RunPlace { node: at.node, item: Some(0) };
                     match self.work(inside) {
                         Work::Tool(spec) if self.may_write(inside, &spec) => Some(spec.name.clone()),
                         Work::Child { .. } => None,
@@ -66,7 +66,7 @@ impl Run {
                 _ => return None,
             };
             let status = self.task(at).map_or("pending", |task| task.status().as_str());
-            Some(UnsureStep { node: self.name(at).to_owned(), item: at.item, tool, status })
+            Some(UncertainStep { node: self.name(at).to_owned(), item: at.item, tool, status })
         };
         if self.status.is_final() {
             return Vec::new();
@@ -74,22 +74,22 @@ impl Run {
         self.places().filter(open).filter_map(unsure).collect()
     }
 
-    fn changes_something(&self, at: At, spec: &Spec) -> bool {
+    fn changes_something(&self, at: RunPlace, spec: &Spec) -> bool {
         match self.task(at).and_then(|task| task.input.as_deref()) {
-            Some(input) => spec.reach(input) == Reach::Write && !is_dry(input),
+            Some(input) => spec.effect_of(input) == EffectKind::Write && !is_dry_run(input),
             None => self.may_write(at, spec),
         }
     }
 
     /// Whether a call whose input is not known yet may be a write. Constants of the template are constants of the
     /// input.
-    fn may_write(&self, at: At, spec: &Spec) -> bool {
+    fn may_write(&self, at: RunPlace, spec: &Spec) -> bool {
         let template = self.function(at).map(|function| Value::Object(function.inputs.clone()));
-        template.map_or(spec.effect, |template| spec.reach(&template)) == Reach::Write
+        template.map_or(spec.effect, |template| spec.effect_of(&template)) == EffectKind::Write
     }
 
     /// Whether a call that is about to be made may have been made after the backup, and this is not resolved yet.
-    pub(crate) fn may_be_done(&self, at: At, spec: &Spec) -> bool {
+    pub(crate) fn may_be_already_done(&self, at: RunPlace, spec: &Spec) -> bool {
         let settled = |task: &Task| {
             task.effect.is_some_and(|effect| effect.since_restore && effect.status != EffectStatus::Unknown)
         };
@@ -98,22 +98,22 @@ impl Run {
 
     /// Checks the outcome with the tool, or leaves it to a person, instead of making the call. False: no slot is
     /// free, it stays ready.
-    pub(crate) fn doubt(
+    pub(crate) fn resolve_before_dispatch(
         &mut self,
-        at: At,
+        at: RunPlace,
         spec: &Arc<Spec>,
         env: &mut Env<'_>,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<bool, Unstorable> {
-        let checks = spec.checkable && self.checks_left(at);
+        let checks = spec.checkable && self.has_checks_left(at);
         if checks && !self.take_slot(at, spec, env) {
             return Ok(false);
         }
         self.ensure_step(at, env);
-        let (head, now, key) = (Arc::clone(&self.head), env.now, self.effect_key(at, &Mode::Execute));
+        let (head, now, key) = (Arc::clone(&self.head), env.now, self.effect_key(at, &CallMode::Execute));
         if let Some(task) = self.task_mut(at) {
             task.in_doubt = true;
-            book.effect(&head, task, &key, &spec.name, EffectStatus::Unknown, now, now)?;
+            book.write_effect(&head, task, &key, &spec.name, EffectStatus::Unknown, now, now)?;
         }
         if !checks {
             return self.outcome_unknown(at, MAY_BE_DONE, env, book).map(|()| true);
@@ -121,37 +121,37 @@ impl Run {
         if let Some(task) = self.task_mut(at) {
             task.checks += 1;
         }
-        self.keep(at, env, book);
-        self.dispatch(at, spec, Mode::Check, env, book)?;
+        self.mark_dirty(at, env, book);
+        self.dispatch(at, spec, CallMode::Check, env, book)?;
         Ok(true)
     }
 
     /// Whether a child run that is about to be started may have been started after the backup, and this is not
     /// resolved yet.
-    pub(crate) fn may_be_started(&self, at: At) -> bool {
+    pub(crate) fn may_be_already_started(&self, at: RunPlace) -> bool {
         self.restored_at.is_some_and(|restored| {
             let settled = self.task(at).and_then(|task| task.started_at);
             settled.is_none_or(|settled| settled < restored)
         })
     }
 
-    pub(crate) fn doubt_child(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    pub(crate) fn mark_child_unknown(&mut self, at: RunPlace, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         self.outcome_unknown(at, MAY_BE_STARTED, env, book)
     }
 
     /// Ends a rollback that was in progress in the backup. Its remaining steps are reported as not undone.
-    pub(crate) fn doubt_undo(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let Some(undo) = self.undo.as_mut().filter(|undo| undo.doubted) else { return Ok(()) };
-        undo.doubted = false;
+    pub(crate) fn abandon_restored_rollback(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+        let Some(undo) = self.undo.as_mut().filter(|undo| undo.from_backup) else { return Ok(()) };
+        undo.from_backup = false;
         let (current, queue) = (undo.current.take(), std::mem::take(&mut undo.queue));
         book.undoing.extend(current.iter().filter(|current| current.child.is_none()).map(|current| current.at));
         if let Some(current) = current.as_ref().filter(|current| current.child.is_none() && current.version > 0) {
             let set = vec![("status", EffectStatus::Unknown.as_str().into()), ("settled_at", env.now.into())];
             book.update(Update::versioned(&EFFECTS, vec![current.effect.into()], current.version, set)?);
         }
-        let places: Vec<At> = current.iter().map(|current| current.at).chain(queue).collect();
+        let places: Vec<RunPlace> = current.iter().map(|current| current.at).chain(queue).collect();
         for at in places {
-            self.leave(at, MAY_BE_UNDONE);
+            self.report_not_undone(at, MAY_BE_UNDONE);
         }
         Ok(())
     }

@@ -3,35 +3,35 @@
 //! State changes only mark places as dirty; their rows are written once, at the end of the turn. The
 //! hot path of a pure step is one run update, one step, one tool call and one ledger entry.
 
-use super::doubt::Doubt;
+use super::doubt::UnknownOutcome;
 use super::env::Env;
-use super::event::{Effect, Note, Signal, Told, Verdict};
+use super::event::{Effect, LedgerNote, Signal, SignalKind, GovernanceDecision};
 use super::merge::merge;
-use super::rows_people::Requested;
+use super::rows_people::ApprovalRequested;
 use super::task::{StoredEffect, Task};
-use super::{At, EffectStatus, Head, RunStatus};
+use super::{RunPlace, EffectStatus, RunHead, RunStatus};
 use crate::access::Actor;
 use crate::flow::call::{Sent, ToolError};
 use crate::flow::tables::{CACHE_ENTRIES, EFFECTS, RUN_SIGNALS, RUNS, TOOL_CALLS};
 use crate::id;
-use crate::record::{Compare, Condition, Insert, Json, RowCount, Step, Tx, Unstorable, Update, Value};
+use crate::record::{Comparison, Condition, Insert, Json, RowCount, Step, Tx, Unstorable, Update, Value};
 use crate::time::Timestamp;
-use crate::tool::{Reach, Spec, is_dry};
+use crate::tool::{EffectKind, Spec, is_dry_run};
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
 /// What one turn has collected so far.
 #[derive(Default)]
-pub(crate) struct Book {
-    pub(crate) dirty: BTreeSet<At>,
+pub(crate) struct TurnBuilder {
+    pub(crate) dirty: BTreeSet<RunPlace>,
     /// Places whose undo was sent or has ended.
-    pub(crate) undoing: BTreeSet<At>,
+    pub(crate) undoing: BTreeSet<RunPlace>,
     pub(crate) effects: Vec<Effect>,
-    pub(crate) asked: Vec<Requested>,
+    pub(crate) requested: Vec<ApprovalRequested>,
     /// Calls whose outcome became unknown in this turn.
-    pub(crate) doubted: Vec<Doubt>,
+    pub(crate) unknown_outcomes: Vec<UnknownOutcome>,
     /// Places whose outcome is known again.
-    pub(crate) settled: BTreeSet<At>,
+    pub(crate) settled: BTreeSet<RunPlace>,
     pub(crate) more: bool,
     pub(crate) ended: bool,
     /// The run gets a new owner, even if nothing else changes.
@@ -39,7 +39,7 @@ pub(crate) struct Book {
     pub(crate) status: Option<RunStatus>,
     /// The duration of the call whose answer is being applied.
     pub(crate) took_ms: i64,
-    notes: Vec<Note>,
+    notes: Vec<LedgerNote>,
     inserts: Vec<Insert>,
     updates: Vec<Update>,
     steps: Vec<Step>,
@@ -47,39 +47,39 @@ pub(crate) struct Book {
     consumed: BTreeSet<Uuid>,
 }
 
-impl Book {
+impl TurnBuilder {
     /// The number of rows so far.
-    pub(crate) fn rows(&self) -> usize {
+    pub(crate) fn row_count(&self) -> usize {
         let places = self.dirty.len() + self.undoing.len();
         self.inserts.len() + self.updates.len() + self.steps.len() + places + self.notes.len()
     }
 
     /// Adds a ledger entry. Returns its number within this turn, from one.
-    pub(crate) fn note(
+    pub(crate) fn add_note(
         &mut self,
         event_type: &'static str,
         step: Option<Uuid>,
         by: Option<Actor>,
         data: serde_json::Value,
     ) -> i64 {
-        self.notes.push(Note { event_type, step, by, run_seq: 0, data, verdict: None });
+        self.notes.push(LedgerNote { event_type, step, by, run_seq: 0, data, verdict: None });
         i64::try_from(self.notes.len()).unwrap_or(i64::MAX)
     }
 
     /// Adds a ledger entry for a governance decision.
-    pub(crate) fn decision(
+    pub(crate) fn add_decision(
         &mut self,
         event_type: &'static str,
         step: Option<Uuid>,
         by: Option<Actor>,
         data: serde_json::Value,
-        verdict: Verdict,
+        verdict: GovernanceDecision,
     ) {
-        self.notes.push(Note { event_type, step, by, run_seq: 0, data, verdict: Some(verdict) });
+        self.notes.push(LedgerNote { event_type, step, by, run_seq: 0, data, verdict: Some(verdict) });
     }
 
     /// Sets a column of the run.
-    pub(crate) fn set(&mut self, column: &'static str, value: impl Into<Value>) {
+    pub(crate) fn set_run_column(&mut self, column: &'static str, value: impl Into<Value>) {
         let value = value.into();
         self.run.retain(|(name, _)| *name != column);
         self.run.push((column, value));
@@ -87,11 +87,11 @@ impl Book {
 
     /// Whether anything durable changed.
     pub(crate) fn has_rows(&self) -> bool {
-        self.rows() > 0 || !self.run.is_empty() || self.status.is_some() || self.ended
+        self.row_count() > 0 || !self.run.is_empty() || self.status.is_some() || self.ended
     }
 
     /// Assigns the entries their sequence numbers. Returns the entries and the last number.
-    pub(crate) fn number_notes(&mut self, after: i64) -> (Vec<Note>, i64) {
+    pub(crate) fn number_notes(&mut self, after: i64) -> (Vec<LedgerNote>, i64) {
         let mut notes = std::mem::take(&mut self.notes);
         let mut number = after;
         for note in &mut notes {
@@ -122,10 +122,10 @@ impl Book {
     }
 
     /// Deletes a signal's row. False if this turn has already done so.
-    pub(crate) fn consume(&mut self, run: Uuid, signal: Uuid) -> bool {
+    pub(crate) fn consume_signal(&mut self, run: Uuid, signal: Uuid) -> bool {
         let fresh = self.consumed.insert(signal);
         if fresh {
-            let is = |column, value: Uuid| Condition { column, compare: Compare::Is, value: value.into() };
+            let is = |column, value: Uuid| Condition { column, compare: Comparison::Is, value: value.into() };
             let conditions = vec![is("run_id", run), is("id", signal)];
             self.steps.push(Step::Delete { table: &RUN_SIGNALS, conditions, rows: RowCount::Exactly(1) });
         }
@@ -133,7 +133,7 @@ impl Book {
     }
 
     /// Sends a signal to another run.
-    pub(crate) fn signal(&mut self, tenant: &str, run: Uuid, told: &Told, env: &mut Env<'_>) -> Result<(), Unstorable> {
+    pub(crate) fn send_signal(&mut self, tenant: &str, run: Uuid, told: &SignalKind, env: &mut Env<'_>) -> Result<(), Unstorable> {
         let signal = Signal::new((env.ids)(), told.clone());
         self.inserts.push(signal.row(tenant, run, env.now)?);
         Ok(())
@@ -141,9 +141,9 @@ impl Book {
 
     /// Writes an effect before its call is made, or updates its row. Returns its id.
     #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
-    pub(crate) fn effect(
+    pub(crate) fn write_effect(
         &mut self,
-        head: &Head,
+        head: &RunHead,
         task: &mut Task,
         key: &str,
         tool: &str,
@@ -167,7 +167,7 @@ impl Book {
             return Ok(effect.id);
         }
         let id = id::effect(head.id, key);
-        self.inserts.push(Insert::into(
+        self.inserts.push(Insert::new(
             &EFFECTS,
             vec![
                 ("id", id.into()),
@@ -209,9 +209,9 @@ impl Book {
 
     /// Records a call with external effects before it is made.
     #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
-    pub(crate) fn call_begun(
+    pub(crate) fn record_call_start(
         &mut self,
-        head: &Head,
+        head: &RunHead,
         call: Uuid,
         step: Uuid,
         effect: Uuid,
@@ -221,14 +221,14 @@ impl Book {
         input: &serde_json::Value,
         now: Timestamp,
     ) -> Result<(), Unstorable> {
-        self.inserts.push(Insert::into(
+        self.inserts.push(Insert::new(
             &TOOL_CALLS,
             vec![
                 ("id", call.into()),
                 ("step_id", step.into()),
                 ("tool_name", spec.name.as_str().into()),
-                ("tool_input", Json::of(input)?.into()),
-                ("dry_run", is_dry(input).into()),
+                ("tool_input", Json::encode(input)?.into()),
+                ("dry_run", is_dry_run(input).into()),
                 ("idempotency_key", key.into()),
                 ("created_at", now.into()),
                 ("actor", head.actor.as_str().into()),
@@ -243,9 +243,9 @@ impl Book {
 
     /// Records the end of a call: updates its row, or writes it if the call was pure.
     #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
-    pub(crate) fn call_ended(
+    pub(crate) fn record_call_end(
         &mut self,
-        head: &Head,
+        head: &RunHead,
         task: Option<&Task>,
         call: Uuid,
         step: Uuid,
@@ -264,11 +264,11 @@ impl Book {
             Ok(output) => cells.push(("tool_output", output.into())),
             Err(error) => {
                 cells.push(("error", error.body.message.as_str().into()));
-                cells.push(("error_data", Json::of(&*error.body)?.into()));
+                cells.push(("error_data", Json::encode(&*error.body)?.into()));
             }
         }
-        if spec.effect != Reach::Pure {
-            self.update(Update::of(&TOOL_CALLS, vec![call.into()], Vec::new(), cells)?);
+        if spec.effect != EffectKind::Pure {
+            self.update(Update::new(&TOOL_CALLS, vec![call.into()], Vec::new(), cells)?);
             return Ok(());
         }
         let Some(input) = task.and_then(|task| task.input.as_deref()) else { return Ok(()) };
@@ -276,23 +276,23 @@ impl Book {
             ("id", call.into()),
             ("step_id", step.into()),
             ("tool_name", spec.name.as_str().into()),
-            ("tool_input", Json::of(input)?.into()),
-            ("dry_run", is_dry(input).into()),
+            ("tool_input", Json::encode(input)?.into()),
+            ("dry_run", is_dry_run(input).into()),
             ("created_at", now.into()),
             ("actor", head.actor.as_str().into()),
             ("tenant_id", head.tenant.as_str().into()),
             ("run_id", head.id.into()),
             ("attempt", i64::from(task.map_or(1, |task| task.attempt)).into()),
         ]);
-        self.inserts.push(Insert::into(&TOOL_CALLS, cells)?);
+        self.inserts.push(Insert::new(&TOOL_CALLS, cells)?);
         Ok(())
     }
 
     /// Records a call that was replaced by a recorded, cached, checked or resolved output.
     #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
-    pub(crate) fn call_replaced(
+    pub(crate) fn record_replaced_call(
         &mut self,
-        head: &Head,
+        head: &RunHead,
         task: Option<&Task>,
         call: Uuid,
         step: Uuid,
@@ -302,15 +302,15 @@ impl Book {
         now: Timestamp,
     ) -> Result<(), Unstorable> {
         let input = task.and_then(|task| task.input.as_deref()).cloned().unwrap_or_default();
-        self.inserts.push(Insert::into(
+        self.inserts.push(Insert::new(
             &TOOL_CALLS,
             vec![
                 ("id", call.into()),
                 ("step_id", step.into()),
                 ("tool_name", spec.name.as_str().into()),
-                ("tool_input", Json::of(&input)?.into()),
+                ("tool_input", Json::encode(&input)?.into()),
                 ("tool_output", output.into()),
-                ("dry_run", is_dry(&input).into()),
+                ("dry_run", is_dry_run(&input).into()),
                 ("created_at", now.into()),
                 ("actor", head.actor.as_str().into()),
                 ("tenant_id", head.tenant.as_str().into()),
@@ -325,29 +325,29 @@ impl Book {
 
     /// Adds a child run. It has no owner, because it may belong to another lane than its parent. Its
     /// deadline is now, so that it is claimed at once.
-    pub(crate) fn child(&mut self, head: &Head) -> Result<(), Unstorable> {
+    pub(crate) fn add_child_run(&mut self, head: &RunHead) -> Result<(), Unstorable> {
         let mut cells = head.cells()?;
         cells.extend([("status", RunStatus::Pending.as_str().into()), ("state_version", 1.into())]);
         cells.push(("next_deadline", head.created_at.into()));
-        self.inserts.push(Insert::into(&RUNS, cells)?);
+        self.inserts.push(Insert::new(&RUNS, cells)?);
         Ok(())
     }
 
     /// Caches an output, replacing the previous one under this key.
-    pub(crate) fn remember(
+    pub(crate) fn cache_output(
         &mut self,
-        head: &Head,
+        head: &RunHead,
         key: String,
         tool_version: &str,
         output: Json,
         expires_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<(), Unstorable> {
-        let is = |column, value: &str| Condition { column, compare: Compare::Is, value: value.into() };
+        let is = |column, value: &str| Condition { column, compare: Comparison::Is, value: value.into() };
         let conditions =
             vec![is("tenant_id", &head.tenant), is("workflow_id", &head.workflow.id), is("cache_key", &key)];
         self.steps.push(Step::Delete { table: &CACHE_ENTRIES, conditions, rows: RowCount::AtMost(1) });
-        self.steps.push(Step::Insert(Insert::into(
+        self.steps.push(Step::Insert(Insert::new(
             &CACHE_ENTRIES,
             vec![
                 ("tenant_id", head.tenant.as_str().into()),

@@ -1,12 +1,12 @@
 //! The rows of approval requests and messages.
 
-use super::close::texts;
-use super::demand::Demand;
+use super::close::names_or_null;
+use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::event::Effect;
-use super::rows::Book;
-use super::task::Asked;
-use super::{Head, RunStatus};
+use super::rows::TurnBuilder;
+use super::task::ApprovalRequest;
+use super::{RunHead, RunStatus};
 use crate::access::Level;
 use crate::error::ErrorBody;
 use crate::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, INBOX_MESSAGES, NOTIFICATIONS};
@@ -24,7 +24,7 @@ pub(crate) const SHOWING: &str = "showing";
 
 /// A new approval request. The notifications are committed with the turn.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Requested {
+pub struct ApprovalRequested {
     pub approval: Uuid,
     /// The step and its node, if the request is about one.
     pub step: Option<(Uuid, String)>,
@@ -35,37 +35,37 @@ pub struct Requested {
     /// The digest that a decision must name.
     pub digest: Digest32,
     pub expires_at: Timestamp,
-    pub demand: Demand,
+    pub demand: ApprovalRequirement,
     /// The actor of the run, then the other requesters.
     pub requesters: Vec<String>,
 }
 
-impl Book {
+impl TurnBuilder {
     /// Adds an approval request and its details.
     #[expect(clippy::too_many_arguments, reason = "the columns of two rows")]
-    pub(crate) fn approval(
+    pub(crate) fn add_approval_request(
         &mut self,
-        head: &Head,
-        asked: &Asked,
+        head: &RunHead,
+        asked: &ApprovalRequest,
         step: Option<(Uuid, &str)>,
         action_type: &str,
         data: serde_json::Value,
-        demand: &Demand,
+        demand: &ApprovalRequirement,
         requesters: Vec<String>,
         now: Timestamp,
     ) -> Result<(), Unstorable> {
         let action: String = action_type.chars().take(limits::APPROVAL_ACTION_CHARS_MAX).collect();
         let mut data = data;
         data["demands"] = demand.to_value();
-        if asked.showing > 0 {
-            data[SHOWING] = asked.showing.into();
+        if asked.earlier_requests > 0 {
+            data[SHOWING] = asked.earlier_requests.into();
         }
-        self.insert(Insert::into(
+        self.insert(Insert::new(
             &APPROVAL_REQUESTS,
             vec![
                 ("approval_request_id", asked.id.into()),
                 ("action_type", action.into()),
-                ("action_data", Json::of(&data)?.into()),
+                ("action_data", Json::encode(&data)?.into()),
                 ("requester_agent_id", id::agent(&head.tenant, &head.actor).into()),
                 ("workflow_type", "run".into()),
                 ("status", "pending".into()),
@@ -74,7 +74,7 @@ impl Book {
                 ("expires_at", asked.expires_at.into()),
             ],
         )?);
-        self.insert(Insert::into(
+        self.insert(Insert::new(
             &RECORD_SCOPES,
             vec![
                 ("record_kind", "approval_request".into()),
@@ -83,9 +83,9 @@ impl Book {
                 ("trace_id", id::trace_id(head.id).into()),
             ],
         )?);
-        let approvers = demand.everybody();
+        let approvers = demand.approver_patterns();
         let approvers = if approvers.is_empty() { Value::Null } else { approvers.into() };
-        self.insert(Insert::into(
+        self.insert(Insert::new(
             &APPROVAL_DETAILS,
             vec![
                 ("approval_request_id", asked.id.into()),
@@ -95,16 +95,16 @@ impl Book {
                 ("step_id", step.map(|(step, _)| step).into()),
                 ("node_id", step.map(|(_, node)| node.to_owned()).into()),
                 ("requester_actor", head.actor.as_str().into()),
-                ("co_requesters", texts(requesters.get(1..).unwrap_or_default())),
+                ("co_requesters", names_or_null(requesters.get(1..).unwrap_or_default())),
                 ("approvals_needed", i64::from(demand.people()).into()),
                 ("approvers", approvers),
-                ("decisions", Json::of(&json!([]))?.into()),
+                ("decisions", Json::encode(&json!([]))?.into()),
                 ("state_version", 1.into()),
             ],
         )?);
         // At L3 there are no notifications.
         if head.level != Level::ExecuteSilent {
-            self.asked.push(Requested {
+            self.requested.push(ApprovalRequested {
                 approval: asked.id,
                 step: step.map(|(step, node)| (step, node.to_owned())),
                 action: action_type.to_owned(),
@@ -119,9 +119,9 @@ impl Book {
     }
 
     /// Closes a pending request without a decision.
-    pub(crate) fn approval_closed(
+    pub(crate) fn close_approval_request(
         &mut self,
-        asked: &Asked,
+        asked: &ApprovalRequest,
         status: &'static str,
         now: Timestamp,
     ) -> Result<(), Unstorable> {
@@ -130,14 +130,14 @@ impl Book {
         }
         let set = vec![("status", status.into()), ("reviewed_at", now.into())];
         let expect = vec![("status", "pending".into())];
-        self.update(Update::of(&APPROVAL_REQUESTS, vec![asked.id.into()], expect, set)?);
+        self.update(Update::new(&APPROVAL_REQUESTS, vec![asked.id.into()], expect, set)?);
         Ok(())
     }
 
     /// Adds the notifications that the run has ended. Without a recipient, it goes to the actor's inbox.
     pub(crate) fn notify(
         &mut self,
-        head: &Head,
+        head: &RunHead,
         status: RunStatus,
         result: Option<&serde_json::Value>,
         failure: Option<&ErrorBody>,
@@ -153,8 +153,8 @@ impl Book {
             self.insert(inbox_row((env.ids)(), head, &head.actor, (&event_type, None), env.now)?);
             return Ok(());
         }
-        let payload = Ended {
-            data: EndedRun {
+        let payload = RunEndedMessage {
+            data: RunEndedData {
                 actor: &head.actor,
                 error: failure,
                 result,
@@ -177,15 +177,15 @@ impl Book {
 
 /// The message that a run has ended.
 #[derive(Serialize)]
-struct Ended<'a> {
-    data: EndedRun<'a>,
+struct RunEndedMessage<'a> {
+    data: RunEndedData<'a>,
     timestamp: String,
     #[serde(rename = "type")]
     event_type: String,
 }
 
 #[derive(Serialize)]
-struct EndedRun<'a> {
+struct RunEndedData<'a> {
     actor: &'a str,
     error: Option<&'a ErrorBody>,
     result: Option<&'a serde_json::Value>,
@@ -198,13 +198,13 @@ struct EndedRun<'a> {
 /// The outbox row of a message to send.
 pub fn outbox_row(
     id: Uuid,
-    head: &Head,
+    head: &RunHead,
     approval: Option<Uuid>,
     (channel, target): (&str, &str),
     payload: &impl Serialize,
     now: Timestamp,
 ) -> Result<Insert, Unstorable> {
-    Ok(Insert::into(
+    Ok(Insert::new(
         &NOTIFICATIONS,
         vec![
             ("id", id.into()),
@@ -212,7 +212,7 @@ pub fn outbox_row(
             ("run_id", head.id.into()),
             ("channel", channel.into()),
             ("target", target.into()),
-            ("payload", Json::of(payload)?.into()),
+            ("payload", Json::encode(payload)?.into()),
             ("status", "pending".into()),
             ("next_attempt_at", now.into()),
             ("created_at", now.into()),
@@ -225,12 +225,12 @@ pub fn outbox_row(
 /// The inbox row of a message. Without `data`, the run itself is the data.
 pub fn inbox_row(
     id: Uuid,
-    head: &Head,
+    head: &RunHead,
     actor: &str,
     (event_type, data): (&str, Option<&serde_json::Value>),
     now: Timestamp,
 ) -> Result<Insert, Unstorable> {
-    Ok(Insert::into(
+    Ok(Insert::new(
         &INBOX_MESSAGES,
         vec![
             ("tenant_id", head.tenant.as_str().into()),
@@ -238,7 +238,7 @@ pub fn inbox_row(
             ("id", id.into()),
             ("run_id", head.id.into()),
             ("event_type", event_type.into()),
-            ("data", data.map(Json::of).transpose()?.into()),
+            ("data", data.map(Json::encode).transpose()?.into()),
             ("created_at", now.into()),
         ],
     )?)

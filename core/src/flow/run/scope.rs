@@ -1,12 +1,12 @@
 //! The expression scope of a run.
 
-use super::{At, Run};
+use super::{RunPlace, Run};
 use crate::flow::expr::{Lookup, Scope, WorkMeter};
-use crate::json::unstorable;
+use crate::json::unstorable_reason;
 use serde_json::Value;
 
 /// A run, as the expressions of one node see it.
-pub(crate) struct View<'a> {
+pub(crate) struct RunScope<'a> {
     run: &'a Run,
     id: String,
     item: Option<(&'a Value, usize)>,
@@ -14,26 +14,26 @@ pub(crate) struct View<'a> {
     until: i64,
 }
 
-impl<'a> View<'a> {
+impl<'a> RunScope<'a> {
     /// The scope of a node or an edge.
     pub(crate) fn of(run: &'a Run) -> Self {
         Self { run, id: run.head.id.to_string(), item: None, until: i64::MAX }
     }
 
     /// The scope as it was at the ledger entry with this number.
-    pub(crate) fn until(run: &'a Run, seq: i64) -> Self {
+    pub(crate) fn as_of(run: &'a Run, seq: i64) -> Self {
         Self { until: seq, ..Self::of(run) }
     }
 
     /// The scope of a place, which may be an item.
-    pub(crate) fn at(run: &'a Run, at: At) -> Self {
+    pub(crate) fn at(run: &'a Run, at: RunPlace) -> Self {
         let index = at.item.and_then(|item| usize::try_from(item).ok());
-        let item = index.and_then(|index| Some((run.mapped(at.node)?.get(index)?, index)));
+        let item = index.and_then(|index| Some((run.map_list(at.node)?.get(index)?, index)));
         Self { item, ..Self::of(run) }
     }
 }
 
-impl Scope for View<'_> {
+impl Scope for RunScope<'_> {
     fn run_id(&self) -> &str {
         &self.id
     }
@@ -60,6 +60,6 @@ impl Scope for View<'_> {
     }
 
     fn refusal(&self, value: &Value) -> Option<String> {
-        unstorable(value)
+        unstorable_reason(value)
     }
 }

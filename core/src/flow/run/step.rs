@@ -2,9 +2,9 @@
 
 use super::env::Env;
 use super::event::{Effect, Event, Turn};
-use super::rows::Book;
-use super::task::State;
-use super::{At, Run, RunStatus};
+use super::rows::TurnBuilder;
+use super::task::TaskState;
+use super::{RunPlace, Run, RunStatus};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::limits;
@@ -16,16 +16,16 @@ impl Run {
     pub fn step(&mut self, events: Vec<Event>, env: &mut Env<'_>) -> Result<Turn, Unstorable> {
         // Nothing is written with a timestamp before the restore.
         env.now = self.restored_at.map_or(env.now, |at| at.max(env.now));
-        let mut book = Book::default();
+        let mut book = TurnBuilder::default();
         self.count_work();
         self.advance(events, env, &mut book)?;
-        self.close(env, book)
+        self.finish_turn(env, book)
     }
 
     /// Adds the work of the previous turn to the run's total. Fails the run if it exceeds the limit.
     fn count_work(&mut self) {
-        self.worked = self.worked.saturating_add(self.meter.begin_anew());
-        if self.worked > limits::RUN_WORK_MAX && !self.is_stopping() && !self.status.is_final() {
+        self.work_done = self.work_done.saturating_add(self.meter.reset());
+        if self.work_done > limits::RUN_WORK_MAX && !self.is_stopping() && !self.status.is_final() {
             let message = "the run's expressions exceed the work limit of a run";
             self.fail_with(ErrorBody::new(Code::ValidationFailed, message));
         }
@@ -34,45 +34,45 @@ impl Run {
     /// Whether its next turn may use much CPU time.
     #[must_use]
     pub fn may_take_long(&self) -> bool {
-        self.graph.may_take_long || self.meter.is_used_up()
+        self.graph.may_take_long || self.meter.is_share_spent()
     }
 
     /// Whether the turn has reached its limit of rows or work.
-    pub(crate) fn is_turn_full(&self, book: &Book) -> bool {
-        book.rows() >= limits::TURN_ROWS_MAX || self.meter.is_used_up()
+    pub(crate) fn is_turn_full(&self, book: &TurnBuilder) -> bool {
+        book.row_count() >= limits::TURN_ROWS_MAX || self.meter.is_share_spent()
     }
 
     /// Applies events and advances as far as possible. Rows are written by `close`.
-    pub(crate) fn advance(&mut self, events: Vec<Event>, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    pub(crate) fn advance(&mut self, events: Vec<Event>, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         for event in events {
-            self.take(event, env, book)?;
+            self.apply_event(event, env, book)?;
         }
         self.drive_undo(env, book)?;
         if !self.is_stopping() {
-            self.draft_on(env, book)?;
+            self.continue_draft(env, book)?;
         }
-        self.look_at_the_clock(env, book)?;
-        self.go_on(env, book)?;
+        self.handle_due(env, book)?;
+        self.propagate_and_start(env, book)?;
         self.conclude(env, book)
     }
 
-    fn take(&mut self, event: Event, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn apply_event(&mut self, event: Event, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         match event {
-            Event::Begun { alone } if self.version == 0 => {
+            Event::Claimed { alone } if self.version == 0 => {
                 debug_assert!(alone, "a run that is nowhere yet has no other owner");
                 self.begin(env, book)
             }
-            Event::Begun { alone } => self.take_up(alone, env, book),
-            Event::Answered { at, call, answer, took_ms } => self.answered(at, call, answer, took_ms, env, book),
-            Event::Recalled { at, hit } => self.recalled(at, hit, env, book),
-            Event::Signalled(signal) => self.told(signal, env, book),
+            Event::Claimed { alone } => self.resume_claimed(alone, env, book),
+            Event::CallAnswered { at, call, answer, took_ms } => self.apply_answer(at, call, answer, took_ms, env, book),
+            Event::CacheLookedUp { at, hit } => self.cache_looked_up(at, hit, env, book),
+            Event::Signalled(signal) => self.apply_signal(signal, env, book),
             Event::Tick => Ok(()),
-            Event::Unwritten { answers, again } => self.unwritten(answers, again, env, book),
+            Event::TurnRefused { answers, again } => self.reapply_answers(answers, again, env, book),
         }
     }
 
     /// Starts a new run with its root nodes, or with the draft.
-    fn begin(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn begin(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         self.status = RunStatus::Running;
         book.status = Some(RunStatus::Running);
         self.note_started(book);
@@ -86,9 +86,9 @@ impl Run {
         if self.is_stopping() {
             return Ok(());
         }
-        if self.is_overgrown() {
+        if self.exceeds_call_limit() {
             Arc::make_mut(&mut self.head).level = Level::Draft;
-            book.set("autonomy_level", Level::Draft.as_str());
+            book.set_run_column("autonomy_level", Level::Draft.as_str());
         }
         if self.wants_draft() {
             return self.begin_draft(env, book);
@@ -98,10 +98,10 @@ impl Run {
     }
 
     /// Records the workflow version and timeout of a child run. They are fixed when it is first claimed.
-    fn pin(&self, book: &mut Book) {
-        book.set("workflow_version", self.head.workflow.version);
-        book.set("workflow_digest", Value::Bytes(self.graph.digest.to_vec()));
-        book.set("timeout_at", self.head.timeout_at);
+    fn pin(&self, book: &mut TurnBuilder) {
+        book.set_run_column("workflow_version", self.head.workflow.version);
+        book.set_run_column("workflow_digest", Value::Bytes(self.graph.digest.to_vec()));
+        book.set_run_column("timeout_at", self.head.timeout_at);
     }
 
     /// Checks that the workflow is supported and accepts these inputs.
@@ -119,14 +119,14 @@ impl Run {
 
     /// Queues the root nodes; each turn starts as many as fit.
     pub(crate) fn begin_nodes(&mut self) {
-        self.coming = self.graph.roots().collect();
+        self.pending_roots = self.graph.roots().collect();
     }
 
     /// Resumes a run that another process owned or that was parked. Whatever was in flight there is lost.
-    fn take_up(&mut self, alone: bool, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn resume_claimed(&mut self, alone: bool, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         book.claim = true;
         if alone {
-            self.undo_is_lost();
+            self.mark_undo_lost();
         }
         if self.status == RunStatus::Pending {
             return self.begin(env, book);
@@ -134,7 +134,7 @@ impl Run {
         if self.status.is_final() {
             return Ok(());
         }
-        if self.plan_waits() {
+        if self.is_plan_pending() {
             return self.renew_plan(env, book);
         }
         self.renew_requests(env, book)?;
@@ -143,7 +143,7 @@ impl Run {
         }
         self.begin_nodes();
         self.settle_maps(env, book)?;
-        let lost: Vec<At> = self.places().filter(|at| self.is_lost(*at)).collect();
+        let lost: Vec<RunPlace> = self.places().filter(|at| self.is_lost(*at)).collect();
         for at in lost {
             if alone {
                 self.settle_lost(at, env, book)?;
@@ -152,20 +152,20 @@ impl Run {
         Ok(())
     }
 
-    pub(crate) fn is_lost(&self, at: At) -> bool {
-        self.task(at).is_some_and(|task| matches!(task.state, State::Lost { .. }))
+    pub(crate) fn is_lost(&self, at: RunPlace) -> bool {
+        self.task(at).is_some_and(|task| matches!(task.state, TaskState::Lost { .. }))
     }
 
     /// All places: every node and every item of a map.
-    pub(crate) fn places(&self) -> impl Iterator<Item = At> {
+    pub(crate) fn places(&self) -> impl Iterator<Item = RunPlace> {
         self.nodes.iter().enumerate().flat_map(|(node, task)| {
             let items = 0..u32::try_from(task.items().len()).unwrap_or(u32::MAX);
-            std::iter::once(At::node(node)).chain(items.map(move |item| At { node, item: Some(item) }))
+            std::iter::once(RunPlace::node(node)).chain(items.map(move |item| RunPlace { node, item: Some(item) }))
         })
     }
 
     /// Handles everything that is due.
-    fn look_at_the_clock(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn handle_due(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         if self.status.is_final() {
             return Ok(());
         }
@@ -178,38 +178,38 @@ impl Run {
         self.renew_patches(env, book)?;
         while let Some((due, at)) = self.timers.first().copied().filter(|(due, _)| *due <= env.now) {
             self.timers.remove(&(due, at));
-            if book.rows() >= limits::TURN_ROWS_MAX {
+            if book.row_count() >= limits::TURN_ROWS_MAX {
                 self.timers.insert((due, at));
                 book.more = true;
                 break;
             }
-            self.fall_due(at, env, book)?;
+            self.handle_timer(at, env, book)?;
         }
         Ok(())
     }
 
-    fn fall_due(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn handle_timer(&mut self, at: RunPlace, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         match self.task(at).map(|task| &task.state) {
-            Some(State::Delayed { .. } | State::RetryWait { .. }) => {
-                self.enter(at, State::Ready);
+            Some(TaskState::Delayed { .. } | TaskState::RetryWait { .. }) => {
+                self.enter(at, TaskState::Ready);
                 self.ready.push_back(at);
                 Ok(())
             }
-            Some(State::Asking(asked)) => {
+            Some(TaskState::AwaitingApproval(asked)) => {
                 let asked = asked.clone();
                 self.expire(at, &asked, env, book)
             }
-            Some(State::Lost { .. }) => self.settle_lost(at, env, book),
+            Some(TaskState::Lost { .. }) => self.settle_lost(at, env, book),
             _ => Ok(()),
         }
     }
 
     /// Decides edges and starts what is ready, up to the limit of a turn.
-    fn go_on(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn propagate_and_start(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         loop {
             self.propagate(env, book)?;
             self.start_ready(env, book)?;
-            let rest = !self.settled.is_empty() || !self.coming.is_empty();
+            let rest = !self.settled.is_empty() || !self.pending_roots.is_empty();
             if !rest || self.is_turn_full(book) {
                 book.more |= rest;
                 return Ok(());

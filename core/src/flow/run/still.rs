@@ -4,18 +4,18 @@
 //! steps. The approval of a person who was disabled or lost the right to decide meanwhile no longer counts. There is no
 //! search for the runs of such a person: the policy is checked at every dispatch that depends on an approval.
 
-use super::demand::Demand;
+use super::demand::ApprovalRequirement;
 use super::env::Env;
-use super::requesters::also;
+use super::requesters::merge_names;
 use super::task::Approvers;
-use super::{At, ReplayMode, Run};
+use super::{RunPlace, ReplayMode, Run};
 use crate::access::Level;
 
 impl Run {
     /// The approvers whose approval still counts. A name with a new holder since the approval does not.
-    pub(crate) fn still_counting(&self, by: &Approvers, env: &Env<'_>) -> Vec<String> {
+    pub(crate) fn valid_approvers(&self, by: &Approvers, env: &Env<'_>) -> Vec<String> {
         let (tenant, requester) = (self.head.tenant.as_str(), self.head.actor.as_str());
-        let is_theirs = |who: &str| match (env.policy.held_since(who), by.at) {
+        let is_theirs = |who: &str| match (env.policy.name_held_since(who), by.at) {
             (Some(since), Some(at)) => since <= at,
             (since, _) => since.is_none(),
         };
@@ -25,48 +25,48 @@ impl Run {
 
     /// Whether an approval of exactly this call, on its own or within the plan, meets the demand with approvers who may
     /// still decide.
-    pub(crate) fn is_met(&self, at: At, demand: &Demand, env: &Env<'_>) -> bool {
+    pub(crate) fn is_met(&self, at: RunPlace, demand: &ApprovalRequirement, env: &Env<'_>) -> bool {
         let requesters = self.requesters_of(at);
         self.approvals_of(at).any(|by| {
             demand
-                .is_met(&self.still_counting(by, env), &requesters, &|one, other| env.policy.is_same_person(one, other))
+                .is_met(&self.valid_approvers(by, env), &requesters, &|one, other| env.policy.is_same_person(one, other))
         })
     }
 
     /// An unmet demand, with the names of approvers who may no longer decide.
-    pub(crate) fn with_lapsed(&self, at: At, demand: Demand, env: &Env<'_>) -> Demand {
+    pub(crate) fn with_lapsed_approvers(&self, at: RunPlace, demand: ApprovalRequirement, env: &Env<'_>) -> ApprovalRequirement {
         let (mut by, mut counting) = (Vec::new(), Vec::new());
         for approved in self.approvals_of(at) {
-            by = also(by, approved.names.iter().map(String::as_str));
-            counting.extend(self.still_counting(approved, env));
+            by = merge_names(by, approved.names.iter().map(String::as_str));
+            counting.extend(self.valid_approvers(approved, env));
         }
         match by.iter().any(|who| !counting.contains(who)) {
-            true => demand.and(lapsed(&by, &counting)),
+            true => demand.and(lapsed_demand(&by, &counting)),
             false => demand,
         }
     }
 
     /// The demand of a call that is covered by an approval of something larger, if none of its approvers may still
     /// decide.
-    pub(crate) fn demand_of_lapsed(&self, at: At, env: &Env<'_>) -> Option<Demand> {
-        let by = self.covered_by(at)?;
-        self.still_counting(by, env).is_empty().then(|| lapsed(&by.names, &[]))
+    pub(crate) fn demand_if_lapsed(&self, at: RunPlace, env: &Env<'_>) -> Option<ApprovalRequirement> {
+        let by = self.covering_approvers(at)?;
+        self.valid_approvers(by, env).is_empty().then(|| lapsed_demand(&by.names, &[]))
     }
 
     /// The approvers of exactly this call: on its own, and together with others.
-    fn approvals_of(&self, at: At) -> impl Iterator<Item = &Approvers> {
+    fn approvals_of(&self, at: RunPlace) -> impl Iterator<Item = &Approvers> {
         let content = self.action_digest(at);
         let own = self.task(at).and_then(|task| task.approved.as_ref()).filter(|own| own.is_about(content));
-        own.map(|approved| &approved.by).into_iter().chain(self.planned_by(at))
+        own.map(|approved| &approved.by).into_iter().chain(self.plan_approvers(at))
     }
 
     /// The approvers of what the call is a part of: the items of its map, the patch that added it, or the plan.
-    fn covered_by(&self, at: At) -> Option<&Approvers> {
-        if let Some(listed) = at.item.and_then(|_| self.listed.get(&at.node)) {
+    fn covering_approvers(&self, at: RunPlace) -> Option<&Approvers> {
+        if let Some(listed) = at.item.and_then(|_| self.approved_maps.get(&at.node)) {
             return Some(&listed.by);
         }
         let plans =
-            self.head.level == Level::Draft && !matches!(self.replays(), Some(ReplayMode::Freeze | ReplayMode::Shadow));
+            self.head.level == Level::Draft && !matches!(self.replay_mode(), Some(ReplayMode::Freeze | ReplayMode::Shadow));
         match self.patch_of_node(at.node).filter(|_| plans) {
             Some(overlay) => Some(&overlay.approved_by),
             None => self.plan.as_ref().filter(|plan| plans && plan.asked.is_none()).map(|plan| &plan.by),
@@ -74,9 +74,9 @@ impl Run {
     }
 }
 
-fn lapsed(by: &[String], counting: &[String]) -> Demand {
+fn lapsed_demand(by: &[String], counting: &[String]) -> ApprovalRequirement {
     let gone: Vec<&str> = by.iter().filter(|who| !counting.contains(who)).map(String::as_str).collect();
-    Demand::one(match gone.as_slice() {
+    ApprovalRequirement::one_approval(match gone.as_slice() {
         [] => "this step is not covered by any approval".to_owned(),
         gone => format!("{} approved this and may not decide any more", gone.join(", ")),
     })

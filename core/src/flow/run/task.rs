@@ -15,8 +15,8 @@
 //! | `Unknown`   | a person resolves the outcome         | `Completed`, `Ready`                           |
 //! | `Completed` | undone                                | `RolledBack`                                   |
 
-use super::event::Mode;
-use super::load::approving;
+use super::event::CallMode;
+use super::load::approvers_in;
 use super::status::{EffectStatus, StepStatus};
 use crate::error::ErrorBody;
 use crate::json::Digest32;
@@ -29,9 +29,9 @@ use uuid::Uuid;
 /// The state of one place.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    pub(crate) state: State,
+    pub(crate) state: TaskState,
     /// Its row in `steps`, once it has one.
-    pub(crate) step: Option<Stored>,
+    pub(crate) step: Option<StoredStep>,
     /// Its row in `effects`, once it has one.
     pub(crate) effect: Option<StoredEffect>,
     /// The exact input, once it is rendered.
@@ -50,7 +50,7 @@ pub(crate) struct Task {
     /// The cache lookup missed. It is not repeated while the place waits for a slot.
     pub(crate) not_recorded: bool,
     /// The approval of exactly this input.
-    pub(crate) approved: Option<Approved>,
+    pub(crate) approved: Option<StepApproval>,
     /// Everyone who edited the input.
     pub(crate) changed_by: Vec<String>,
     /// The child run that it started.
@@ -60,7 +60,7 @@ pub(crate) struct Task {
 
 /// The row in `steps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stored {
+pub(crate) struct StoredStep {
     pub(crate) id: Uuid,
     /// Zero until it is first written.
     pub(crate) version: i64,
@@ -78,10 +78,10 @@ pub(crate) struct StoredEffect {
 
 /// An approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Approved {
+pub(crate) struct StepApproval {
     pub(crate) digest: Digest32,
     /// The number of approval requests of the run before the approved one.
-    pub(crate) showing: u32,
+    pub(crate) earlier_requests: u32,
     pub(crate) by: Approvers,
     pub(crate) notes: Option<String>,
 }
@@ -101,20 +101,20 @@ impl Approvers {
         let decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
         let said = decisions.as_array().into_iter().flatten().filter(|said| said["decision"] == "approve");
         let at = said.filter_map(|said| said["at"].as_str()?.parse().ok()).max();
-        Self { names: approving(&decisions), at }
+        Self { names: approvers_in(&decisions), at }
     }
 }
 
-impl Approved {
+impl StepApproval {
     /// Whether it covers this content.
     pub(crate) fn is_about(&self, content: Digest32) -> bool {
-        self.digest == shown(content, self.showing)
+        self.digest == request_digest(content, self.earlier_requests)
     }
 }
 
 /// The digest of an approval request. It includes the number of earlier requests: content that was changed and
 /// changed back is a new request, and a decision about the older one does not cover it.
-pub(crate) fn shown(content: Digest32, showing: u32) -> Digest32 {
+pub(crate) fn request_digest(content: Digest32, showing: u32) -> Digest32 {
     match showing {
         0 => content,
         _ => Digest32::of(&json!({"content": content, "showing": showing})),
@@ -123,32 +123,32 @@ pub(crate) fn shown(content: Digest32, showing: u32) -> Digest32 {
 
 /// An approval request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct ApprovalRequest {
     pub(crate) id: Uuid,
     pub(crate) digest: Digest32,
     /// The number of approval requests of the run before this one.
-    pub(crate) showing: u32,
+    pub(crate) earlier_requests: u32,
     pub(crate) expires_at: Timestamp,
     /// Pending.
     pub(crate) open: bool,
     /// Withdrawn before a decision. The signal that withdrew it follows, and a new request replaces it.
-    pub(crate) taken_back: bool,
+    pub(crate) withdrawn: bool,
 }
 
-impl Asked {
+impl ApprovalRequest {
     /// Whether it covers this content.
     pub(crate) fn is_about(&self, content: Digest32) -> bool {
-        self.digest == shown(content, self.showing)
+        self.digest == request_digest(content, self.earlier_requests)
     }
 
-    pub(crate) const fn take_back(&mut self) {
-        (self.open, self.taken_back) = (false, true);
+    pub(crate) const fn withdraw(&mut self) {
+        (self.open, self.withdrawn) = (false, true);
     }
 }
 
 /// A running map node.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Mapping {
+pub(crate) struct MapProgress {
     /// The list.
     pub(crate) over: Arc<Vec<Value>>,
     /// The items that were started or loaded so far.
@@ -163,18 +163,18 @@ pub(crate) struct Mapping {
 
 /// See the table at the top.
 #[derive(Clone, Debug)]
-pub(crate) enum State {
+pub(crate) enum TaskState {
     Pending { undecided: u32, taken: bool },
     Delayed { until: Timestamp },
     Ready,
-    Asking(Asked),
-    Recalling,
-    Running { call: Uuid, mode: Mode },
+    AwaitingApproval(ApprovalRequest),
+    LookingUpCache,
+    Running { call: Uuid, mode: CallMode },
     Lost { deadline: Timestamp },
     RetryWait { until: Timestamp, error: Box<ErrorBody> },
-    Child { run: Uuid },
-    Mapping(Mapping),
-    Unknown { error: Box<ErrorBody> },
+    AwaitingChild { run: Uuid },
+    Mapping(MapProgress),
+    OutcomeUnknown { error: Box<ErrorBody> },
     Completed { output: Arc<Value>, seq: i64, items: Vec<Task> },
     Failed { error: Box<ErrorBody>, output: Arc<Value>, seq: i64, items: Vec<Task> },
     Skipped,
@@ -185,7 +185,7 @@ pub(crate) enum State {
 impl Task {
     pub(crate) const fn pending(undecided: u32) -> Self {
         Self {
-            state: State::Pending { undecided, taken: false },
+            state: TaskState::Pending { undecided, taken: false },
             step: None,
             effect: None,
             input: None,
@@ -209,14 +209,14 @@ impl Task {
 
     /// Whether it has ended. Only a rollback can still change it.
     pub(crate) const fn is_settled(&self) -> bool {
-        use State::{Cancelled, Completed, Failed, RolledBack, Skipped};
+        use TaskState::{Cancelled, Completed, Failed, RolledBack, Skipped};
         matches!(self.state, Completed { .. } | Failed { .. } | Skipped | Cancelled { .. } | RolledBack { .. })
     }
 
     /// Its output, as expressions see it.
     pub(crate) const fn output(&self) -> Option<&Arc<Value>> {
         match &self.state {
-            State::Completed { output, .. } | State::Failed { output, .. } | State::RolledBack { output } => {
+            TaskState::Completed { output, .. } | TaskState::Failed { output, .. } | TaskState::RolledBack { output } => {
                 Some(output)
             }
             _ => None,
@@ -226,23 +226,23 @@ impl Task {
     /// The sequence number, within the run, of the ledger entry about its end.
     pub(crate) const fn seq(&self) -> Option<i64> {
         match &self.state {
-            State::Completed { seq, .. } | State::Failed { seq, .. } => Some(*seq),
+            TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. } => Some(*seq),
             _ => None,
         }
     }
 
     pub(crate) fn items(&self) -> &[Self] {
         match &self.state {
-            State::Mapping(mapping) => &mapping.items,
-            State::Completed { items, .. } | State::Failed { items, .. } | State::Cancelled { items } => items,
+            TaskState::Mapping(mapping) => &mapping.items,
+            TaskState::Completed { items, .. } | TaskState::Failed { items, .. } | TaskState::Cancelled { items } => items,
             _ => &[],
         }
     }
 
     pub(crate) fn items_mut(&mut self) -> Option<&mut Vec<Self>> {
         match &mut self.state {
-            State::Mapping(mapping) => Some(&mut mapping.items),
-            State::Completed { items, .. } | State::Failed { items, .. } | State::Cancelled { items } => Some(items),
+            TaskState::Mapping(mapping) => Some(&mut mapping.items),
+            TaskState::Completed { items, .. } | TaskState::Failed { items, .. } | TaskState::Cancelled { items } => Some(items),
             _ => None,
         }
     }
@@ -250,26 +250,26 @@ impl Task {
     /// The value of `steps.status`.
     pub(crate) const fn status(&self) -> StepStatus {
         match self.state {
-            State::Pending { .. } | State::Delayed { .. } => StepStatus::Pending,
-            State::Ready | State::Recalling => StepStatus::Ready,
-            State::Asking(_) => StepStatus::AwaitingApproval,
-            State::Running { .. } | State::Lost { .. } | State::Child { .. } | State::Mapping(_) => StepStatus::Running,
-            State::RetryWait { .. } => StepStatus::RetryWait,
-            State::Unknown { .. } => StepStatus::OutcomeUnknown,
-            State::Completed { .. } => StepStatus::Completed,
-            State::Failed { .. } => StepStatus::Failed,
-            State::Skipped => StepStatus::Skipped,
-            State::Cancelled { .. } => StepStatus::Cancelled,
-            State::RolledBack { .. } => StepStatus::RolledBack,
+            TaskState::Pending { .. } | TaskState::Delayed { .. } => StepStatus::Pending,
+            TaskState::Ready | TaskState::LookingUpCache => StepStatus::Ready,
+            TaskState::AwaitingApproval(_) => StepStatus::AwaitingApproval,
+            TaskState::Running { .. } | TaskState::Lost { .. } | TaskState::AwaitingChild { .. } | TaskState::Mapping(_) => StepStatus::Running,
+            TaskState::RetryWait { .. } => StepStatus::RetryWait,
+            TaskState::OutcomeUnknown { .. } => StepStatus::OutcomeUnknown,
+            TaskState::Completed { .. } => StepStatus::Completed,
+            TaskState::Failed { .. } => StepStatus::Failed,
+            TaskState::Skipped => StepStatus::Skipped,
+            TaskState::Cancelled { .. } => StepStatus::Cancelled,
+            TaskState::RolledBack { .. } => StepStatus::RolledBack,
         }
     }
 
     /// When its timer is due.
     pub(crate) const fn deadline(&self) -> Option<Timestamp> {
         match &self.state {
-            State::Delayed { until } | State::RetryWait { until, .. } => Some(*until),
-            State::Lost { deadline } => Some(*deadline),
-            State::Asking(asked) if asked.open => Some(asked.expires_at),
+            TaskState::Delayed { until } | TaskState::RetryWait { until, .. } => Some(*until),
+            TaskState::Lost { deadline } => Some(*deadline),
+            TaskState::AwaitingApproval(asked) if asked.open => Some(asked.expires_at),
             _ => None,
         }
     }

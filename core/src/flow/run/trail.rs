@@ -2,15 +2,15 @@
 //!
 //! Nothing is stored for tracing alone: the view is derived from the state on demand.
 
-use super::task::State;
-use super::{At, Run, StepStatus};
+use super::task::TaskState;
+use super::{RunPlace, Run, StepStatus};
 use crate::error::ErrorBody;
 use crate::time::Timestamp;
 use uuid::Uuid;
 
 /// A step, as tracing sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Traced<'a> {
+pub struct StepTrace<'a> {
     pub id: Uuid,
     /// The step of its map node, if it is an item.
     pub parent: Option<Uuid>,
@@ -34,32 +34,32 @@ impl Run {
     }
 
     #[must_use]
-    pub fn traced(&self, step: Uuid) -> Option<Traced<'_>> {
-        self.trace_of(self.place_of(step)?)
+    pub fn step_trace(&self, step: Uuid) -> Option<StepTrace<'_>> {
+        self.trace_at(self.place_of_step(step)?)
     }
 
     /// The step that failed the run, if a step did.
     #[must_use]
-    pub fn failed_step(&self) -> Option<Traced<'_>> {
+    pub fn failed_step(&self) -> Option<StepTrace<'_>> {
         let node = self.failure()?.details.get("node")?.as_str()?;
-        self.trace_of(At::node(self.graph.position(node)?))
+        self.trace_at(RunPlace::node(self.graph.position(node)?))
     }
 
     /// Steps that were started and then cancelled with the run. The ledger has no entries for them.
-    pub fn stopped_steps(&self) -> impl Iterator<Item = Traced<'_>> {
-        let stopped = |traced: &Traced<'_>| traced.status == StepStatus::Cancelled;
-        self.places().filter_map(|at| self.trace_of(at)).filter(stopped)
+    pub fn stopped_steps(&self) -> impl Iterator<Item = StepTrace<'_>> {
+        let stopped = |traced: &StepTrace<'_>| traced.status == StepStatus::Cancelled;
+        self.places().filter_map(|at| self.trace_at(at)).filter(stopped)
     }
 
-    fn trace_of(&self, at: At) -> Option<Traced<'_>> {
+    fn trace_at(&self, at: RunPlace) -> Option<StepTrace<'_>> {
         let (task, compiled) = (self.task(at)?, self.graph.nodes.get(at.node)?);
         let error = match &task.state {
-            State::Failed { error, .. } => Some(&**error),
+            TaskState::Failed { error, .. } => Some(&**error),
             _ => None,
         };
-        Some(Traced {
+        Some(StepTrace {
             id: task.step?.id,
-            parent: at.item.and_then(|_| self.step_id(At::node(at.node))),
+            parent: at.item.and_then(|_| self.step_id(RunPlace::node(at.node))),
             node: &compiled.node.id,
             kind: compiled.node.body.kind(),
             item: at.item,

@@ -4,37 +4,37 @@
 //! this process is making for it. If the run was not written since they started, they still belong to
 //! it, and the reloaded run waits for their answers.
 
-use super::task::{State, Task};
-use super::{At, Run};
+use super::task::{TaskState, Task};
+use super::{RunPlace, Run};
 
 /// The calls of a run that were in flight before a turn.
-pub struct UnderWay {
+pub struct CallsInFlight {
     /// The version of the run's row at that time.
     version: i64,
-    tasks: Vec<(At, Task)>,
+    tasks: Vec<(RunPlace, Task)>,
 }
 
 impl Run {
     /// Its calls that are recorded as dispatched. `None` if there are others too, of a draft or a rollback.
     #[must_use]
-    pub fn under_way(&self) -> Option<UnderWay> {
+    pub fn calls_in_flight(&self) -> Option<CallsInFlight> {
         let mut tasks = Vec::new();
         for at in &self.calls {
             let task = self.task(*at)?;
             match task.state {
-                State::Running { .. } if task.effect.is_some() => tasks.push((*at, task.clone())),
+                TaskState::Running { .. } if task.effect.is_some() => tasks.push((*at, task.clone())),
                 // What is not recorded is repeated.
-                State::Running { .. } | State::Recalling => {}
+                TaskState::Running { .. } | TaskState::LookingUpCache => {}
                 _ => return None,
             }
         }
-        Some(UnderWay { version: self.version, tasks })
+        Some(CallsInFlight { version: self.version, tasks })
     }
 
     /// Waits for calls that were in flight before it was loaded. False: the run was written meanwhile, and they no
     /// longer belong to it.
-    pub fn keep_calls(&mut self, before: UnderWay) -> bool {
-        let is_same = |(at, task): &(At, Task)| {
+    pub fn adopt_calls(&mut self, before: CallsInFlight) -> bool {
+        let is_same = |(at, task): &(RunPlace, Task)| {
             let ids = |task: &Task| task.effect.map(|effect| (effect.id, effect.version));
             self.is_lost(*at) && self.task(*at).is_some_and(|stored| ids(stored) == ids(task))
         };
@@ -53,7 +53,7 @@ impl Run {
 
     /// The places with a call or lookup in flight.
     #[must_use]
-    pub fn busy_places(&self) -> Vec<At> {
+    pub fn places_in_flight(&self) -> Vec<RunPlace> {
         self.calls.iter().copied().collect()
     }
 }

@@ -7,24 +7,24 @@
 //! resolves it. The same applies if the row of an undo was deleted: the row of its step says that it
 //! was sent.
 
-use super::answer::RECORD_GONE;
+use super::answer::RECORD_MISSING;
 use super::env::Env;
-use super::event::{Call, Effect, Mode};
-use super::rows::Book;
+use super::event::{Call, Effect, CallMode};
+use super::rows::TurnBuilder;
 use super::start::Work;
-use super::task::{State, Task};
-use super::unwritten::UNWRITABLE;
-use super::{At, EffectStatus, Run, RunStatus, Told, retry};
+use super::task::{TaskState, Task};
+use super::unwritten::TURN_REFUSED;
+use super::{RunPlace, EffectStatus, Run, RunStatus, SignalKind, retry};
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
-use crate::flow::call::{Answer, Sent};
+use crate::flow::call::{CallOutcome, Sent};
 use crate::flow::policy::{Action, PolicyVerdict};
 use crate::flow::tables::EFFECTS;
 use crate::id;
 use crate::limits;
 use crate::record::{Insert, Json, Unstorable, Update, Value as Cell};
 use crate::time::Timestamp;
-use crate::tool::{Reach, Rollback, is_dry};
+use crate::tool::{EffectKind, Rollback, is_dry_run};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,29 +32,29 @@ use uuid::Uuid;
 
 /// A rollback in progress.
 #[derive(Debug)]
-pub(crate) struct Undo {
+pub(crate) struct RollbackProgress {
     pub(crate) by: Actor,
     pub(crate) reason: Option<String>,
     /// Only some steps were requested.
-    pub(crate) part: bool,
+    pub(crate) partial: bool,
     /// The parent run waits for it.
     pub(crate) for_parent: bool,
     /// The number of this rollback within the run, from one.
     pub(crate) round: u32,
-    pub(crate) queue: VecDeque<At>,
-    pub(crate) current: Option<Current>,
+    pub(crate) queue: VecDeque<RunPlace>,
+    pub(crate) current: Option<CurrentUndo>,
     pub(crate) undone: Vec<Value>,
-    pub(crate) left: Vec<Value>,
+    pub(crate) not_undone: Vec<Value>,
     /// When the current undo is retried.
     pub(crate) retry_at: Option<Timestamp>,
     /// It was in progress in a state that was restored from a backup.
-    pub(crate) doubted: bool,
+    pub(crate) from_backup: bool,
 }
 
 /// The step that is being undone.
 #[derive(Debug)]
-pub(crate) struct Current {
-    pub(crate) at: At,
+pub(crate) struct CurrentUndo {
+    pub(crate) at: RunPlace,
     pub(crate) call: Option<Uuid>,
     pub(crate) effect: Uuid,
     /// Zero until its row is written, with the first send.
@@ -71,9 +71,9 @@ pub(crate) struct Current {
     pub(crate) child: Option<Uuid>,
 }
 
-impl Current {
+impl CurrentUndo {
     /// An undo that was not sent yet.
-    pub(crate) const fn new(at: At, effect: Uuid, child: Option<Uuid>) -> Self {
+    pub(crate) const fn new(at: RunPlace, effect: Uuid, child: Option<Uuid>) -> Self {
         Self { at, call: None, effect, version: 0, attempt: 0, in_doubt: false, lost: false, deadline: None, child }
     }
 }
@@ -83,14 +83,14 @@ const LOST: &str = "the process that made this call is gone";
 const IN_DOUBT: &str = "it is unknown whether an earlier undo of it took effect";
 
 /// A request to roll back.
-pub(crate) struct Wanted {
+pub(crate) struct RollbackRequest {
     pub(crate) steps: Option<Vec<Uuid>>,
     pub(crate) by: Actor,
     pub(crate) reason: Option<String>,
     pub(crate) for_parent: bool,
 }
 
-impl Undo {
+impl RollbackProgress {
     /// Whether it waits for a child run to be rolled back.
     pub(crate) fn waits_for_child(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.child.is_some())
@@ -98,15 +98,15 @@ impl Undo {
 
     /// Whether the next undo only needs a slot.
     pub(crate) fn wants_slot(&self) -> bool {
-        let waits = |current: &Current| current.call.is_none() && current.child.is_none();
+        let waits = |current: &CurrentUndo| current.call.is_none() && current.child.is_none();
         self.retry_at.is_none() && self.current.as_ref().is_some_and(waits)
     }
 }
 
 impl Run {
     /// Starts a rollback.
-    pub(crate) fn begin_undo(&mut self, wanted: Wanted, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let Wanted { steps, by, reason, for_parent } = wanted;
+    pub(crate) fn begin_undo(&mut self, wanted: RollbackRequest, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+        let RollbackRequest { steps, by, reason, for_parent } = wanted;
         if let Some(undo) = self.undo.as_mut().filter(|_| for_parent) {
             undo.for_parent = true;
             return self.write_undo(false, book);
@@ -115,77 +115,77 @@ impl Run {
             _ if self.undo.is_some() => Some("a rollback is under way"),
             RunStatus::RolledBack => Some("it is already rolled back"),
             status if !status.is_final() => Some("the run has not ended"),
-            _ if self.gives_up => Some(UNWRITABLE),
+            _ if self.can_only_end => Some(TURN_REFUSED),
             _ => None,
         };
         if let Some(why) = refusal {
-            book.note("run.rollback_refused", None, Some(by), json!({"reason": why}));
-            return self.tell_parent(for_parent, self.status == RunStatus::RolledBack, env, book);
+            book.add_note("run.rollback_refused", None, Some(by), json!({"reason": why}));
+            return self.signal_parent(for_parent, self.status == RunStatus::RolledBack, env, book);
         }
-        let mut done: Vec<(i64, At)> =
+        let mut done: Vec<(i64, RunPlace)> =
             self.places().filter_map(|at| Some((self.undoable(at, steps.as_deref())?, at))).collect();
         if self.undos.saturating_add(done.len()) > limits::RUN_UNDOS_MAX {
             let why = format!("a run has at most {} recorded undos; undo it by hand", limits::RUN_UNDOS_MAX);
-            book.note("run.rollback_refused", None, Some(by), json!({"reason": why}));
-            return self.tell_parent(for_parent, false, env, book);
+            book.add_note("run.rollback_refused", None, Some(by), json!({"reason": why}));
+            return self.signal_parent(for_parent, false, env, book);
         }
         done.sort_unstable_by_key(|(seq, _)| std::cmp::Reverse(*seq));
-        book.note("run.rollback_started", None, Some(by.clone()), json!({"reason": reason, "steps": done.len()}));
+        book.add_note("run.rollback_started", None, Some(by.clone()), json!({"reason": reason, "steps": done.len()}));
         self.rollbacks += 1;
-        self.undo = Some(Undo {
+        self.undo = Some(RollbackProgress {
             by,
             reason,
-            part: steps.is_some(),
+            partial: steps.is_some(),
             for_parent,
             round: self.rollbacks,
             queue: done.into_iter().map(|(_, at)| at).collect(),
             current: None,
             undone: Vec::new(),
-            left: Vec::new(),
+            not_undone: Vec::new(),
             retry_at: None,
-            doubted: false,
+            from_backup: false,
         });
         self.write_undo(false, book)?;
-        self.undo_on(env, book)
+        self.continue_undo(env, book)
     }
 
     /// The sequence number of a place with something to undo: a write that took effect, or a child run.
-    fn undoable(&self, at: At, only: Option<&[Uuid]>) -> Option<i64> {
+    fn undoable(&self, at: RunPlace, only: Option<&[Uuid]>) -> Option<i64> {
         let task = self.task(at)?;
-        let (State::Completed { seq, .. } | State::Failed { seq, .. }) = &task.state else { return None };
+        let (TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. }) = &task.state else { return None };
         let step = task.step?.id;
         if only.is_some_and(|only| !only.contains(&step)) {
             return None;
         }
         let happened = task.effect.is_some_and(|effect| effect.status == EffectStatus::Succeeded);
-        let dry = task.input.as_deref().is_some_and(is_dry);
+        let dry = task.input.as_deref().is_some_and(is_dry_run);
         match self.work(at) {
-            Work::Tool(spec) => (self.reach(at, &spec) == Reach::Write && happened && !dry).then_some(*seq),
+            Work::Tool(spec) => (self.reach(at, &spec) == EffectKind::Write && happened && !dry).then_some(*seq),
             Work::Child { .. } => task.child.map(|_| *seq),
             _ => None,
         }
     }
 
     /// Undoes the next step, or ends the rollback.
-    pub(crate) fn undo_on(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    pub(crate) fn continue_undo(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         loop {
             let Some(undo) = &mut self.undo else { return Ok(()) };
             if undo.current.is_some() {
                 return Ok(());
             }
-            let Some(at) = undo.queue.pop_front() else { return self.undo_done(env, book) };
-            if self.gives_up {
-                self.leave(at, UNWRITABLE);
+            let Some(at) = undo.queue.pop_front() else { return self.finish_rollback(env, book) };
+            if self.can_only_end {
+                self.report_not_undone(at, TURN_REFUSED);
                 continue;
             }
             if let Some(child) = self.task(at).and_then(|task| task.child) {
                 return self.undo_child(at, child, env, book);
             }
             match self.may_undo(at, env) {
-                Err(why) => self.leave(at, &why),
+                Err(why) => self.report_not_undone(at, &why),
                 Ok(()) => {
                     let effect = id::effect(self.head.id, &self.undo_key(at, self.rollbacks));
-                    self.undo.iter_mut().for_each(|undo| undo.current = Some(Current::new(at, effect, None)));
+                    self.undo.iter_mut().for_each(|undo| undo.current = Some(CurrentUndo::new(at, effect, None)));
                     return self.send_undo(env, book);
                 }
             }
@@ -193,15 +193,15 @@ impl Run {
     }
 
     /// Signals a child run to roll back.
-    fn undo_child(&mut self, at: At, child: Uuid, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn undo_child(&mut self, at: RunPlace, child: Uuid, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let Some(undo) = &mut self.undo else { return Ok(()) };
         let (by, reason) = (undo.by.clone(), undo.reason.clone());
-        undo.current = Some(Current::new(at, Uuid::nil(), Some(child)));
-        let told = Told::Rollback { steps: None, by, reason, for_parent: true };
-        book.signal(&self.head.tenant, child, &told, env)?;
+        undo.current = Some(CurrentUndo::new(at, Uuid::nil(), Some(child)));
+        let told = SignalKind::Rollback { steps: None, by, reason, for_parent: true };
+        book.send_signal(&self.head.tenant, child, &told, env)?;
         book.effects.push(Effect::Wake(child));
         let data = json!({"node": self.name(at), "item": at.item, "child_run_id": child});
-        book.note("step.undoing", self.step_id(at), None, data);
+        book.add_note("step.undoing", self.step_id(at), None, data);
         Ok(())
     }
 
@@ -211,9 +211,9 @@ impl Run {
         step: Uuid,
         whole: bool,
         env: &mut Env<'_>,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
-        let Some(at) = self.place_of(step) else { return Ok(()) };
+        let Some(at) = self.place_of_step(step) else { return Ok(()) };
         let Some(undo) = &mut self.undo else { return Ok(()) };
         // In a reloaded run, the child is still in the queue.
         let waited = undo.current.take_if(|current| current.at == at && current.child.is_some()).is_some();
@@ -224,34 +224,34 @@ impl Run {
         }
         if whole {
             let child = self.task(at).and_then(|task| task.child);
-            self.undone(at, json!({"node": self.name(at), "item": at.item, "child_run_id": child}), env, book);
+            self.place_undone(at, json!({"node": self.name(at), "item": at.item, "child_run_id": child}), env, book);
         } else {
-            self.leave(at, "its child run could only be partly rolled back");
+            self.report_not_undone(at, "its child run could only be partly rolled back");
         }
-        self.undo_on(env, book)
+        self.continue_undo(env, book)
     }
 
-    fn undone(&mut self, at: At, data: Value, env: &mut Env<'_>, book: &mut Book) {
+    fn place_undone(&mut self, at: RunPlace, data: Value, env: &mut Env<'_>, book: &mut TurnBuilder) {
         let step = self.step_id(at);
         let line = json!({"node": self.name(at), "item": at.item, "step_id": step});
         self.undo.iter_mut().for_each(|undo| undo.undone.push(line.clone()));
-        book.note("step.rolled_back", step, None, data);
+        book.add_note("step.rolled_back", step, None, data);
         let output = self.task(at).and_then(|task| task.output().cloned()).unwrap_or_default();
-        self.enter(at, State::RolledBack { output });
-        self.keep(at, env, book);
+        self.enter(at, TaskState::RolledBack { output });
+        self.mark_dirty(at, env, book);
         self.end_doubt(at, book);
     }
 
     /// Signals the waiting parent whether the rollback was complete.
-    fn tell_parent(&self, for_parent: bool, whole: bool, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn signal_parent(&self, for_parent: bool, whole: bool, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let Some((parent, step)) = self.head.parent.filter(|_| for_parent) else { return Ok(()) };
-        book.signal(&self.head.tenant, parent, &Told::ChildUndone { step, whole }, env)?;
+        book.send_signal(&self.head.tenant, parent, &SignalKind::ChildUndone { step, whole }, env)?;
         book.effects.push(Effect::Wake(parent));
         Ok(())
     }
 
     /// Marks an ended run as rolled back by hand. No tool is called.
-    pub(crate) fn mark_rolled_back(&mut self, by: Actor, reason: Option<String>, book: &mut Book) {
+    pub(crate) fn mark_rolled_back(&mut self, by: Actor, reason: Option<String>, book: &mut TurnBuilder) {
         let refusal = match self.status {
             _ if self.undo.is_some() => Some("a rollback is under way"),
             RunStatus::RolledBack => Some("it is already rolled back"),
@@ -259,18 +259,18 @@ impl Run {
             _ => None,
         };
         if let Some(why) = refusal {
-            book.note("run.rollback_refused", None, Some(by), json!({"reason": why}));
+            book.add_note("run.rollback_refused", None, Some(by), json!({"reason": why}));
             return;
         }
         self.end_doubts(book);
         self.status = RunStatus::RolledBack;
         book.status = Some(RunStatus::RolledBack);
-        book.note("run.rolled_back", None, Some(by), json!({"by_hand": true, "reason": reason}));
+        book.add_note("run.rolled_back", None, Some(by), json!({"by_hand": true, "reason": reason}));
     }
 
-    fn may_undo(&self, at: At, env: &Env<'_>) -> Result<(), String> {
+    fn may_undo(&self, at: RunPlace, env: &Env<'_>) -> Result<(), String> {
         let Work::Tool(spec) = self.work(at) else { return Err("it is not a tool call".to_owned()) };
-        if self.task(at).is_some_and(|task| matches!(task.state, State::Failed { .. })) {
+        if self.task(at).is_some_and(|task| matches!(task.state, TaskState::Failed { .. })) {
             return Err("its output can't be used, so it is unknown what to undo".to_owned());
         }
         if self.graph.nodes[at.node].is_tool_absent {
@@ -280,8 +280,8 @@ impl Run {
             return Err(format!("{} does not support rollback", spec.name));
         }
         // A person who names the step has checked the outcome.
-        let named = self.undo.as_ref().is_some_and(|undo| undo.part);
-        if !named && spec.rollback == Rollback::Once && self.doubts.contains_key(&at) {
+        let named = self.undo.as_ref().is_some_and(|undo| undo.partial);
+        if !named && spec.rollback == Rollback::Once && self.unknown_outcomes.contains_key(&at) {
             return Err(IN_DOUBT.to_owned());
         }
         let input = self.task(at).and_then(|task| task.input.clone()).unwrap_or_default();
@@ -294,15 +294,15 @@ impl Run {
         };
         // The requester of the rollback must still be allowed to make the call.
         match self.undo.as_ref().map(|undo| undo.by.id.as_str()).filter(|by| *by != actor) {
-            Some(by) => env.policy.judge(&Action { actor: by, ..action }).check_part(&of_run),
+            Some(by) => env.policy.judge(&Action { actor: by, ..action }).check_contribution(&of_run),
             None => Ok(()),
         }
     }
 
-    pub(crate) fn leave(&mut self, at: At, why: &str) {
+    pub(crate) fn report_not_undone(&mut self, at: RunPlace, why: &str) {
         let line = json!({"node": self.name(at), "item": at.item, "step_id": self.step_id(at), "reason": why});
         if let Some(undo) = &mut self.undo {
-            undo.left.push(line);
+            undo.not_undone.push(line);
         }
     }
 
@@ -312,7 +312,7 @@ impl Run {
         status: EffectStatus,
         deadline: Option<Timestamp>,
         now: Timestamp,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
         let Some(current) = self.undo.as_ref().and_then(|undo| undo.current.as_ref()) else { return Ok(()) };
         let (at, effect, version, attempt) = (current.at, current.effect, current.version, i64::from(current.attempt));
@@ -326,7 +326,7 @@ impl Run {
         } else {
             let Some(digest) = self.task(at).map(Task::input_digest) else { return Ok(()) };
             let tool = self.function(at).map(|function| function.tool.clone()).unwrap_or_default();
-            book.insert(Insert::into(
+            book.insert(Insert::new(
                 &EFFECTS,
                 vec![
                     ("id", effect.into()),
@@ -348,7 +348,7 @@ impl Run {
             self.undos += 1;
             if sent {
                 let data = json!({"node": self.name(at), "tool": tool, "effect_id": effect});
-                book.note("step.undoing", self.step_id(at), None, data);
+                book.add_note("step.undoing", self.step_id(at), None, data);
             }
         }
         book.undoing.insert(at);
@@ -359,17 +359,17 @@ impl Run {
     }
 
     /// The deadline of a sent undo of this place whose outcome is not known.
-    pub(crate) fn undo_sent_until(&self, at: At) -> Option<Timestamp> {
+    pub(crate) fn undo_sent_until(&self, at: RunPlace) -> Option<Timestamp> {
         let current = self.undo.as_ref()?.current.as_ref().filter(|current| current.at == at)?;
         current.deadline.filter(|_| current.call.is_some() || current.in_doubt)
     }
 
     /// The idempotency key of an undo's row, different for each rollback.
-    pub(crate) fn undo_key(&self, at: At, round: u32) -> String {
-        format!("{}:{round}", self.effect_key(at, &Mode::Undo { output: Arc::default() }))
+    pub(crate) fn undo_key(&self, at: RunPlace, round: u32) -> String {
+        format!("{}:{round}", self.effect_key(at, &CallMode::Undo { output: Arc::default() }))
     }
 
-    fn send_undo(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn send_undo(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let Some(current) = self.undo.as_ref().and_then(|undo| undo.current.as_ref()) else { return Ok(()) };
         let (at, effect, attempt) = (current.at, current.effect, current.attempt + 1);
         let Work::Tool(spec) = self.work(at) else { return Ok(()) };
@@ -391,7 +391,7 @@ impl Run {
         }
         self.write_compensation(EffectStatus::Dispatched, Some(deadline), env.now, book)?;
         let Some(task) = self.task(at) else { return Ok(()) };
-        let mode = Mode::Undo { output: task.output().cloned().unwrap_or_default() };
+        let mode = CallMode::Undo { output: task.output().cloned().unwrap_or_default() };
         book.effects.push(Effect::Call(Call {
             at,
             id: call,
@@ -409,7 +409,7 @@ impl Run {
     }
 
     /// The undo in flight was not lost: its answer is about to be applied.
-    pub(crate) fn expect_undo(&mut self, at: At, call: Uuid, in_doubt: bool) -> bool {
+    pub(crate) fn expect_undo(&mut self, at: RunPlace, call: Uuid, in_doubt: bool) -> bool {
         let current = self.undo.as_mut().and_then(|undo| undo.current.as_mut());
         let Some(current) = current.filter(|current| current.at == at && current.lost) else { return false };
         (current.call, current.lost, current.in_doubt) = (Some(call), false, in_doubt);
@@ -419,7 +419,7 @@ impl Run {
     }
 
     /// The previous owner is gone: an undo that was in flight there is lost now, without waiting for its deadline.
-    pub(crate) fn undo_is_lost(&mut self) {
+    pub(crate) fn mark_undo_lost(&mut self) {
         let Some(undo) = &mut self.undo else { return };
         if undo.current.as_ref().is_some_and(|current| current.lost) {
             undo.retry_at = None;
@@ -427,22 +427,22 @@ impl Run {
     }
 
     /// Continues a rollback that was loaded or whose retry is due.
-    pub(crate) fn drive_undo(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        self.doubt_undo(env, book)?;
+    pub(crate) fn drive_undo(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+        self.abandon_restored_rollback(env, book)?;
         let Some(undo) = &mut self.undo else { return Ok(()) };
         let due = undo.retry_at.is_none_or(|due| due <= env.now);
-        let Some(current) = &mut undo.current else { return self.undo_on(env, book) };
+        let Some(current) = &mut undo.current else { return self.continue_undo(env, book) };
         if current.call.is_some() || current.child.is_some() || !due {
             return Ok(());
         }
         let (at, lost, attempt) = (current.at, std::mem::take(&mut current.lost), current.attempt);
         if lost && current.version == 0 {
-            return self.undo_failed(at, &ErrorBody::new(Code::OutcomeUnknown, RECORD_GONE), env, book);
+            return self.undo_failed(at, &ErrorBody::new(Code::OutcomeUnknown, RECORD_MISSING), env, book);
         }
-        if self.gives_up && !lost {
-            return self.undo_failed(at, &ErrorBody::new(Code::Internal, UNWRITABLE), env, book);
+        if self.can_only_end && !lost {
+            return self.undo_failed(at, &ErrorBody::new(Code::Internal, TURN_REFUSED), env, book);
         }
-        if lost && (self.gives_up || !(self.undo_repeats(at) && attempt < limits::RESENDS_MAX)) {
+        if lost && (self.can_only_end || !(self.is_undo_repeatable(at) && attempt < limits::RESENDS_MAX)) {
             return self.undo_failed(at, &ErrorBody::new(Code::OutcomeUnknown, LOST), env, book);
         }
         match self.may_undo(at, env) {
@@ -450,27 +450,27 @@ impl Run {
             // It was allowed when it was first sent, but no longer is.
             Err(why) if attempt > 0 => self.undo_failed(at, &ErrorBody::new(Code::PolicyDenied, why), env, book),
             Err(why) => {
-                self.leave(at, &why);
+                self.report_not_undone(at, &why);
                 self.undo.iter_mut().for_each(|undo| undo.current = None);
-                self.undo_on(env, book)
+                self.continue_undo(env, book)
             }
         }
     }
 
     /// Whether the undo of a place is repeatable.
-    fn undo_repeats(&self, at: At) -> bool {
+    fn is_undo_repeatable(&self, at: RunPlace) -> bool {
         matches!(self.work(at), Work::Tool(spec) if spec.rollback == Rollback::Repeatable)
     }
 
     /// An undo call ended.
     pub(crate) fn undo_answered(
         &mut self,
-        at: At,
+        at: RunPlace,
         call: Uuid,
-        answer: Answer,
+        answer: CallOutcome,
         _took_ms: i64,
         env: &mut Env<'_>,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
         let Some(undo) = &mut self.undo else { return Ok(()) };
         let Some(current) = undo.current.as_mut().filter(|current| current.call == Some(call)) else { return Ok(()) };
@@ -478,19 +478,19 @@ impl Run {
         book.effects.push(Effect::Release(at));
         current.call = None;
         let error = match answer {
-            Answer::Output(_) => {
+            CallOutcome::Output(_) => {
                 let effect = current.effect;
-                self.undone(at, json!({"node": self.name(at), "item": at.item, "effect_id": effect}), env, book);
+                self.place_undone(at, json!({"node": self.name(at), "item": at.item, "effect_id": effect}), env, book);
                 return self.undo_settled(EffectStatus::Succeeded, env, book);
             }
-            Answer::Failed(error) => error,
-            Answer::Found(_) => return self.undo_settled(EffectStatus::Failed, env, book),
+            CallOutcome::Failed(error) => error,
+            CallOutcome::Checked(_) => return self.undo_settled(EffectStatus::Failed, env, book),
         };
         current.in_doubt |= error.sent == Sent::Maybe;
         let (attempt, in_doubt) = (current.attempt, current.in_doubt);
         let dice = u64::from_be_bytes(*call.as_bytes().last_chunk().unwrap_or(&[0; 8]));
         let due = retry::due(&error.body, attempt, limits::RETRIES_MAX, env.now, dice);
-        match due.filter(|_| !in_doubt || self.undo_repeats(at)) {
+        match due.filter(|_| !in_doubt || self.is_undo_repeatable(at)) {
             Some(due) => {
                 self.undo.iter_mut().for_each(|undo| undo.retry_at = Some(due));
                 // Certainly not sent: record that, so that its outcome stays known after a crash.
@@ -502,10 +502,10 @@ impl Run {
 
     /// No more retries. An undo that may have taken effect does not fail: its outcome is unknown, and a person
     /// resolves it.
-    fn undo_failed(&mut self, at: At, error: &ErrorBody, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn undo_failed(&mut self, at: RunPlace, error: &ErrorBody, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let data = json!({"node": self.name(at), "code": error.code, "message": error.message});
-        book.note("step.rollback_failed", self.step_id(at), None, data);
-        self.leave(at, &error.message);
+        book.add_note("step.rollback_failed", self.step_id(at), None, data);
+        self.report_not_undone(at, &error.message);
         let current = self.undo.as_ref().and_then(|undo| undo.current.as_ref());
         let status = if current.is_some_and(|current| current.in_doubt) {
             self.begin_doubt(at, &error.message, env.now, book);
@@ -517,45 +517,45 @@ impl Run {
     }
 
     /// Settles the current undo and continues with the next.
-    fn undo_settled(&mut self, status: EffectStatus, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn undo_settled(&mut self, status: EffectStatus, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         self.write_compensation(status, None, env.now, book)?;
         self.undo.iter_mut().for_each(|undo| undo.current = None);
-        self.undo_on(env, book)
+        self.continue_undo(env, book)
     }
 
-    fn undo_done(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    fn finish_rollback(&mut self, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         self.write_undo(true, book)?;
         let Some(undo) = self.undo.take() else { return Ok(()) };
-        let whole = undo.left.is_empty() && !undo.part;
+        let whole = undo.not_undone.is_empty() && !undo.partial;
         // The run's row has the complete list.
-        let shown = &undo.left[..undo.left.len().min(limits::UNDO_LEFT_SHOWN_MAX)];
+        let shown = &undo.not_undone[..undo.not_undone.len().min(limits::UNDO_LEFT_SHOWN_MAX)];
         let data = json!({
-            "undone": undo.undone.len(), "left": shown, "left_count": undo.left.len(), "reason": undo.reason,
+            "undone": undo.undone.len(), "left": shown, "left_count": undo.not_undone.len(), "reason": undo.reason,
         });
         if whole {
             self.status = RunStatus::RolledBack;
             book.status = Some(RunStatus::RolledBack);
-            book.note("run.rolled_back", None, Some(undo.by), data);
+            book.add_note("run.rolled_back", None, Some(undo.by), data);
         } else {
-            book.note("run.rollback_ended", None, Some(undo.by), data);
+            book.add_note("run.rollback_ended", None, Some(undo.by), data);
         }
-        self.tell_parent(undo.for_parent, whole, env, book)
+        self.signal_parent(undo.for_parent, whole, env, book)
     }
 
     /// Writes the progress of the rollback to `runs.rollback`.
-    fn write_undo(&self, ended: bool, book: &mut Book) -> Result<(), Unstorable> {
+    fn write_undo(&self, ended: bool, book: &mut TurnBuilder) -> Result<(), Unstorable> {
         let Some(undo) = &self.undo else { return Ok(()) };
         // A reloaded run considers only the steps listed here, whatever their state.
         let current = undo.current.as_ref().map(|current| current.at);
         let ahead = current.iter().chain(&undo.queue).filter_map(|at| self.step_id(*at));
-        let behind = undo.undone.iter().chain(&undo.left).filter_map(|line| line["step_id"].as_str()?.parse().ok());
+        let behind = undo.undone.iter().chain(&undo.not_undone).filter_map(|line| line["step_id"].as_str()?.parse().ok());
         let only: Vec<Uuid> = behind.chain(ahead).collect();
         let document = json!({
-            "by": undo.by.id, "by_kind": undo.by.kind.as_str(), "reason": undo.reason, "part": undo.part, "ended": ended, "round": undo.round,
+            "by": undo.by.id, "by_kind": undo.by.kind.as_str(), "reason": undo.reason, "part": undo.partial, "ended": ended, "round": undo.round,
             "for_parent": undo.for_parent, "restored_at": self.restored_at.map(Timestamp::micros),
-            "undone": undo.undone, "left": undo.left, "steps": if ended { Vec::new() } else { only },
+            "undone": undo.undone, "left": undo.not_undone, "steps": if ended { Vec::new() } else { only },
         });
-        book.set("rollback", Json::of(&document)?);
+        book.set_run_column("rollback", Json::encode(&document)?);
         Ok(())
     }
 }

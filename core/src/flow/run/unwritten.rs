@@ -5,33 +5,33 @@
 //! steps not undone.
 
 use super::env::Env;
-use super::event::{Kept, Mode};
-use super::rows::Book;
-use super::task::State;
-use super::{At, Run};
+use super::event::{ReceivedAnswer, CallMode};
+use super::rows::TurnBuilder;
+use super::task::TaskState;
+use super::{RunPlace, Run};
 use crate::error::{Code, ErrorBody};
 use crate::record::Unstorable;
 use uuid::Uuid;
 
 /// Why a run can't continue.
-pub(super) const UNWRITABLE: &str = "the next state of this run could not be stored; see the server log";
+pub(super) const TURN_REFUSED: &str = "the next state of this run could not be stored; see the server log";
 
 impl Run {
     /// Applies the answers from before the reload, and ends the run unless it may try again.
-    pub(crate) fn unwritten(
+    pub(crate) fn reapply_answers(
         &mut self,
-        answers: Vec<Kept>,
+        answers: Vec<ReceivedAnswer>,
         again: bool,
         env: &mut Env<'_>,
-        book: &mut Book,
+        book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
-        self.gives_up = !again;
+        self.can_only_end = !again;
         if !again && !self.status.is_final() {
-            self.fail_with(ErrorBody::new(Code::Internal, UNWRITABLE));
+            self.fail_with(ErrorBody::new(Code::Internal, TURN_REFUSED));
         }
-        for Kept { at, call, answer, took_ms, in_doubt } in answers {
+        for ReceivedAnswer { at, call, answer, took_ms, in_doubt } in answers {
             if self.expect_answer(at, call, in_doubt) {
-                self.answered(at, call, answer, took_ms, env, book)?;
+                self.apply_answer(at, call, answer, took_ms, env, book)?;
             }
         }
         Ok(())
@@ -39,18 +39,18 @@ impl Run {
 
     /// Whether an earlier send of the call in flight at a place may have taken effect.
     #[must_use]
-    pub fn is_in_doubt(&self, at: At) -> bool {
+    pub fn is_in_doubt(&self, at: RunPlace) -> bool {
         let undo = self.undo.as_ref().and_then(|undo| undo.current.as_ref()).filter(|current| current.at == at);
         undo.map_or_else(|| self.task(at).is_some_and(|task| task.in_doubt), |current| current.in_doubt)
     }
 
     /// Lets a place that was loaded as lost wait for the answer of this call. False: it does not.
-    fn expect_answer(&mut self, at: At, call: Uuid, in_doubt: bool) -> bool {
+    fn expect_answer(&mut self, at: RunPlace, call: Uuid, in_doubt: bool) -> bool {
         if !self.is_lost(at) {
             return self.expect_undo(at, call, in_doubt);
         }
         self.task_mut(at).into_iter().for_each(|task| task.in_doubt = in_doubt);
-        self.enter(at, State::Running { call, mode: Mode::Execute });
+        self.enter(at, TaskState::Running { call, mode: CallMode::Execute });
         self.calls.insert(at);
         true
     }

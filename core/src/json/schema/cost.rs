@@ -5,18 +5,18 @@
 //! without expanding anything. Subschemas that apply to the same location (`allOf`, `$ref`, …) form a graph that must
 //! be acyclic. What applies one level down is followed level by level, to the maximum depth of a value.
 
-use super::BadSchema;
+use super::InvalidSchema;
 use crate::limits::{JSON_DEPTH_MAX, SCHEMA_APPLIED_MAX, SCHEMA_NODES_MAX, SCHEMA_PATTERNS_MAX, SCHEMA_STEPS_MAX};
 use serde_json::{Map, Value};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// Keywords with one schema that applies to the same location.
-const HERE: [&str; 4] = ["not", "if", "then", "else"];
+const SAME_LOCATION: [&str; 4] = ["not", "if", "then", "else"];
 /// Keywords with a list of such schemas.
-const HERE_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+const SAME_LOCATION_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 /// Keywords with such schemas by name.
-const HERE_NAMED: [&str; 2] = ["dependentSchemas", "dependencies"];
+const SAME_LOCATION_NAMED: [&str; 2] = ["dependentSchemas", "dependencies"];
 /// Keywords whose schema applies to every member of an object.
 const MEMBERS: [&str; 2] = ["unevaluatedProperties", "propertyNames"];
 /// Keywords whose schema applies to every item of a list.
@@ -24,12 +24,12 @@ const ITEMS: [&str; 4] = ["items", "additionalItems", "unevaluatedItems", "conta
 /// Keywords that re-evaluate what adjacent keywords applied.
 const UNEVALUATED: [&str; 2] = ["unevaluatedProperties", "unevaluatedItems"];
 /// Keywords that only hold definitions.
-const HELD: [&str; 2] = ["$defs", "definitions"];
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// Reference keywords.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 /// Names and scalar values that are compared in the time of one subschema.
-const PLAIN_IN_ONE: usize = 16;
+const SCALARS_PER_SUBSCHEMA: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cost {
@@ -40,11 +40,11 @@ pub(super) struct Cost {
 
 /// A subschema.
 #[derive(Default)]
-struct Part {
+struct Subschema {
     /// Its own cost.
     weight: u64,
     /// Subschemas that apply to the same location.
-    here: Vec<usize>,
+    same_location: Vec<usize>,
     /// Subschemas for every member of an object.
     members: Vec<usize>,
     /// Subschema for members without one of their own.
@@ -56,45 +56,45 @@ struct Part {
     /// Subschemas for one item each.
     tuple: Vec<usize>,
     /// Re-evaluates what adjacent keywords applied.
-    looks_again: bool,
+    reevaluates: bool,
 }
 
 /// Computes the cost of `document`. Rejects schemas with too many subschemas per location, unresolvable or external
 /// references, and reference cycles at one location.
-pub(super) fn of(document: &Value) -> Result<Cost, BadSchema> {
-    let mut parts = Parts { root: document, known: BTreeMap::new(), all: Vec::new(), patterns: 0 };
+pub(super) fn estimate(document: &Value) -> Result<Cost, InvalidSchema> {
+    let mut parts = Subschemas { root: document, known: BTreeMap::new(), all: Vec::new(), patterns: 0 };
     parts.add(document)?;
     let left = Cell::new(SCHEMA_STEPS_MAX);
     let closures = closures(&parts.all, &left)?;
-    Ok(Cost { applied_max: follow(&parts.all, &closures, &left)?, patterns: parts.patterns })
+    Ok(Cost { applied_max: max_applied(&parts.all, &closures, &left)?, patterns: parts.patterns })
 }
 
 /// Bounds the work of counting itself.
-fn count(left: &Cell<usize>, steps: usize) -> Result<(), BadSchema> {
-    let Some(rest) = left.get().checked_sub(steps) else { return refused("its references are too complex") };
+fn spend_steps(left: &Cell<usize>, steps: usize) -> Result<(), InvalidSchema> {
+    let Some(rest) = left.get().checked_sub(steps) else { return reject("its references are too complex") };
     left.set(rest);
     Ok(())
 }
 
-fn refused<T>(reason: impl Into<String>) -> Result<T, BadSchema> {
-    Err(BadSchema { reason: reason.into() })
+fn reject<T>(reason: impl Into<String>) -> Result<T, InvalidSchema> {
+    Err(InvalidSchema { reason: reason.into() })
 }
 
-fn too_much<T>() -> Result<T, BadSchema> {
-    refused(format!("more than {SCHEMA_APPLIED_MAX} of its subschemas may apply to one location of a value"))
+fn reject_too_many<T>() -> Result<T, InvalidSchema> {
+    reject(format!("more than {SCHEMA_APPLIED_MAX} of its subschemas may apply to one location of a value"))
 }
 
-struct Parts<'a> {
+struct Subschemas<'a> {
     root: &'a Value,
     /// Index of each subschema, by its address in the document.
     known: BTreeMap<usize, usize>,
-    all: Vec<Part>,
+    all: Vec<Subschema>,
     patterns: usize,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> Subschemas<'a> {
     /// Adds a subschema and everything reachable from it; returns its index.
-    fn add(&mut self, schema: &'a Value) -> Result<usize, BadSchema> {
+    fn add(&mut self, schema: &'a Value) -> Result<usize, InvalidSchema> {
         let mut waiting = vec![schema];
         let first = self.number(schema)?.0;
         while let Some(schema) = waiting.pop() {
@@ -107,16 +107,16 @@ impl<'a> Parts<'a> {
         Ok(first)
     }
 
-    fn number(&mut self, schema: &'a Value) -> Result<(usize, bool), BadSchema> {
+    fn number(&mut self, schema: &'a Value) -> Result<(usize, bool), InvalidSchema> {
         let address = std::ptr::from_ref(schema).addr();
         if let Some(at) = self.known.get(&address) {
             return Ok((*at, false));
         }
         if self.all.len() >= SCHEMA_NODES_MAX {
-            return refused(format!("it has more than {SCHEMA_NODES_MAX} subschemas"));
+            return reject(format!("it has more than {SCHEMA_NODES_MAX} subschemas"));
         }
         let at = self.all.len();
-        self.all.push(Part { weight: 1, ..Part::default() });
+        self.all.push(Subschema { weight: 1, ..Subschema::default() });
         self.known.insert(address, at);
         Ok((at, true))
     }
@@ -126,15 +126,15 @@ impl<'a> Parts<'a> {
         schema: &'a Value,
         members: &'a Map<String, Value>,
         waiting: &mut Vec<&'a Value>,
-    ) -> Result<Part, BadSchema> {
+    ) -> Result<Subschema, InvalidSchema> {
         let mut part =
-            Part { looks_again: UNEVALUATED.iter().any(|word| members.contains_key(*word)), ..Part::default() };
+            Subschema { reevaluates: UNEVALUATED.iter().any(|word| members.contains_key(*word)), ..Subschema::default() };
         let is_root = std::ptr::eq(schema, self.root);
         if !is_root && members.get("$id").is_some_and(Value::is_string) {
-            return refused("\"$id\" may stand at its top only");
+            return reject("\"$id\" may stand at its top only");
         }
         for (word, value) in members {
-            let mut meet = |parts: &mut Self, schema: &'a Value| -> Result<usize, BadSchema> {
+            let mut meet = |parts: &mut Self, schema: &'a Value| -> Result<usize, InvalidSchema> {
                 let (at, is_new) = parts.number(schema)?;
                 if is_new {
                     waiting.push(schema);
@@ -144,17 +144,17 @@ impl<'a> Parts<'a> {
             match (word.as_str(), value) {
                 (word, Value::String(to)) if REFERENCES.contains(&word) => {
                     let target = self.target(to)?;
-                    part.here.push(meet(self, target)?);
+                    part.same_location.push(meet(self, target)?);
                 }
-                (word, _) if HERE.contains(&word) => part.here.push(meet(self, value)?),
-                (word, Value::Array(items)) if HERE_LISTS.contains(&word) => {
+                (word, _) if SAME_LOCATION.contains(&word) => part.same_location.push(meet(self, value)?),
+                (word, Value::Array(items)) if SAME_LOCATION_LISTS.contains(&word) => {
                     for item in items {
-                        part.here.push(meet(self, item)?);
+                        part.same_location.push(meet(self, item)?);
                     }
                 }
-                (word, Value::Object(by_name)) if HERE_NAMED.contains(&word) => {
+                (word, Value::Object(by_name)) if SAME_LOCATION_NAMED.contains(&word) => {
                     for schema in by_name.values() {
-                        part.here.push(meet(self, schema)?);
+                        part.same_location.push(meet(self, schema)?);
                     }
                 }
                 ("prefixItems" | "items", Value::Array(items)) => {
@@ -177,7 +177,7 @@ impl<'a> Parts<'a> {
                     }
                 }
                 ("pattern", _) => self.patterns += 1,
-                (word, Value::Object(by_name)) if HELD.contains(&word) => {
+                (word, Value::Object(by_name)) if DEFINITIONS.contains(&word) => {
                     for schema in by_name.values() {
                         meet(self, schema)?;
                     }
@@ -186,24 +186,24 @@ impl<'a> Parts<'a> {
             }
         }
         if self.patterns > SCHEMA_PATTERNS_MAX {
-            return refused(format!("it has more than {SCHEMA_PATTERNS_MAX} patterns"));
+            return reject(format!("it has more than {SCHEMA_PATTERNS_MAX} patterns"));
         }
         Ok(part)
     }
 
     /// Resolves a reference.
-    fn target(&self, to: &str) -> Result<&'a Value, BadSchema> {
+    fn target(&self, to: &str) -> Result<&'a Value, InvalidSchema> {
         let Some(place) = to.strip_prefix('#') else {
             let reason =
                 format!("{to:?} refers to another document; only references such as \"#/$defs/x\" are supported");
-            return refused(reason);
+            return reject(reason);
         };
         let found = match place {
             "" => Some(self.root),
             pointer if pointer.starts_with('/') => self.root.pointer(&decoded(pointer)),
             anchor => anchored(self.root, anchor),
         };
-        found.map_or_else(|| refused(format!("{to:?} does not resolve")), Ok)
+        found.map_or_else(|| reject(format!("{to:?} does not resolve")), Ok)
     }
 }
 
@@ -215,8 +215,8 @@ fn weight(members: &Map<String, Value>) -> u64 {
     let values = members.get("enum").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let (whole, plain): (Vec<&Value>, Vec<&Value>) =
         values.iter().chain(members.get("const")).partition(|value| value.is_object() || value.is_array());
-    let whole: u64 = whole.into_iter().map(super::places).sum();
-    let plain = (names + required + plain.len()) / PLAIN_IN_ONE;
+    let whole: u64 = whole.into_iter().map(super::count_values).sum();
+    let plain = (names + required + plain.len()) / SCALARS_PER_SUBSCHEMA;
     1 + whole + plain as u64
 }
 
@@ -260,7 +260,7 @@ type Closure = BTreeMap<usize, u64>;
 
 /// The closures of all subschemas. No closure may contain itself or be deeper than a value: a validator recurses into
 /// each.
-fn closures(parts: &[Part], left: &Cell<usize>) -> Result<Vec<Closure>, BadSchema> {
+fn closures(parts: &[Subschema], left: &Cell<usize>) -> Result<Vec<Closure>, InvalidSchema> {
     let mut done: Vec<Option<(Closure, usize)>> = (0..parts.len()).map(|_| None).collect();
     for start in 0..parts.len() {
         let mut path = vec![(start, 0)];
@@ -268,13 +268,13 @@ fn closures(parts: &[Part], left: &Cell<usize>) -> Result<Vec<Closure>, BadSchem
             if done[at].is_some() {
                 continue;
             }
-            if let Some(&below) = parts[at].here.get(next) {
+            if let Some(&below) = parts[at].same_location.get(next) {
                 path.push((at, next + 1));
                 if path.iter().any(|(open, _)| *open == below) {
-                    return refused("a subschema refers to itself without descending into the value");
+                    return reject("a subschema refers to itself without descending into the value");
                 }
                 if path.len() > JSON_DEPTH_MAX {
-                    return refused(format!("more than {JSON_DEPTH_MAX} of its subschemas are nested"));
+                    return reject(format!("more than {JSON_DEPTH_MAX} of its subschemas are nested"));
                 }
                 path.push((below, 0));
                 continue;
@@ -287,47 +287,47 @@ fn closures(parts: &[Part], left: &Cell<usize>) -> Result<Vec<Closure>, BadSchem
 
 fn closure_of(
     at: usize,
-    parts: &[Part],
+    parts: &[Subschema],
     done: &[Option<(Closure, usize)>],
     left: &Cell<usize>,
-) -> Result<(Closure, usize), BadSchema> {
+) -> Result<(Closure, usize), InvalidSchema> {
     let part = &parts[at];
     let (mut closure, mut depth) = (Closure::from([(at, 1)]), 1);
-    for below in &part.here {
+    for below in &part.same_location {
         let Some((inner, inner_depth)) = &done[*below] else { continue };
         depth = depth.max(inner_depth + 1);
-        count(left, inner.len() + 1)?;
+        spend_steps(left, inner.len() + 1)?;
         for (part, times) in inner {
             let known = closure.entry(*part).or_default();
             *known = known.saturating_add(*times);
         }
     }
-    if part.looks_again {
+    if part.reevaluates {
         closure.values_mut().for_each(|times| *times = times.saturating_mul(2));
     }
     if depth > JSON_DEPTH_MAX {
-        return refused(format!("more than {JSON_DEPTH_MAX} of its subschemas are nested"));
+        return reject(format!("more than {JSON_DEPTH_MAX} of its subschemas are nested"));
     }
-    if here(parts, &closure) > SCHEMA_APPLIED_MAX { too_much() } else { Ok((closure, depth)) }
+    if location_cost(parts, &closure) > SCHEMA_APPLIED_MAX { reject_too_many() } else { Ok((closure, depth)) }
 }
 
 /// The total cost of the subschemas that apply to one location.
-fn here(parts: &[Part], closure: &Closure) -> u64 {
+fn location_cost(parts: &[Subschema], closure: &Closure) -> u64 {
     let each = closure.iter().map(|(part, times)| times.saturating_mul(parts[*part].weight));
     each.fold(0, u64::saturating_add)
 }
 
 /// Maximum number of subschemas that apply to one location at any depth.
-fn follow(parts: &[Part], closures: &[Closure], left: &Cell<usize>) -> Result<u64, BadSchema> {
-    let here: Vec<u64> = closures.iter().map(|closure| here(parts, closure)).collect();
+fn max_applied(parts: &[Subschema], closures: &[Closure], left: &Cell<usize>) -> Result<u64, InvalidSchema> {
+    let here: Vec<u64> = closures.iter().map(|closure| location_cost(parts, closure)).collect();
     let (mut most, mut deeper) = (here.clone(), here);
     for _ in 0..JSON_DEPTH_MAX {
         let mut next = Vec::with_capacity(closures.len());
         for closure in closures {
-            next.push(one_level_down(parts, closure, &deeper, left)?);
+            next.push(max_applied_below(parts, closure, &deeper, left)?);
         }
         if next.iter().any(|applied| *applied > SCHEMA_APPLIED_MAX) {
-            return too_much();
+            return reject_too_many();
         }
         let mut grown = false;
         for (most, next) in most.iter_mut().zip(&next) {
@@ -343,11 +343,11 @@ fn follow(parts: &[Part], closures: &[Closure], left: &Cell<usize>) -> Result<u6
 }
 
 /// Maximum number of subschemas that apply one level below this closure, over all members and items.
-fn one_level_down(parts: &[Part], closure: &Closure, deeper: &[u64], left: &Cell<usize>) -> Result<u64, BadSchema> {
+fn max_applied_below(parts: &[Subschema], closure: &Closure, deeper: &[u64], left: &Cell<usize>) -> Result<u64, InvalidSchema> {
     let (mut items, mut members, mut by_name) = (0u64, 0u64, BTreeMap::<&str, (u64, u64)>::new());
     for (part, times) in closure {
         let part = &parts[*part];
-        count(left, 1 + part.items.len() + part.members.len() + part.named.len() + part.tuple.len())?;
+        spend_steps(left, 1 + part.items.len() + part.members.len() + part.named.len() + part.tuple.len())?;
         let cost = |below: &usize| times.saturating_mul(deeper[*below]);
         let sum = |all: &[usize]| all.iter().map(cost).fold(0, u64::saturating_add);
         let largest = part.tuple.iter().map(cost).max().unwrap_or(0);
@@ -380,7 +380,7 @@ mod tests {
     }
 
     fn reason(document: &Value) -> String {
-        of(document).unwrap_err().reason
+        estimate(document).unwrap_err().reason
     }
 
     #[test]
@@ -390,7 +390,7 @@ mod tests {
             assert!(reason(&bomb).contains("may apply to one location"), "{word}");
         }
         let below = doubling(26, |below| json!({"properties": {"a": below}, "additionalProperties": below}));
-        assert_eq!(of(&below).unwrap().applied_max, 2, "a member has one of them");
+        assert_eq!(estimate(&below).unwrap().applied_max, 2, "a member has one of them");
         let below = doubling(20, |below| json!({"patternProperties": {"a": below, "b": below}}));
         assert!(reason(&below).contains("may apply to one location"));
         let items = doubling(26, |below| json!({"items": below, "contains": below}));
@@ -403,7 +403,7 @@ mod tests {
             "$defs": {"tree": {"properties": {"left": {"$ref": "#/$defs/tree"}, "right": {"$ref": "#/$defs/tree"}}}},
             "$ref": "#/$defs/tree",
         });
-        assert_eq!(of(&tree).unwrap().applied_max, 2);
+        assert_eq!(estimate(&tree).unwrap().applied_max, 2);
         let twice = json!({
             "$defs": {"t": {"anyOf": [
                 {"properties": {"c": {"$ref": "#/$defs/t"}}}, {"properties": {"c": {"$ref": "#/$defs/t"}}},
@@ -413,9 +413,9 @@ mod tests {
         assert!(reason(&twice).contains("may apply to one location"));
         let anchored =
             json!({"$dynamicAnchor": "n", "items": {"$dynamicRef": "#n"}, "additionalProperties": {"$ref": "#"}});
-        assert_eq!(of(&anchored).unwrap().applied_max, 2);
+        assert_eq!(estimate(&anchored).unwrap().applied_max, 2);
         let tuple: Vec<Value> = (0..300).map(|n| json!({"const": n})).collect();
-        assert_eq!(of(&json!({"prefixItems": tuple, "items": false})).unwrap().applied_max, 2);
+        assert_eq!(estimate(&json!({"prefixItems": tuple, "items": false})).unwrap().applied_max, 2);
     }
 
     #[test]
@@ -436,18 +436,18 @@ mod tests {
         assert!(reason(&json!({"$ref": "#/$defs/x"})).contains("does not resolve"));
         assert!(reason(&json!({"$ref": "#x"})).contains("does not resolve"));
         assert!(reason(&json!({"properties": {"a": {"$id": "x"}}})).contains("$id"));
-        assert!(of(&json!({"properties": {"$id": {"type": "string"}}})).is_ok(), "a member of that name");
-        assert!(of(&json!({"const": {"$ref": "other.json"}, "enum": [{"$ref": "#/no"}]})).is_ok(), "data");
+        assert!(estimate(&json!({"properties": {"$id": {"type": "string"}}})).is_ok(), "a member of that name");
+        assert!(estimate(&json!({"const": {"$ref": "other.json"}, "enum": [{"$ref": "#/no"}]})).is_ok(), "data");
         let escaped = json!({"$defs": {"a/b c": {"type": "string"}}, "$ref": "#/$defs/a~1b%20c"});
-        assert_eq!(of(&escaped).unwrap().applied_max, 2);
+        assert_eq!(estimate(&escaped).unwrap().applied_max, 2);
     }
 
     #[test]
     fn ordinary_schemas_cost_what_stands_in_them() {
-        assert_eq!(of(&json!({})).unwrap().applied_max, 1);
-        assert_eq!(of(&json!(true)).unwrap().applied_max, 1);
+        assert_eq!(estimate(&json!({})).unwrap().applied_max, 1);
+        assert_eq!(estimate(&json!(true)).unwrap().applied_max, 1);
         let variants: Vec<Value> = (0..200).map(|n| json!({"properties": {"kind": {"const": n}}})).collect();
-        assert_eq!(of(&json!({"oneOf": variants})).unwrap().applied_max, 201);
+        assert_eq!(estimate(&json!({"oneOf": variants})).unwrap().applied_max, 201);
         let patterns: Map<String, Value> = (0..51).map(|n| (format!("^{n}$"), json!({}))).collect();
         assert!(reason(&json!({"patternProperties": patterns})).contains("patterns"));
     }
@@ -458,12 +458,12 @@ mod tests {
         assert!(reason(&json!({"items": {"enum": lists}})).contains("may apply to one location"));
         let words: Vec<String> = (0..2_000).map(|n| format!("word {n}")).collect();
         assert_eq!(
-            of(&json!({"items": {"enum": words}})).unwrap().applied_max,
+            estimate(&json!({"items": {"enum": words}})).unwrap().applied_max,
             126,
             "plain values are quickly compared"
         );
         let names: Map<String, Value> = (0..4_800).map(|n| (format!("n{n}"), json!(true))).collect();
-        assert_eq!(of(&json!({"items": {"properties": names}})).unwrap().applied_max, 301);
+        assert_eq!(estimate(&json!({"items": {"properties": names}})).unwrap().applied_max, 301);
     }
 
     /// Each of many parts refers to one with many members, and a long cycle keeps the count from settling.

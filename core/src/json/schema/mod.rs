@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::fmt;
 
 /// Up to this many applicable subschemas the value need not be inspected: its own size bounds the work.
-const APPLIED_USUALLY: u64 = 16;
+const APPLIED_CHEAP_MAX: u64 = 16;
 
 /// A compiled schema with the document it came from.
 pub struct Schema {
@@ -29,7 +29,7 @@ pub struct Schema {
 
 /// A validation error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Fault {
+pub struct SchemaViolation {
     /// JSON Pointer into the validated value.
     pub pointer: String,
     pub message: String,
@@ -38,27 +38,27 @@ pub struct Fault {
 /// Why a schema can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid schema: {reason}")]
-pub struct BadSchema {
+pub struct InvalidSchema {
     pub reason: String,
 }
 
 impl Schema {
     /// Compiles a trusted schema, ours or an operator's (JSON Schema 2020-12 unless it says otherwise).
-    pub fn compile(document: Value) -> Result<Self, BadSchema> {
-        Self::bounded(document, u64::MAX)
+    pub fn compile(document: Value) -> Result<Self, InvalidSchema> {
+        Self::compile_bounded(document, u64::MAX)
     }
 
     /// Compiles an untrusted schema: the time that its patterns spend on text is bounded.
-    pub fn of_caller(document: Value) -> Result<Self, BadSchema> {
-        Self::bounded(document, SCHEMA_TEXT_MAX)
+    pub fn compile_untrusted(document: Value) -> Result<Self, InvalidSchema> {
+        Self::compile_bounded(document, SCHEMA_TEXT_MAX)
     }
 
-    fn bounded(document: Value, text_max: u64) -> Result<Self, BadSchema> {
-        let cost = cost::of(&document)?;
+    fn compile_bounded(document: Value, text_max: u64) -> Result<Self, InvalidSchema> {
+        let cost = cost::estimate(&document)?;
         // The engine is linear: a backtracking one could run forever.
         let patterns = jsonschema::PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
         let validator = jsonschema::options().with_pattern_options(patterns).build(&document);
-        let validator = validator.map_err(|error| BadSchema { reason: error.to_string() })?;
+        let validator = validator.map_err(|error| InvalidSchema { reason: error.to_string() })?;
         Ok(Self { document, validator, cost, text_max })
     }
 
@@ -69,39 +69,39 @@ impl Schema {
 
     /// Whether validation may be CPU-intensive.
     #[must_use]
-    pub const fn may_take_long(&self) -> bool {
-        self.cost.applied_max > APPLIED_USUALLY || self.cost.patterns > 0
+    pub const fn is_expensive(&self) -> bool {
+        self.cost.applied_max > APPLIED_CHEAP_MAX || self.cost.patterns > 0
     }
 
-    fn is_too_much(&self, value: &Value) -> bool {
-        self.cost.applied_max.saturating_mul(places(value)) > SCHEMA_WORK_MAX
+    fn exceeds_budget(&self, value: &Value) -> bool {
+        self.cost.applied_max.saturating_mul(count_values(value)) > SCHEMA_WORK_MAX
             || (self.cost.patterns as u64).saturating_mul(text_bytes(value)) > self.text_max
     }
 
     /// Validates `value`.
-    pub fn check(&self, value: &Value) -> Result<(), Vec<Fault>> {
-        if self.may_take_long() && self.is_too_much(value) {
+    pub fn check(&self, value: &Value) -> Result<(), Vec<SchemaViolation>> {
+        if self.is_expensive() && self.exceeds_budget(value) {
             let message = "the value is too large for a schema with this many subschemas or patterns".to_owned();
-            return Err(vec![Fault { pointer: String::new(), message }]);
+            return Err(vec![SchemaViolation { pointer: String::new(), message }]);
         }
         if self.validator.is_valid(value) {
             return Ok(());
         }
         // The validator collects the errors of every subschema before the first few are reported.
-        if self.cost.applied_max.saturating_mul(places(value)) > SCHEMA_FAULTS_WORK_MAX {
+        if self.cost.applied_max.saturating_mul(count_values(value)) > SCHEMA_FAULTS_WORK_MAX {
             let message = "the value does not match the schema, and is too large to list the errors".to_owned();
-            return Err(vec![Fault { pointer: String::new(), message }]);
+            return Err(vec![SchemaViolation { pointer: String::new(), message }]);
         }
-        let fault = |error: jsonschema::ValidationError<'_>| Fault {
-            pointer: cut(error.instance_path().to_string()),
-            message: cut(error.masked().to_string()),
+        let fault = |error: jsonschema::ValidationError<'_>| SchemaViolation {
+            pointer: truncate(error.instance_path().to_string()),
+            message: truncate(error.masked().to_string()),
         };
         Err(self.validator.iter_errors(value).take(SCHEMA_FAULTS_MAX).map(fault).collect())
     }
 }
 
 /// Member names come from the caller and may be long.
-fn cut(text: String) -> String {
+fn truncate(text: String) -> String {
     match text.char_indices().nth(FAULT_CHARS_MAX) {
         None => text,
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -119,10 +119,10 @@ fn text_bytes(value: &Value) -> u64 {
 }
 
 /// Number of values in a value, including itself.
-fn places(value: &Value) -> u64 {
+fn count_values(value: &Value) -> u64 {
     match value {
-        Value::Array(items) => items.iter().map(places).sum::<u64>() + 1,
-        Value::Object(members) => members.values().map(places).sum::<u64>() + 1,
+        Value::Array(items) => items.iter().map(count_values).sum::<u64>() + 1,
+        Value::Object(members) => members.values().map(count_values).sum::<u64>() + 1,
         _ => 1,
     }
 }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_pattern_never_goes_back_to_try_again() {
-        let slow = Schema::of_caller(json!({"properties": {"a": {"pattern": "(?:a|b)*a(?:a|b){150}c"}}})).unwrap();
+        let slow = Schema::compile_untrusted(json!({"properties": {"a": {"pattern": "(?:a|b)*a(?:a|b){150}c"}}})).unwrap();
         let long = json!({"a": "ab".repeat(1_000_001)});
         assert!(slow.check(&long).unwrap_err()[0].message.contains("too large"));
         let schema = Schema::compile(json!({"pattern": "^(a+)+$"})).unwrap();

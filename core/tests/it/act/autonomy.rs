@@ -2,11 +2,11 @@
 
 use super::given::{cases, note, plan, scored, tool};
 use chimera_core::access::Level;
-use chimera_core::act::{Facts, OverrideForbidden, determine_autonomy_level};
+use chimera_core::act::{AutonomyFacts, OverrideForbidden, determine_autonomy_level};
 use chimera_core::flow::plan::Plan;
-use chimera_core::flow::policy::{Because, Decided};
+use chimera_core::flow::policy::{Because, LevelDecision};
 use chimera_core::flow::risk::Score;
-use chimera_core::tool::{Class, Spec};
+use chimera_core::tool::{CallClass, Spec};
 use serde_json::{Value, json};
 
 /// The shipped actors and their defaults.
@@ -22,12 +22,12 @@ const ACTORS: [(&str, Option<Level>); 5] = [
 fn decide(
     (actor, default): (&str, Option<Level>),
     plan: &Plan,
-    change: impl FnOnce(&mut Facts<'_>),
-) -> Result<Decided, OverrideForbidden> {
+    change: impl FnOnce(&mut AutonomyFacts<'_>),
+) -> Result<LevelDecision, OverrideForbidden> {
     let score: Score = scored(plan);
     let specs: Vec<Spec> = plan.steps.iter().filter_map(|step| tool(&step.tool)).collect();
     let tools: Vec<&Spec> = specs.iter().collect();
-    let mut facts = Facts {
+    let mut facts = AutonomyFacts {
         actor,
         default,
         may_override: false,
@@ -36,8 +36,8 @@ fn decide(
         deletes: plan
             .steps
             .iter()
-            .any(|step| tool(&step.tool).is_some_and(|it| it.class_of(&step.input) == Class::Delete)),
-        outsiders: false,
+            .any(|step| tool(&step.tool).is_some_and(|it| it.call_class(&step.input) == CallClass::Delete)),
+        messages_outsiders: false,
         steps: plan.steps.len(),
         score: &score,
         cautious: false,
@@ -52,7 +52,7 @@ fn level(actor: (&str, Option<Level>), plan: &Plan) -> Level {
     decide(actor, plan, |_| {}).unwrap().level
 }
 
-fn forced(requested: Level) -> impl Fn(&mut Facts<'_>) {
+fn forced(requested: Level) -> impl Fn(&mut AutonomyFacts<'_>) {
     move |facts| (facts.requested, facts.may_override) = (Some(requested), true)
 }
 
@@ -106,7 +106,7 @@ fn a_high_risk_tool_is_never_used_without_a_person() {
 fn a_routine_plan_gets_the_actors_default() {
     for plan in [fetch(), plan([("local.summarize", json!({"text": "A story."}))])] {
         for (actor, default) in ACTORS.into_iter().filter_map(|(actor, default)| Some((actor, default?))) {
-            let expected = Decided { level: default, because: Because::ActorDefault };
+            let expected = LevelDecision { level: default, reason: Because::ActorDefault };
             assert_eq!(decide((actor, Some(default)), &plan, |_| {}), Ok(expected), "{actor}");
         }
     }
@@ -117,7 +117,7 @@ fn a_routine_plan_gets_the_actors_default() {
 fn people_and_the_anonymous_never_act_in_silence() {
     for actor in ["user_1", "user_root", "anonymous"] {
         let silent = Some(Level::ExecuteSilent);
-        let capped = Decided { level: Level::ExecuteNotify, because: Because::UntrustedActor };
+        let capped = LevelDecision { level: Level::ExecuteNotify, reason: Because::UntrustedActor };
         assert_eq!(decide((actor, silent), &fetch(), |_| {}), Ok(capped));
         assert_eq!(decide((actor, silent), &fetch(), forced(Level::ExecuteSilent)), Ok(capped));
         let refused = decide((actor, silent), &fetch(), |facts| facts.requested = silent);
@@ -143,7 +143,7 @@ fn a_forced_level_wins_for_those_who_may_and_is_refused_to_others() {
     let actor = ACTORS[2];
     for plan in [fetch(), plan([("ledger.book", json!({}))])] {
         for asked in Level::ALL {
-            let expected = Decided { level: *asked, because: Because::Override };
+            let expected = LevelDecision { level: *asked, reason: Because::Override };
             assert_eq!(decide(actor, &plan, forced(*asked)), Ok(expected));
         }
     }
@@ -161,9 +161,9 @@ fn a_forced_level_wins_for_those_who_may_and_is_refused_to_others() {
 fn anybody_may_ask_for_more_supervision() {
     let asking = |asked| decide(ACTORS[2], &fetch(), |facts| facts.requested = Some(asked));
     for asked in [Level::Ask, Level::Draft] {
-        assert_eq!(asking(asked), Ok(Decided { level: asked, because: Because::AskedForLess }));
+        assert_eq!(asking(asked), Ok(LevelDecision { level: asked, reason: Because::AskedForLess }));
     }
-    let same = Decided { level: Level::ExecuteNotify, because: Because::ActorDefault };
+    let same = LevelDecision { level: Level::ExecuteNotify, reason: Because::ActorDefault };
     assert_eq!(asking(Level::ExecuteNotify), Ok(same));
 }
 
@@ -173,8 +173,8 @@ fn a_tool_that_demands_approval_is_drafted_or_asked_for() {
     let plan = plan([("local.note", json!({})), ("ledger.book", json!({}))]);
     for actor in ACTORS {
         let expected = if actor.1 == Some(Level::Ask) { Level::Ask } else { Level::Draft };
-        let because = Because::ToolRequiresApproval;
-        assert_eq!(decide(actor, &plan, |_| {}), Ok(Decided { level: expected, because }), "{actor:?}");
+        let reason = Because::ToolRequiresApproval;
+        assert_eq!(decide(actor, &plan, |_| {}), Ok(LevelDecision { level: expected, reason }), "{actor:?}");
     }
 }
 
@@ -193,7 +193,7 @@ fn without_a_default_the_risk_decides() {
     for (plan, expected) in cases {
         assert_eq!(
             decide(actor, &plan, |_| {}),
-            Ok(Decided { level: expected, because: Because::RiskScore }),
+            Ok(LevelDecision { level: expected, reason: Because::RiskScore }),
             "{plan:?}"
         );
     }
@@ -204,7 +204,7 @@ fn without_a_default_the_risk_decides() {
 fn more_than_ten_steps_are_drafted_whoever_asks() {
     for actor in [ACTORS[2], ACTORS[3]] {
         assert_eq!(Some(level(actor, &steps(10))), actor.1);
-        let drafted = Decided { level: Level::Draft, because: Because::ManySteps };
+        let drafted = LevelDecision { level: Level::Draft, reason: Because::ManySteps };
         assert_eq!(decide(actor, &steps(11), |_| {}), Ok(drafted));
         assert_eq!(decide(actor, &steps(11), forced(Level::ExecuteSilent)), Ok(drafted));
     }
@@ -215,10 +215,10 @@ fn more_than_ten_steps_are_drafted_whoever_asks() {
 #[test]
 fn caution_about_first_times_is_a_switch() {
     let with = |cautious, first_time| {
-        let change = move |facts: &mut Facts<'_>| (facts.cautious, facts.first_time) = (cautious, first_time);
+        let change = move |facts: &mut AutonomyFacts<'_>| (facts.cautious, facts.first_time) = (cautious, first_time);
         decide(ACTORS[3], &fetch(), change).unwrap()
     };
-    assert_eq!(with(true, true), Decided { level: Level::Draft, because: Because::FirstTime });
+    assert_eq!(with(true, true), LevelDecision { level: Level::Draft, reason: Because::FirstTime });
     for (cautious, first_time) in [(false, false), (false, true), (true, false)] {
         assert_eq!(with(cautious, first_time).level, Level::ExecuteSilent);
     }
@@ -238,8 +238,8 @@ fn every_use_case_gets_its_level() {
             (facts.cautious, facts.first_time) = (is(&case, "cautious"), is(&case, "first_time"));
         });
         let expected = Level::ALL[of(case["requirement"].as_str().unwrap())];
-        let because = Because::parse(case["because"].as_str().unwrap()).unwrap();
-        assert_eq!(decided, Ok(Decided { level: expected, because }), "{case} {:?}", scored(&plan));
+        let reason = Because::parse(case["because"].as_str().unwrap()).unwrap();
+        assert_eq!(decided, Ok(LevelDecision { level: expected, reason }), "{case} {:?}", scored(&plan));
         assert_eq!(json!(expected), case["level"]);
         seen[of(case["requirement"].as_str().unwrap())] += 1;
     }
@@ -250,17 +250,17 @@ fn every_use_case_gets_its_level() {
 #[test]
 fn deletions_and_messages_to_outsiders_ask_a_person_and_no_override_lifts_that() {
     for (actor, default) in ACTORS {
-        for (deletes, outsiders, because) in
+        for (deletes, outsiders, reason) in
             [(true, false, Because::Deletes), (false, true, Because::MessageToOutsiders)]
         {
-            let told = |facts: &mut Facts<'_>| (facts.deletes, facts.outsiders) = (deletes, outsiders);
+            let told = |facts: &mut AutonomyFacts<'_>| (facts.deletes, facts.messages_outsiders) = (deletes, outsiders);
             let plain = decide((actor, default), &fetch(), told).unwrap();
             assert!(plain.level <= Level::Draft, "{actor}: {plain:?}");
             let forced = decide((actor, default), &fetch(), |facts| {
                 forced(Level::ExecuteSilent)(facts);
                 told(facts);
             });
-            assert_eq!(forced.unwrap(), Decided { level: Level::Draft, because }, "{actor}");
+            assert_eq!(forced.unwrap(), LevelDecision { level: Level::Draft, reason }, "{actor}");
         }
     }
 }

@@ -3,33 +3,33 @@
 use chimera_core::act::risk::score;
 use chimera_core::flow::plan::{Plan, PlanStep};
 use chimera_core::flow::risk::Score;
-use chimera_core::tool::{Declared, Metadata, Reach, ReadsWhen, Risk, Rollback, Spec};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, ReadOnlyInputs, Risk, Rollback, Spec};
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// A tool by its name.
 pub(super) fn tool(name: &str) -> Option<Spec> {
     let (name, effect, risk_level, capability, requires_approval) = match name {
-        "local.note" => ("local.note", Reach::Pure, Risk::Low, "local.note", false),
-        "local.summarize" => ("local.summarize", Reach::Pure, Risk::Low, "local.summarize", false),
-        "local.markdown_to_pdf" => ("local.markdown_to_pdf", Reach::Pure, Risk::Low, "local.convert", false),
-        "local.translate" => ("local.translate", Reach::Pure, Risk::Low, "external_api", false),
-        "local.medium" => ("local.medium", Reach::Pure, Risk::Medium, "local.medium", false),
-        "local.high" => ("local.high", Reach::Pure, Risk::High, "local.high", false),
-        "store.put" => ("store.put", Reach::Write, Risk::Low, "store.put", false),
-        "github.issues" => ("github.issues", Reach::Read, Risk::Low, "github.read", false),
-        "mail.fetch" => ("mail.fetch", Reach::Read, Risk::Low, "mail.read", false),
-        "http.request" => ("http.request", Reach::Write, Risk::Medium, "external_api", false),
-        "slack_post" => ("slack_post", Reach::Write, Risk::Medium, "external_api", false),
-        "db.execute" => ("db.execute", Reach::Write, Risk::Medium, "db.execute", false),
-        "ledger.book" => ("ledger.book", Reach::Write, Risk::Medium, "ledger.book", true),
-        "sms.send" => ("sms.send", Reach::Write, Risk::High, "external_api", false),
-        "email_send" => ("email_send", Reach::Write, Risk::High, "external_api", true),
-        "payment.send" => ("payment.send", Reach::Write, Risk::High, "payment.send", true),
+        "local.note" => ("local.note", EffectKind::Pure, Risk::Low, "local.note", false),
+        "local.summarize" => ("local.summarize", EffectKind::Pure, Risk::Low, "local.summarize", false),
+        "local.markdown_to_pdf" => ("local.markdown_to_pdf", EffectKind::Pure, Risk::Low, "local.convert", false),
+        "local.translate" => ("local.translate", EffectKind::Pure, Risk::Low, "external_api", false),
+        "local.medium" => ("local.medium", EffectKind::Pure, Risk::Medium, "local.medium", false),
+        "local.high" => ("local.high", EffectKind::Pure, Risk::High, "local.high", false),
+        "store.put" => ("store.put", EffectKind::Write, Risk::Low, "store.put", false),
+        "github.issues" => ("github.issues", EffectKind::Read, Risk::Low, "github.read", false),
+        "mail.fetch" => ("mail.fetch", EffectKind::Read, Risk::Low, "mail.read", false),
+        "http.request" => ("http.request", EffectKind::Write, Risk::Medium, "external_api", false),
+        "slack_post" => ("slack_post", EffectKind::Write, Risk::Medium, "external_api", false),
+        "db.execute" => ("db.execute", EffectKind::Write, Risk::Medium, "db.execute", false),
+        "ledger.book" => ("ledger.book", EffectKind::Write, Risk::Medium, "ledger.book", true),
+        "sms.send" => ("sms.send", EffectKind::Write, Risk::High, "external_api", false),
+        "email_send" => ("email_send", EffectKind::Write, Risk::High, "external_api", true),
+        "payment.send" => ("payment.send", EffectKind::Write, Risk::High, "payment.send", true),
         _ => return None,
     };
-    let reads_when = ReadsWhen { member: "method", values: &["GET", "HEAD"], deletes: &["DELETE"] };
-    let declared = Declared {
+    let reads_when = ReadOnlyInputs { member: "method", values: &["GET", "HEAD"], deletes: &["DELETE"] };
+    let declared = ToolDeclaration {
         name,
         version: "1",
         description: "",

@@ -1,11 +1,11 @@
 //! The calls of a run are laid out before it runs. What is unknown then counts as the worst case, however deeply
 //! nested and whatever an expression makes of it.
 
-use chimera_core::access::Tenant;
+use chimera_core::access::TenantSettings;
 use chimera_core::flow::Children;
-use chimera_core::flow::air::{Catalog, Document, Graph, Known, compile};
+use chimera_core::flow::air::{Catalog, Document, Graph, WorkflowInfo, compile};
 use chimera_core::flow::plan::Plan;
-use chimera_core::tool::{Class, Declared, Metadata, Reach, ReadsWhen, Rollback, Spec};
+use chimera_core::tool::{CallClass, ToolDeclaration, Metadata, EffectKind, ReadOnlyInputs, Rollback, Spec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ impl Catalog for Tools {
             "mail.send" => ("mail.send", "mail.send"),
             _ => return None,
         };
-        let reads_when = ReadsWhen { member: "method", values: &["GET", "HEAD"], deletes: &["DELETE"] };
-        let declared = Declared {
+        let reads_when = ReadOnlyInputs { member: "method", values: &["GET", "HEAD"], deletes: &["DELETE"] };
+        let declared = ToolDeclaration {
             name,
             version: "1",
             description: "",
             metadata: Metadata { capabilities: vec![capability.to_owned()], ..Metadata::default() },
-            effect: Reach::Write,
+            effect: EffectKind::Write,
             reads_when: (name == "http.request").then_some(reads_when),
             checkable: false,
             rollback: Rollback::Unsupported,
@@ -36,8 +36,8 @@ impl Catalog for Tools {
         Some(Arc::new(declared.compile().unwrap()))
     }
 
-    fn workflow(&self, _: &str, _: Option<i64>) -> Known {
-        Known::Exists
+    fn workflow(&self, _: &str, _: Option<i64>) -> WorkflowInfo {
+        WorkflowInfo::Exists
     }
 }
 
@@ -64,11 +64,11 @@ const ACTS: [Act; 2] = [
 impl Act {
     /// Whether the plan has a call that must not run freely.
     fn is_found(self, plan: &Plan) -> bool {
-        let tenant = Tenant { domains: vec!["acme.example".to_owned()], ..Tenant::default() };
+        let tenant = TenantSettings { domains: vec!["acme.example".to_owned()], ..TenantSettings::default() };
         let spec = Tools.tool(self.tool).unwrap();
         let bad = |input: &Value| match spec.destinations(input) {
             Some(named) => named.iter().any(|named| tenant.is_outside(named)),
-            None => spec.class_of(input) == Class::Delete,
+            None => spec.call_class(input) == CallClass::Delete,
         };
         plan.steps.iter().any(|step| step.tool == self.tool && bad(&step.input))
     }
@@ -157,7 +157,7 @@ impl Act {
         }
         let source = json!({"id": "s", "type": "function", "fn": "http.request", "inputs": {"url": "https://a.test"}});
         let top = graph("w0", json!([source, graphs[0]]), json!([{"from": "s", "to": "c"}]));
-        Plan::of_graph(&top, inputs, &children)
+        Plan::from_graph(&top, inputs, &children)
     }
 }
 
@@ -204,7 +204,7 @@ fn only_what_depends_on_the_unknown_is_unknown() {
     ] {
         let below = graph("w", child(json!({"method": method, "whole": "${inputs.all}"})), json!([]));
         let children = Children::from([(("w".to_owned(), None), below)]);
-        let plan = Plan::of_graph(&top, &json!({}), &children);
+        let plan = Plan::from_graph(&top, &json!({}), &children);
         let input = &plan.steps[1].input;
         assert_eq!(ACTS[0].is_found(&plan), !reads, "{method}: {input}");
         assert_eq!(input["whole"]["method"], "GET", "{input}");

@@ -1,7 +1,7 @@
 //! Destinations outside a tenant's domains are never taken for internal ones: if any common parser finds a foreign
 //! host, the destination is external.
 
-use chimera_core::access::Tenant;
+use chimera_core::access::TenantSettings;
 use proptest::prelude::*;
 use url::Url;
 
@@ -76,8 +76,8 @@ const PIECES: &[&str] = &[
     "xn--4ca",
 ];
 
-fn tenant() -> Tenant {
-    Tenant { domains: vec![OURS.to_owned()], ..Tenant::default() }
+fn tenant() -> TenantSettings {
+    TenantSettings { domains: vec![OURS.to_owned()], ..TenantSettings::default() }
 }
 
 fn is_ours(host: &str) -> bool {

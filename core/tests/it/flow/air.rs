@@ -1,7 +1,7 @@
 //! AIR documents: what is accepted, what is rejected and where, and the compiled graph.
 
 use super::given::{compiled, document, echo, problem, problems, tools};
-use chimera_core::flow::air::{Body, Document, Join, Known, SCHEMA, compile, parse};
+use chimera_core::flow::air::{Body, Document, Join, WorkflowInfo, SCHEMA, compile, parse};
 use chimera_core::json::schema::Schema;
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn a_document_is_read_as_it_was_written_and_written_as_it_is_read() {
     assert_eq!(graph.nodes[4].node.join, Join::Any);
     assert_eq!((graph.nodes[0].outgoing.clone(), graph.nodes[4].incoming.clone()), (vec![0, 1], vec![3, 4]));
     assert!(graph.nodes[2].over.is_some() && graph.nodes[2].tool.is_some());
-    assert!(graph.unsupported().is_none());
+    assert!(graph.unsupported_node().is_none());
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn what_the_format_does_not_have_is_refused_where_it_stands() {
 
 #[test]
 fn a_text_that_is_not_json_or_too_large_is_refused() {
-    assert_eq!(parse("{").unwrap_err()[0].code.word(), "not_json");
-    assert_eq!(parse(r#"{"a": 1, "a": 2}"#).unwrap_err()[0].code.word(), "not_json");
-    assert_eq!(parse(&" ".repeat(3 * 1024 * 1024)).unwrap_err()[0].code.word(), "too_large");
+    assert_eq!(parse("{").unwrap_err()[0].code.as_str(), "not_json");
+    assert_eq!(parse(r#"{"a": 1, "a": 2}"#).unwrap_err()[0].code.as_str(), "not_json");
+    assert_eq!(parse(&" ".repeat(3 * 1024 * 1024)).unwrap_err()[0].code.as_str(), "too_large");
     let many = document(json!((0..10_001).map(|at| echo(&format!("n{at}"), json!(1))).collect::<Vec<_>>()), json!([]));
     assert_eq!(problem(many).0, "too_large");
 }
@@ -207,12 +207,12 @@ fn unknown_tools_and_workflows_are_refused_with_a_guess() {
     let mut known = document(json!([echo("x", json!(1))]), json!([]));
     known["inputs"] = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false});
     known["outputs"] = json!({"total": "${nodes.x.outputs.value}"});
-    let catalog = tools().with_workflow("child", compiled(known).unwrap().known());
+    let catalog = tools().with_workflow("child", compiled(known).unwrap().info());
     let with = |inputs: Value| compile(Document::from_value(child(inputs)).unwrap(), &catalog);
     with(json!({"n": 1})).unwrap();
-    assert_eq!(with(json!({})).unwrap_err()[0].code.word(), "missing_input");
-    assert_eq!(with(json!({"n": "${run_id}"})).unwrap_err()[0].code.word(), "type_mismatch");
-    let other = tools().with_workflow("child", Known::Exists);
+    assert_eq!(with(json!({})).unwrap_err()[0].code.as_str(), "missing_input");
+    assert_eq!(with(json!({"n": "${run_id}"})).unwrap_err()[0].code.as_str(), "type_mismatch");
+    let other = tools().with_workflow("child", WorkflowInfo::Exists);
     compile(Document::from_value(child(json!({"what": 1}))).unwrap(), &other).unwrap();
 }
 
@@ -231,8 +231,8 @@ fn agents_and_swarms_are_read_and_named_as_not_yet_supported() {
     ]);
     let edges = json!([{"from": "a", "to": "b"}, {"from": "b", "to": "c"}]);
     let graph = compiled(document(nodes.clone(), edges.clone())).unwrap();
-    assert_eq!(graph.unsupported().unwrap().id, "b");
-    assert_eq!(graph.unsupported_problem().unwrap().code.word(), "unsupported_node");
+    assert_eq!(graph.unsupported_node().unwrap().id, "b");
+    assert_eq!(graph.unsupported_problem().unwrap().code.as_str(), "unsupported_node");
     assert!(matches!(&graph.nodes[1].node.body, Body::Agent(members) if members.contains_key("budget")));
     assert_eq!(graph.document.to_value()["nodes"], nodes);
     let goalless = document(json!([{"id": "c", "type": "swarm"}]), json!([]));

@@ -1,7 +1,7 @@
 //! The shipped examples are valid.
 
 use super::given::tools;
-use chimera_core::flow::air::{Catalog, Graph, Known, ProblemCode, SCHEMA, compile, parse};
+use chimera_core::flow::air::{Catalog, Graph, WorkflowInfo, ProblemCode, SCHEMA, compile, parse};
 use chimera_core::json::schema::Schema;
 use chimera_core::tool::Spec;
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ impl Catalog for Shelf {
         self.tools.tool(name)
     }
 
-    fn workflow(&self, id: &str, _: Option<i64>) -> Known {
-        self.graphs.get(id).map_or(Known::Missing, Graph::known)
+    fn workflow(&self, id: &str, _: Option<i64>) -> WorkflowInfo {
+        self.graphs.get(id).map_or(WorkflowInfo::Missing, Graph::info)
     }
 }
 
@@ -52,8 +52,8 @@ fn every_example_compiles_and_is_named_like_its_file() {
 fn the_reference_names_every_code() {
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/air.md")).unwrap();
     for code in ProblemCode::ALL {
-        assert_eq!(serde_json::to_value(code).unwrap(), code.word());
-        assert!(page.contains(&format!("`{}`", code.word())), "{}", code.word());
+        assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+        assert!(page.contains(&format!("`{}`", code.as_str())), "{}", code.as_str());
     }
 }
 

@@ -1,8 +1,8 @@
 //! Fixtures of this room: tools with realistic schemas, short documents, and a run's values.
 
 use crate::given::{closed, tool};
-use chimera_core::flow::air::{Catalog, Document, Graph, Known, Problem, compile};
-use chimera_core::tool::{Reach, Spec};
+use chimera_core::flow::air::{Catalog, Document, Graph, WorkflowInfo, DocumentProblem, compile};
+use chimera_core::tool::{EffectKind, Spec};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Tools {
     tools: BTreeMap<String, Arc<Spec>>,
-    pub(super) workflows: BTreeMap<String, Known>,
+    pub(super) workflows: BTreeMap<String, WorkflowInfo>,
 }
 
 impl Catalog for Tools {
@@ -19,8 +19,8 @@ impl Catalog for Tools {
         self.tools.get(name).cloned()
     }
 
-    fn workflow(&self, id: &str, _: Option<i64>) -> Known {
-        self.workflows.get(id).cloned().unwrap_or(Known::Missing)
+    fn workflow(&self, id: &str, _: Option<i64>) -> WorkflowInfo {
+        self.workflows.get(id).cloned().unwrap_or(WorkflowInfo::Missing)
     }
 
     fn tool_names(&self) -> Vec<String> {
@@ -29,12 +29,12 @@ impl Catalog for Tools {
 }
 
 impl Tools {
-    pub(super) fn with(mut self, name: &'static str, effect: Reach, input: Value, output: Value) -> Self {
+    pub(super) fn with(mut self, name: &'static str, effect: EffectKind, input: Value, output: Value) -> Self {
         self.tools.insert(name.to_owned(), tool(name, effect, input, output));
         self
     }
 
-    pub(super) fn with_workflow(mut self, id: &str, known: Known) -> Self {
+    pub(super) fn with_workflow(mut self, id: &str, known: WorkflowInfo) -> Self {
         self.workflows.insert(id.to_owned(), known);
         self
     }
@@ -55,20 +55,20 @@ pub(super) fn tools() -> Tools {
     let mail = json!({"to": text, "subject": text, "body": text, "attachments": words});
     let upload = json!({"content": text, "content_type": text, "bucket": text, "key_template": text, "artifact": text});
     Tools::default()
-        .with("local.echo", Reach::Pure, echo, closed(json!({"message": text, "value": true}), &[]))
-        .with("local.summarize", Reach::Pure, closed(summary, &["text"]), closed(summarized, &["summary"]))
-        .with("local.markdown_to_pdf", Reach::Pure, closed(pdf, &["markdown"]), closed(made, &["artifact"]))
-        .with("http.request", Reach::Write, closed(request, &["url"]), answer)
-        .with("email_send", Reach::Write, closed(mail, &["to", "subject"]), closed(json!({"message_id": text}), &[]))
+        .with("local.echo", EffectKind::Pure, echo, closed(json!({"message": text, "value": true}), &[]))
+        .with("local.summarize", EffectKind::Pure, closed(summary, &["text"]), closed(summarized, &["summary"]))
+        .with("local.markdown_to_pdf", EffectKind::Pure, closed(pdf, &["markdown"]), closed(made, &["artifact"]))
+        .with("http.request", EffectKind::Write, closed(request, &["url"]), answer)
+        .with("email_send", EffectKind::Write, closed(mail, &["to", "subject"]), closed(json!({"message_id": text}), &[]))
         .with(
             "slack_post",
-            Reach::Write,
+            EffectKind::Write,
             closed(json!({"channel_alias": text, "text": text}), &["text"]),
             closed(json!({"ts": text}), &[]),
         )
         .with(
             "s3_upload",
-            Reach::Write,
+            EffectKind::Write,
             closed(upload, &["bucket", "key_template"]),
             closed(json!({"success": {"type": "boolean"}, "key": text, "url": text}), &["key", "url"]),
         )
@@ -80,14 +80,14 @@ pub(super) fn document(nodes: Value, edges: Value) -> Value {
 }
 
 /// Parses and compiles.
-pub(super) fn compiled(document: Value) -> Result<Graph, Vec<Problem>> {
+pub(super) fn compiled(document: Value) -> Result<Graph, Vec<DocumentProblem>> {
     compile(Document::from_value(document)?, &tools())
 }
 
 /// Code, path and reason of every problem.
 pub(super) fn problems(document: Value) -> Vec<(&'static str, String, String)> {
     let told = compiled(document).map(drop).unwrap_err();
-    told.into_iter().map(|problem| (problem.code.word(), problem.path, problem.reason)).collect()
+    told.into_iter().map(|problem| (problem.code.as_str(), problem.path, problem.reason)).collect()
 }
 
 /// The only problem of a document.

@@ -40,7 +40,7 @@ fn refused(value: Value) -> (&'static str, String) {
         Ok(patch) => apply(&running(), &patch, &["review"], &["parse"], &tools()).map(drop).unwrap_err(),
         Err(problems) => problems,
     };
-    (problems[0].code.word(), problems[0].path.clone())
+    (problems[0].code.as_str(), problems[0].path.clone())
 }
 
 /// INTENT-030, INTENT-031, INTENT-032, INTENT-035
@@ -130,7 +130,7 @@ fn edges_start_from_what_has_begun_and_lead_to_what_is_new() {
 fn the_current_node_must_be_one() {
     for current in [&[][..], &["parse", "review"][..]] {
         let problems = apply(&running(), &patch(example()), current, &[], &tools()).map(drop).unwrap_err();
-        assert_eq!((problems[0].code.word(), problems[0].path.as_str()), ("ambiguous_current", "/add_edges/0/from"));
+        assert_eq!((problems[0].code.as_str(), problems[0].path.as_str()), ("ambiguous_current", "/add_edges/0/from"));
     }
 }
 
@@ -164,7 +164,7 @@ fn the_inverse_takes_out_what_is_pending() {
     };
     assert_eq!(ways(&back), ways(&before));
     let begun = revert(&after, &inverse, &all[1..]).map(drop).unwrap_err();
-    assert_eq!((begun[0].code.word(), begun[0].path.as_str()), ("not_pending", "/remove_nodes/0"));
+    assert_eq!((begun[0].code.as_str(), begun[0].path.as_str()), ("not_pending", "/remove_nodes/0"));
 }
 
 #[test]

@@ -2,13 +2,13 @@
 //!
 //! The fuzz targets call these functions; the tests of `core` call them with mutated seeds.
 
-use chimera_core::flow::air::{Catalog, Document, Graph, Known, Problem, SCHEMA, compile, parse};
+use chimera_core::flow::air::{Catalog, Document, Graph, WorkflowInfo, DocumentProblem, SCHEMA, compile, parse};
 use chimera_core::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter};
 use chimera_core::flow::patch::{Patch, apply, digest, inverse, revert};
 use chimera_core::json::Digest32;
 use chimera_core::json::schema::Schema;
 use chimera_core::limits::TURN_WORK_MAX;
-use chimera_core::tool::{Declared, Metadata, Reach, Rollback, Spec};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Rollback, Spec};
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 
@@ -27,19 +27,19 @@ impl Catalog for Tools {
         }
     }
 
-    fn workflow(&self, id: &str, _: Option<i64>) -> Known {
-        if id.len().is_multiple_of(2) { Known::Exists } else { Known::Missing }
+    fn workflow(&self, id: &str, _: Option<i64>) -> WorkflowInfo {
+        if id.len().is_multiple_of(2) { WorkflowInfo::Exists } else { WorkflowInfo::Missing }
     }
 }
 
 static TOOLS: LazyLock<Tools> = LazyLock::new(|| {
     let tool = |name, input, output| {
-        let declared = Declared {
+        let declared = ToolDeclaration {
             name,
             version: "1",
             description: "",
             metadata: Metadata::default(),
-            effect: Reach::Read,
+            effect: EffectKind::Read,
             reads_when: None,
             checkable: false,
             rollback: Rollback::Unsupported,
@@ -65,7 +65,7 @@ static TOOLS: LazyLock<Tools> = LazyLock::new(|| {
 static AIR: LazyLock<Schema> =
     LazyLock::new(|| Schema::compile(serde_json::from_str(SCHEMA).expect("it is JSON")).expect("it is a schema"));
 
-fn told(problems: &[Problem]) {
+fn told(problems: &[DocumentProblem]) {
     assert!(!problems.is_empty() && problems.len() <= 50);
     for problem in problems {
         assert!(problem.path.is_empty() || problem.path.starts_with('/'), "{problem:?}");

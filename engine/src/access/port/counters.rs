@@ -1,7 +1,7 @@
 //! Counters: short-lived claims and rate limit windows, shared by all nodes.
 
 use async_trait::async_trait;
-use chimera_core::access::window::{Hit, Quota};
+use chimera_core::access::window::{RateDecision, Quota};
 use chimera_core::limits::{CLAIM_TTL_MIN, CLAIM_TTL_SECONDS_MAX, COUNTER_KEY_BYTES_MAX, COUNTER_VALUE_BYTES_MAX};
 use chimera_core::time::Timestamp;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use std::time::Duration;
 pub trait Counters: Send + Sync {
     /// Claims `key` for `ttl`, unless somebody holds it, the caller included. A claim whose reply was lost is
     /// recognised by its value.
-    async fn claim(&self, key: &str, value: &str, ttl: Duration, now: Timestamp) -> Result<Claim, CounterError>;
+    async fn claim(&self, key: &str, value: &str, ttl: Duration, now: Timestamp) -> Result<ClaimOutcome, CounterError>;
 
     /// The value that holds `key`; `None` if it is free or expired.
     async fn read(&self, key: &str, now: Timestamp) -> Result<Option<String>, CounterError>;
@@ -31,7 +31,7 @@ pub trait Counters: Send + Sync {
 
     /// Counts one hit against a sliding window, unless the window is full. The counts are stored under
     /// `key:window_start` in Unix seconds and expire one window length after their last hit.
-    async fn hit(&self, key: &str, quota: Quota, now: Timestamp) -> Result<Hit, CounterError>;
+    async fn hit(&self, key: &str, quota: Quota, now: Timestamp) -> Result<RateDecision, CounterError>;
 
     /// Whether the store is reachable.
     async fn ready(&self) -> Result<(), CounterError>;
@@ -39,7 +39,7 @@ pub trait Counters: Send + Sync {
 
 /// The result of [`Counters::claim`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum ClaimOutcome {
     /// The caller holds it now.
     Claimed,
     /// Somebody else holds it, with this value.

@@ -4,5 +4,5 @@
 mod counters;
 mod tenancy;
 
-pub use counters::{Claim, CounterError, Counters};
+pub use counters::{ClaimOutcome, CounterError, Counters};
 pub use tenancy::{OneTenant, Tenancy};

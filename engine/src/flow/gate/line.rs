@@ -1,53 +1,53 @@
 //! The queue for one tool of one tenant, by host, and counters.
 
-use super::Kind;
-use chimera_core::flow::run::At;
+use super::CallTarget;
+use chimera_core::flow::run::RunPlace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// A request for a slot; the smallest is served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Wish {
+pub(super) struct QueuedCall {
     pub(super) priority: i32,
     pub(super) turn: u64,
     pub(super) run: Uuid,
-    pub(super) at: At,
+    pub(super) at: RunPlace,
 }
 
 /// The calls waiting for one tool of one tenant. Those to a host at its limit are set aside and block nobody.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    queues: BTreeMap<Option<Arc<str>>, Queue>,
+pub(super) struct ToolQueue {
+    queues: BTreeMap<Option<Arc<str>>, HostQueue>,
     /// The first request of each available host, by its number of calls in flight.
-    heads: BTreeSet<(usize, Wish)>,
+    heads: BTreeSet<(usize, QueuedCall)>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    wishes: BTreeSet<Wish>,
+struct HostQueue {
+    calls: BTreeSet<QueuedCall>,
     /// Its element in `heads`.
-    head: Option<(usize, Wish)>,
+    head: Option<(usize, QueuedCall)>,
 }
 
-impl Line {
-    pub(super) fn insert(&mut self, host: Option<&Arc<str>>, wish: Wish, busy: usize, open: bool) {
-        self.queues.entry(host.cloned()).or_default().wishes.insert(wish);
-        self.settle(host, busy, open);
+impl ToolQueue {
+    pub(super) fn insert(&mut self, host: Option<&Arc<str>>, call: QueuedCall, busy: usize, open: bool) {
+        self.queues.entry(host.cloned()).or_default().calls.insert(call);
+        self.update_head(host, busy, open);
     }
 
-    pub(super) fn remove(&mut self, host: Option<&Arc<str>>, wish: &Wish, busy: usize, open: bool) {
+    pub(super) fn remove(&mut self, host: Option<&Arc<str>>, call: &QueuedCall, busy: usize, open: bool) {
         if let Some(queue) = self.queues.get_mut(&host.cloned()) {
-            queue.wishes.remove(wish);
+            queue.calls.remove(call);
         }
-        self.settle(host, busy, open);
+        self.update_head(host, busy, open);
     }
 
     /// Updates the head of a host's queue.
-    pub(super) fn settle(&mut self, host: Option<&Arc<str>>, busy: usize, open: bool) {
+    pub(super) fn update_head(&mut self, host: Option<&Arc<str>>, busy: usize, open: bool) {
         let host = host.cloned();
         let Some(queue) = self.queues.get_mut(&host) else { return };
-        let head = queue.wishes.first().filter(|_| open).map(|wish| (busy, *wish));
+        let head = queue.calls.first().filter(|_| open).map(|call| (busy, *call));
         if queue.head != head {
             if let Some(before) = queue.head.take() {
                 self.heads.remove(&before);
@@ -55,14 +55,14 @@ impl Line {
             self.heads.extend(head);
             queue.head = head;
         }
-        if queue.wishes.is_empty() {
+        if queue.calls.is_empty() {
             self.queues.remove(&host);
         }
     }
 
     /// The first request whose host may be called.
-    pub(super) fn first(&self) -> Option<Wish> {
-        self.heads.first().map(|(_, wish)| *wish)
+    pub(super) fn first(&self) -> Option<QueuedCall> {
+        self.heads.first().map(|(_, call)| *call)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -72,21 +72,21 @@ impl Line {
 
 /// Number of calls by tenant, tool and host, and per tenant by tool and host.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct CallCounts {
     tenants: BTreeMap<Arc<str>, usize>,
-    tools: BTreeMap<Arc<str>, Shares>,
-    hosts: BTreeMap<Arc<str>, Shares>,
+    tools: BTreeMap<Arc<str>, TenantCounts>,
+    hosts: BTreeMap<Arc<str>, TenantCounts>,
 }
 
 /// A count in total and by tenant.
 #[derive(Debug, Default)]
-struct Shares {
+struct TenantCounts {
     all: usize,
     tenants: BTreeMap<Arc<str>, usize>,
 }
 
-impl Tally {
-    pub(super) fn add(&mut self, kind: &Kind) {
+impl CallCounts {
+    pub(super) fn add(&mut self, kind: &CallTarget) {
         count_up(&mut self.tenants, &kind.tenant);
         self.tools.entry(Arc::clone(&kind.tool)).or_default().add(&kind.tenant);
         if let Some(host) = &kind.host {
@@ -94,7 +94,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn remove(&mut self, kind: &Kind) {
+    pub(super) fn remove(&mut self, kind: &CallTarget) {
         count_down(&mut self.tenants, &kind.tenant);
         remove(&mut self.tools, &kind.tool, &kind.tenant);
         kind.host.iter().for_each(|host| remove(&mut self.hosts, host, &kind.tenant));
@@ -115,7 +115,7 @@ impl Tally {
     }
 }
 
-impl Shares {
+impl TenantCounts {
     fn add(&mut self, tenant: &Arc<str>) {
         self.all += 1;
         count_up(&mut self.tenants, tenant);
@@ -126,7 +126,7 @@ impl Shares {
     }
 }
 
-fn remove(all: &mut BTreeMap<Arc<str>, Shares>, name: &Arc<str>, tenant: &Arc<str>) {
+fn remove(all: &mut BTreeMap<Arc<str>, TenantCounts>, name: &Arc<str>, tenant: &Arc<str>) {
     let Some(shares) = all.get_mut(name) else { return };
     shares.all -= 1;
     count_down(&mut shares.tenants, tenant);

@@ -11,16 +11,16 @@ mod line;
 mod tests;
 
 use chimera_core::access::Pool;
-use chimera_core::flow::run::{At, Slot};
+use chimera_core::flow::run::{RunPlace, SlotRequest};
 use chimera_core::limits;
-use line::{Line, Tally, Wish};
+use line::{ToolQueue, CallCounts, QueuedCall};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// How many calls may be in flight, and how many may wait.
 #[derive(Clone, Debug)]
-pub struct Slots {
+pub struct CallLimits {
     pub total: usize,
     pub per_tenant: usize,
     pub per_tool: usize,
@@ -38,7 +38,7 @@ pub struct Slots {
     pub remembered: usize,
 }
 
-impl Default for Slots {
+impl Default for CallLimits {
     fn default() -> Self {
         Self {
             total: limits::CALLS_MAX,
@@ -56,28 +56,28 @@ impl Default for Slots {
 
 /// The tenant, tool and host of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Kind {
+struct CallTarget {
     tenant: Arc<str>,
     tool: Arc<str>,
     host: Option<Arc<str>>,
 }
 
-type Key = (Uuid, At);
+type CallKey = (Uuid, RunPlace);
 
 /// The slots in use and the queues for them.
 #[derive(Debug, Default)]
-pub struct Turnstile {
-    slots: Slots,
-    inside: BTreeMap<Key, Kind>,
+pub struct CallGate {
+    slots: CallLimits,
+    in_flight: BTreeMap<CallKey, CallTarget>,
     /// Slots that are reserved for a waiting run that has not picked them up yet.
-    granted: BTreeSet<Key>,
-    taken: Tally,
+    granted: BTreeSet<CallKey>,
+    taken: CallCounts,
     /// By tenant and tool.
-    lines: BTreeMap<(Arc<str>, Arc<str>), Line>,
-    wishes: BTreeMap<Key, (Kind, Wish)>,
+    lines: BTreeMap<(Arc<str>, Arc<str>), ToolQueue>,
+    requests: BTreeMap<CallKey, (CallTarget, QueuedCall)>,
     /// All waiting requests; below, those of runs in memory.
-    waiting: Tally,
-    waiting_in_memory: Tally,
+    waiting: CallCounts,
+    waiting_in_memory: CallCounts,
     /// Parked runs whose requests are kept.
     parked: BTreeSet<Uuid>,
     turn: u64,
@@ -85,57 +85,57 @@ pub struct Turnstile {
     shared: bool,
 }
 
-impl Turnstile {
+impl CallGate {
     #[must_use]
-    pub fn new(slots: Slots) -> Self {
+    pub fn new(slots: CallLimits) -> Self {
         Self { slots, ..Self::default() }
     }
 
     /// Sets whether there are several tenants, each with its share.
-    pub fn share(&mut self, shared: bool) {
+    pub fn set_shared(&mut self, shared: bool) {
         if self.shared == shared {
             return;
         }
         self.shared = shared;
-        let hosts: BTreeSet<Arc<str>> = self.wishes.values().filter_map(|(kind, _)| kind.host.clone()).collect();
-        hosts.iter().for_each(|host| self.host_changed(Some(host)));
+        let hosts: BTreeSet<Arc<str>> = self.requests.values().filter_map(|(kind, _)| kind.host.clone()).collect();
+        hosts.iter().for_each(|host| self.requeue_host(Some(host)));
     }
 
     /// Takes a slot, or queues a request; `host` is where the call goes.
-    pub fn enter(&mut self, slot: Slot<'_>, host: Option<&str>) -> bool {
+    pub fn acquire(&mut self, slot: SlotRequest<'_>, host: Option<&str>) -> bool {
         let key = (slot.run, slot.at);
-        if self.inside.contains_key(&key) {
+        if self.in_flight.contains_key(&key) {
             self.granted.remove(&key);
             return true;
         }
-        let kind = Kind { tenant: slot.tenant.into(), tool: slot.tool.into(), host: host.map(Into::into) };
+        let kind = CallTarget { tenant: slot.tenant.into(), tool: slot.tool.into(), host: host.map(Into::into) };
         if self.has_room(&kind.tenant, &kind.tool) && self.host_state(kind.host.as_deref(), &kind.tenant).1 {
-            self.forget(&key);
+            self.cancel_request(&key);
             self.take(key, kind);
             return true;
         }
-        if self.wishes.get(&key).is_none_or(|(before, _)| *before != kind) {
-            self.forget(&key);
+        if self.requests.get(&key).is_none_or(|(before, _)| *before != kind) {
+            self.cancel_request(&key);
             self.turn += 1;
-            let wish = Wish { priority: slot.priority, turn: self.turn, run: slot.run, at: slot.at };
-            self.wish(key, kind, wish);
+            let call = QueuedCall { priority: slot.priority, turn: self.turn, run: slot.run, at: slot.at };
+            self.enqueue(key, kind, call);
         }
         false
     }
 
-    fn wish(&mut self, key: Key, kind: Kind, wish: Wish) {
+    fn enqueue(&mut self, key: CallKey, kind: CallTarget, call: QueuedCall) {
         self.waiting.add(&kind);
         if !self.parked.contains(&key.0) {
             self.waiting_in_memory.add(&kind);
         }
         let (busy, open) = self.host_state(kind.host.as_deref(), &kind.tenant);
         let line = self.lines.entry((Arc::clone(&kind.tenant), Arc::clone(&kind.tool))).or_default();
-        line.insert(kind.host.as_ref(), wish, busy, open);
-        self.wishes.insert(key, (kind, wish));
+        line.insert(kind.host.as_ref(), call, busy, open);
+        self.requests.insert(key, (kind, call));
     }
 
-    fn forget(&mut self, key: &Key) {
-        let Some((kind, wish)) = self.wishes.remove(key) else { return };
+    fn cancel_request(&mut self, key: &CallKey) {
+        let Some((kind, call)) = self.requests.remove(key) else { return };
         self.waiting.remove(&kind);
         if !self.parked.contains(&key.0) {
             self.waiting_in_memory.remove(&kind);
@@ -143,28 +143,28 @@ impl Turnstile {
         let (busy, open) = self.host_state(kind.host.as_deref(), &kind.tenant);
         let name = (kind.tenant, kind.tool);
         if let Some(line) = self.lines.get_mut(&name) {
-            line.remove(kind.host.as_ref(), &wish, busy, open);
+            line.remove(kind.host.as_ref(), &call, busy, open);
             if line.is_empty() {
                 self.lines.remove(&name);
             }
         }
     }
 
-    fn take(&mut self, key: Key, kind: Kind) {
+    fn take(&mut self, key: CallKey, kind: CallTarget) {
         self.taken.add(&kind);
-        self.host_changed(kind.host.as_ref());
-        self.inside.insert(key, kind);
+        self.requeue_host(kind.host.as_ref());
+        self.in_flight.insert(key, kind);
     }
 
     /// The number of calls to a host changed: reorders the queues that wait for it.
-    fn host_changed(&mut self, host: Option<&Arc<str>>) {
+    fn requeue_host(&mut self, host: Option<&Arc<str>>) {
         if host.is_none() || self.lines.is_empty() {
             return;
         }
         let mut lines = std::mem::take(&mut self.lines);
         for ((tenant, _), line) in &mut lines {
             let (busy, open) = self.host_state(host.map(AsRef::as_ref), tenant);
-            line.settle(host, busy, open);
+            line.update_head(host, busy, open);
         }
         self.lines = lines;
     }
@@ -173,17 +173,17 @@ impl Turnstile {
         let held = self.taken.tenant(tenant);
         let tool_max = self.slots.tools.get(tool).copied().unwrap_or(self.slots.per_tool);
         held < self.slots.per_tenant
-            && self.has_share(self.slots.total, (self.inside.len(), held))
+            && self.has_share(self.slots.total, (self.in_flight.len(), held))
             && self.has_share(tool_max, self.taken.tool(tool, tenant))
     }
 
     /// Whether a tenant may take one more, with so many taken in total and by the tenant.
     const fn has_share(&self, total: usize, (taken, held): (usize, usize)) -> bool {
-        Pool { total, taken, held }.has_room(self.shared)
+        Pool { total, taken, held }.may_take_slot(self.shared)
     }
 
     /// The same for a request that is already counted.
-    const fn had_share(&self, total: usize, (taken, held): (usize, usize)) -> bool {
+    const fn has_share_counted(&self, total: usize, (taken, held): (usize, usize)) -> bool {
         self.has_share(total, (taken.saturating_sub(1), held.saturating_sub(1)))
     }
 
@@ -197,15 +197,15 @@ impl Turnstile {
 
     /// Releases a slot and reserves it for the next in line, so that later requests can't overtake. Returns the runs
     /// that may continue.
-    pub fn leave(&mut self, run: Uuid, at: At) -> Vec<Uuid> {
-        let Some(kind) = self.inside.remove(&(run, at)) else { return Vec::new() };
+    pub fn release(&mut self, run: Uuid, at: RunPlace) -> Vec<Uuid> {
+        let Some(kind) = self.in_flight.remove(&(run, at)) else { return Vec::new() };
         self.granted.remove(&(run, at));
         self.taken.remove(&kind);
-        self.host_changed(kind.host.as_ref());
+        self.requeue_host(kind.host.as_ref());
         let mut runs = Vec::new();
         while let Some(key) = self.next() {
-            let Some((kind, _)) = self.wishes.get(&key).cloned() else { break };
-            self.forget(&key);
+            let Some((kind, _)) = self.requests.get(&key).cloned() else { break };
+            self.cancel_request(&key);
             self.take(key, kind);
             self.granted.insert(key);
             runs.push(key.0);
@@ -214,57 +214,57 @@ impl Turnstile {
     }
 
     /// The next request that fits. Only the first of each queue is considered.
-    fn next(&self) -> Option<Key> {
+    fn next(&self) -> Option<CallKey> {
         let fitting = self.lines.iter().filter(|((tenant, tool), _)| self.has_room(tenant, tool));
         let first = fitting.filter_map(|((tenant, _), line)| Some((tenant, line.first()?)));
-        let best = first.min_by_key(|(tenant, wish)| (self.taken.tenant(tenant), wish.priority, wish.turn));
-        best.map(|(_, wish)| (wish.run, wish.at))
+        let best = first.min_by_key(|(tenant, call)| (self.taken.tenant(tenant), call.priority, call.turn));
+        best.map(|(_, call)| (call.run, call.at))
     }
 
     /// The slots that are reserved for a run.
     #[must_use]
-    pub fn granted(&self, run: Uuid) -> Vec<At> {
+    pub fn granted(&self, run: Uuid) -> Vec<RunPlace> {
         self.granted.range(all_of(run)).map(|(_, at)| *at).collect()
     }
 
     /// Releases the reserved slots that a run did not use. Returns the runs that may continue.
-    pub fn unused(&mut self, run: Uuid, granted: &[At]) -> Vec<Uuid> {
-        let unused: Vec<At> = granted.iter().copied().filter(|at| self.granted.contains(&(run, *at))).collect();
-        unused.into_iter().flat_map(|at| self.leave(run, at)).collect()
+    pub fn release_unused(&mut self, run: Uuid, granted: &[RunPlace]) -> Vec<Uuid> {
+        let unused: Vec<RunPlace> = granted.iter().copied().filter(|at| self.granted.contains(&(run, *at))).collect();
+        unused.into_iter().flat_map(|at| self.release(run, at)).collect()
     }
 
     /// Parks a run that can only wait for slots. Returns in how many seconds to check it again, or `None` if it should
     /// stay in memory: it may be unloaded when `at_once` is set, or when too many runs in memory wait for its tool. Its
     /// requests are kept up to a limit.
     pub fn park(&mut self, run: Uuid, at_once: bool) -> Option<i64> {
-        let wishes: Vec<Key> = self.wishes.range(all_of(run)).map(|(key, _)| *key).collect();
+        let wishes: Vec<CallKey> = self.requests.range(all_of(run)).map(|(key, _)| *key).collect();
         if wishes.is_empty() || self.granted.range(all_of(run)).next().is_some() {
             return None;
         }
-        let kinds: Vec<Kind> = wishes.iter().filter_map(|key| Some(self.wishes.get(key)?.0.clone())).collect();
-        if !at_once && !kinds.iter().any(|kind| self.crowds_memory(kind) || self.is_crowded(kind)) {
+        let kinds: Vec<CallTarget> = wishes.iter().filter_map(|key| Some(self.requests.get(key)?.0.clone())).collect();
+        if !at_once && !kinds.iter().any(|kind| self.exceeds_memory_share(kind) || self.is_queue_full(kind)) {
             return None;
         }
         if !self.may_remember(&kinds) {
-            wishes.iter().for_each(|key| self.forget(key));
+            wishes.iter().for_each(|key| self.cancel_request(key));
         } else if self.parked.insert(run) {
             kinds.iter().for_each(|kind| self.waiting_in_memory.remove(kind));
         }
-        Some(look_again_in(self.wishes.len(), run))
+        Some(recheck_delay(self.requests.len(), run))
     }
 
     /// Whether so many runs in memory call or wait for a tool that a waiting one should be unloaded.
-    fn crowds_memory(&self, kind: &Kind) -> bool {
+    fn exceeds_memory_share(&self, kind: &CallTarget) -> bool {
         let (taken, waiting) = (&self.taken, &self.waiting_in_memory);
         let (inside, held) = taken.tool(&kind.tool, &kind.tenant);
         let (outside, wished) = waiting.tool(&kind.tool, &kind.tenant);
-        !self.had_share(self.slots.in_memory_per_tool, (inside + outside, held + wished))
+        !self.has_share_counted(self.slots.in_memory_per_tool, (inside + outside, held + wished))
     }
 
     /// Whether the requests of a parked run are kept.
-    fn may_remember(&self, kinds: &[Kind]) -> bool {
-        let counts = |kind: &Kind| (self.wishes.len(), self.waiting.tenant(&kind.tenant));
-        kinds.iter().all(|kind| self.had_share(self.slots.remembered, counts(kind)))
+    fn may_remember(&self, kinds: &[CallTarget]) -> bool {
+        let counts = |kind: &CallTarget| (self.requests.len(), self.waiting.tenant(&kind.tenant));
+        kinds.iter().all(|kind| self.has_share_counted(self.slots.remembered, counts(kind)))
     }
 
     /// Records that a run is in memory again. Returns whether it was parked.
@@ -272,7 +272,7 @@ impl Turnstile {
         if !self.parked.remove(&run) {
             return false;
         }
-        for (_, (kind, _)) in self.wishes.range(all_of(run)) {
+        for (_, (kind, _)) in self.requests.range(all_of(run)) {
             self.waiting_in_memory.add(kind);
         }
         true
@@ -280,12 +280,12 @@ impl Turnstile {
 
     /// What a run waits for, if its queue is over the limit.
     #[must_use]
-    pub fn crowded(&self, run: Uuid) -> Option<Crowded> {
-        let mut wishes = self.wishes.range(all_of(run)).map(|(_, (kind, _))| kind);
-        let kind = wishes.find(|kind| self.is_crowded(kind))?;
-        let (waiting, held) = self.waiting_beside(kind);
+    pub fn full_queue(&self, run: Uuid) -> Option<QueueFull> {
+        let mut wishes = self.requests.range(all_of(run)).map(|(_, (kind, _))| kind);
+        let kind = wishes.find(|kind| self.is_queue_full(kind))?;
+        let (waiting, held) = self.queue_length(kind);
         let is_full = waiting > self.slots.waiting;
-        Some(Crowded {
+        Some(QueueFull {
             tool: kind.tool.to_string(),
             host: kind.host.as_deref().map(str::to_owned),
             waiting: if is_full { self.slots.waiting } else { held.saturating_sub(1) },
@@ -293,12 +293,12 @@ impl Turnstile {
         })
     }
 
-    fn is_crowded(&self, kind: &Kind) -> bool {
-        !self.had_share(self.slots.waiting, self.waiting_beside(kind))
+    fn is_queue_full(&self, kind: &CallTarget) -> bool {
+        !self.has_share_counted(self.slots.waiting, self.queue_length(kind))
     }
 
     /// The number of requests for the same host or tool, including this one, and how many are the tenant's.
-    fn waiting_beside(&self, kind: &Kind) -> (usize, usize) {
+    fn queue_length(&self, kind: &CallTarget) -> (usize, usize) {
         match kind.host.as_deref() {
             None => self.waiting.tool(&kind.tool, &kind.tenant),
             host => self.waiting.host(host, &kind.tenant),
@@ -306,30 +306,30 @@ impl Turnstile {
     }
 
     /// Drops all slots and requests of a run. Returns the runs that may continue.
-    pub fn forget_run(&mut self, run: Uuid) -> Vec<Uuid> {
-        let wishes: Vec<Key> = self.wishes.range(all_of(run)).map(|(key, _)| *key).collect();
-        wishes.iter().for_each(|key| self.forget(key));
+    pub fn drop_run(&mut self, run: Uuid) -> Vec<Uuid> {
+        let wishes: Vec<CallKey> = self.requests.range(all_of(run)).map(|(key, _)| *key).collect();
+        wishes.iter().for_each(|key| self.cancel_request(key));
         self.parked.remove(&run);
-        let inside: Vec<Key> = self.inside.range(all_of(run)).map(|(key, _)| *key).collect();
-        inside.into_iter().flat_map(|(run, at)| self.leave(run, at)).collect()
+        let inside: Vec<CallKey> = self.in_flight.range(all_of(run)).map(|(key, _)| *key).collect();
+        inside.into_iter().flat_map(|(run, at)| self.release(run, at)).collect()
     }
 
     /// The number of calls in flight.
     #[must_use]
     pub fn taken(&self) -> usize {
-        self.inside.len()
+        self.in_flight.len()
     }
 
     /// The number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.wishes.len()
+        self.requests.len()
     }
 }
 
 /// A queue that is over its limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Crowded {
+pub struct QueueFull {
     pub tool: String,
     /// `None` if the tool has no particular host.
     pub host: Option<String>,
@@ -341,13 +341,13 @@ pub struct Crowded {
 
 /// When to check a parked run again unless something wakes it. The more runs wait, the later, so that polling costs the
 /// same however many there are. The times are spread, so that the checks don't coincide.
-pub(super) fn look_again_in(waiting: usize, run: Uuid) -> i64 {
-    let spread = u64::try_from(waiting / limits::SLOT_LOOKS_PER_SECOND).unwrap_or(u64::MAX);
-    let seconds = limits::SLOT_LOOK_SECONDS.saturating_add(spread);
+pub(super) fn recheck_delay(waiting: usize, run: Uuid) -> i64 {
+    let spread = u64::try_from(waiting / limits::SLOT_POLLS_PER_SECOND).unwrap_or(u64::MAX);
+    let seconds = limits::SLOT_POLL_SECONDS_MIN.saturating_add(spread);
     let (_, dice) = run.as_u64_pair();
     i64::try_from(seconds + dice % seconds).unwrap_or(i64::MAX)
 }
 
-fn all_of(run: Uuid) -> std::ops::RangeInclusive<Key> {
-    (run, At { node: 0, item: None })..=(run, At { node: usize::MAX, item: Some(u32::MAX) })
+fn all_of(run: Uuid) -> std::ops::RangeInclusive<CallKey> {
+    (run, RunPlace { node: 0, item: None })..=(run, RunPlace { node: usize::MAX, item: Some(u32::MAX) })
 }

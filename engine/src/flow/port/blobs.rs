@@ -8,10 +8,10 @@ use chimera_core::time::Timestamp;
 use futures::stream::BoxStream;
 
 /// Content being uploaded. An error aborts the put, and nothing is stored.
-pub type Incoming = BoxStream<'static, std::io::Result<Bytes>>;
+pub type UploadStream = BoxStream<'static, std::io::Result<Bytes>>;
 
 /// Content being downloaded. The stream ends after an error or `None`.
-pub type Outgoing = BoxStream<'static, Result<Bytes, BlobError>>;
+pub type DownloadStream = BoxStream<'static, Result<Bytes, BlobError>>;
 
 /// A store of immutable content, addressed by its SHA-256 digest.
 ///
@@ -27,7 +27,7 @@ pub type Outgoing = BoxStream<'static, Result<Bytes, BlobError>>;
 #[async_trait]
 pub trait Blobs: Send + Sync {
     /// Stores content of at most `BLOB_BYTES_MAX` bytes. Holds only a few chunks in memory.
-    async fn put(&self, content: Incoming) -> Result<BlobStat, BlobError>;
+    async fn put(&self, content: UploadStream) -> Result<BlobStat, BlobError>;
 
     /// Reads a blob. A missing one is `NotFound`.
     async fn get(&self, id: BlobId) -> Result<Blob, BlobError>;
@@ -47,7 +47,7 @@ pub trait Blobs: Send + Sync {
 
     /// Verifies a presigned link that this server received. Only links that this store signed for this server pass; a
     /// store whose links point elsewhere refuses all.
-    fn check_link(&self, link: &PresentedLink<'_>, now: Timestamp) -> Result<(), LinkRefused>;
+    fn check_link(&self, link: &PresentedLink<'_>, now: Timestamp) -> Result<(), InvalidLink>;
 
     /// Whether the store accepts blobs now. Proven by writing one.
     async fn ready(&self) -> Result<(), BlobError>;
@@ -62,7 +62,7 @@ pub struct BlobStat {
 
 pub struct Blob {
     pub stat: BlobStat,
-    pub content: Outgoing,
+    pub content: DownloadStream,
 }
 
 /// A signed URL.
@@ -84,7 +84,7 @@ pub struct PresentedLink<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LinkRefused {
+pub enum InvalidLink {
     #[error("the link has expired")]
     Expired,
     /// Not signed by this store.

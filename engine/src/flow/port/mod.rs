@@ -7,8 +7,8 @@ mod notifier;
 mod recipients;
 mod tool;
 
-pub use blobs::{Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outgoing, PresentedLink, PresignedUrl};
+pub use blobs::{Blob, BlobError, BlobStat, Blobs, UploadStream, InvalidLink, DownloadStream, PresentedLink, PresignedUrl};
 pub use buckets::{BucketError, Buckets, Object};
-pub use notifier::{Delivered, Message, Notifier};
+pub use notifier::{DeliveryReceipt, Message, Notifier};
 pub use recipients::{Recipient, Recipients};
-pub use tool::{CallContext, Cancel, Done, Found, Sent, Tool, ToolError};
+pub use tool::{CallContext, CancelToken, CompletedCall, CheckResult, Sent, Tool, ToolError};

@@ -19,7 +19,7 @@ pub struct Message {
 
 /// The result of an accepted message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Delivered {
+pub struct DeliveryReceipt {
     /// The receiver's HTTP status, if there is one.
     pub status: Option<u16>,
 }
@@ -32,7 +32,7 @@ pub trait Notifier: Send + Sync {
     fn check(&self, channel: &str, target: &str) -> Result<(), ToolError>;
 
     /// Sends one message. An error says whether a retry may help.
-    async fn send(&self, message: &Message) -> Result<Delivered, ToolError>;
+    async fn send(&self, message: &Message) -> Result<DeliveryReceipt, ToolError>;
 
     /// The public keys for verifying signatures, the current one first. Empty when messages are signed with a shared
     /// secret or not at all.

@@ -1,8 +1,8 @@
 //! Who is notified when a run needs a person.
 
 use async_trait::async_trait;
-use chimera_core::access::NotDecider;
-use chimera_core::flow::run::{Head, INBOX};
+use chimera_core::access::DeciderRefusal;
+use chimera_core::flow::run::{RunHead, INBOX};
 use chimera_core::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,17 +32,17 @@ impl Recipient {
 #[async_trait]
 pub trait Recipients: Send + Sync {
     /// Everybody who is notified about approval requests of this run.
-    async fn of(&self, head: &Head) -> Vec<Recipient>;
+    async fn of(&self, head: &RunHead) -> Vec<Recipient>;
 
     /// Everybody who may decide on requests of others. They are notified in addition to those of `of` when the
     /// requester can't decide alone.
-    async fn deciders(&self, _head: &Head) -> Vec<Recipient> {
+    async fn deciders(&self, _head: &RunHead) -> Vec<Recipient> {
         Vec::new()
     }
 
     /// Everybody who is notified that the outcome of a call is unknown, at every level: people who could resolve it,
     /// and at L2 and below those that the run names.
-    async fn who_settles(&self, head: &Head) -> Vec<Recipient> {
+    async fn who_settles(&self, head: &RunHead) -> Vec<Recipient> {
         self.of(head).await
     }
 
@@ -70,7 +70,7 @@ pub trait Recipients: Send + Sync {
 
     /// Why a person who received a link, or has approved, may no longer decide on requests of `requester`; `None` if
     /// they may.
-    fn not_decider(&self, _tenant: &str, _person: &str, _requester: &str) -> Option<NotDecider> {
+    fn not_decider(&self, _tenant: &str, _person: &str, _requester: &str) -> Option<DeciderRefusal> {
         None
     }
 }

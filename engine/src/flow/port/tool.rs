@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chimera_core::error::Code;
-pub use chimera_core::flow::call::{Found, Sent, ToolError};
+pub use chimera_core::flow::call::{CheckResult, Sent, ToolError};
 use chimera_core::time::Timestamp;
 use chimera_core::tool::Spec;
 use serde_json::Value;
@@ -36,20 +36,20 @@ pub trait Tool: Send + Sync {
 
     /// Undoes a call that returned `output`; returns what was done. A `Rollback::Repeatable` one may be called again
     /// under the same key; any other is never retried automatically.
-    async fn rollback(&self, _ctx: &CallContext, _done: &Done) -> Result<Value, ToolError> {
+    async fn rollback(&self, _ctx: &CallContext, _done: &CompletedCall) -> Result<Value, ToolError> {
         let message = format!("{} does not support rollback", self.spec().name);
         Err(ToolError::not_sent(Code::InvalidTransition, message))
     }
 
     /// Determines whether the call under `ctx.idempotency_key` took effect, without causing one.
-    async fn check(&self, _ctx: &CallContext, _input: &Value) -> Result<Found, ToolError> {
-        Ok(Found::Unknowable)
+    async fn check(&self, _ctx: &CallContext, _input: &Value) -> Result<CheckResult, ToolError> {
+        Ok(CheckResult::Unknown)
     }
 }
 
 /// A call that succeeded.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Done {
+pub struct CompletedCall {
     pub input: Value,
     pub output: Value,
 }
@@ -75,14 +75,14 @@ pub struct CallContext {
     /// W3C trace context to propagate.
     pub traceparent: String,
     /// Fires when the result is no longer needed.
-    pub cancel: Cancel,
+    pub cancel: CancelToken,
 }
 
 /// A cancellation token.
 #[derive(Clone, Debug)]
-pub struct Cancel(watch::Receiver<bool>);
+pub struct CancelToken(watch::Receiver<bool>);
 
-impl Cancel {
+impl CancelToken {
     /// The token and its sender. Dropping the sender does not cancel.
     #[must_use]
     pub fn pair() -> (watch::Sender<bool>, Self) {

@@ -4,7 +4,7 @@
 //! arrays, so its values travel as array literals in text and are cast back in the statement.
 
 use bytes::BytesMut;
-use chimera_core::record::{Json, Kind, Value};
+use chimera_core::record::{Json, ColumnType, Value};
 use chimera_core::time::Timestamp;
 use postgres_protocol::{IsNull as ArrayIsNull, types as wire};
 use std::error::Error;
@@ -17,27 +17,27 @@ type Failure = Box<dyn Error + Sync + Send>;
 const EPOCH_OFFSET: i64 = 946_684_800_000_000;
 
 /// The type that a column's array has in a bulk statement.
-pub(crate) const fn array_type(kind: Kind) -> &'static str {
+pub(crate) const fn array_type(kind: ColumnType) -> &'static str {
     match kind {
-        Kind::Bool => "boolean[]",
-        Kind::Int32 => "integer[]",
-        Kind::Int => "bigint[]",
-        Kind::Text | Kind::Decimal | Kind::Uuids | Kind::Texts => "text[]",
-        Kind::Uuid => "uuid[]",
-        Kind::Time => "timestamptz[]",
-        Kind::LocalTime => "timestamp[]",
-        Kind::Json => "jsonb[]",
-        Kind::ExactJson => "json[]",
-        Kind::Bytes => "bytea[]",
+        ColumnType::Bool => "boolean[]",
+        ColumnType::Int32 => "integer[]",
+        ColumnType::Int => "bigint[]",
+        ColumnType::Text | ColumnType::Decimal | ColumnType::Uuids | ColumnType::Texts => "text[]",
+        ColumnType::Uuid => "uuid[]",
+        ColumnType::Time => "timestamptz[]",
+        ColumnType::LocalTime => "timestamp[]",
+        ColumnType::Json => "jsonb[]",
+        ColumnType::ExactJson => "json[]",
+        ColumnType::Bytes => "bytea[]",
     }
 }
 
 /// How an element of such an array becomes the column's value.
-pub(crate) fn element(kind: Kind, name: &str) -> String {
+pub(crate) fn element(kind: ColumnType, name: &str) -> String {
     match kind {
-        Kind::Decimal => format!("{name}::numeric"),
-        Kind::Uuids => format!("{name}::uuid[]"),
-        Kind::Texts => format!("{name}::text[]"),
+        ColumnType::Decimal => format!("{name}::numeric"),
+        ColumnType::Uuids => format!("{name}::uuid[]"),
+        ColumnType::Texts => format!("{name}::text[]"),
         _ => name.to_owned(),
     }
 }
@@ -155,10 +155,10 @@ impl<'a> FromSql<'a> for Read {
 }
 
 /// What a column of this kind holds, from the form in which it was read.
-pub(crate) fn shape(kind: Kind, value: Value) -> Value {
+pub(crate) fn shape(kind: ColumnType, value: Value) -> Value {
     match (kind, value) {
-        (Kind::Json | Kind::ExactJson, Value::Text(text)) => Value::Json(Json::stored(text)),
-        (Kind::Decimal, Value::Text(text)) => Value::Decimal(text),
+        (ColumnType::Json | ColumnType::ExactJson, Value::Text(text)) => Value::Json(Json::from_stored(text)),
+        (ColumnType::Decimal, Value::Text(text)) => Value::Decimal(text),
         (_, value) => value,
     }
 }

@@ -142,7 +142,7 @@ fn tls() -> Result<MakeRustlsConnect, Unavailable> {
 
 /// Trouble that passes by itself.
 pub(crate) fn passing(words: &str) -> Unavailable {
-    Unavailable::new(Outage::Passing, words)
+    Unavailable::new(Outage::Transient, words)
 }
 
 fn unusable(words: &str) -> Unavailable {

@@ -1,7 +1,7 @@
 //! What PostgreSQL's errors mean to the committer.
 
 use super::foreign;
-use chimera_engine::commit::Outcome;
+use chimera_engine::commit::BatchOutcome;
 use chimera_engine::port::{Outage, Unavailable};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
@@ -9,7 +9,7 @@ use tokio_postgres::error::{DbError, SqlState};
 /// Why the server can't be used; the words name no host and no SQL.
 pub(in super::super) fn unavailable(error: &Error) -> Unavailable {
     let Some(code) = error.code() else {
-        return Unavailable::new(Outage::Passing, "the database can't be reached");
+        return Unavailable::new(Outage::Transient, "the database can't be reached");
     };
     let (outage, reason) = kind(code);
     match error.as_db_error() {
@@ -49,7 +49,7 @@ const READ_ONLY: &str = "the database is read-only: it is a standby, or default_
 
 /// What a code of the server means, and words for it if there are any. What is not known passes.
 fn kind(code: &SqlState) -> (Outage, Option<&'static str>) {
-    known(code).unwrap_or((Outage::Passing, None))
+    known(code).unwrap_or((Outage::Transient, None))
 }
 
 fn known(code: &SqlState) -> Option<(Outage, Option<&'static str>)> {
@@ -58,13 +58,13 @@ fn known(code: &SqlState) -> Option<(Outage, Option<&'static str>)> {
         // A server that has just become a standby may be left for another one soon, but not by asking again.
         (SqlState::READ_ONLY_SQL_TRANSACTION, Outage::Unusable, READ_ONLY),
         (SqlState::INVALID_CATALOG_NAME, Outage::Unusable, "the database does not exist"),
-        (SqlState::TOO_MANY_CONNECTIONS, Outage::Passing, "the database has no free connection"),
-        (SqlState::LOCK_NOT_AVAILABLE, Outage::Passing, "somebody else holds a lock in the database"),
-        (SqlState::CANNOT_CONNECT_NOW, Outage::Passing, "the database is starting or stopping"),
+        (SqlState::TOO_MANY_CONNECTIONS, Outage::Transient, "the database has no free connection"),
+        (SqlState::LOCK_NOT_AVAILABLE, Outage::Transient, "somebody else holds a lock in the database"),
+        (SqlState::CANNOT_CONNECT_NOW, Outage::Transient, "the database is starting or stopping"),
         (SqlState::DATA_CORRUPTED, Outage::Damaged, "the database's data is damaged"),
         (SqlState::INDEX_CORRUPTED, Outage::Damaged, "an index of the database is damaged"),
         (SqlState::UNDEFINED_FILE, Outage::Damaged, "a file of the database is missing"),
-        (SqlState::IO_ERROR, Outage::Faulty, "the database's disk reports an input/output error"),
+        (SqlState::IO_ERROR, Outage::DiskError, "the database's disk reports an input/output error"),
     ];
     if let Some((_, outage, words)) = named.into_iter().find(|(named, ..)| named == code) {
         return Some((outage, Some(words)));
@@ -89,11 +89,11 @@ pub(super) fn is_own_fault(error: &Error) -> bool {
 }
 
 /// The outcome of a batch that failed before its commit was sent: nothing was changed.
-pub(super) fn of_batch(error: &Error) -> Outcome {
+pub(super) fn of_batch(error: &Error) -> BatchOutcome {
     if is_lost(error) {
-        return Outcome::Unavailable(unavailable(error));
+        return BatchOutcome::Unavailable(unavailable(error));
     }
-    let Some(db) = error.as_db_error() else { return Outcome::Refused("a value can't be sent".to_owned()) };
+    let Some(db) = error.as_db_error() else { return BatchOutcome::Refused("a value can't be sent".to_owned()) };
     let code = db.code();
     let contended = [
         SqlState::T_R_SERIALIZATION_FAILURE,
@@ -103,16 +103,16 @@ pub(super) fn of_batch(error: &Error) -> Outcome {
         SqlState::OUT_OF_MEMORY,
     ];
     if contended.contains(code) {
-        return Outcome::Contended;
+        return BatchOutcome::Contended;
     }
     if lacks(code) || foreign::replaces(db) || is_foreign(db) {
-        return Outcome::Lacking(unavailable(error));
+        return BatchOutcome::Lacking(unavailable(error));
     }
     if is_own_fault(error) {
         let named = db.constraint().map(str::to_owned);
-        return Outcome::Refused(named.unwrap_or_else(|| db.message().to_owned()));
+        return BatchOutcome::Refused(named.unwrap_or_else(|| db.message().to_owned()));
     }
-    Outcome::Unavailable(unavailable(error))
+    BatchOutcome::Unavailable(unavailable(error))
 }
 
 /// Whether the connection is of no more use, so that what it was doing may or may not have happened.
@@ -168,13 +168,13 @@ mod tests {
                 Outage::Damaged,
                 Outage::Damaged,
                 Outage::Damaged,
-                Outage::Faulty,
+                Outage::DiskError,
                 Outage::Full,
-                Outage::Passing,
+                Outage::Transient,
                 Outage::Unusable,
                 Outage::Unusable,
                 Outage::Unusable,
-                Outage::Passing,
+                Outage::Transient,
             ]
         );
     }

@@ -13,7 +13,7 @@ use super::statements::{self, ADVANCE, Expect, Inserts, LOCK, Statement, Text};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
 use chimera_core::limits;
 use chimera_core::record::{Conflict, Insert, RowKey, Step, Table, Update, Value};
-use chimera_engine::commit::{Batch, Loss, Outcome};
+use chimera_engine::commit::{Batch, TxRejection, BatchOutcome};
 use futures::future::join_all;
 use std::collections::{BTreeSet, HashMap};
 use tokio_postgres::types::ToSql;
@@ -46,42 +46,42 @@ impl Session {
     }
 
     /// Runs the batch to its end. Whatever happens, no transaction stays open.
-    pub(super) async fn execute(&mut self, batch: &Batch) -> Outcome {
+    pub(super) async fn execute(&mut self, batch: &Batch) -> BatchOutcome {
         for inserts in [Inserts::Plain, Inserts::PassingOver] {
             return match self.attempt(batch, inserts).await {
-                Ok(outcome @ (Outcome::Committed { .. } | Outcome::Unsure { .. })) => outcome,
+                Ok(outcome @ (BatchOutcome::Committed { .. } | BatchOutcome::Unknown { .. })) => outcome,
                 Ok(outcome) => self.rolled_back(outcome).await,
-                Err(error) if failure::is_lost(&error) => Outcome::Unavailable(failure::unavailable(&error)),
+                Err(error) if failure::is_lost(&error) => BatchOutcome::Unavailable(failure::unavailable(&error)),
                 Err(error) if inserts == Inserts::Plain && failure::is_taken_key(&error) => {
-                    self.rolled_back(Outcome::Contended).await;
+                    self.rolled_back(BatchOutcome::Contended).await;
                     continue;
                 }
                 Err(error) => self.refused(failure::of_batch(&error)).await,
             };
         }
-        Outcome::Contended
+        BatchOutcome::Contended
     }
 
     /// A statement that failed takes the look behind it along, so it is made now.
-    async fn refused(&self, outcome: Outcome) -> Outcome {
+    async fn refused(&self, outcome: BatchOutcome) -> BatchOutcome {
         match self.rolled_back(outcome).await {
-            Outcome::Contended => Outcome::Contended,
-            outcome => objects::look(&self.client).await.map_or_else(Outcome::Unavailable, |()| outcome),
+            BatchOutcome::Contended => BatchOutcome::Contended,
+            outcome => objects::look(&self.client).await.map_or_else(BatchOutcome::Unavailable, |()| outcome),
         }
     }
 
-    async fn rolled_back(&self, outcome: Outcome) -> Outcome {
+    async fn rolled_back(&self, outcome: BatchOutcome) -> BatchOutcome {
         // A session that can't even roll back is lost, and its transaction with it.
         let _ = self.client.batch_execute("ROLLBACK").await;
         outcome
     }
 
-    async fn attempt(&mut self, batch: &Batch, inserts: Inserts) -> Result<Outcome, Error> {
+    async fn attempt(&mut self, batch: &Batch, inserts: Inserts) -> Result<BatchOutcome, Error> {
         let (links, head) = batch.chain(|_| true);
         let entries = statements::entry_rows(batch, &links);
         let statements = match statements::statements(batch, &entries, inserts) {
             Ok(statements) => statements,
-            Err((tx, error)) => return Ok(Outcome::Lost(vec![(tx, Loss::Rejected(error.to_string()))])),
+            Err((tx, error)) => return Ok(BatchOutcome::Lost(vec![(tx, TxRejection::Rejected(error.to_string()))])),
         };
         let locks: Vec<Value> = batch.locks.iter().map(|key| Value::Int(key.cast_signed())).collect();
         let question = self.question(batch, &statements).await?;
@@ -119,38 +119,38 @@ impl Session {
             looked => looked,
         };
         if let Some(foreign) = looked.as_ref().ok().and_then(|rows| objects::found(rows)) {
-            return Ok(Outcome::Unavailable(foreign));
+            return Ok(BatchOutcome::Unavailable(foreign));
         }
         if fenced?.is_empty() {
-            return Ok(Outcome::Fenced);
+            return Ok(BatchOutcome::Fenced);
         }
         let mut lost = Vec::new();
         for (statement, answer) in statements.iter().zip(answers) {
             let rows = match answer {
                 // A row that was passed over is missing to those that refer to it: the loss comes first.
-                Err(error) if !lost.is_empty() && matches!(failure::of_batch(&error), Outcome::Refused(_)) => break,
+                Err(error) if !lost.is_empty() && matches!(failure::of_batch(&error), BatchOutcome::Refused(_)) => break,
                 Err(error) => return Err(error),
-                Ok(Answer::Count { table, left_out: true }) => return Ok(Outcome::Lacking(left_out(table))),
+                Ok(Answer::Count { table, left_out: true }) => return Ok(BatchOutcome::Lacking(left_out(table))),
                 Ok(Answer::Count { .. }) => continue,
                 Ok(Answer::Rows(rows)) => rows,
             };
             if matches!(statement.expects, Expect::Entries(entries) if entries != rows.len()) {
-                return Ok(Outcome::Lacking(left_out(AUDIT_LOG_ENTRIES.name)));
+                return Ok(BatchOutcome::Lacking(left_out(AUDIT_LOG_ENTRIES.name)));
             }
             lost.extend(losers(statement, &rows));
         }
         if !lost.is_empty() {
-            return Ok(Outcome::Lost(self.named(batch, lost).await?));
+            return Ok(BatchOutcome::Lost(self.named(batch, lost).await?));
         }
         looked?;
         if batch.txs.iter().any(super::super::is_probe) && !self.probe(batch).await? {
-            return Ok(Outcome::Lacking(left_out(AUDIT_LOG_ENTRIES.name)));
+            return Ok(BatchOutcome::Lacking(left_out(AUDIT_LOG_ENTRIES.name)));
         }
         match self.commit(batch.lane.id, batch.id).await {
-            Ok(Some(true)) => Ok(Outcome::Committed { head, lost: Vec::new() }),
-            Ok(Some(false)) => Ok(Outcome::Contended),
-            Ok(None) => Ok(Outcome::Unsure { lost: Vec::new() }),
-            Err(error) if failure::is_lost(&error) => Ok(Outcome::Unsure { lost: Vec::new() }),
+            Ok(Some(true)) => Ok(BatchOutcome::Committed { head, lost: Vec::new() }),
+            Ok(Some(false)) => Ok(BatchOutcome::Contended),
+            Ok(None) => Ok(BatchOutcome::Unknown { lost: Vec::new() }),
+            Err(error) if failure::is_lost(&error) => Ok(BatchOutcome::Unknown { lost: Vec::new() }),
             Err(error) => Err(error),
         }
     }
@@ -237,10 +237,10 @@ impl Session {
     }
 
     /// Finds out what each loser clashed with. The transaction is still open and sees it.
-    async fn named(&mut self, batch: &Batch, lost: Vec<Lost<'_>>) -> Result<Vec<(usize, Loss)>, Error> {
+    async fn named(&mut self, batch: &Batch, lost: Vec<Lost<'_>>) -> Result<Vec<(usize, TxRejection)>, Error> {
         // What lost must not see what its own batch just wrote.
         self.client.batch_execute("ROLLBACK").await?;
-        let mut named: Vec<(usize, Loss)> = Vec::new();
+        let mut named: Vec<(usize, TxRejection)> = Vec::new();
         for Lost { tx, why } in lost {
             if named.iter().any(|(known, _)| *known == tx) || tx >= batch.txs.len() {
                 continue;
@@ -250,26 +250,26 @@ impl Session {
                 Why::Update(update) => {
                     let key = update.row_key();
                     let there = self.exists(update.table, &key).await?;
-                    Loss::Conflict(if there { Conflict::Stale(key) } else { Conflict::Missing(key) })
+                    TxRejection::Conflict(if there { Conflict::Stale(key) } else { Conflict::Missing(key) })
                 }
-                Why::Rows { step, table, touched } => Loss::Conflict(Conflict::Rows { step, table, touched }),
+                Why::Rows { step, table, touched } => TxRejection::Conflict(Conflict::Rows { step, table, touched }),
             };
             named.push((tx, loss));
         }
         Ok(named)
     }
 
-    async fn taken(&mut self, batch: &Batch, insert: &Insert) -> Result<Loss, Error> {
+    async fn taken(&mut self, batch: &Batch, insert: &Insert) -> Result<TxRejection, Error> {
         for key in insert.keys().filter_map(|columns| insert.key(columns)) {
             if self.exists(insert.table, &key).await? {
-                return Ok(Loss::Conflict(Conflict::Exists(key)));
+                return Ok(TxRejection::Conflict(Conflict::Exists(key)));
             }
         }
         // Nobody has its keys: whoever had them is gone, or its own batch has the same row twice.
         Ok(if is_twice(batch, insert) {
-            Loss::Rejected(format!("unique key of {}", insert.table.name))
+            TxRejection::Rejected(format!("unique key of {}", insert.table.name))
         } else {
-            Loss::Lacking(left_out(insert.table.name))
+            TxRejection::Lacking(left_out(insert.table.name))
         })
     }
 

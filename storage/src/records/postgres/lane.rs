@@ -4,7 +4,7 @@ use super::super::hold::head;
 use super::failure::{left_out, unavailable};
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
-use chimera_engine::commit::{Batch, Lane, Settled};
+use chimera_engine::commit::{Batch, Lane, Resolution};
 use chimera_engine::port::Unavailable;
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
@@ -68,13 +68,13 @@ async fn take_anew(client: &Client, mine: Lane, lease_seconds: f64) -> Result<Op
 
 /// Takes the batch's lane anew and looks whether the batch is in it. Waits for the old
 /// transaction to end, because both want the lane's row.
-pub(super) async fn settle(client: &Client, batch: &Batch, lease_seconds: f64) -> Result<Settled, Unavailable> {
+pub(super) async fn settle(client: &Client, batch: &Batch, lease_seconds: f64) -> Result<Resolution, Unavailable> {
     let Some(row) = take_anew(client, batch.lane, lease_seconds).await? else {
-        return Ok(Settled::Fenced { durable: durable(client, batch).await? });
+        return Ok(Resolution::Fenced { durable: durable(client, batch).await? });
     };
     let last: Option<Uuid> = row.get(4);
     let lane = lane(&row)?;
-    Ok(if last == Some(batch.id) { Settled::Ours(lane) } else { Settled::Never(lane) })
+    Ok(if last == Some(batch.id) { Resolution::Committed(lane) } else { Resolution::NotCommitted(lane) })
 }
 
 /// Whether the ledger holds the batch's first entry; a batch without entries leaves no trace.

@@ -22,7 +22,7 @@ mod worker;
 
 use super::OpenError;
 use super::health::Health;
-use super::held::HeldLane;
+use super::held::LaneCell;
 use super::hold::{Furthest, HoldCell, not_ready};
 use super::inbox::Message;
 use super::mark::{self, MarkFile};
@@ -32,9 +32,9 @@ use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
-use chimera_core::record::{Count, Counted, Page, Scope, Select, Tx};
-use chimera_engine::commit::Prepared;
-use chimera_engine::port::{Blocked, CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
+use chimera_core::record::{CountQuery, RowGroup, Page, Scope, Select, Tx};
+use chimera_engine::commit::PreparedTx;
+use chimera_engine::port::{Blocked, CommitError, HeldLane, Hold, ReadError, Receipt, Records, Unavailable};
 use connect::Server;
 use guards::GuardWatch;
 use std::path::PathBuf;
@@ -76,7 +76,7 @@ impl PostgresOptions {
 pub struct PostgresRecords {
     readers: Arc<reader::Readers>,
     lanes: Vec<mpsc::Sender<Message>>,
-    held: Vec<HeldLane>,
+    held: Vec<LaneCell>,
     hold: HoldCell,
     /// Dropped when nobody needs to look any more.
     watching: Mutex<Option<oneshot::Sender<()>>>,
@@ -122,7 +122,7 @@ impl PostgresRecords {
         for _ in 0..options.lanes.max(1) {
             let (sender, inbox) = mpsc::channel(limits::LANE_QUEUE_MAX);
             let (server, node) = (server.clone(), options.node.clone());
-            let lane = HeldLane::default();
+            let lane = LaneCell::default();
             held.push(lane.clone());
             let watched = (!options.resume).then(|| hold.clone());
             let marks = marks.clone().filter(|_| !options.resume);
@@ -227,7 +227,7 @@ impl Records for PostgresRecords {
             return Err(Blocked::from(mismatch).into());
         }
         self.guards.check()?;
-        let tx = Prepared::new(tx)?;
+        let tx = PreparedTx::new(tx)?;
         let (waiter, answer) = oneshot::channel();
         let stopped = || connect::passing("the store is stopped");
         lane.try_send(Message::Commit(tx, waiter)).map_err(|error| match error {
@@ -244,14 +244,14 @@ impl Records for PostgresRecords {
         self.health.read(&select, answer)
     }
 
-    async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
+    async fn count(&self, count: CountQuery) -> Result<Vec<RowGroup>, ReadError> {
         let answer = self.readers.ask(count.clone()).await;
         self.health.read(&Select::from(count.select.table, Scope::System), answer)
     }
 
-    fn lane(&self, affinity: u64) -> Option<Held> {
+    fn lane(&self, affinity: u64) -> Option<HeldLane> {
         let at = usize::try_from(affinity % self.held.len().max(1) as u64).unwrap_or_default();
-        self.held.get(at).filter(|_| self.hold.get().is_none()).and_then(HeldLane::get)
+        self.held.get(at).filter(|_| self.hold.get().is_none()).and_then(LaneCell::get)
     }
 
     fn hold(&self) -> Option<Hold> {
@@ -265,7 +265,7 @@ impl Records for PostgresRecords {
         Some(damage)
     }
 
-    fn note(&self) -> Option<String> {
+    fn warning(&self) -> Option<String> {
         self.note.clone()
     }
 

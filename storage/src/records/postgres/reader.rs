@@ -7,9 +7,9 @@ use super::cells::{Cell, Read, shape};
 use super::connect::Server;
 use super::failure;
 use chimera_core::limits;
-use chimera_core::record::{Count, Counted, Gathered, Kind, Page, Row, Scope, Select, Value};
+use chimera_core::record::{CountQuery, RowGroup, PageBuilder, ColumnType, Page, Row, Scope, Select, Value};
 use chimera_engine::port::{ReadError, Unavailable};
-use chimera_engine::turns::Turns;
+use chimera_engine::turns::FairSlots;
 use futures::TryStreamExt;
 use std::collections::HashMap;
 use std::pin::pin;
@@ -27,7 +27,7 @@ pub(super) struct Session {
 pub(super) struct Readers {
     server: Server,
     idle: Mutex<Vec<Session>>,
-    slots: Turns,
+    slots: FairSlots,
 }
 
 impl Readers {
@@ -45,7 +45,7 @@ impl Readers {
 
     /// A session that died while idle is replaced once.
     async fn read<Q: Query>(&self, query: &Q) -> Result<Q::Answer, ReadError> {
-        let _slot = self.slots.turn(&reader(query.scope())).await;
+        let _slot = self.slots.acquire(&reader(query.scope())).await;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(mut session) = idle.filter(|session| !session.client.is_closed()) {
             match query.answer(&mut session).await {
@@ -97,27 +97,27 @@ impl Query for Select {
     }
 }
 
-impl Query for Count {
-    type Answer = Vec<Counted>;
+impl Query for CountQuery {
+    type Answer = Vec<RowGroup>;
 
     fn scope(&self) -> &Scope {
         &self.select.scope
     }
 
-    async fn answer(&self, session: &mut Session) -> Result<Vec<Counted>, Failure> {
+    async fn answer(&self, session: &mut Session) -> Result<Vec<RowGroup>, Failure> {
         session.count(self).await
     }
 }
 
 /// Takes rows into a page as long as they have a place there; gives how many had one.
-async fn gather(found: &mut Gathered<'_>, select: &Select, rows: RowStream) -> Result<usize, tokio_postgres::Error> {
+async fn gather(found: &mut PageBuilder<'_>, select: &Select, rows: RowStream) -> Result<usize, tokio_postgres::Error> {
     let (mut rows, mut taken) = (pin!(rows), 0);
     while let Some(row) = rows.try_next().await? {
         let cell = |(at, column): (usize, &chimera_core::record::Column)| {
             row.try_get::<_, Read>(at).map_or(Value::Null, |read| shape(column.kind, read.0))
         };
         let cells = select.table.columns.iter().enumerate().map(cell).collect();
-        if !found.take(Row { table: select.table, cells }) {
+        if !found.push(Row { table: select.table, cells }) {
             break;
         }
         taken += 1;
@@ -144,7 +144,7 @@ impl Session {
         let cells: Vec<Cell<'_>> = text.params.iter().map(|(_, value)| Cell(value)).collect();
         let params: Vec<&(dyn ToSql + Sync)> = cells.iter().map(|cell| cell as _).collect();
         let statement = self.prepare(&text.sql).await?;
-        let mut found = Gathered::of(select);
+        let mut found = PageBuilder::new(select);
         if select.limit() < limits::POSTGRES_ROWS_FETCHED_FIRST {
             gather(&mut found, select, self.client.query_raw(&statement, params).await?).await?;
             return Ok(found.page());
@@ -165,7 +165,7 @@ impl Session {
         Ok(found.page())
     }
 
-    async fn count(&mut self, count: &Count) -> Result<Vec<Counted>, Failure> {
+    async fn count(&mut self, count: &CountQuery) -> Result<Vec<RowGroup>, Failure> {
         let tenant = sql::tenant_of(&count.select.scope);
         let text = sql::count(Dialect::Postgres, count, &tenant).map_err(Failure::Invalid)?;
         let cells: Vec<Cell<'_>> = text.params.iter().map(|(_, value)| Cell(value)).collect();
@@ -173,8 +173,8 @@ impl Session {
         let statement = self.prepare(&text.sql).await?;
         let rows = self.client.query(&statement, &params).await?;
         let counted = |row: &tokio_postgres::Row| {
-            let oldest = row.try_get::<_, Read>(2).map_or(Value::Null, |read| shape(Kind::Time, read.0));
-            Counted {
+            let oldest = row.try_get::<_, Read>(2).map_or(Value::Null, |read| shape(ColumnType::Time, read.0));
+            RowGroup {
                 value: row.try_get(0).unwrap_or_default(),
                 rows: row.try_get::<_, i64>(1).unwrap_or_default().unsigned_abs(),
                 oldest: oldest.as_time(),

@@ -3,7 +3,7 @@
 use super::super::hold::{Furthest, StoreState, head, reason};
 use super::failure::{left_out, unavailable};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES, STORE_STATE};
-use chimera_core::ledger::{Behind, Digest32, LaneRow, Mark};
+use chimera_core::ledger::{MarkMismatch, Digest32, StoredLane, Mark};
 use chimera_core::record::Table;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Outage, Unavailable};
@@ -66,7 +66,7 @@ pub(in super::super) async fn behind(
     client: &Client,
     generation: i64,
     marks: &[Mark],
-) -> Result<Option<Behind>, Unavailable> {
+) -> Result<Option<MarkMismatch>, Unavailable> {
     if marks.is_empty() {
         return Ok(None);
     }
@@ -80,12 +80,12 @@ pub(in super::super) async fn behind(
         let lane: i64 = row.get(0);
         let head = head(lane, row.get(2), row.get(3))?;
         let hash_at_mark = entries.get(&lane).copied().flatten();
-        rows.insert(lane, LaneRow { epoch: row.get(1), head, hash_at_mark });
+        rows.insert(lane, StoredLane { epoch: row.get(1), head, hash_at_mark });
     }
-    let behind = marks.iter().find_map(|mark| mark.behind(generation, rows.get(&mark.lane).copied()));
+    let behind = marks.iter().find_map(|mark| mark.check(generation, rows.get(&mark.lane).copied()));
     match &behind {
-        Some(Behind::LaneMissing(_)) => is_gone(client, &LEDGER_LANES).await?,
-        Some(Behind::Other(mark)) if !entries.contains_key(&mark.lane) => is_gone(client, &AUDIT_LOG_ENTRIES).await?,
+        Some(MarkMismatch::LaneMissing(_)) => is_gone(client, &LEDGER_LANES).await?,
+        Some(MarkMismatch::EntryMismatch(mark)) if !entries.contains_key(&mark.lane) => is_gone(client, &AUDIT_LOG_ENTRIES).await?,
         _ => {}
     }
     Ok(behind)

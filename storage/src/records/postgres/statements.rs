@@ -5,9 +5,9 @@
 
 use super::super::sql::{self, Dialect};
 use super::cells::{Cell, Cells, array_type, element};
-use chimera_core::ledger::Link;
+use chimera_core::ledger::ChainLink;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::record::{Insert, Kind, Row, Step, Table, Update, Value};
+use chimera_core::record::{Insert, ColumnType, Row, Step, Table, Update, Value};
 use chimera_engine::commit::Batch;
 use chimera_engine::port::ReadError;
 use std::borrow::Cow;
@@ -143,7 +143,7 @@ pub(super) fn statements<'a>(
 }
 
 /// The ledger's rows for a batch.
-pub(super) fn entry_rows(batch: &Batch, links: &[Link]) -> Vec<Row> {
+pub(super) fn entry_rows(batch: &Batch, links: &[ChainLink]) -> Vec<Row> {
     let sealed = batch.txs.iter().flat_map(|tx| &tx.entries);
     sealed.zip(links).map(|(sealed, link)| sealed.row(batch.lane.id, link)).collect()
 }
@@ -177,7 +177,7 @@ fn updates<'a>(batch: &'a Batch) -> Vec<Statement<'a>> {
 fn bulk_update(table: &Table, set: &[usize], expect: &[usize]) -> String {
     let kind = |at: &usize| table.columns[*at].kind;
     let key: Vec<usize> = table.key.iter().filter_map(|column| table.position(column)).collect();
-    let kinds: Vec<Kind> = key.iter().chain(expect).chain(set).map(kind).collect();
+    let kinds: Vec<ColumnType> = key.iter().chain(expect).chain(set).map(kind).collect();
     let unnest: Vec<_> =
         kinds.iter().enumerate().map(|(n, kind)| format!("${}::{}", n + 1, array_type(*kind))).collect();
     let names: Vec<_> = (0..kinds.len()).map(|n| format!("v{n}")).collect();

@@ -9,7 +9,7 @@ use super::super::usage;
 use super::failure::{is_own_fault, left_out, unavailable};
 use super::statements::{self, Expect, Inserts, Statement};
 use chimera_core::json::Digest32;
-use chimera_core::ledger::Head;
+use chimera_core::ledger::ChainHead;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::{Step, Tx};
@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 /// Shows that this could be committed now, as far as it is not the change's own fault.
 pub(super) async fn passes(client: &Client, tx: &Tx) -> Result<(), Unavailable> {
-    let lane = Lane { id: 0, epoch: 0, head: Head { seq: 0, hash: Digest32([0; 32]) } };
+    let lane = Lane { id: 0, epoch: 0, head: ChainHead { seq: 0, hash: Digest32([0; 32]) } };
     let batch = Batch { lane, id: Uuid::nil(), txs: vec![tx.clone()], locks: Vec::new() };
     // What can't even be written down was refused for another reason than the database.
     let entries = statements::entry_rows(&batch, &batch.chain(|_| true).0);

@@ -31,7 +31,7 @@ pub(super) async fn watch(
         tokio::select! {
             biased;
             _ = &mut stop => break,
-            () = tokio::time::sleep(limits::HOLD_LOOK_INTERVAL) => {}
+            () = tokio::time::sleep(limits::HOLD_CHECK_INTERVAL) => {}
         }
         sync(marks.as_ref()).await;
         if client.is_none() {
@@ -44,7 +44,7 @@ pub(super) async fn watch(
             client = None;
         }
         hold.set_sight(blind.filter(|why| why.outage == Outage::Unusable));
-        if guards.check().is_err() || guarded.elapsed() >= limits::GUARD_LOOK_INTERVAL {
+        if guards.check().is_err() || guarded.elapsed() >= limits::GUARD_CHECK_INTERVAL {
             look_at_guards(&server, &guards).await;
             guarded = Instant::now();
         }

@@ -1,6 +1,6 @@
 //! The task of one lane: the thin loop around its committer.
 
-use super::super::held::HeldLane;
+use super::super::held::LaneCell;
 use super::super::hold::{HoldCell, not_ready};
 use super::super::inbox::{Message, Waiter};
 use super::super::mark::MarkFile;
@@ -13,7 +13,7 @@ use super::{failure, lane, objects, state};
 use crate::migrate;
 use chimera_core::ledger::Mark;
 use chimera_core::limits;
-use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
+use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, BatchOutcome, Resolution};
 use chimera_engine::port::Unavailable;
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -40,7 +40,7 @@ pub(super) struct Known {
 pub(super) struct Worker {
     /// When the schema was last looked at.
     pub(super) looked: Option<Instant>,
-    pub(super) held: HeldLane,
+    pub(super) held: LaneCell,
     pub(super) known: Known,
     pub(super) server: Server,
     pub(super) node: String,
@@ -123,7 +123,7 @@ impl Worker {
         // Those just answered are about to come back: one flush for all of them beats two. They run
         // while this task stands aside, and when standing aside brings nobody any more, it goes on.
         let mut vain = 0;
-        while arrived < last_batch && vain < limits::LANE_STAND_ASIDE_MAX {
+        while arrived < last_batch && vain < limits::LANE_YIELDS_MAX {
             tokio::task::yield_now().await;
             vain += 1;
             while let Ok(message) = self.inbox.try_recv() {
@@ -134,34 +134,34 @@ impl Worker {
         }
     }
 
-    async fn execute(&mut self, batch: &Batch) -> Outcome {
+    async fn execute(&mut self, batch: &Batch) -> BatchOutcome {
         // A connection that died while the lane was idle took nothing with it: the lane is still ours.
         if self.session.as_ref().is_none_or(Session::is_lost) {
             self.session = match self.connect_anew().await {
                 Ok(client) => Some(Session::new(client, self.lease.as_secs_f64())),
-                Err(reason) => return Self::told(batch, Outcome::Unavailable(reason)),
+                Err(reason) => return Self::told(batch, BatchOutcome::Unavailable(reason)),
             };
         }
         let Some(session) = self.session.as_mut() else {
-            return Outcome::Unavailable(super::connect::passing("the database is not connected"));
+            return BatchOutcome::Unavailable(super::connect::passing("the database is not connected"));
         };
-        if self.looked.is_none_or(|looked| looked.elapsed() >= limits::SCHEMA_LOOK_INTERVAL) {
+        if self.looked.is_none_or(|looked| looked.elapsed() >= limits::SCHEMA_CHECK_INTERVAL) {
             if let Err(reason) = look(&self.known.schema, session.client()).await {
-                return Self::told(batch, Outcome::Unavailable(reason));
+                return Self::told(batch, BatchOutcome::Unavailable(reason));
             }
             self.looked = Some(Instant::now());
         }
         // A server that stopped in the middle answers nothing; what it did is found out later.
         let outcome = timeout(limits::POSTGRES_BATCH_TIMEOUT, session.execute(batch)).await;
-        let outcome = outcome.unwrap_or(Outcome::Unsure { lost: Vec::new() });
-        if matches!(outcome, Outcome::Fenced | Outcome::Unavailable(_)) && !session.is_lost() {
+        let outcome = outcome.unwrap_or(BatchOutcome::Unknown { lost: Vec::new() });
+        if matches!(outcome, BatchOutcome::Fenced | BatchOutcome::Unavailable(_)) && !session.is_lost() {
             // Whoever waits is told the reason; the claim that follows looks again.
             let _ = look(&self.known.schema, session.client()).await;
         }
-        if session.is_lost() || matches!(outcome, Outcome::Unavailable(_) | Outcome::Unsure { .. }) {
+        if session.is_lost() || matches!(outcome, BatchOutcome::Unavailable(_) | BatchOutcome::Unknown { .. }) {
             self.session = None;
         }
-        if let Outcome::Committed { head, .. } = &outcome
+        if let BatchOutcome::Committed { head, .. } = &outcome
             && *head != batch.lane.head
         {
             self.known.mark(Lane { head: *head, ..batch.lane });
@@ -176,7 +176,7 @@ impl Worker {
         Ok(client)
     }
 
-    fn told(batch: &Batch, outcome: Outcome) -> Outcome {
+    fn told(batch: &Batch, outcome: BatchOutcome) -> BatchOutcome {
         observe::executed("postgres", batch, &outcome);
         outcome
     }
@@ -203,20 +203,20 @@ impl Worker {
     }
 
     /// Looks until there is an answer: who waits must not be told anything wrong.
-    async fn settle(&mut self, batch: &Batch) -> Settled {
+    async fn settle(&mut self, batch: &Batch) -> Resolution {
         loop {
             let Ok(client) = self.server.connect_lane().await else {
                 tokio::time::sleep(limits::POSTGRES_CLAIM_PAUSE).await;
                 continue;
             };
             if self.known.check(&client).await.is_err() && self.known.is_held() {
-                return Settled::Fenced { durable: None };
+                return Resolution::Fenced { durable: None };
             }
             if let Ok(Ok(settled)) =
                 timeout(limits::POSTGRES_BATCH_TIMEOUT, lane::settle(&client, batch, self.lease.as_secs_f64())).await
             {
                 self.session = Some(Session::new(client, self.lease.as_secs_f64()));
-                if let Settled::Ours(lane) | Settled::Never(lane) = settled {
+                if let Resolution::Committed(lane) | Resolution::NotCommitted(lane) = settled {
                     self.lane = Some(lane);
                     self.held.set(lane);
                     self.known.mark(lane);

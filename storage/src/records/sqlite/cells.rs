@@ -1,6 +1,6 @@
 //! Values in and out of SQLite: UUIDs as 16-byte blobs, times as microseconds, lists as JSON.
 
-use chimera_core::record::{Cell as Borrowed, Json, Kind, Value};
+use chimera_core::record::{Cell as Borrowed, Json, ColumnType, Value};
 use chimera_core::time::Timestamp;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Statement, ToSql};
@@ -56,19 +56,19 @@ pub(crate) fn bind_borrowed(statement: &mut Statement<'_>, values: &[Borrowed<'_
 }
 
 /// A value on its way out. What doesn't fit the kind was not written by us: it reads as null.
-pub(crate) fn read(kind: Kind, cell: ValueRef<'_>) -> Value {
+pub(crate) fn read(kind: ColumnType, cell: ValueRef<'_>) -> Value {
     let text = || cell.as_str().unwrap_or_default().to_owned();
     match (kind, cell) {
-        (Kind::Bool, ValueRef::Integer(n)) => Value::Bool(n != 0),
-        (Kind::Int | Kind::Int32, ValueRef::Integer(n)) => Value::Int(n),
-        (Kind::Time | Kind::LocalTime, ValueRef::Integer(n)) => Value::Time(Timestamp::from_micros(n)),
-        (Kind::Text, ValueRef::Text(_)) => Value::Text(text()),
-        (Kind::Decimal, ValueRef::Text(_)) => Value::Decimal(text()),
-        (Kind::Json | Kind::ExactJson, ValueRef::Text(_)) => Value::Json(Json::stored(text())),
-        (Kind::Uuid, ValueRef::Blob(bytes)) => Uuid::from_slice(bytes).map_or(Value::Null, Value::Uuid),
-        (Kind::Bytes, ValueRef::Blob(bytes)) => Value::Bytes(bytes.to_vec()),
-        (Kind::Uuids, ValueRef::Text(_)) => serde_json::from_str(&text()).map_or(Value::Null, Value::Uuids),
-        (Kind::Texts, ValueRef::Text(_)) => serde_json::from_str(&text()).map_or(Value::Null, Value::Texts),
+        (ColumnType::Bool, ValueRef::Integer(n)) => Value::Bool(n != 0),
+        (ColumnType::Int | ColumnType::Int32, ValueRef::Integer(n)) => Value::Int(n),
+        (ColumnType::Time | ColumnType::LocalTime, ValueRef::Integer(n)) => Value::Time(Timestamp::from_micros(n)),
+        (ColumnType::Text, ValueRef::Text(_)) => Value::Text(text()),
+        (ColumnType::Decimal, ValueRef::Text(_)) => Value::Decimal(text()),
+        (ColumnType::Json | ColumnType::ExactJson, ValueRef::Text(_)) => Value::Json(Json::from_stored(text())),
+        (ColumnType::Uuid, ValueRef::Blob(bytes)) => Uuid::from_slice(bytes).map_or(Value::Null, Value::Uuid),
+        (ColumnType::Bytes, ValueRef::Blob(bytes)) => Value::Bytes(bytes.to_vec()),
+        (ColumnType::Uuids, ValueRef::Text(_)) => serde_json::from_str(&text()).map_or(Value::Null, Value::Uuids),
+        (ColumnType::Texts, ValueRef::Text(_)) => serde_json::from_str(&text()).map_or(Value::Null, Value::Texts),
         _ => Value::Null,
     }
 }

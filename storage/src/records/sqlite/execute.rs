@@ -14,9 +14,9 @@ use super::texts::Texts;
 use super::{cells, failure, pair};
 use crate::migrate;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
-use chimera_core::ledger::{Head, Link, SealedEntry};
+use chimera_core::ledger::{ChainHead, ChainLink, SealedEntry};
 use chimera_core::record::{Conflict, Insert, RowCount, RowKey, Step, Table, Tx, Update};
-use chimera_engine::commit::{Batch, Loss, Outcome};
+use chimera_engine::commit::{Batch, TxRejection, BatchOutcome};
 use rusqlite::{CachedStatement, Connection, params};
 
 const D: Dialect = Dialect::Sqlite;
@@ -48,8 +48,8 @@ impl<'c> Pen<'c> {
 
 /// Why a transaction of the batch did not go through.
 pub(super) enum Failure {
-    Loss(Loss),
-    Whole(Outcome),
+    Loss(TxRejection),
+    Whole(BatchOutcome),
 }
 
 impl From<rusqlite::Error> for Failure {
@@ -59,7 +59,7 @@ impl From<rusqlite::Error> for Failure {
 }
 
 /// Runs the batch to its end. Whatever happens, no transaction stays open.
-pub(super) fn execute(conn: &Connection, texts: &mut Texts, objects: &mut ObjectWatch, batch: &Batch) -> Outcome {
+pub(super) fn execute(conn: &Connection, texts: &mut Texts, objects: &mut ObjectWatch, batch: &Batch) -> BatchOutcome {
     texts.trim();
     for careful in [false, true] {
         let outcome = attempt(conn, texts, objects, batch, careful).unwrap_or_else(|outcome| outcome);
@@ -67,11 +67,11 @@ pub(super) fn execute(conn: &Connection, texts: &mut Texts, objects: &mut Object
             // A failed rollback leaves a connection that refuses everything; the next claim reopens it.
             let _ = conn.execute_batch("ROLLBACK");
         }
-        if careful || !matches!(outcome, Outcome::Lost(_)) {
+        if careful || !matches!(outcome, BatchOutcome::Lost(_)) {
             return outcome;
         }
     }
-    Outcome::Contended
+    BatchOutcome::Contended
 }
 
 fn attempt(
@@ -80,20 +80,20 @@ fn attempt(
     objects: &mut ObjectWatch,
     batch: &Batch,
     careful: bool,
-) -> Result<Outcome, Outcome> {
+) -> Result<BatchOutcome, BatchOutcome> {
     let whole = |error: rusqlite::Error| of_batch(error.into());
     conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut s| s.raw_execute()).map_err(whole)?;
     if !holds_lane(conn, batch).map_err(whole)? {
-        return Ok(Outcome::Fenced);
+        return Ok(BatchOutcome::Fenced);
     }
-    objects.look(conn).map_err(Outcome::Unavailable)?;
+    objects.look(conn).map_err(BatchOutcome::Unavailable)?;
     let mut pen = Pen::new(conn, texts);
     let mut lost = Vec::new();
     for (at, tx) in batch.txs.iter().enumerate() {
         let loss = if careful { savepoint(&mut pen, tx)? } else { plain(&mut pen, tx)? };
         match loss {
             Some(loss) if careful => lost.push((at, loss)),
-            Some(loss) => return Ok(Outcome::Lost(vec![(at, loss)])),
+            Some(loss) => return Ok(BatchOutcome::Lost(vec![(at, loss)])),
             None => {}
         }
     }
@@ -103,12 +103,12 @@ fn attempt(
     }
     let head = chain(&mut pen, batch, keep).map_err(of_batch)?;
     match conn.prepare_cached("COMMIT").and_then(|mut s| s.raw_execute()) {
-        Ok(_) => Ok(Outcome::Committed { head, lost }),
+        Ok(_) => Ok(BatchOutcome::Committed { head, lost }),
         // The commit's own record is written last: without room or right to write it is not there.
         // After any other failure of the disk, such as that of a sync, it may be found there later.
         Err(error) => match failure::of_statement(&error) {
-            Err(Outcome::Unavailable(reason)) if failure::wrote_nothing(&error) => Ok(Outcome::Unavailable(reason)),
-            Err(Outcome::Unavailable(_)) => Ok(Outcome::Unsure { lost }),
+            Err(BatchOutcome::Unavailable(reason)) if failure::wrote_nothing(&error) => Ok(BatchOutcome::Unavailable(reason)),
+            Err(BatchOutcome::Unavailable(_)) => Ok(BatchOutcome::Unknown { lost }),
             Err(outcome) => Ok(outcome),
             Ok(loss) => Ok(of_all(&loss)),
         },
@@ -116,7 +116,7 @@ fn attempt(
 }
 
 /// What becomes of a batch when what all of it needs fails.
-fn of_batch(failure: Failure) -> Outcome {
+fn of_batch(failure: Failure) -> BatchOutcome {
     match failure {
         Failure::Loss(loss) => of_all(&loss),
         Failure::Whole(outcome) => outcome,
@@ -124,7 +124,7 @@ fn of_batch(failure: Failure) -> Outcome {
 }
 
 /// Chains the entries of those that stay, and moves the lane on.
-pub(super) fn chain(pen: &mut Pen<'_>, batch: &Batch, keep: impl Fn(usize) -> bool) -> Result<Head, Failure> {
+pub(super) fn chain(pen: &mut Pen<'_>, batch: &Batch, keep: impl Fn(usize) -> bool) -> Result<ChainHead, Failure> {
     let (links, head) = batch.chain(&keep);
     let kept = batch.txs.iter().enumerate().filter(|(at, _)| keep(*at));
     for (sealed, link) in kept.flat_map(|(_, tx)| &tx.entries).zip(&links) {
@@ -137,7 +137,7 @@ pub(super) fn chain(pen: &mut Pen<'_>, batch: &Batch, keep: impl Fn(usize) -> bo
 
 /// Refuses a change that did not touch its one row, and met no error.
 fn one_row(table: &Table, touched: usize) -> Result<(), Failure> {
-    if touched == 1 { Ok(()) } else { Err(Failure::Loss(Loss::Lacking(failure::left_out(table.name)))) }
+    if touched == 1 { Ok(()) } else { Err(Failure::Loss(TxRejection::Lacking(failure::left_out(table.name)))) }
 }
 
 /// Whether the lane is ours, and the schema too: a lane is nobody's under a schema of another version.
@@ -149,7 +149,7 @@ fn holds_lane(conn: &Connection, batch: &Batch) -> rusqlite::Result<bool> {
     conn.prepare_cached(text)?.exists(params![lane.id, lane.epoch, lane.head.seq, lane.head.hash.0, known])
 }
 
-fn advance(conn: &Connection, batch: &Batch, head: Head) -> Result<(), Failure> {
+fn advance(conn: &Connection, batch: &Batch, head: ChainHead) -> Result<(), Failure> {
     let text = "UPDATE ledger_lanes SET head_seq = ?3, head_hash = ?4, last_batch_id = ?5 \
                 WHERE lane = ?1 AND epoch = ?2";
     let lane = batch.lane;
@@ -167,7 +167,7 @@ fn probe(conn: &Connection, batch: &Batch) -> Result<(), Failure> {
     Ok(conn.execute_batch("ROLLBACK TO probe; RELEASE probe")?)
 }
 
-fn plain(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<Loss>, Outcome> {
+fn plain(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<TxRejection>, BatchOutcome> {
     match apply(pen, tx) {
         Ok(()) => Ok(None),
         Err(Failure::Loss(loss)) => Ok(Some(loss)),
@@ -175,8 +175,8 @@ fn plain(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<Loss>, Outcome> {
     }
 }
 
-fn savepoint(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<Loss>, Outcome> {
-    let whole = |error: rusqlite::Error| Outcome::Unavailable(failure::unavailable(&error));
+fn savepoint(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<TxRejection>, BatchOutcome> {
+    let whole = |error: rusqlite::Error| BatchOutcome::Unavailable(failure::unavailable(&error));
     let conn = pen.conn;
     conn.prepare_cached("SAVEPOINT tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
     let loss = plain(pen, tx)?;
@@ -188,11 +188,11 @@ fn savepoint(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<Loss>, Outcome> {
 }
 
 /// What becomes of a batch when one of its transactions takes the others with it.
-fn of_all(loss: &Loss) -> Outcome {
+fn of_all(loss: &TxRejection) -> BatchOutcome {
     match loss {
-        Loss::Lacking(reason) => Outcome::Lacking(reason.clone()),
-        Loss::Rejected(constraint) => Outcome::Refused(constraint.clone()),
-        Loss::Conflict(_) => Outcome::Contended,
+        TxRejection::Lacking(reason) => BatchOutcome::Lacking(reason.clone()),
+        TxRejection::Rejected(constraint) => BatchOutcome::Refused(constraint.clone()),
+        TxRejection::Conflict(_) => BatchOutcome::Contended,
     }
 }
 
@@ -209,14 +209,14 @@ pub(super) fn add(pen: &mut Pen<'_>, insert: &Insert) -> Result<(), Failure> {
     let refusal = match statement.raw_execute() {
         Ok(1) => return Ok(()),
         // Unless one of its keys is taken.
-        Ok(_) => Loss::Lacking(failure::left_out(insert.table.name)),
+        Ok(_) => TxRejection::Lacking(failure::left_out(insert.table.name)),
         Err(error) => match failure::of_statement(&error).map_err(Failure::Whole)? {
             // Whoever refused may have left the row there, and it would be found.
-            lacking @ Loss::Lacking(_) => return Err(Failure::Loss(lacking)),
+            lacking @ TxRejection::Lacking(_) => return Err(Failure::Loss(lacking)),
             refusal => refusal,
         },
     };
-    Err(Failure::Loss(taken(pen.conn, insert)?.map_or(refusal, |key| Loss::Conflict(Conflict::Exists(key)))))
+    Err(Failure::Loss(taken(pen.conn, insert)?.map_or(refusal, |key| TxRejection::Conflict(Conflict::Exists(key)))))
 }
 
 /// The first key of the row that another row has already.
@@ -246,11 +246,11 @@ pub(super) fn compare_and_set(pen: &mut Pen<'_>, update: &Update) -> Result<(), 
     }
     let key = update.row_key();
     let conflict = if exists(pen.conn, table, &key)? { Conflict::Stale(key) } else { Conflict::Missing(key) };
-    Err(Failure::Loss(Loss::Conflict(conflict)))
+    Err(Failure::Loss(TxRejection::Conflict(conflict)))
 }
 
 pub(super) fn run(pen: &mut Pen<'_>, at: usize, step: &Step) -> Result<(), Failure> {
-    let unreadable = |error: chimera_engine::port::ReadError| Failure::Loss(Loss::Rejected(error.to_string()));
+    let unreadable = |error: chimera_engine::port::ReadError| Failure::Loss(TxRejection::Rejected(error.to_string()));
     let (table, text, rows, counts) = match step {
         Step::Insert(insert) => return add(pen, insert),
         Step::Lock { table, conditions, rows } => (table, sql::lock(D, table, conditions), rows, true),
@@ -277,10 +277,10 @@ fn check_rows(step: usize, table: &'static Table, rows: RowCount, touched: u64) 
     if rows.allows(touched) {
         return Ok(());
     }
-    Err(Failure::Loss(Loss::Conflict(Conflict::Rows { step, table: table.name, touched })))
+    Err(Failure::Loss(TxRejection::Conflict(Conflict::Rows { step, table: table.name, touched })))
 }
 
-fn append(pen: &mut Pen<'_>, lane: i64, sealed: &SealedEntry, link: &Link) -> Result<(), Failure> {
+fn append(pen: &mut Pen<'_>, lane: i64, sealed: &SealedEntry, link: &ChainLink) -> Result<(), Failure> {
     let number = pen.texts.append(&AUDIT_LOG_ENTRIES);
     let statement = pen.statement(number)?;
     cells::bind_borrowed(statement, &sealed.cells(lane, link))?;

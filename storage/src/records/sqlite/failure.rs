@@ -1,7 +1,7 @@
 //! What SQLite's errors mean to the committer.
 
-use chimera_core::ledger::Head;
-use chimera_engine::commit::{Loss, Outcome};
+use chimera_core::ledger::ChainHead;
+use chimera_engine::commit::{TxRejection, BatchOutcome};
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::types::Type;
 use rusqlite::{ErrorCode, Row, ffi};
@@ -22,14 +22,14 @@ pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
         Some(ErrorCode::SystemIoFailure) if is_too_large(error) => {
             (Outage::Full, "a file has reached the size that this process may write (ulimit -f)")
         }
-        Some(ErrorCode::SystemIoFailure) => (Outage::Faulty, "the disk reports an input/output error"),
+        Some(ErrorCode::SystemIoFailure) => (Outage::DiskError, "the disk reports an input/output error"),
         // Too many open files pass, a folder that is gone comes back or not: nobody can tell.
-        Some(ErrorCode::CannotOpen) => (Outage::Passing, "the data file can't be opened"),
+        Some(ErrorCode::CannotOpen) => (Outage::Transient, "the data file can't be opened"),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => (Outage::Damaged, "the data file is damaged"),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            (Outage::Passing, "the data file is locked by another process")
+            (Outage::Transient, "the data file is locked by another process")
         }
-        _ => (Outage::Passing, "the data file refuses an operation"),
+        _ => (Outage::Transient, "the data file refuses an operation"),
     };
     Unavailable::new(outage, reason)
 }
@@ -60,7 +60,7 @@ fn is_too_large(error: &rusqlite::Error) -> bool {
 }
 
 /// The end of a lane's chain, as two columns of a row tell it.
-pub(in super::super) fn head(lane: i64, row: &Row<'_>, (seq, hash): (usize, usize)) -> rusqlite::Result<Head> {
+pub(in super::super) fn head(lane: i64, row: &Row<'_>, (seq, hash): (usize, usize)) -> rusqlite::Result<ChainHead> {
     let bytes: Vec<u8> = row.get(hash)?;
     let head = super::super::hold::head(lane, row.get(seq)?, &bytes);
     head.map_err(|damage| rusqlite::Error::FromSqlConversionFailure(hash, Type::Blob, Box::new(damage)))
@@ -72,19 +72,19 @@ pub(super) fn wrote_nothing(error: &rusqlite::Error) -> bool {
 }
 
 /// A failure that concerns one transaction only, or everything.
-pub(super) fn of_statement(error: &rusqlite::Error) -> Result<Loss, Outcome> {
+pub(super) fn of_statement(error: &rusqlite::Error) -> Result<TxRejection, BatchOutcome> {
     match error {
-        error if lacking(error).is_some() => Ok(Loss::Lacking(unavailable(error))),
+        error if lacking(error).is_some() => Ok(TxRejection::Lacking(unavailable(error))),
         rusqlite::Error::SqliteFailure(failure, message) if failure.code == ErrorCode::ConstraintViolation => {
-            Ok(Loss::Rejected(message.clone().unwrap_or_else(|| failure.to_string())))
+            Ok(TxRejection::Rejected(message.clone().unwrap_or_else(|| failure.to_string())))
         }
         rusqlite::Error::SqliteFailure(failure, _) if matches!(failure.code, ErrorCode::DatabaseBusy) => {
-            Err(Outcome::Contended)
+            Err(BatchOutcome::Contended)
         }
         rusqlite::Error::SqliteFailure(failure, message) if failure.code == ErrorCode::Unknown => {
-            Ok(Loss::Rejected(message.clone().unwrap_or_else(|| failure.to_string())))
+            Ok(TxRejection::Rejected(message.clone().unwrap_or_else(|| failure.to_string())))
         }
-        other => Err(Outcome::Unavailable(unavailable(other))),
+        other => Err(BatchOutcome::Unavailable(unavailable(other))),
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
             ("SELECT 1 FROM schema_migrations", "the data has no schema yet; chimera migrate creates it"),
         ] {
             let error = conn.prepare(text).unwrap_err();
-            assert_eq!(of_statement(&error), Ok(Loss::Lacking(Unavailable::new(Outage::Unusable, told))));
+            assert_eq!(of_statement(&error), Ok(TxRejection::Lacking(Unavailable::new(Outage::Unusable, told))));
         }
     }
 

@@ -5,7 +5,7 @@ use super::pair;
 use chimera_core::error::io_reason;
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
-use chimera_engine::commit::{Batch, Lane, Settled};
+use chimera_engine::commit::{Batch, Lane, Resolution};
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::config::DbConfig;
 use rusqlite::ffi::SQLITE_IOERR_SHORT_READ;
@@ -173,9 +173,9 @@ fn narrow(path: &Path) {
 /// The same trouble with the system's own reason, where there is one: SQLite says that a file can't be opened or
 /// written, not why.
 pub(super) fn with_cause(path: &Path, told: Unavailable) -> Unavailable {
-    let obstacle = matches!(told.outage, Outage::Passing | Outage::Faulty).then(|| obstacle(path)).flatten();
+    let obstacle = matches!(told.outage, Outage::Transient | Outage::DiskError).then(|| obstacle(path)).flatten();
     obstacle.map_or(told, |error| {
-        Unavailable::new(Outage::of_io(&error), format!("the data folder can't be used: {}", io_reason(&error)))
+        Unavailable::new(Outage::from_io(&error), format!("the data folder can't be used: {}", io_reason(&error)))
     })
 }
 
@@ -327,7 +327,7 @@ fn lane(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lane> {
 }
 
 /// Looks for a batch whose commit gave no clear answer, after taking the lane anew.
-pub(crate) fn settle(conn: &Connection, batch: &Batch) -> Result<Settled, Unavailable> {
+pub(crate) fn settle(conn: &Connection, batch: &Batch) -> Result<Resolution, Unavailable> {
     let text = "UPDATE ledger_lanes SET epoch = epoch + 1 WHERE lane = ?1 AND epoch = ?2 \
                 RETURNING epoch, head_seq, head_hash, last_batch_id";
     let found = durably(conn, || {
@@ -336,13 +336,13 @@ pub(crate) fn settle(conn: &Connection, batch: &Batch) -> Result<Settled, Unavai
     });
     let found = found.map_err(|error| unavailable(&error))?;
     Ok(match found {
-        Some((lane, last)) if last.as_deref() == Some(batch.id.as_bytes()) => Settled::Ours(lane),
-        Some((lane, _)) => Settled::Never(lane),
+        Some((lane, last)) if last.as_deref() == Some(batch.id.as_bytes()) => Resolution::Committed(lane),
+        Some((lane, _)) => Resolution::NotCommitted(lane),
         // Nobody took it: the change was swallowed, and the lane may be taken once that is over.
         None if lane_now(conn).map_err(|error| unavailable(&error))?.is_some_and(|lane| same(lane, batch)) => {
             return Err(left_out(LEDGER_LANES.name));
         }
-        None => Settled::Fenced { durable: durable(conn, batch)? },
+        None => Resolution::Fenced { durable: durable(conn, batch)? },
     })
 }
 
@@ -370,7 +370,7 @@ pub(crate) fn release(conn: &Connection, lane: Lane) {
 mod tests {
     use super::super::texts::Texts;
     use super::*;
-    use chimera_engine::commit::Outcome;
+    use chimera_engine::commit::BatchOutcome;
     use uuid::Uuid;
 
     #[test]
@@ -431,13 +431,13 @@ mod tests {
             let mut objects = super::super::objects::ObjectWatch::new().unwrap();
             super::super::execute::execute(&conn, &mut Texts::default(), &mut objects, &first)
         };
-        assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
-        let Settled::Ours(lane) = settle(&conn, &first).unwrap() else { panic!("it is durable") };
+        assert!(matches!(outcome, BatchOutcome::Committed { .. }), "{outcome:?}");
+        let Resolution::Committed(lane) = settle(&conn, &first).unwrap() else { panic!("it is durable") };
         assert_eq!(lane.epoch, first.lane.epoch + 1, "whoever sends it late is fenced");
         let never = batch(lane, 2);
-        let Settled::Never(after) = settle(&conn, &never).unwrap() else { panic!("it was never written") };
+        let Resolution::NotCommitted(after) = settle(&conn, &never).unwrap() else { panic!("it was never written") };
         assert_eq!(after.epoch, lane.epoch + 1);
-        assert_eq!(settle(&conn, &never).unwrap(), Settled::Fenced { durable: None });
+        assert_eq!(settle(&conn, &never).unwrap(), Resolution::Fenced { durable: None });
     }
 
     #[test]

@@ -30,7 +30,7 @@ const STRICT: &str = "SELECT name, strict FROM pragma_table_list WHERE schema = 
 static OWN: LazyLock<Result<Guards, Unavailable>> = LazyLock::new(|| {
     let mut conn = Connection::open_in_memory().map_err(|error| unavailable(&error))?;
     let made = migrate::sqlite(&mut conn);
-    made.map_err(|_| Unavailable::new(Outage::Passing, "the schema can't be compared"))?;
+    made.map_err(|_| Unavailable::new(Outage::Transient, "the schema can't be compared"))?;
     Guards::read(&conn).map_err(|error| unavailable(&error))
 });
 

@@ -61,11 +61,11 @@ pub(super) fn room(data: &Path, bytes: u64) -> Result<(), Unavailable> {
     });
     // Without a file there is nothing to remove.
     let _ = std::fs::remove_file(&path);
-    filled.map_err(|error| Unavailable::new(Outage::of_io(&error), words_of(&error)))
+    filled.map_err(|error| Unavailable::new(Outage::from_io(&error), words_of(&error)))
 }
 
 fn words_of(error: &std::io::Error) -> String {
-    match Outage::of_io(error) {
+    match Outage::from_io(error) {
         Outage::Full => "the disk is full".to_owned(),
         _ => format!("the data folder can't be written: {}", io_reason(error)),
     }

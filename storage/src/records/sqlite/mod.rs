@@ -20,7 +20,7 @@ mod writer;
 
 use super::OpenError;
 use super::health::Health;
-use super::held::HeldLane;
+use super::held::LaneCell;
 use super::hold::{Furthest, HoldCell, not_ready};
 use super::inbox::Message;
 use super::mark::{self, MARK_FILE, MarkFile};
@@ -30,9 +30,9 @@ use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
-use chimera_core::record::{Count, Counted, Page, Scope, Select, Tx};
-use chimera_engine::commit::Prepared;
-use chimera_engine::port::{Blocked, Clock, CommitError, Held, Hold, Outage, ReadError, Receipt, Records, Unavailable};
+use chimera_core::record::{CountQuery, RowGroup, Page, Scope, Select, Tx};
+use chimera_engine::commit::PreparedTx;
+use chimera_engine::port::{Blocked, Clock, CommitError, HeldLane, Hold, Outage, ReadError, Receipt, Records, Unavailable};
 use file::DataFile;
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -66,7 +66,7 @@ struct Writing {
     marks: Option<Arc<MarkFile>>,
     /// What was wrong with them at the start.
     note: Option<String>,
-    held: HeldLane,
+    held: LaneCell,
     hold: HoldCell,
     unsettled: Unsettled,
     inbox: SyncSender<Message>,
@@ -102,7 +102,7 @@ impl SqliteRecords {
         objects::look(&conn)?;
         migrate::sqlite(&mut conn)?;
         let marks = Arc::new(MarkFile::open(marks)?);
-        let (held, hold) = (HeldLane::default(), HoldCell::default());
+        let (held, hold) = (LaneCell::default(), HoldCell::default());
         // Known before anybody asks: nothing begins on data that is held.
         let found = state::check(&conn, &marks.marks(), clock.now()).map_err(|error| failure::unavailable(&error))?;
         guards::look(&conn)?;
@@ -195,7 +195,7 @@ impl Records for SqliteRecords {
             return Err(Blocked::from(hold).into());
         }
         writing.unsettled.check()?;
-        let tx = Prepared::new(tx)?;
+        let tx = PreparedTx::new(tx)?;
         let (waiter, answer) = oneshot::channel();
         writing.inbox.try_send(Message::Commit(tx, waiter)).map_err(|error| match error {
             TrySendError::Full(_) => CommitError::Overloaded,
@@ -216,7 +216,7 @@ impl Records for SqliteRecords {
             .await
     }
 
-    async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
+    async fn count(&self, count: CountQuery) -> Result<Vec<RowGroup>, ReadError> {
         let (health, scope) = (Arc::clone(&self.health), count.select.scope.clone());
         self.readers
             .ask(scope, move |readers| {
@@ -226,7 +226,7 @@ impl Records for SqliteRecords {
             .await
     }
 
-    fn lane(&self, _affinity: u64) -> Option<Held> {
+    fn lane(&self, _affinity: u64) -> Option<HeldLane> {
         self.writing.as_ref().filter(|writing| writing.hold.get().is_none()).and_then(|writing| writing.held.get())
     }
 
@@ -241,7 +241,7 @@ impl Records for SqliteRecords {
         Some(damage)
     }
 
-    fn note(&self) -> Option<String> {
+    fn warning(&self) -> Option<String> {
         self.writing.as_ref().and_then(|writing| writing.note.clone())
     }
 
@@ -285,5 +285,5 @@ impl Records for SqliteRecords {
 }
 
 fn stopped(reason: &str) -> Unavailable {
-    Unavailable::new(Outage::Passing, reason)
+    Unavailable::new(Outage::Transient, reason)
 }

@@ -29,7 +29,7 @@ impl Objects {
     pub(crate) fn of_version(version: i64) -> Result<Self, Unavailable> {
         let mut conn = Connection::open_in_memory().map_err(|error| unavailable(&error))?;
         let made = migrate::sqlite_to(&mut conn, version);
-        made.map_err(|_| Unavailable::new(Outage::Passing, "the schema can't be compared"))?;
+        made.map_err(|_| Unavailable::new(Outage::Transient, "the schema can't be compared"))?;
         Self::read(&conn).map_err(|error| unavailable(&error))
     }
 

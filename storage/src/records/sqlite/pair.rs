@@ -36,7 +36,7 @@ pub(crate) fn stamp(conn: &Connection) -> rusqlite::Result<()> {
 /// Refuses a log beside a data file that it does not continue. What is no log, and what can't be read, is
 /// SQLite's to judge.
 pub(super) fn check(path: &Path) -> Result<(), Unavailable> {
-    for _ in 0..limits::SQLITE_FILE_LOOKS_MAX {
+    for _ in 0..limits::SQLITE_FILE_READS_MAX {
         match look(path) {
             Some(Look::Apart) => return Err(Unavailable::new(Outage::Unusable, mixture(path))),
             Some(Look::Together) | None => return Ok(()),

@@ -6,10 +6,10 @@ use super::super::task::Task;
 use super::file::DataFile;
 use super::{cells, failure};
 use chimera_core::limits;
-use chimera_core::record::{Count, Counted, Gathered, Page, Row, Scope, Select};
+use chimera_core::record::{CountQuery, RowGroup, PageBuilder, Page, Row, Scope, Select};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{ReadError, Unavailable};
-use chimera_engine::turns::Turns;
+use chimera_engine::turns::FairSlots;
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(super) struct Readers {
     data: DataFile,
     idle: Mutex<Vec<Connection>>,
-    slots: Turns,
+    slots: FairSlots,
 }
 
 impl Readers {
@@ -40,7 +40,7 @@ impl Readers {
     ) -> Result<T, ReadError> {
         let readers = Arc::clone(self);
         let asked = Task::spawn(async move {
-            let slot = readers.slots.turn(&reader(&scope)).await;
+            let slot = readers.slots.acquire(&reader(&scope)).await;
             tokio::task::spawn_blocking(move || {
                 // A read goes on when nobody waits for it any more, and so long it has its slot.
                 let _slot = slot;
@@ -68,7 +68,7 @@ impl Readers {
     }
 
     /// Counts rows. Blocks like a read.
-    pub(super) fn count(&self, count: &Count) -> Result<Vec<Counted>, ReadError> {
+    pub(super) fn count(&self, count: &CountQuery) -> Result<Vec<RowGroup>, ReadError> {
         self.on_idle(|conn| {
             let tenant = sql::tenant_of(&count.select.scope);
             let text = sql::count(Dialect::Sqlite, count, &tenant)?;
@@ -99,27 +99,27 @@ fn page(conn: &Connection, select: &Select) -> Result<Page, ReadError> {
 fn gathered(conn: &Connection, text: &sql::Text<'_>, select: &Select) -> rusqlite::Result<Page> {
     let mut statement = conn.prepare_cached(&text.sql)?;
     cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
-    let mut found = Gathered::of(select);
+    let mut found = PageBuilder::new(select);
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
         let cell = |(at, column): (usize, &chimera_core::record::Column)| {
             row.get_ref(at).map(|cell| cells::read(column.kind, cell))
         };
         let cells = select.table.columns.iter().enumerate().map(cell).collect::<rusqlite::Result<_>>()?;
-        if !found.take(Row { table: select.table, cells }) {
+        if !found.push(Row { table: select.table, cells }) {
             break;
         }
     }
     Ok(found.page())
 }
 
-fn counted(conn: &Connection, text: &sql::Text<'_>) -> rusqlite::Result<Vec<Counted>> {
+fn counted(conn: &Connection, text: &sql::Text<'_>) -> rusqlite::Result<Vec<RowGroup>> {
     let mut statement = conn.prepare_cached(&text.sql)?;
     cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
     let mut found = Vec::new();
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
-        found.push(Counted {
+        found.push(RowGroup {
             value: row.get::<_, Option<String>>(0)?.unwrap_or_default(),
             rows: row.get::<_, i64>(1)?.unsigned_abs(),
             oldest: row.get::<_, Option<i64>>(2)?.map(Timestamp::from_micros),

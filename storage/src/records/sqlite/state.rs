@@ -3,7 +3,7 @@
 use super::super::hold::{Furthest, StoreState, reason};
 use super::failure::head;
 use super::file::durably;
-use chimera_core::ledger::{Behind, Digest32, LaneRow, Mark};
+use chimera_core::ledger::{MarkMismatch, Digest32, StoredLane, Mark};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::Hold;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -17,22 +17,22 @@ pub(in super::super) fn read(conn: &Connection) -> rusqlite::Result<StoreState> 
 }
 
 /// In what way the file is behind the marks.
-pub(in super::super) fn behind(conn: &Connection, generation: i64, marks: &[Mark]) -> rusqlite::Result<Option<Behind>> {
+pub(in super::super) fn behind(conn: &Connection, generation: i64, marks: &[Mark]) -> rusqlite::Result<Option<MarkMismatch>> {
     for mark in marks {
-        if let Some(behind) = mark.behind(generation, lane_row(conn, mark)?) {
+        if let Some(behind) = mark.check(generation, lane_row(conn, mark)?) {
             return Ok(Some(behind));
         }
     }
     Ok(None)
 }
 
-fn lane_row(conn: &Connection, mark: &Mark) -> rusqlite::Result<Option<LaneRow>> {
+fn lane_row(conn: &Connection, mark: &Mark) -> rusqlite::Result<Option<StoredLane>> {
     let text = "SELECT epoch, head_seq, head_hash, \
                 (SELECT hash FROM audit_log_entries WHERE lane = ?1 AND seq = ?2) FROM ledger_lanes WHERE lane = ?1";
     let row = |row: &rusqlite::Row<'_>| {
         let at: Option<Vec<u8>> = row.get(3)?;
         let hash_at_mark = at.as_deref().and_then(Digest32::from_slice);
-        Ok(LaneRow { epoch: row.get(0)?, head: head(mark.lane, row, (1, 2))?, hash_at_mark })
+        Ok(StoredLane { epoch: row.get(0)?, head: head(mark.lane, row, (1, 2))?, hash_at_mark })
     };
     conn.query_row(text, params![mark.lane, mark.head.seq], row).optional()
 }

@@ -94,7 +94,7 @@ fn look_after(data: &DataFile, marks: &MarkFile, nudged: &Receiver<()>, shared: 
     // What was written before the log was last cut needs no cutting again.
     let mut cut = true;
     loop {
-        let idle = match nudged.recv_timeout(limits::SQLITE_LOG_LOOK_INTERVAL) {
+        let idle = match nudged.recv_timeout(limits::SQLITE_LOG_CHECK_INTERVAL) {
             Ok(()) => false,
             Err(RecvTimeoutError::Timeout) => !shared.written.swap(false, Ordering::Relaxed),
             Err(RecvTimeoutError::Disconnected) => return,

@@ -3,7 +3,7 @@
 //! It owns the only connection that writes. While a batch is on its way to the disk, everything
 //! that arrives waits in the channel and becomes the next batch.
 
-use super::super::held::HeldLane;
+use super::super::held::LaneCell;
 use super::super::hold::{HoldCell, not_ready};
 use super::super::inbox::{Message, Waiter};
 use super::super::mark::MarkFile;
@@ -16,7 +16,7 @@ use super::{execute, failure, file, state, wal};
 use crate::migrate;
 use chimera_core::ledger::Mark;
 use chimera_core::limits;
-use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
+use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, BatchOutcome, Resolution};
 use chimera_engine::port::{Clock, Outage, Unavailable};
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ const CLAIM_PAUSE_MICROS: i64 = limits::SQLITE_CLAIM_PAUSE.as_micros() as i64;
 
 pub(super) struct Writer {
     pub(super) schema: SchemaWatch,
-    pub(super) held: HeldLane,
+    pub(super) held: LaneCell,
     pub(super) hold: HoldCell,
     pub(super) unsettled: Unsettled,
     /// What was known of the data; none while it is resumed.
@@ -118,24 +118,24 @@ impl Writer {
         }
     }
 
-    fn execute(&mut self, batch: &Batch) -> Outcome {
+    fn execute(&mut self, batch: &Batch) -> BatchOutcome {
         if let Some(reason) = self.files_gone() {
-            return Outcome::Unavailable(reason);
+            return BatchOutcome::Unavailable(reason);
         }
-        let Some(conn) = &self.conn else { return Outcome::Unavailable(closed()) };
+        let Some(conn) = &self.conn else { return BatchOutcome::Unavailable(closed()) };
         let outcome = match execute::execute(conn, &mut self.texts, &mut self.objects, batch) {
-            Outcome::Unavailable(reason) => Outcome::Unavailable(file::with_cause(self.data.path(), reason)),
+            BatchOutcome::Unavailable(reason) => BatchOutcome::Unavailable(file::with_cause(self.data.path(), reason)),
             outcome => outcome,
         };
         match &outcome {
             // Whoever waits is told the reason; the claim that follows looks again.
-            Outcome::Fenced => drop(self.look(conn)),
-            Outcome::Committed { head, .. } if *head != batch.lane.head => {
+            BatchOutcome::Fenced => drop(self.look(conn)),
+            BatchOutcome::Committed { head, .. } if *head != batch.lane.head => {
                 self.mark(Lane { head: *head, ..batch.lane });
             }
             _ => {}
         }
-        if self.log.is_none() && matches!(outcome, Outcome::Committed { .. }) {
+        if self.log.is_none() && matches!(outcome, BatchOutcome::Committed { .. }) {
             self.log = file::Identity::of(&file::log_of(self.data.path()));
         }
         outcome
@@ -208,17 +208,17 @@ impl Writer {
     }
 
     /// Looks until there is an answer: who waits must not be told anything wrong.
-    fn settle(&mut self, batch: &Batch) -> Settled {
+    fn settle(&mut self, batch: &Batch) -> Resolution {
         let settled = self.look_until_settled(batch);
         self.unsettled.set(None);
         settled
     }
 
-    fn look_until_settled(&mut self, batch: &Batch) -> Settled {
+    fn look_until_settled(&mut self, batch: &Batch) -> Resolution {
         loop {
             (self.conn, self.log) = (None, None);
             if self.files_gone().is_some() {
-                return Settled::Fenced { durable: None };
+                return Resolution::Fenced { durable: None };
             }
             let conn = match self.data.open_writer() {
                 Ok(conn) => conn,
@@ -230,12 +230,12 @@ impl Writer {
             };
             if self.check(&conn).is_err() && self.hold.get().is_some() {
                 self.conn = Some(conn);
-                return Settled::Fenced { durable: None };
+                return Resolution::Fenced { durable: None };
             }
             match file::settle(&conn, batch) {
                 Ok(settled) => {
                     self.conn = Some(conn);
-                    if let Settled::Ours(lane) | Settled::Never(lane) = settled {
+                    if let Resolution::Committed(lane) | Resolution::NotCommitted(lane) = settled {
                         self.held.set(lane);
                         self.mark(lane);
                     }
@@ -260,5 +260,5 @@ impl Writer {
 }
 
 fn closed() -> Unavailable {
-    Unavailable::new(Outage::Passing, "the data file is not open")
+    Unavailable::new(Outage::Transient, "the data file is not open")
 }

@@ -5,12 +5,12 @@
 
 use super::sites;
 use crate::records::{fresh_database, one_lane, sqlite};
-use chimera_core::audit::Report;
+use chimera_core::audit::VerificationReport;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::ledger::{ActorType, Fault, Head, StoredEntry, SubjectType};
-use chimera_core::record::{Compare, Scope, Select, Tx};
+use chimera_core::ledger::{ActorType, LedgerFault, ChainHead, StoredEntry, SubjectType};
+use chimera_core::record::{Comparison, Scope, Select, Tx};
 use chimera_engine::audit::verify;
-use chimera_engine::ledger::audit::Event;
+use chimera_engine::ledger::audit::EventRecord;
 use chimera_engine::ledger::last_checkpoint;
 use chimera_engine::port::{Clock as _, Records};
 use chimera_testkit::world::World;
@@ -67,9 +67,9 @@ impl Scene {
     }
 
     /// No two neighbours have a value in common.
-    fn event(&self, n: i64) -> Event {
+    fn event(&self, n: i64) -> EventRecord {
         let even = n % 2 == 0;
-        Event {
+        EventRecord {
             tenant_id: format!("tenant-{n}"),
             subject_type: if even { SubjectType::Task } else { SubjectType::Other },
             subject_id: format!("subject-{n}"),
@@ -111,22 +111,22 @@ impl Scene {
         assert!(self.report().await.is_intact());
     }
 
-    async fn report(&self) -> Report {
+    async fn report(&self) -> VerificationReport {
         verify(&*self.store, &self.world.keys()).await.unwrap()
     }
 
     /// Runs statements, says which entry is found broken and why, and undoes them.
-    async fn after(&self, text: &str) -> (Option<i64>, Fault) {
+    async fn after(&self, text: &str) -> (Option<i64>, LedgerFault) {
         self.run(text).await;
         let report = self.report().await;
-        let broken = report.first_broken.unwrap_or_else(|| panic!("not found: {text}"));
+        let broken = report.first_fault.unwrap_or_else(|| panic!("not found: {text}"));
         self.restore().await;
-        (broken.seq, broken.why)
+        (broken.seq, broken.fault)
     }
 
     /// The stored entries from number `first` on.
     async fn entries(&self, first: i64) -> Vec<StoredEntry> {
-        let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).filter("seq", Compare::AtLeast, first);
+        let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).filter("seq", Comparison::AtLeast, first);
         let rows = self.store.read(select.take(1_000)).await.unwrap().rows;
         rows.iter().map(|row| StoredEntry::from_row(row).unwrap()).collect()
     }
@@ -143,7 +143,7 @@ impl Scene {
     }
 
     /// The statement that makes the lane end at `head`.
-    fn end_at(&self, head: Head) -> String {
+    fn end_at(&self, head: ChainHead) -> String {
         let hash = self.bytes(&head.hash.0);
         format!("UPDATE ledger_lanes SET head_seq = {}, head_hash = {hash};", head.seq)
     }
@@ -163,14 +163,14 @@ impl Scene {
 }
 
 /// `entry` by another actor, with digest and hash that fit, behind `head`.
-fn forged(entry: &StoredEntry, head: Head, actor: &str) -> StoredEntry {
+fn forged(entry: &StoredEntry, head: ChainHead, actor: &str) -> StoredEntry {
     let mut content = entry.sealed.entry.clone();
     content.actor_id = Some(actor.to_owned());
     StoredEntry::after(entry.lane, head, content.seal(entry.sealed.salt).unwrap())
 }
 
-fn before(entry: &StoredEntry) -> Head {
-    Head { seq: entry.link.seq - 1, hash: entry.link.prev_hash }
+fn before(entry: &StoredEntry) -> ChainHead {
+    ChainHead { seq: entry.link.seq - 1, hash: entry.link.prev_hash }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,9 +192,9 @@ async fn a_change_in_any_column_of_an_entry_is_found_and_named() {
             };
             let text = format!("UPDATE audit_log_entries SET {column} = {other} WHERE seq = 42");
             let expected = match column {
-                "lane" | "seq" => (Some(43), Fault::Link),
-                "prev_hash" | "hash" => (Some(42), Fault::Link),
-                _ => (Some(42), Fault::Content),
+                "lane" | "seq" => (Some(43), LedgerFault::Link),
+                "prev_hash" | "hash" => (Some(42), LedgerFault::Link),
+                _ => (Some(42), LedgerFault::Content),
             };
             assert_eq!(scene.after(&text).await, expected, "{column}");
         }
@@ -205,12 +205,12 @@ async fn a_change_in_any_column_of_an_entry_is_found_and_named() {
 async fn a_replaced_payload_is_found_even_when_its_digests_fit() {
     for scene in Scene::both().await {
         let plain = r#"UPDATE audit_log_entries SET data_json = '{"n":42}' WHERE seq = 42"#;
-        assert_eq!(scene.after(plain).await, (Some(42), Fault::Content));
+        assert_eq!(scene.after(plain).await, (Some(42), LedgerFault::Content));
         let spelled = "UPDATE audit_log_entries SET data_json = '{ \"a\": 1 }' WHERE seq = 42";
-        assert_eq!(scene.after(spelled).await, (Some(42), Fault::Content));
+        assert_eq!(scene.after(spelled).await, (Some(42), LedgerFault::Content));
         let entries = scene.entries(42).await;
         let one = scene.forge(&forged(&entries[0], before(&entries[0]), "nobody"));
-        assert_eq!(scene.after(&one).await, (Some(43), Fault::Link), "the next entry names the old hash");
+        assert_eq!(scene.after(&one).await, (Some(43), LedgerFault::Link), "the next entry names the old hash");
         let mut head = before(&entries[0]);
         let mut text = String::new();
         for (at, entry) in entries.iter().enumerate() {
@@ -220,7 +220,7 @@ async fn a_replaced_payload_is_found_even_when_its_digests_fit() {
             text += &scene.forge(&entry);
         }
         let whole = scene.after(&(text + &scene.end_at(head))).await;
-        assert_eq!(whole, (Some(1), Fault::Checkpoint), "the signature covers the first hundred entries");
+        assert_eq!(whole, (Some(1), LedgerFault::Checkpoint), "the signature covers the first hundred entries");
     }
 }
 
@@ -228,13 +228,13 @@ async fn a_replaced_payload_is_found_even_when_its_digests_fit() {
 async fn deleted_and_swapped_entries_are_found_and_named() {
     for scene in Scene::both().await {
         let delete = |seq| format!("DELETE FROM audit_log_entries WHERE seq = {seq}");
-        assert_eq!(scene.after(&delete(1)).await, (Some(2), Fault::Link));
-        assert_eq!(scene.after(&delete(42)).await, (Some(43), Fault::Link));
-        assert_eq!(scene.after(&delete(COVERED)).await, (Some(COVERED), Fault::Checkpoint));
-        assert_eq!(scene.after(&delete(LAST)).await, (Some(LAST), Fault::Lane));
+        assert_eq!(scene.after(&delete(1)).await, (Some(2), LedgerFault::Link));
+        assert_eq!(scene.after(&delete(42)).await, (Some(43), LedgerFault::Link));
+        assert_eq!(scene.after(&delete(COVERED)).await, (Some(COVERED), LedgerFault::Checkpoint));
+        assert_eq!(scene.after(&delete(LAST)).await, (Some(LAST), LedgerFault::Lane));
         let rename = |from, to| format!("UPDATE audit_log_entries SET seq = {to} WHERE seq = {from};");
         let swap = rename(41, 1000) + &rename(42, 41) + &rename(1000, 42);
-        assert_eq!(scene.after(&swap).await, (Some(41), Fault::Link));
+        assert_eq!(scene.after(&swap).await, (Some(41), LedgerFault::Link));
     }
 }
 
@@ -251,10 +251,10 @@ async fn an_added_entry_that_no_head_leads_to_is_found() {
             )
         };
         for (lane, seq) in [(1, LAST + 1), (1, LAST + 1_000), (77, 1), (0, 9)] {
-            assert_eq!(scene.after(&add(lane, seq)).await, (Some(seq), Fault::Lane), "lane {lane}");
+            assert_eq!(scene.after(&add(lane, seq)).await, (Some(seq), LedgerFault::Lane), "lane {lane}");
         }
         let unknown = scene.after("DELETE FROM ledger_lanes").await;
-        assert_eq!(unknown, (Some(1), Fault::Lane), "entries without their lane");
+        assert_eq!(unknown, (Some(1), LedgerFault::Lane), "entries without their lane");
     }
 }
 
@@ -267,13 +267,13 @@ async fn a_cut_tail_is_found_up_to_the_newest_checkpoint() {
             let head = entries[usize::try_from(last - 1).unwrap()].link.head();
             format!("DELETE FROM audit_log_entries WHERE seq > {last};") + &scene.end_at(head)
         };
-        assert_eq!(scene.after(&cut(COVERED - 1)).await, (Some(COVERED), Fault::Checkpoint));
-        assert_eq!(scene.after(&cut(50)).await, (Some(51), Fault::Checkpoint));
+        assert_eq!(scene.after(&cut(COVERED - 1)).await, (Some(COVERED), LedgerFault::Checkpoint));
+        assert_eq!(scene.after(&cut(50)).await, (Some(51), LedgerFault::Checkpoint));
         let alone = format!("DELETE FROM audit_log_entries WHERE seq > {COVERED}");
-        assert_eq!(scene.after(&alone).await, (Some(COVERED + 1), Fault::Lane), "the head still names them");
+        assert_eq!(scene.after(&alone).await, (Some(COVERED + 1), LedgerFault::Lane), "the head still names them");
         scene.run(&cut(COVERED)).await;
         let report = scene.report().await;
-        assert_eq!((report.first_broken, report.entries, report.covered), (None, 300, 300));
+        assert_eq!((report.first_fault, report.entries, report.covered), (None, 300, 300));
     }
 }
 
@@ -282,13 +282,13 @@ async fn changed_checkpoints_tree_hashes_and_heads_are_found() {
     for scene in Scene::both().await {
         let (hash, signature) = (scene.bytes(&[9; 32]), scene.bytes(&[9; 64]));
         let head = format!("UPDATE ledger_lanes SET head_hash = {hash}");
-        assert_eq!(scene.after(&head).await, (Some(LAST), Fault::Lane));
+        assert_eq!(scene.after(&head).await, (Some(LAST), LedgerFault::Lane));
         let node = format!("UPDATE ledger_nodes SET hash = {hash}");
-        assert_eq!(scene.after(&node).await, (Some(1), Fault::Lane));
-        assert_eq!(scene.after("DELETE FROM ledger_nodes").await, (Some(1), Fault::Lane));
+        assert_eq!(scene.after(&node).await, (Some(1), LedgerFault::Lane));
+        assert_eq!(scene.after("DELETE FROM ledger_nodes").await, (Some(1), LedgerFault::Lane));
         let forged = format!("UPDATE ledger_checkpoints SET signature = {signature} WHERE seq = 2");
-        assert_eq!(scene.after(&forged).await, (None, Fault::Signature));
-        assert_eq!(scene.after("DELETE FROM ledger_checkpoints WHERE seq = 1").await, (None, Fault::Checkpoint));
+        assert_eq!(scene.after(&forged).await, (None, LedgerFault::Signature));
+        assert_eq!(scene.after("DELETE FROM ledger_checkpoints WHERE seq = 1").await, (None, LedgerFault::Checkpoint));
         let newest = last_checkpoint(&*scene.store).await.unwrap().unwrap();
         assert_eq!(newest.checkpoint.seq, 2);
     }

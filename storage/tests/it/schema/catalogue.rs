@@ -2,7 +2,7 @@
 
 use crate::migrate::{migrated_sqlite, shared_postgres};
 use chimera_core::catalog;
-use chimera_core::record::{Column, Kind, Table, Value};
+use chimera_core::record::{Column, ColumnType, Table, Value};
 use chimera_testkit::memory::default_of;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,35 +16,35 @@ type ForeignKey = (String, Vec<String>, String, Vec<String>, String);
 
 fn postgres_type(column: &Column) -> String {
     match (column.kind, column.chars_max) {
-        (Kind::Text, Some(chars)) => format!("character varying({chars})"),
-        (Kind::Text, None) => "text".to_owned(),
+        (ColumnType::Text, Some(chars)) => format!("character varying({chars})"),
+        (ColumnType::Text, None) => "text".to_owned(),
         (kind, _) => postgres_kind(kind).to_owned(),
     }
 }
 
-const fn postgres_kind(kind: Kind) -> &'static str {
+const fn postgres_kind(kind: ColumnType) -> &'static str {
     match kind {
-        Kind::Bool => "boolean",
-        Kind::Int32 => "integer",
-        Kind::Int => "bigint",
-        Kind::Decimal => "numeric",
-        Kind::Text => "text",
-        Kind::Uuid => "uuid",
-        Kind::Time => "timestamp with time zone",
-        Kind::LocalTime => "timestamp without time zone",
-        Kind::Json => "jsonb",
-        Kind::ExactJson => "json",
-        Kind::Bytes => "bytea",
-        Kind::Uuids => "uuid[]",
-        Kind::Texts => "text[]",
+        ColumnType::Bool => "boolean",
+        ColumnType::Int32 => "integer",
+        ColumnType::Int => "bigint",
+        ColumnType::Decimal => "numeric",
+        ColumnType::Text => "text",
+        ColumnType::Uuid => "uuid",
+        ColumnType::Time => "timestamp with time zone",
+        ColumnType::LocalTime => "timestamp without time zone",
+        ColumnType::Json => "jsonb",
+        ColumnType::ExactJson => "json",
+        ColumnType::Bytes => "bytea",
+        ColumnType::Uuids => "uuid[]",
+        ColumnType::Texts => "text[]",
     }
 }
 
-const fn sqlite_kind(kind: Kind) -> &'static str {
+const fn sqlite_kind(kind: ColumnType) -> &'static str {
     match kind {
-        Kind::Bool | Kind::Int32 | Kind::Int | Kind::Time | Kind::LocalTime => "INTEGER",
-        Kind::Decimal | Kind::Text | Kind::Json | Kind::ExactJson | Kind::Uuids | Kind::Texts => "TEXT",
-        Kind::Uuid | Kind::Bytes => "BLOB",
+        ColumnType::Bool | ColumnType::Int32 | ColumnType::Int | ColumnType::Time | ColumnType::LocalTime => "INTEGER",
+        ColumnType::Decimal | ColumnType::Text | ColumnType::Json | ColumnType::ExactJson | ColumnType::Uuids | ColumnType::Texts => "TEXT",
+        ColumnType::Uuid | ColumnType::Bytes => "BLOB",
     }
 }
 
@@ -160,9 +160,9 @@ fn every_table_of_sqlite_is_strict_and_checks_lengths_uuids_and_booleans() {
             let name = column.name;
             let check = match (column.kind, column.chars_max) {
                 // A check that calls a function would make SQLite copy pages at every append.
-                (Kind::Uuid, _) if table.name == "audit_log_entries" => continue,
-                (Kind::Uuid, _) => format!("CHECK (length({name}) = 16)"),
-                (Kind::Bool, _) => format!("CHECK ({name} IN (0, 1))"),
+                (ColumnType::Uuid, _) if table.name == "audit_log_entries" => continue,
+                (ColumnType::Uuid, _) => format!("CHECK (length({name}) = 16)"),
+                (ColumnType::Bool, _) => format!("CHECK ({name} IN (0, 1))"),
                 (_, Some(chars)) => format!("CHECK (length({name}) <= {chars})"),
                 _ => continue,
             };

@@ -3,10 +3,10 @@
 use super::{Stage, all_rows, entries, joined};
 use chimera_core::ledger::checkpoint::SignedCheckpoint;
 use chimera_core::ledger::tables::{LEDGER_CHECKPOINTS, LEDGER_LANES};
-use chimera_core::ledger::{Digest32, Head};
+use chimera_core::ledger::{Digest32, ChainHead};
 use chimera_core::record::{Row, Scope, Select};
 use chimera_engine::audit::verify;
-use chimera_engine::ledger::checkpoint::Made;
+use chimera_engine::ledger::checkpoint::CheckpointOutcome;
 use chimera_engine::ledger::last_checkpoint;
 use chimera_engine::port::Records;
 use futures::future::join_all;
@@ -38,10 +38,10 @@ async fn assert_intact(stage: &Stage) {
 }
 
 pub(super) async fn without_anything_new_there_is_no_checkpoint(stage: &Stage) {
-    assert_eq!(stage.world.try_checkpoint(&*stage.one).await, Made::Nothing);
+    assert_eq!(stage.world.try_checkpoint(&*stage.one).await, CheckpointOutcome::NothingNew);
     stage.world.write(&*stage.one, 0, "acme", 1).await;
     let made = stage.world.checkpoint(&*stage.one).await;
-    assert_eq!(stage.world.try_checkpoint(&*stage.two).await, Made::Nothing);
+    assert_eq!(stage.world.try_checkpoint(&*stage.two).await, CheckpointOutcome::NothingNew);
     assert_eq!(last_checkpoint(&*stage.two).await.unwrap(), Some(made));
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn a_checkpoint_has_the_right_root_of_every_lane(stage: &Stage)
             let leaves: Vec<Vec<u8>> = hashes.map(|row| row.get("hash").as_bytes().unwrap().to_vec()).collect();
             let state = made.checkpoint.lane(lane.int("lane")).unwrap();
             let hash = Digest32::from_slice(lane.get("head_hash").as_bytes().unwrap()).unwrap();
-            assert_eq!(state.head, Head { seq: lane.int("head_seq"), hash });
+            assert_eq!(state.head, ChainHead { seq: lane.int("head_seq"), hash });
             assert_eq!(state.root, Digest32(root(&leaves)));
         }
     }
@@ -75,7 +75,7 @@ pub(super) async fn of_makers_at_once_one_wins(stage: &Stage) {
         stage.world.write(&*stage.one, affinity, "acme", 1).await;
         let before = stored(&*stage.one).await.len();
         let made = join_all(stage.nodes().take(6).map(|node| stage.world.try_checkpoint(&**node))).await;
-        assert_eq!(made.iter().filter(|made| matches!(made, Made::New(_))).count(), 1, "{made:?}");
+        assert_eq!(made.iter().filter(|made| matches!(made, CheckpointOutcome::Created(_))).count(), 1, "{made:?}");
         let chain = stored(&*stage.two).await;
         assert_eq!(chain.len(), before + 1);
         assert!(chain.windows(2).all(|pair| pair[1].checkpoint.previous == Some(pair[0].digest())));

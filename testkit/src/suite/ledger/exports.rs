@@ -2,20 +2,20 @@
 
 use super::{Stage, entries, joined};
 use crate::seeded::Seeded;
-use chimera_core::audit::{Report, verify};
-use chimera_core::ledger::Fault;
+use chimera_core::audit::{VerificationReport, verify};
+use chimera_core::ledger::LedgerFault;
 use chimera_core::record::Scope;
-use chimera_engine::audit::{Exported, export, prove};
+use chimera_engine::audit::{ExportSummary, export, prove};
 use chimera_engine::ledger::LedgerError;
 use chimera_engine::port::Records;
 
-async fn exported(stage: &Stage, records: &dyn Records, tenant: Option<&str>) -> (Exported, Vec<u8>) {
+async fn exported(stage: &Stage, records: &dyn Records, tenant: Option<&str>) -> (ExportSummary, Vec<u8>) {
     let (world, mut out) = (&stage.world, Vec::new());
     let done = export(records, &world.clock, tenant, &world.keys(), Some(&world.signer), &mut out).await.unwrap();
     (done, out)
 }
 
-fn check(stage: &Stage, bytes: &[u8]) -> Report {
+fn check(stage: &Stage, bytes: &[u8]) -> VerificationReport {
     verify(bytes, &stage.world.keys()).unwrap()
 }
 
@@ -45,13 +45,13 @@ pub(super) async fn a_covered_entry_has_a_proof_for_its_own_tenant_only(stage: &
     for seq in [first, 256, 257, receipt.head_seq] {
         let proof = prove(&*stage.two, scope("acme"), lane, seq).await.unwrap().unwrap();
         assert_eq!(proof.verify(&keys), Ok(()));
-        assert_eq!(proof.verify(&[]), Err(Fault::Signature));
+        assert_eq!(proof.verify(&[]), Err(LedgerFault::Signature));
         let mut other = proof.clone();
         other.path[0].0[0] ^= 1;
-        assert_eq!(other.verify(&keys), Err(Fault::Proof));
+        assert_eq!(other.verify(&keys), Err(LedgerFault::Proof));
         let mut other = proof.clone();
         other.entry.sealed.entry.subject_id.push('2');
-        assert_eq!(other.verify(&keys), Err(Fault::Content));
+        assert_eq!(other.verify(&keys), Err(LedgerFault::Content));
     }
     assert_eq!(prove(&*stage.one, scope("acme"), lane, first - 1).await.unwrap(), None, "it is another tenant's");
     assert_eq!(prove(&*stage.one, scope("acme"), lane, 99_999).await.unwrap(), None);

@@ -2,25 +2,25 @@
 
 use super::{Stage, entries};
 use crate::world::event;
-use chimera_core::ledger::idempotency::{Owner, Record, Request, State};
+use chimera_core::ledger::idempotency::{KeyOwner, IdempotencyRecord, KeyedRequest, RecordState};
 use chimera_core::limits::IDEMPOTENCY_TTL_SECONDS;
 use chimera_core::record::{Conflict, Tx};
 use chimera_engine::ledger::LedgerError;
-use chimera_engine::ledger::audit::Event;
-use chimera_engine::ledger::idempotency::{Begun, begin, find};
+use chimera_engine::ledger::audit::EventRecord;
+use chimera_engine::ledger::idempotency::{BeginOutcome, begin, find};
 use chimera_engine::port::{Clock as _, CommitError};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-fn request(user: &str, key: &str, body: &Value) -> Request {
-    let owner = Owner::User { tenant: "acme".into(), user: user.into() };
-    Request::new(&owner, key, body).unwrap().making("run-1")
+fn request(user: &str, key: &str, body: &Value) -> KeyedRequest {
+    let owner = KeyOwner::User { tenant: "acme".into(), user: user.into() };
+    KeyedRequest::new(&owner, key, body).unwrap().with_resource("run-1")
 }
 
 /// The change that a request asks for: it leaves one entry about `subject`.
 fn change(stage: &Stage, subject: &str) -> Tx {
     let mut tx = Tx::default();
-    stage.world.writer().event(&mut tx, Event { subject_id: subject.into(), ..event("acme") }).unwrap();
+    stage.world.writer().event(&mut tx, EventRecord { subject_id: subject.into(), ..event("acme") }).unwrap();
     tx
 }
 
@@ -29,7 +29,7 @@ async fn happened(stage: &Stage, subject: &str) -> usize {
     entries(&*stage.two).await.iter().filter(|row| row.text("subject_id") == subject).count()
 }
 
-async fn eight(stage: &Stage, request: &Request, subject: &str) -> Vec<Begun> {
+async fn eight(stage: &Stage, request: &KeyedRequest, subject: &str) -> Vec<BeginOutcome> {
     let now = stage.world.clock.now();
     let attempts = stage.nodes().take(8).zip(0..).map(|(node, affinity)| {
         let tx = Tx { affinity, ..change(stage, subject) };
@@ -38,14 +38,14 @@ async fn eight(stage: &Stage, request: &Request, subject: &str) -> Vec<Begun> {
     join_all(attempts).await.into_iter().map(Result::unwrap).collect()
 }
 
-async fn first(stage: &Stage, request: &Request, subject: &str) -> Record {
+async fn first(stage: &Stage, request: &KeyedRequest, subject: &str) -> IdempotencyRecord {
     match begin(&*stage.one, request, change(stage, subject), stage.world.clock.now()).await.unwrap() {
-        Begun::First(_, record) => record,
+        BeginOutcome::First(_, record) => record,
         other => panic!("{other:?}"),
     }
 }
 
-async fn again(stage: &Stage, request: &Request, subject: &str) -> Begun {
+async fn again(stage: &Stage, request: &KeyedRequest, subject: &str) -> BeginOutcome {
     begin(&*stage.two, request, change(stage, subject), stage.world.clock.now()).await.unwrap()
 }
 
@@ -54,8 +54,8 @@ pub(super) async fn of_eight_at_once_one_is_the_first(stage: &Stage) {
         let subject = format!("race-{round}");
         let asked = request("ann", &subject, &json!({"goal": "tidy"}));
         let begun = eight(stage, &asked, &subject).await;
-        let firsts = begun.iter().filter(|begun| matches!(begun, Begun::First(..))).count();
-        let waiting = begun.iter().filter(|begun| matches!(begun, Begun::InFlight(_))).count();
+        let firsts = begun.iter().filter(|begun| matches!(begun, BeginOutcome::First(..))).count();
+        let waiting = begun.iter().filter(|begun| matches!(begun, BeginOutcome::InFlight(_))).count();
         assert_eq!((firsts, waiting), (1, 7), "{begun:?}");
         assert_eq!(happened(stage, &subject).await, 1);
     }
@@ -64,18 +64,18 @@ pub(super) async fn of_eight_at_once_one_is_the_first(stage: &Stage) {
 pub(super) async fn a_finished_request_is_answered_from_its_record(stage: &Stage) {
     let asked = request("ann", "finish", &json!({"goal": "tidy"}));
     let record = first(stage, &asked, "finish").await;
-    assert_eq!(again(stage, &asked, "finish").await, Begun::InFlight(record.clone()));
+    assert_eq!(again(stage, &asked, "finish").await, BeginOutcome::InFlight(record.clone()));
     let (answer, now) = (json!({"run_id": "run-1", "n": [1, 2.5, null]}), stage.world.clock.now());
-    let done = record.finish(&answer, now, 60).unwrap();
+    let done = record.complete(&answer, now, 60).unwrap();
     stage.two.commit(Tx { updates: vec![done], ..Tx::default() }).await.unwrap();
     match again(stage, &asked, "finish").await {
-        Begun::Done(record) => assert_eq!(record.state, State::Done { answer }),
+        BeginOutcome::Done(record) => assert_eq!(record.state, RecordState::Done { answer }),
         other => panic!("{other:?}"),
     }
     let other = request("ann", "finish", &json!({"goal": "mess up"}));
-    assert!(matches!(again(stage, &other, "finish").await, Begun::Mismatch(_)));
+    assert!(matches!(again(stage, &other, "finish").await, BeginOutcome::Mismatch(_)));
     let begun = eight(stage, &asked, "finish").await;
-    assert!(begun.iter().all(|begun| matches!(begun, Begun::Done(_))), "{begun:?}");
+    assert!(begun.iter().all(|begun| matches!(begun, BeginOutcome::Done(_))), "{begun:?}");
     assert_eq!(happened(stage, "finish").await, 1, "the change happened once");
 }
 
@@ -83,9 +83,9 @@ pub(super) async fn an_expired_record_is_taken_over_once(stage: &Stage) {
     let slow = first(stage, &request("ann", "expiry", &json!({"old": true})), "expiry").await;
     stage.world.wait_seconds(IDEMPOTENCY_TTL_SECONDS);
     let begun = eight(stage, &request("ann", "expiry", &json!({"goal": "tidy"})), "expiry").await;
-    assert_eq!(begun.iter().filter(|begun| matches!(begun, Begun::First(..))).count(), 1, "{begun:?}");
+    assert_eq!(begun.iter().filter(|begun| matches!(begun, BeginOutcome::First(..))).count(), 1, "{begun:?}");
     assert_eq!(happened(stage, "expiry").await, 2);
-    let late = slow.finish(&json!({}), stage.world.clock.now(), 60).unwrap();
+    let late = slow.complete(&json!({}), stage.world.clock.now(), 60).unwrap();
     let late = stage.one.commit(Tx { updates: vec![late], ..Tx::default() }).await;
     assert!(matches!(late, Err(CommitError::Conflict(Conflict::Stale(_)))), "{late:?}");
 }

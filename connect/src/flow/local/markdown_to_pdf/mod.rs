@@ -20,10 +20,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::error::Code;
 use chimera_core::id::BlobId;
-use chimera_core::json::schema::BadSchema;
+use chimera_core::json::schema::InvalidSchema;
 use chimera_core::ledger::Digest32;
 use chimera_core::limits::{MARKDOWN_BYTES_MAX, PDF_MISSING_SHOWN_MAX};
-use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec};
 use chimera_engine::flow::TenantBlobs;
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use refusal::Refusal;
@@ -67,8 +67,8 @@ pub(super) struct MarkdownToPdf {
 }
 
 impl MarkdownToPdf {
-    pub(super) fn new(blobs: TenantBlobs) -> Result<Self, BadSchema> {
-        let declared = Declared {
+    pub(super) fn new(blobs: TenantBlobs) -> Result<Self, InvalidSchema> {
+        let declared = ToolDeclaration {
             name: "local.markdown_to_pdf",
             version: "1",
             description: "Makes a PDF of a Markdown document and keeps it as an artifact.",
@@ -79,7 +79,7 @@ impl MarkdownToPdf {
                 capabilities: vec!["local.convert".to_owned()],
                 risk_level: Risk::Low,
             },
-            effect: Reach::Pure,
+            effect: EffectKind::Pure,
             reads_when: None,
             checkable: false,
             rollback: Rollback::Unsupported,
@@ -149,7 +149,7 @@ impl Tool for MarkdownToPdf {
                 made.missing.iter().take(PDF_MISSING_SHOWN_MAX).map(char::to_string).collect::<Vec<_>>(),
         });
         if dry {
-            return Ok(Spec::simulated(output, format!("keep a PDF of {} pages as an artifact", made.pages)));
+            return Ok(Spec::dry_run_response(output, format!("keep a PDF of {} pages as an artifact", made.pages)));
         }
         artifact::keep(&self.blobs, ctx, "application/pdf", Bytes::from(made.pdf)).await?;
         Ok(output)

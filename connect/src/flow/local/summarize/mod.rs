@@ -11,9 +11,9 @@ use crate::blocking::off_thread;
 use crate::flow::input::read;
 use async_trait::async_trait;
 use chimera_core::error::Code;
-use chimera_core::json::schema::BadSchema;
+use chimera_core::json::schema::InvalidSchema;
 use chimera_core::limits::{SUMMARY_SENTENCES_DEFAULT, SUMMARY_SENTENCES_MAX, SUMMARY_TEXT_BYTES_MAX};
-use chimera_core::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
+use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec};
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -34,8 +34,8 @@ pub(super) struct Summarize {
 }
 
 impl Summarize {
-    pub(super) fn new() -> Result<Self, BadSchema> {
-        let declared = Declared {
+    pub(super) fn new() -> Result<Self, InvalidSchema> {
+        let declared = ToolDeclaration {
             name: "local.summarize",
             version: "1",
             description: "Picks the sentences that say most of a text.",
@@ -46,7 +46,7 @@ impl Summarize {
                 capabilities: vec!["local.summarize".to_owned()],
                 risk_level: Risk::Low,
             },
-            effect: Reach::Pure,
+            effect: EffectKind::Pure,
             reads_when: None,
             checkable: false,
             rollback: Rollback::Unsupported,
@@ -93,7 +93,7 @@ impl Tool for Summarize {
         }
         let dry = input.dry_run;
         let output = off_thread(move || Ok(summarize(&input))).await?;
-        Ok(if dry { Spec::simulated(output, "summarise the text") } else { output })
+        Ok(if dry { Spec::dry_run_response(output, "summarise the text") } else { output })
     }
 }
 
