@@ -1,9 +1,9 @@
-//! CPU-bound work of tools, on threads where it delays no request.
+//! Runs CPU-bound tool work on blocking threads, so that it delays no request.
 
 use chimera_core::error::Code;
 use chimera_engine::flow::port::ToolError;
 
-/// Runs work on the pool of blocking threads. A panic in it fails the tool call, not the process.
+/// Runs work on the blocking thread pool. A panic in it fails the tool call, not the process.
 pub(crate) async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {

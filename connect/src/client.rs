@@ -1,8 +1,7 @@
-//! A Chimera server, as the command line calls it.
+//! Client for a Chimera server, used by the command line.
 //!
-//! Nobody but the person at the keyboard chose the address, so no egress rule applies. A refusal
-//! comes back as the error that the server told, with its code. A stream of events says where it
-//! was cut by ending; whoever wants the rest asks again behind the last event that came.
+//! The user chose the address, so no egress rule applies. An error response is returned with the server's error code.
+//! A cut event stream simply ends; to resume, ask again after the last event received.
 
 use bytes::BytesMut;
 use chimera_core::access::mac;
@@ -21,25 +20,20 @@ use tokio::sync::OnceCell;
 /// The header with the signature of a body.
 const SIGNATURE: &str = "x-hmac-signature";
 
-/// Where the body alone is signed.
+/// Paths where only the body is signed.
 const BODY_SIGNED: [&str; 3] = ["act", "auth/token", "auth/refresh"];
 
-/// What a server is shown.
 #[derive(Clone)]
 pub struct Credentials {
-    /// Who asks.
     pub actor: String,
-    /// The actor's key.
     pub key: Option<Secret>,
-    /// An access token; without it one is got with the key.
+    /// An access token. Without one, the client signs in with the key.
     pub token: Option<String>,
-    /// What time it is.
     pub clock: Arc<dyn Clock>,
-    /// Where nonces come from.
+    /// Source of nonces.
     pub random: Arc<dyn Random>,
 }
 
-/// A server and what it is shown.
 #[derive(Clone)]
 pub struct Server {
     http: reqwest::Client,
@@ -48,35 +42,25 @@ pub struct Server {
     token: Arc<OnceCell<HeaderValue>>,
 }
 
-/// Why a server gave no answer that can be used.
+/// Why a server gave no usable answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The address, the token or the actor can't be used.
     #[error("{0}")]
     Unusable(String),
-    /// Nobody answers there, or the answer broke off.
+    /// The server does not answer, or the answer was cut off.
     #[error("no answer from {place}: {reason}")]
-    Silent {
-        /// Where.
-        place: String,
-        /// What happened.
-        reason: String,
-    },
-    /// It said no.
+    Silent { place: String, reason: String },
+    /// The server refused the request.
     #[error("{}", .0.message)]
     Refused(Box<ErrorBody>),
-    /// It is no Chimera server.
-    #[error("{place} answered {status}, and not as Chimera does")]
-    Strange {
-        /// Where.
-        place: String,
-        /// The status.
-        status: u16,
-    },
+    /// Not a Chimera server.
+    #[error("{place} answered {status}, but is not a Chimera server")]
+    Strange { place: String, status: u16 },
 }
 
 impl Server {
-    /// The server at `base`, to which requests show these credentials.
+    /// A client for the server at `base`.
     pub fn new(base: &str, credentials: Credentials) -> Result<Self, ServerError> {
         let unusable = |what: &str| ServerError::Unusable(what.to_owned());
         let base = Url::parse(&format!("{}/", base.trim_end_matches('/')))
@@ -97,7 +81,7 @@ impl Server {
         Ok(Self { http, base, credentials, token: Arc::new(token) })
     }
 
-    /// Asks, and gives status and document of the answer. `path` begins without a slash.
+    /// Sends a request and returns status and document. `path` has no leading slash.
     pub async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<(u16, Value), ServerError> {
         let request = self
             .request(method, path)?
@@ -114,7 +98,8 @@ impl Server {
         document.map(|document| (status, document)).map_err(|_| self.strange(status))
     }
 
-    /// What keeps the server from being ready, each part with its reason; nothing if it is. Anybody may ask.
+    /// The components that keep the server from being ready, with reasons; empty if it is ready. Needs no
+    /// authentication.
     pub async fn unready(&self) -> Result<Vec<(String, String)>, ServerError> {
         let asked = self.request("GET", "readyz")?.timeout(limits::CLIENT_RESPONSE_TIMEOUT).send().await;
         match self.accepted(asked).await {
@@ -150,7 +135,7 @@ impl Server {
         Ok(self.http.request(method, url))
     }
 
-    /// A request with its body, signed as the server demands it there.
+    /// A request with its body, signed as the server requires for this path.
     fn signed(
         &self,
         request: reqwest::RequestBuilder,
@@ -193,7 +178,7 @@ impl Server {
         })
     }
 
-    /// Signs in with the key: the server's answer with its tokens, narrowed to `scopes` if there are any.
+    /// Signs in with the key and returns the server's answer with its tokens, restricted to `scopes` if given.
     pub async fn sign_in(&self, scopes: Option<Vec<String>>) -> Result<Value, ServerError> {
         let Credentials { actor, key, clock, random, .. } = &self.credentials;
         if key.is_none() {
@@ -210,7 +195,7 @@ impl Server {
         answer.json().await.map_err(|_| self.strange(status))
     }
 
-    /// The access token; the first time it is needed, it is got with the key.
+    /// The access token; fetched with the key on first use.
     async fn token(&self) -> Result<HeaderValue, ServerError> {
         let token = self.token.get_or_try_init(|| async {
             let tokens = self.sign_in(None).await?;
@@ -219,7 +204,7 @@ impl Server {
         token.await.cloned()
     }
 
-    /// The answer, if it is no refusal.
+    /// The answer, unless it is an error.
     async fn accepted(&self, answer: reqwest::Result<Response>) -> Result<Response, ServerError> {
         let answer = answer.map_err(|error| self.silent(&error))?;
         if answer.status().is_success() {
@@ -244,17 +229,17 @@ impl Server {
     fn silent(&self, error: &reqwest::Error) -> ServerError {
         let reason = match error {
             error if error.is_timeout() => "it took too long",
-            error if error.is_connect() => "nobody serves there",
+            error if error.is_connect() => "cannot connect",
             _ => "the connection broke off",
         };
         ServerError::Silent { place: self.place(), reason: reason.to_owned() }
     }
 }
 
-/// The header that shows a token.
+/// The `Authorization` header for a token.
 fn header(token: &str) -> Result<HeaderValue, ServerError> {
     let value = HeaderValue::from_str(&format!("Bearer {token}"));
-    let mut value = value.map_err(|_| ServerError::Unusable("the token can't stand in a header".to_owned()))?;
+    let mut value = value.map_err(|_| ServerError::Unusable("the token is not a valid header value".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -276,7 +261,7 @@ impl Reader {
             }
             let chunk = tokio::time::timeout(limits::CLIENT_SILENCE_TIMEOUT, self.answer.chunk()).await;
             let silent =
-                || ServerError::Silent { place: self.this.place(), reason: "the stream fell silent".to_owned() };
+                || ServerError::Silent { place: self.this.place(), reason: "the event stream timed out".to_owned() };
             match chunk.map_err(|_| silent())?.map_err(|error| self.this.silent(&error))? {
                 None => return Ok(None),
                 Some(bytes) if self.waiting.len() + bytes.len() > limits::CLIENT_EVENT_BYTES_MAX => {
@@ -305,7 +290,7 @@ fn data(block: &str) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// The parts that are not ready, as the server tells them.
+/// The components that are not ready, as reported by the server.
 fn failed_parts(body: &ErrorBody) -> Vec<(String, String)> {
     let parts = body.details.get("checks").and_then(Value::as_array).into_iter().flatten();
     let text = |part: &Value, member: &str| part[member].as_str().unwrap_or_default().to_owned();

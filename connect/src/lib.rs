@@ -1,7 +1,7 @@
-//! Everything that Chimera calls: tools behind HTTP, mail, webhooks, object storage.
+//! Everything that Chimera calls: tools over HTTP, mail, webhooks, object storage.
 //!
-//! Secrets are resolved here and nowhere else, at the moment of the call. Nothing here decides
-//! whether a call may happen: whoever calls has committed the record that asks for it.
+//! Secrets are resolved only here, at the time of the call. Nothing here decides whether a call may happen: the
+//! caller has already committed the record that asks for it.
 
 pub mod act;
 mod blocking;

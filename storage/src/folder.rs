@@ -1,17 +1,16 @@
-//! Folders of the data: their owner's alone, however and whenever they are made.
+//! Creates data folders that only their owner can access.
 //!
-//! A data folder that was moved away under a running node is made anew by whoever writes next, so nobody here makes
-//! a folder in another way.
+//! If a data folder is moved away under a running node, the next writer creates it again. So every folder is created
+//! through this module.
 
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// Who may look into a folder: its owner.
 const PRIVATE: u32 = 0o700;
 
-/// Makes a folder and those above it that are missing. One that is there stays as it is.
+/// Creates a folder and its missing parents. An existing one stays as it is.
 pub(crate) fn create(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(PRIVATE).create(path)
 }

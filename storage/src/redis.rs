@@ -1,9 +1,8 @@
-//! The connection to Redis that publishing and counters share.
+//! The Redis connection that publishing and counters share.
 //!
-//! It connects when first needed, so that the process starts without Redis, and again after a
-//! failure, one call later. A call that fails is never repeated here: whether it took effect is
-//! for the caller to judge. A server that did not answer in time is left alone for a moment: one caller
-//! waits for it, not every one.
+//! It connects on first use, so that the process starts without Redis, and reconnects on the call after a failure. A
+//! failed call is never retried here: the caller decides whether it may have taken effect. After a timeout the server
+//! is left alone for a moment; then one caller probes it while the others fail fast.
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult};
@@ -13,7 +12,6 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// A Redis server, by its URL.
 #[derive(Clone)]
 pub struct Redis {
     client: Client,
@@ -37,15 +35,15 @@ impl Redis {
         &self.client
     }
 
-    /// A connection that worked when it was last used, or a fresh one.
+    /// A connection that worked when last used, or a new one.
     pub(crate) async fn connection(&self) -> RedisResult<MultiplexedConnection> {
         self.check_alone()?;
         let mut live = match self.is_suspect() {
             false => self.live.lock().await,
-            // Somebody tries already whether it answers again.
+            // Another caller is already probing the server.
             true => self.live.try_lock().map_err(|_| silent())?,
         };
-        // Somebody may have waited in vain while we waited for them.
+        // The previous holder of the lock may have timed out meanwhile.
         self.check_alone()?;
         if let Some(connection) = live.as_ref() {
             return Ok(connection.clone());
@@ -57,7 +55,7 @@ impl Redis {
         Ok(live.insert(connected.inspect_err(|error| self.leave_alone(error))?).clone())
     }
 
-    /// Fails at once as long as the server is left alone.
+    /// Fails at once while the server is left alone.
     fn check_alone(&self) -> RedisResult<()> {
         let until = self.alone_until.lock().unwrap_or_else(PoisonError::into_inner);
         match *until {
@@ -66,12 +64,12 @@ impl Redis {
         }
     }
 
-    /// Whether it did not answer in time when it was last asked.
+    /// Whether the last call timed out.
     fn is_suspect(&self) -> bool {
         self.alone_until.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Leaves a server alone that did not answer in time, unless it is.
+    /// After a timeout, leaves the server alone for a moment.
     fn leave_alone(&self, error: &RedisError) {
         if error.is_timeout() && self.check_alone().is_ok() {
             *self.alone_until.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -79,8 +77,8 @@ impl Redis {
         }
     }
 
-    /// Looks at the outcome of a call: after a failure the next call gets a new connection, since
-    /// this one may be dead, or lead to a server that has become a replica.
+    /// Records the outcome of a call. After a failure the next call gets a new connection, since this one may be
+    /// dead, or lead to a server that has become a replica.
     pub(crate) async fn settle<T>(&self, outcome: RedisResult<T>) -> Result<T, String> {
         match outcome {
             Ok(value) => {
@@ -106,12 +104,12 @@ impl Redis {
     }
 }
 
-/// What is said of a server that did not answer in time.
+/// The error for a server that timed out.
 fn silent() -> RedisError {
     io::Error::from(io::ErrorKind::TimedOut).into()
 }
 
-/// What an operator should know, without the address.
+/// The reason for an operator, without the address.
 pub(crate) fn reason(error: &RedisError) -> String {
     match error.kind() {
         _ if error.is_connection_refusal() => "redis refuses connections".into(),

@@ -60,7 +60,7 @@ fn a_running_node_steps_aside_for_a_newer_schema_and_says_why() {
         assert_steps_aside(&place, &server);
         let (status, log) = server.stop();
         assert_eq!(status, Some(0), "{log}");
-        assert_eq!(log.matches("this node steps aside").count(), 1, "{log}");
+        assert_eq!(log.matches("schema mismatch; this node has stopped writing").count(), 1, "{log}");
     }
 }
 

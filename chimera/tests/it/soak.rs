@@ -247,7 +247,7 @@ fn no_fault_in(log: &str, was_broken: bool) {
     let is_fault = |line: &&str| {
         let fields: Value = serde_json::from_str(line).unwrap_or_default();
         let grave = matches!(fields["level"].as_str(), Some("ERROR" | "CRITICAL"));
-        let held = fields["message"] == "the store is held; nothing is driven";
+        let held = fields["message"] == "the store is held; no run is driven";
         (grave && fields["component"] != "api" && !was_broken && !held) || line.contains("panicked")
     };
     assert_eq!(log.lines().find(is_fault), None);

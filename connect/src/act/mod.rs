@@ -1,4 +1,4 @@
-//! The act room: how goals become plans.
+//! Planning for the act room: turns goals into plans.
 
 mod planner;
 

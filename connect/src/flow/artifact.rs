@@ -1,4 +1,4 @@
-//! Artifacts that inputs and outputs name by their content address. A tenant reads what it has put itself.
+//! Artifacts that inputs and outputs name by content address. A tenant reads only what it has stored itself.
 
 use bytes::Bytes;
 use chimera_core::error::Code;
@@ -7,7 +7,7 @@ use chimera_engine::flow::TenantBlobs;
 use chimera_engine::flow::port::{BlobError, BlobStat, CallContext, ToolError};
 use futures::{StreamExt, TryStreamExt, stream};
 
-/// All of an artifact, if it has at most `bytes_max` bytes.
+/// The content of an artifact, if it has at most `bytes_max` bytes.
 pub(crate) async fn fetch(
     blobs: &TenantBlobs,
     ctx: &CallContext,
@@ -15,7 +15,7 @@ pub(crate) async fn fetch(
     bytes_max: usize,
 ) -> Result<Bytes, ToolError> {
     let id: BlobId = address.parse().map_err(|_| {
-        ToolError::not_sent(Code::MalformedArgs, "an artifact is named by cas://sha256: and 64 hex digits")
+        ToolError::not_sent(Code::MalformedArgs, "an artifact address must be cas://sha256: followed by 64 hex digits")
     })?;
     let blob = blobs.get(&ctx.tenant, id).await.map_err(failed)?;
     if blob.stat.size > bytes_max as u64 {
@@ -28,7 +28,7 @@ pub(crate) async fn fetch(
     Ok(pieces.concat().into())
 }
 
-/// Keeps content and gives its address.
+/// Stores content and returns its address.
 pub(crate) async fn keep(
     blobs: &TenantBlobs,
     ctx: &CallContext,

@@ -1,8 +1,8 @@
 //! The tool `http.request`.
 //!
-//! It writes, except with GET, HEAD and OPTIONS, which only ask and may be sent again. A secret is named after the host it may be sent to
-//! (`secret://http.api.example.com`): otherwise whoever writes a workflow could have any secret of
-//! the house sent anywhere.
+//! It counts as a write except for GET, HEAD and OPTIONS, which may be retried. A secret's name contains the host it
+//! may be sent to (`secret://http.api.example.com`). Otherwise the author of a workflow could send any secret
+//! anywhere.
 
 use crate::http::{
     Answer, Call, Care, Client, IDEMPOTENCY_KEY, Keyring, Opened, Pass, Request, SentSecrets, authority_of, host_of,
@@ -28,7 +28,7 @@ const DESCRIPTION: &str = "Sends one HTTP request to a host that the egress rule
     only if nothing was sent or the answer says so; they carry an Idempotency-Key. At most 5 redirects are followed. A \
     header may hold `secret://http.HOST`, which goes to that host over https only.";
 
-/// Headers of an answer that outputs show.
+/// Response headers included in the output.
 const SHOWN: &[&str] = &[
     "cache-control",
     "content-length",
@@ -46,7 +46,7 @@ const SHOWN: &[&str] = &[
     "x-request-id",
 ];
 
-/// Headers that belong to the connection or to the call, not to its author.
+/// Headers that belong to the connection or to the call, not to the author of the input.
 const RESERVED: &[&str] = &[
     "connection",
     "content-length",
@@ -63,7 +63,6 @@ const RESERVED: &[&str] = &[
     "upgrade",
 ];
 
-/// `http.request`.
 pub struct HttpRequest {
     spec: Arc<Spec>,
     client: Client,
@@ -71,7 +70,6 @@ pub struct HttpRequest {
 }
 
 impl HttpRequest {
-    /// The tool.
     pub fn new(client: Client, secrets: Arc<dyn Secrets>) -> Result<Self, InvalidSchema> {
         let spec = ToolDeclaration {
             name: "http.request",
@@ -95,7 +93,7 @@ impl HttpRequest {
         Ok(Self { spec: Arc::new(spec.compile()?), client, secrets })
     }
 
-    /// The request without its secrets, which stay names.
+    /// The request with secret references left unresolved.
     fn request(&self, input: &Value) -> Result<Request, ToolError> {
         let method = input["method"].as_str().unwrap_or("GET");
         let method = Method::from_bytes(method.as_bytes()).map_err(|_| malformed("the method is not valid"))?;
@@ -138,7 +136,7 @@ impl HttpRequest {
         answer.open(move |answer| output(answer, &sent)).await?
     }
 
-    /// Adds the headers of the input, with the values of their secrets.
+    /// Adds the headers of the input, with secrets resolved.
     async fn add_headers(&self, request: &mut Request, input: &Value, keys: &mut Keyring) -> Result<(), ToolError> {
         for (name, value) in input["headers"].as_object().into_iter().flatten() {
             let (name, text) = header(name, value)?;
@@ -149,7 +147,7 @@ impl HttpRequest {
                     let secret = secret?;
                     self.may_send(request, &secret)?;
                     if !behind.is_empty() {
-                        return Err(malformed(&format!("the header {name} has text behind its secret")));
+                        return Err(malformed(&format!("the header {name} has text after its secret")));
                     }
                     keys.header(before, &secret).await?
                 }
@@ -159,7 +157,7 @@ impl HttpRequest {
         Ok(())
     }
 
-    /// Whether a secret may go where the request goes.
+    /// Whether a secret may be sent to the request's host.
     fn may_send(&self, request: &Request, secret: &SecretName) -> Result<(), ToolError> {
         let host = host_of(&request.url).unwrap_or_default();
         let meant = secret.as_str().strip_prefix("http.").and_then(|name| name.strip_prefix(host.as_str()));
@@ -204,13 +202,13 @@ impl Tool for HttpRequest {
     }
 }
 
-/// The answer, if its status is one that the author asked for.
+/// The answer, if its status is one that the input expects.
 fn expected(answer: Answer, input: &Value, keys: &Keyring) -> Result<Answer, ToolError> {
     let words = |answer: &Answer| keys.quote(&String::from_utf8_lossy(&answer.body));
     match input["expect_status"].as_array() {
         Some(listed) if listed.iter().any(|status| *status == answer.status) => Ok(answer),
         Some(_) if answer.is_success() => {
-            let error = answer.unusable(&format!("answered {}, which is not expected", answer.status));
+            let error = answer.unusable(&format!("answered {}, which is not in expect_status", answer.status));
             Err(error.with("status", answer.status).with("answer", words(&answer)))
         }
         None if answer.is_success() => Ok(answer),
@@ -237,14 +235,15 @@ fn output(answer: &Opened<'_>, sent: &SentSecrets) -> Result<Value, ToolError> {
     });
     if let Some(bytes) = bytes {
         if sent.is_in(&answer.body) {
-            return Err(answer.unusable("the answer is no text, and repeats a secret that it was sent"));
+            return Err(answer.unusable("the answer is binary and contains a secret that was sent"));
         }
         output["body_base64"] = bytes.into();
     }
     Ok(output)
 }
 
-/// The body, if it is text. A sign that was cut in two at the limit is left out; no other is.
+/// The body, if it is text. A character cut in two at the size limit is dropped; any other invalid byte makes it
+/// binary.
 fn text_of(answer: &Answer) -> Option<&str> {
     match std::str::from_utf8(&answer.body) {
         Ok(text) => Some(text),
@@ -262,17 +261,17 @@ fn would_execute(request: &Request) -> String {
     if body.is_empty() { line } else { format!("{line} with {body}") }
 }
 
-/// A header of the input, if an author may set it.
+/// A header of the input, if authors may set it.
 fn header<'a>(name: &str, value: &'a Value) -> Result<(HeaderName, &'a str), ToolError> {
     let parsed = HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_| malformed(&format!("the header {name:?} has no valid name")))?;
+        .map_err(|_| malformed(&format!("{name:?} is not a valid header name")))?;
     if RESERVED.contains(&parsed.as_str()) || parsed == IDEMPOTENCY_KEY {
         return Err(malformed(&format!("the header {parsed} is set by Chimera itself")));
     }
     Ok((parsed, value.as_str().unwrap_or_default()))
 }
 
-/// Refuses headers by which the other side would do something else than what was decided about.
+/// Rejects headers that would make the server run another method than the one that was authorized.
 fn check_override(method: &Method, headers: &Value) -> Result<(), ToolError> {
     let other = |(name, value): &(&String, &Value)| {
         is_method_override(name)
@@ -280,7 +279,7 @@ fn check_override(method: &Method, headers: &Value) -> Result<(), ToolError> {
     };
     match headers.as_object().into_iter().flatten().find(other) {
         Some((name, _)) => {
-            Err(malformed(&format!("the header {name} names another method than {method}: write it as method")))
+            Err(malformed(&format!("the header {name} overrides the method {method}; set `method` instead")))
         }
         None => Ok(()),
     }

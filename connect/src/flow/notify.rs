@@ -1,8 +1,8 @@
-//! Tells people and systems how a run ended, and that it waits for a person: by signed webhooks, and
-//! by mail through the mail tool.
+//! Notifies people and systems that a run ended or waits for a person: by signed webhooks, and by mail through the
+//! mail tool.
 //!
-//! A message keeps its id over all tries, so a receiver can tell a repetition. A channel that is
-//! not set up refuses for good: trying again would not help.
+//! A message keeps its id across retries, so a receiver can recognize a duplicate. A channel that is not configured
+//! fails permanently: retrying does not help.
 
 use super::webhook::{self, Key, WebhookSender};
 use crate::http::{Call, lasting};
@@ -18,13 +18,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// The channels that are set up.
+/// The configured channels.
 pub struct Channels {
     /// Sends webhooks, signed with this key.
     pub webhook: Option<(WebhookSender, Key)>,
-    /// Sends mail: the tool `email_send`.
+    /// The tool `email_send`.
     pub mail: Option<Arc<dyn Tool>>,
-    /// Tells the time.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -44,7 +43,7 @@ impl Notifier for Channels {
                     Some(_) => Err(ToolError::not_sent(Code::ValidationFailed, "that is no mail address")),
                 }
             }),
-            other => Err(absent(&format!("there is no channel {other:?}"))),
+            other => Err(absent(&format!("unknown channel {other:?}"))),
         }
     }
 
@@ -52,7 +51,7 @@ impl Notifier for Channels {
         match message.channel.as_str() {
             "webhook" => self.webhook(message).await,
             "email" => self.mail(message).await,
-            other => Err(absent(&format!("there is no channel {other:?}"))),
+            other => Err(absent(&format!("unknown channel {other:?}"))),
         }
     }
 
@@ -66,11 +65,11 @@ impl Notifier for Channels {
 
 impl Channels {
     fn signed(&self) -> Result<&(WebhookSender, Key), ToolError> {
-        self.webhook.as_ref().ok_or_else(|| absent("no webhook can be sent: there is no key that would sign it"))
+        self.webhook.as_ref().ok_or_else(|| absent("webhooks are not configured: there is no signing key"))
     }
 
     fn mailer(&self) -> Result<&Arc<dyn Tool>, ToolError> {
-        self.mail.as_ref().ok_or_else(|| absent("no mail can be sent: mail.server is not set"))
+        self.mail.as_ref().ok_or_else(|| absent("mail is not configured: mail.server is not set"))
     }
 
     async fn webhook(&self, message: &Message) -> Result<DeliveryReceipt, ToolError> {
@@ -116,7 +115,7 @@ impl Channels {
     }
 }
 
-/// The mail about a run.
+/// The mail about a finished run.
 fn letter(message: &Message) -> Value {
     match message.payload["type"].as_str() {
         Some("approval.requested") => return question(message),
@@ -136,8 +135,8 @@ fn letter(message: &Message) -> Value {
     json!({"to": message.target, "subject": format!("{workflow} is {status}"), "body": body})
 }
 
-/// The mail that asks for a decision: what would run, and where to decide. Plain text, so that what it
-/// quotes can't pass for a part of it that we wrote.
+/// The mail that asks for a decision: what would run, and where to decide. Plain text, so that quoted content can't
+/// pass for ours.
 fn question(message: &Message) -> Value {
     let data = &message.payload["data"];
     let line = |name: &str| data[name].as_str().map(|text| text.replace(char::is_control, " "));
@@ -153,7 +152,7 @@ fn question(message: &Message) -> Value {
     };
     if data["withheld"] == true {
         let body = format!(
-            "A run of {workflow} waits for somebody to decide.\n\nRun: {run}\nUntil: {}\n\nWhat it would do is told to those who decide.\n",
+            "A run of {workflow} waits for somebody to decide.\n\nRun: {run}\nUntil: {}\n\nOnly approvers can see what it would do.\n",
             word("expires_at")
         );
         return json!({"to": message.target, "subject": format!("{workflow} waits for a decision"), "body": body});
@@ -170,7 +169,7 @@ fn question(message: &Message) -> Value {
     match data["link"].as_str() {
         _ if !decides => body.push_str(&format!("\nSee it with:\nchimera runs show {run}\n")),
         Some(link) => body.push_str(&format!(
-            "\nSee it and decide:\n{link}\n\nThe link is yours alone and works once. Whoever has it decides as you.\n"
+            "\nSee it and decide:\n{link}\n\nThe link is personal and works once. Do not forward it: whoever opens it decides as you.\n"
         )),
         None => body.push_str(&format!("\nDecide with:\nchimera runs show {run}\nchimera runs approve {run}\n")),
     }
@@ -213,11 +212,11 @@ fn why_not(reason: &str) -> &'static str {
     match reason {
         "requester" => "you asked for it, wrote its workflow or changed it, and somebody else must decide",
         "same_as_requester" => "somebody with your mail address asked for it, and somebody else must decide",
-        _ => "you are not among those who do",
+        _ => "you are not one of its approvers",
     }
 }
 
-/// The mail about a call of which nobody knows whether it happened, and how to settle it.
+/// The mail about a call with an unknown outcome, and how to resolve it.
 fn doubt(message: &Message) -> Value {
     let data = &message.payload["data"];
     let line = |name: &str| data[name].as_str().map(|text| text.replace(char::is_control, " "));
@@ -226,12 +225,12 @@ fn doubt(message: &Message) -> Value {
     if data["withheld"] == true {
         let (run, since) = (word("run_id"), word("since"));
         let body = format!(
-            "Nobody knows what became of a call of a run of {workflow}.\n\nRun: {run}\nSince: {since}\n\nWhich call it is is told to those who look after its runs.\n"
+            "The outcome of a call in a run of {workflow} is unknown.\n\nRun: {run}\nSince: {since}\n\nPeople who may manage its runs can see which call it is.\n"
         );
-        return json!({"to": message.target, "subject": format!("{workflow}: an outcome is unknown"), "body": body});
+        return json!({"to": message.target, "subject": format!("{workflow}: outcome unknown"), "body": body});
     }
     let what = if undo { format!("{tool} was undone") } else { format!("a call of {tool} happened") };
-    let mut body = format!("Nobody knows whether {what} in a run of {workflow}.\n\n");
+    let mut body = format!("It is unknown whether {what} in a run of {workflow}.\n\n");
     for (label, name) in [("Run", "run_id"), ("Step", "step_id"), ("Node", "node_id"), ("Since", "since")] {
         body.push_str(&format!("{label}: {}\n", word(name)));
     }
@@ -240,7 +239,7 @@ fn doubt(message: &Message) -> Value {
         "\nThe run has ended. Look in the other system, then undo it again (that does no harm), or say that you \
          have undone it by hand:\n"
     } else {
-        "\nThe run waits. Look in the other system, then say whether it happened:\n"
+        "\nThe run waits. Check the other system, then report whether it happened:\n"
     });
     for command in data["settle_with"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         body.push_str(&format!("{}\n", command.replace(char::is_control, " ")));
@@ -253,7 +252,7 @@ fn run_id(message: &Message) -> Uuid {
     Uuid::parse_str(text).unwrap_or_default()
 }
 
-/// The run's own trace: whoever is told hangs what it does under the run.
+/// The run's own trace, so that the receiver's spans become its children.
 fn traceparent(message: &Message) -> String {
     let run = run_id(message);
     trace::traceparent(run, SpanId::run(run))

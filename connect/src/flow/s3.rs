@@ -1,9 +1,8 @@
-//! `s3_upload`: puts an object into a bucket where others read it.
+//! `s3_upload`: puts an object into a bucket.
 //!
-//! What is stored carries a mark with the effect's id and, if an older object was replaced, the
-//! artifact in which that one is kept. So a call that is repeated after a crash finds out what the
-//! first one did, `check` can tell whose object it sees, and undoing gives back the older object or
-//! removes ours. What somebody else has put there meanwhile is left alone.
+//! The object carries a marker with the effect's id and, if it replaced an object, the artifact that holds the old
+//! one. So a retry after a crash learns what the first attempt did, `check` can tell whose object it sees, and
+//! rollback restores the old object or removes ours. An object that somebody else has put there since is left alone.
 //!
 //! Without `overwrite` nothing is ever replaced.
 
@@ -44,31 +43,31 @@ struct Input {
     dry_run: bool,
 }
 
-/// What travels with an object: whose it is, and what it took the place of.
+/// The marker of an object: who put it there, and what it replaced.
 ///
-/// Stores allow a mark two kilobytes, so an older object's own mark lies in an artifact: marks do
-/// not grow with every object that replaces another.
+/// Object metadata is limited to two kilobytes, so the marker of a replaced object is stored in an artifact: markers
+/// don't grow with every replacement.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Origin {
     effect: Uuid,
     replaced: Option<Older>,
 }
 
-/// An object that had to give way: the artifacts that hold its content and the rest of it.
+/// A replaced object: the artifacts that hold its content and its metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Older {
     content: String,
     about: String,
 }
 
-/// What an older object was besides its content.
+/// The metadata of a replaced object.
 #[derive(Serialize, Deserialize)]
 struct About {
     content_type: String,
     mark: String,
 }
 
-/// An upload that is ready to go.
+/// An upload that is ready to be sent.
 struct Upload {
     tenant: String,
     bucket: String,
@@ -91,7 +90,7 @@ struct S3Upload {
     blobs: TenantBlobs,
 }
 
-/// The tool, over these buckets; artifacts are taken from, and replaced objects kept in, `blobs`.
+/// The tool, over these buckets; artifacts are read from, and replaced objects stored in, `blobs`.
 pub fn s3_tool(buckets: TenantBuckets, blobs: TenantBlobs) -> Result<Arc<dyn Tool>, InvalidSchema> {
     Ok(Arc::new(S3Upload { spec: Arc::new(declared().compile()?), buckets, blobs }))
 }
@@ -187,7 +186,7 @@ impl Tool for S3Upload {
                 return self.put(&upload, &origin, true).await;
             }
             if found.content == upload.content && found.content_type == upload.content_type {
-                // Somebody else's, and just what was asked for: there is nothing to do or to undo.
+                // Somebody else already stored exactly this: there is nothing to do or to roll back.
                 return Ok(output(&upload, ctx.effect_id, false, None));
             }
             if !upload.overwrite {
@@ -209,7 +208,7 @@ impl Tool for S3Upload {
             Ok(json!({"undone": undone, "restored": restored, "reason": why, "bucket": bucket, "key": key}))
         };
         if done.output["created"] == json!(false) {
-            return told(false, None, "the same object was there before, and stays");
+            return told(false, None, "the same object existed before and is kept");
         }
         let replaced = done.output["replaced"].as_str();
         let found = self.buckets.get(&ctx.tenant, (bucket, key), UPLOAD_BYTES_MAX).await;
@@ -220,21 +219,21 @@ impl Tool for S3Upload {
         let origin = origin.filter(|origin| origin.effect.to_string() == text("upload_id"));
         let Some(origin) = origin.filter(|_| stored.as_deref() == Some(text("sha256"))) else {
             if found.is_none() && ctx.attempt <= 1 && !self.buckets.is_shared() {
-                // Nobody here has removed it yet, so its absence does not say that it is undone.
-                let why = "the object is not in this node's folder: somebody removed it, or another node has it";
+                // This node has not removed it, so its absence does not mean that it was rolled back.
+                let why = "the object is not in this node's folder: it was removed, or it is on another node";
                 return Err(ToolError::not_sent(Code::InvalidTransition, why).with("bucket", bucket).with("key", key));
             }
             if stored.as_deref() == before {
-                return told(true, replaced, "it was undone already");
+                return told(true, replaced, "it was already rolled back");
             }
-            let why = "somebody else has changed the object since; it is left alone";
+            let why = "the object has been changed since by somebody else; it is left alone";
             return Err(ToolError::not_sent(Code::InvalidTransition, why).with("bucket", bucket).with("key", key));
         };
         match origin.replaced {
             Some(older) => {
                 let object = self.take_back(ctx, &older).await?;
                 self.buckets.put(&ctx.tenant, (bucket, key), &object, true).await.map_err(while_sending)?;
-                told(true, Some(&older.content), "the older object is back")
+                told(true, Some(&older.content), "the previous object was restored")
             }
             None => {
                 self.buckets.delete(&ctx.tenant, (bucket, key)).await.map_err(while_sending)?;
@@ -257,10 +256,10 @@ impl Tool for S3Upload {
 }
 
 impl S3Upload {
-    /// The input with its content at hand.
+    /// The upload with its content loaded.
     async fn ready(&self, ctx: &CallContext, input: Input) -> Result<Upload, ToolError> {
         let key = input.key.or(input.key_template);
-        let key = key.ok_or_else(|| ToolError::not_sent(Code::MalformedArgs, "an object needs a key"))?;
+        let key = key.ok_or_else(|| ToolError::not_sent(Code::MalformedArgs, "key or key_template is required"))?;
         let is_text = input.content_base64.is_none() && input.artifact.is_none();
         let content = match (input.content_base64, input.artifact) {
             (Some(encoded), _) => STANDARD
@@ -281,7 +280,7 @@ impl S3Upload {
         Ok(Upload { tenant, bucket, key, url, content, content_type, overwrite })
     }
 
-    /// Keeps an object that is about to be replaced.
+    /// Stores an object that is about to be replaced.
     async fn set_aside(&self, ctx: &CallContext, found: Object) -> Result<Older, ToolError> {
         let kept = artifact::keep(&self.blobs, ctx, &found.content_type, found.content).await?;
         let about = json!(About { content_type: found.content_type, mark: found.mark }).to_string();
@@ -293,14 +292,15 @@ impl S3Upload {
     async fn take_back(&self, ctx: &CallContext, older: &Older) -> Result<Object, ToolError> {
         let content = artifact::fetch(&self.blobs, ctx, &older.content, UPLOAD_BYTES_MAX).await?;
         let about = match artifact::fetch(&self.blobs, ctx, &older.about, UPLOAD_BYTES_MAX).await {
-            // Kept by a version that did not say whose it is: the content comes back without what was said of it.
+            // Stored by a version that kept no owner: the content is restored without its metadata.
             Err(error) if error.body.code == Code::NotFound.as_str() => {
                 return Ok(Object { content, content_type: DEFAULT_TYPE.to_owned(), mark: String::new() });
             }
             about => about?,
         };
-        let About { content_type, mark } = serde_json::from_slice(&about)
-            .map_err(|_| ToolError::not_sent(Code::Internal, "what is kept of the older object can't be read"))?;
+        let About { content_type, mark } = serde_json::from_slice(&about).map_err(|_| {
+            ToolError::not_sent(Code::Internal, "the saved metadata of the previous object can't be read")
+        })?;
         Ok(Object { content, content_type, mark })
     }
 
@@ -315,7 +315,7 @@ impl S3Upload {
             mark: origin.to_mark(),
         };
         match self.buckets.put(&upload.tenant, upload.place(), &object, replace).await {
-            // A first answer may have been lost on the way, so that the store sees its own write.
+            // The first response may have been lost, so that the store sees its own write.
             Err(BucketError::Taken) if self.look(upload).await.map_err(while_sending)? != Some(object) => {
                 return Err(taken());
             }
@@ -341,7 +341,7 @@ fn output(upload: &Upload, effect: Uuid, created: bool, replaced: Option<&Older>
 }
 
 impl Origin {
-    /// As header values can carry it.
+    /// Encoded for a header value.
     fn to_mark(&self) -> String {
         URL_SAFE_NO_PAD.encode(json!(self).to_string())
     }
@@ -351,7 +351,7 @@ impl Origin {
     }
 }
 
-/// What an object says of its origin, if this effect put it there.
+/// The marker of an object, if this effect put it there.
 fn ours(found: &Object, ctx: &CallContext) -> Option<Origin> {
     Origin::from_mark(&found.mark).filter(|origin| origin.effect == ctx.effect_id)
 }
@@ -359,7 +359,7 @@ fn ours(found: &Object, ctx: &CallContext) -> Option<Origin> {
 fn taken() -> ToolError {
     ToolError::not_sent(
         Code::ValidationFailed,
-        "another object is stored under this key; say overwrite: true to replace it",
+        "an object with this key already exists; set overwrite: true to replace it",
     )
 }
 
@@ -367,7 +367,7 @@ fn before_sending(error: BucketError) -> ToolError {
     failed(error, Sent::No)
 }
 
-/// A store that did not answer may have done it.
+/// A store that did not answer may have applied the change.
 fn while_sending(error: BucketError) -> ToolError {
     failed(error, Sent::Maybe)
 }

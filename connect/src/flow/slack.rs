@@ -1,8 +1,8 @@
 //! The tool `slack_post`.
 //!
-//! A workflow knows a channel by an alias. `secret://slack.<alias>` says what is behind it: the
-//! address of an incoming webhook, or `{"token": "xoxb-…", "channel": "C…"}` for a bot. Slack
-//! answers 200 to most refusals of a bot and says so in the body.
+//! A workflow names a channel by an alias. `secret://slack.<alias>` holds the URL of an incoming webhook, or
+//! `{"token": "xoxb-…", "channel": "C…"}` for a bot. For bots, Slack answers most errors with status 200 and the
+//! error in the body.
 
 use crate::http::{Answer, Call, Care, Client, Keyring, Request, authority_of, lasting};
 use async_trait::async_trait;
@@ -21,7 +21,6 @@ use std::sync::Arc;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
-/// `slack_post`.
 pub struct SlackPost {
     spec: Arc<Spec>,
     client: Client,
@@ -37,10 +36,10 @@ struct Bot {
 }
 
 impl SlackPost {
-    /// Where bots call Slack unless it is said otherwise.
+    /// The default API base URL for bots.
     pub const API: &'static str = "https://slack.com/api/";
 
-    /// The tool; `api` is where bots post.
+    /// `api` is the API base URL for bots.
     pub fn new(client: Client, secrets: Arc<dyn Secrets>, api: Url) -> Result<Self, InvalidSchema> {
         let spec = ToolDeclaration {
             name: "slack_post",
@@ -81,7 +80,7 @@ impl SlackPost {
         Ok(Self { spec: Arc::new(spec.compile()?), client, secrets, api })
     }
 
-    /// Posts a text; gives the message's id if a bot posted it.
+    /// Posts a text; returns the message's id if a bot posted it.
     async fn post(
         &self,
         call: &Call,
@@ -97,7 +96,7 @@ impl SlackPost {
             return Err(answer.refusal().with("answer", words));
         }
         if answer.status >= 300 {
-            return Err(answer.unusable("it answers with a redirect; the address is not Slack's"));
+            return Err(answer.unusable("it answered with a redirect; the URL is not a Slack webhook"));
         }
         if !is_bot {
             return Ok(None);
@@ -106,7 +105,7 @@ impl SlackPost {
         told.accepted(&answer, keys)
     }
 
-    /// The request for what stands behind the alias, and whether a bot sends it.
+    /// The request for the channel's secret, and whether a bot sends it.
     fn request(&self, keys: &mut Keyring, secret: &Secret, text: &str) -> Result<(Request, bool), ToolError> {
         let unusable = || {
             let what = "the secret of the channel is neither an https address nor {\"token\", \"channel\"}";
@@ -125,7 +124,7 @@ impl SlackPost {
             (request, true)
         } else {
             let url = Url::parse(behind).map_err(|_| unusable())?;
-            // The path alone lets anybody post, and its last part is what nobody could guess.
+            // The path alone lets anybody post, and its last segment is the unguessable part.
             keys.learn(Secret::new(url.path()));
             url.path_segments()
                 .and_then(|mut parts| parts.next_back())
@@ -146,7 +145,7 @@ impl Tool for SlackPost {
         &self.spec
     }
 
-    /// Where a channel's secret leads is known only when it is used; as a rule to the same service.
+    /// The target of a channel's secret is known only when it is resolved; usually it is Slack itself.
     fn host(&self, _input: &Value) -> Option<String> {
         authority_of(&self.api)
     }
@@ -171,7 +170,7 @@ impl Tool for SlackPost {
     }
 }
 
-/// What a bot is told: `ok` and which message it is, or why not.
+/// Slack's answer to a bot.
 struct Told {
     ok: bool,
     ts: Option<String>,
@@ -196,7 +195,7 @@ impl Told {
         let what = format!("Slack refused the message: {why}");
         Err(match why.as_str() {
             "ratelimited" | "rate_limited" => answer.rate_limited(None),
-            // Slack says of these that a part may have been done.
+            // Slack documents that these may have been partly executed.
             "fatal_error" | "internal_error" => ToolError::maybe_sent(Code::ExternalServiceError, what),
             "service_unavailable" | "request_timeout" => ToolError::not_sent(Code::ExternalServiceError, what),
             _ => lasting(ToolError::not_sent(Code::ExternalServiceError, what)),

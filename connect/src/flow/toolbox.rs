@@ -1,4 +1,4 @@
-//! Every tool that speaks HTTP, and what they are made of.
+//! Every tool that uses HTTP, and their shared dependencies.
 
 use super::http::HttpRequest;
 use crate::flow::declared::{self, DeclareError, HttpTool};
@@ -13,29 +13,27 @@ use reqwest::Url;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What tools are made of.
+/// Dependencies of the HTTP tools.
 #[derive(Clone)]
 pub struct Toolbox {
-    /// The one way out.
     pub client: Client,
-    /// Values behind names.
     pub secrets: Arc<dyn Secrets>,
-    /// Where a vendor is called if not at its usual address: an enterprise server, a test.
+    /// Base URLs that override a vendor's default: an enterprise server, a test.
     pub base_urls: BTreeMap<String, String>,
 }
 
-/// The tools can't be made.
+/// Why the tools can't be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolboxError {
-    /// A schema of a built-in tool.
+    /// A built-in tool has an invalid schema.
     #[error(transparent)]
     Schema(#[from] InvalidSchema),
-    /// A vendor's file, or its address.
+    /// A vendor's file or base URL is invalid.
     #[error(transparent)]
     Declare(#[from] DeclareError),
 }
 
-/// The built-in tools that speak HTTP and those of every shipped vendor.
+/// The built-in tools that use HTTP, and those of every bundled vendor.
 pub fn http_tools(toolbox: &Toolbox) -> Result<Vec<Arc<dyn Tool>>, ToolboxError> {
     let (client, secrets) = (&toolbox.client, &toolbox.secrets);
     let slack = toolbox.base_urls.get("slack").map_or(SlackPost::API, String::as_str);

@@ -1,4 +1,4 @@
-//! An answer, and what its status means for the call.
+//! An HTTP answer, and what its status means for the call.
 
 use super::aside::Aside;
 use super::failure::{failed, lasting, sent};
@@ -17,29 +17,26 @@ use reqwest::header::{HeaderMap, LINK, RETRY_AFTER};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A complete answer.
+/// An answer whose body is complete, or cut at the limit.
 #[derive(Clone)]
 pub struct Answer {
-    /// Its status.
     pub status: u16,
-    /// Its headers.
     pub headers: HeaderMap,
-    /// Its body, as far as it was read.
     pub body: Bytes,
-    /// Whether there was more.
+    /// Whether the body was cut.
     pub truncated: bool,
-    /// Where it came from, after redirects.
+    /// The final URL, after redirects.
     pub url: Url,
     pub(super) shown: String,
     pub(super) care: Care,
     pub(super) done: bool,
     pub(super) at: Timestamp,
-    /// Where it is looked through if it is large, and for whom.
+    /// Where a large body is processed, and for which tenant.
     pub(super) aside: Aside,
     pub(super) who: Claimant,
 }
 
-/// An answer where looking through it holds up nobody, however large it is.
+/// An answer in a context where processing it, however large, blocks no request.
 pub struct Opened<'a>(&'a Answer);
 
 impl std::ops::Deref for Opened<'_> {
@@ -51,7 +48,6 @@ impl std::ops::Deref for Opened<'_> {
 }
 
 impl Answer {
-    /// Whether the other side did what it was asked.
     #[must_use]
     pub const fn is_success(&self) -> bool {
         self.status < 400
@@ -62,8 +58,8 @@ impl Answer {
         if self.is_success() { Ok(self) } else { Err(self.refusal()) }
     }
 
-    /// What its status means as an error. An answer below 500 has refused the request; above, the
-    /// other side may have got stuck half-way.
+    /// The error that its status means. Below 500 the server rejected the request; from 500 on it may have been
+    /// partly executed.
     #[must_use]
     pub fn refusal(&self) -> ToolError {
         let halfway = self.status >= 500 && self.care == Care::Once;
@@ -81,10 +77,10 @@ impl Answer {
         }
     }
 
-    /// The error of an answer that says, in its own way, "not so often".
+    /// The error for an answer that means "rate limited".
     #[must_use]
     pub fn rate_limited(&self, seconds: Option<u64>) -> ToolError {
-        let error = ToolError::not_sent(Code::RateLimited, format!("{} allows no more calls now", self.shown));
+        let error = ToolError::not_sent(Code::RateLimited, format!("{} rate limit exceeded", self.shown));
         let error = error.with("status", self.status);
         match seconds.or_else(|| self.retry_after()) {
             Some(seconds) => error.retry_after(seconds.min(RETRY_AFTER_SECONDS_MAX)),
@@ -92,15 +88,14 @@ impl Answer {
         }
     }
 
-    /// The error of an answer that was good and still can't be used: what was asked for has
-    /// happened.
+    /// The error for a successful answer that can't be used: the request did take effect.
     #[must_use]
     pub fn unusable(&self, what: &str) -> ToolError {
         let sent = sent(self.care, true);
         lasting(failed(sent, Code::ExternalServiceError, format!("{}: {what}", self.shown)))
     }
 
-    /// Looks through the answer, off the threads that answer requests if it is large.
+    /// Processes the answer; a large one on blocking threads.
     pub async fn open<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Opened<'_>) -> T + Send + 'static,
@@ -109,17 +104,17 @@ impl Answer {
         self.worked(self.body.len() > HTTP_RESPONSE_INLINE_BYTES_MAX, move || work(&Opened(&answer))).await
     }
 
-    /// Does work on what the answer gave, off those threads if it may take long.
+    /// Runs work on data from the answer; on blocking threads if it may take long.
     pub async fn worked<T: Send + 'static>(
         &self,
         may_take_long: bool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ToolError> {
         let done = self.aside.work(&self.who, may_take_long, work).await;
-        done.ok_or_else(|| self.unusable("the answer could not be looked through"))
+        done.ok_or_else(|| self.unusable("the answer could not be processed"))
     }
 
-    /// How long the other side asks to wait.
+    /// The `Retry-After` of the answer.
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
@@ -127,13 +122,13 @@ impl Answer {
         seconds.map(|seconds: u64| seconds.min(RETRY_AFTER_SECONDS_MAX))
     }
 
-    /// Whole seconds from the answer to `at`, none of it lost.
+    /// Whole seconds from the answer to `at`, rounded up.
     pub(crate) fn seconds_until(&self, at: Timestamp) -> Option<u64> {
         let micros = at.micros().saturating_sub(self.at.micros()).max(0);
         u64::try_from(micros).ok().map(|micros| micros.div_ceil(1_000_000))
     }
 
-    /// The `next` of its `Link` headers (RFC 8288).
+    /// The `next` link of its `Link` headers (RFC 8288).
     #[must_use]
     pub fn next_link(&self) -> Option<Url> {
         let values = self.headers.get_all(LINK).into_iter().filter_map(|value| value.to_str().ok());
@@ -154,12 +149,12 @@ impl Opened<'_> {
         Ok(value)
     }
 
-    /// The body as something that is known.
+    /// The body as a known type.
     pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(&self.body).ok()
     }
 
-    /// The body as far as it can be looked into; null if it is not JSON, or too much of it.
+    /// The body as JSON; null if it is not JSON or too large.
     #[must_use]
     pub fn document(&self) -> Value {
         let is_too_much = text_has_more_values_than(&self.body, HTTP_RESPONSE_VALUES_MAX);
@@ -167,7 +162,7 @@ impl Opened<'_> {
     }
 }
 
-/// Targets and relations of one `Link` value. A comma may stand inside a target.
+/// Targets and relations of one `Link` value. A target may contain commas.
 fn links(value: &str) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for part in value.split('<').skip(1) {
@@ -182,7 +177,7 @@ fn links(value: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// A date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// An HTTP date: `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn http_date(text: &str) -> Option<Timestamp> {
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (_, date) = text.split_once(", ")?;

@@ -1,13 +1,12 @@
-//! Where large answers are looked through: on threads for such work, a few at a time, each tenant in its turn.
+//! Processes large answers on blocking threads: a few at a time, with fair turns between tenants.
 //!
-//! These places are not those of the engine: a call is polled by a run that may hold one of them, and would wait for
-//! itself.
+//! The slots are separate from the engine's: a call is polled by a run that may hold an engine slot, and would
+//! deadlock with itself.
 
 use chimera_core::access::Claimant;
 use chimera_core::limits::HTTP_RESPONSES_PROCESSED_MAX;
 use chimera_engine::turns::FairSlots;
 
-/// The places.
 #[derive(Clone)]
 pub(crate) struct Aside {
     turns: FairSlots,
@@ -15,11 +14,11 @@ pub(crate) struct Aside {
 
 impl Aside {
     pub(crate) fn new() -> Self {
-        // Each piece of work is short, so turns are enough; nobody needs a place that is kept free.
+        // Each piece of work is short, so fair turns are enough; no reserved slot is needed.
         Self { turns: FairSlots::new(HTTP_RESPONSES_PROCESSED_MAX, || false) }
     }
 
-    /// Does the work, elsewhere if it may take long. None: it panicked.
+    /// Does the work, on a blocking thread if it may take long. `None` if it panicked.
     pub(crate) async fn work<T: Send + 'static>(
         &self,
         who: &Claimant,
@@ -30,7 +29,7 @@ impl Aside {
             return Some(work());
         }
         let turn = self.turns.acquire(who).await;
-        // Whoever stops waiting does not end the work: the place is free when it is done.
+        // Dropping the future does not stop the work: the slot is released when it ends.
         let worked = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             work()
@@ -44,7 +43,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// One that is under way and one that waits: whoever else asks comes next, however many of the first wait.
+    /// One running, one waiting: another tenant comes next, however many of the first tenant's are queued.
     #[tokio::test]
     async fn tenants_take_turns() {
         let aside = Aside::new();

@@ -1,9 +1,9 @@
-//! The one way out over HTTP.
+//! The only HTTP client for outgoing calls.
 //!
-//! Two connection pools: one connects to public addresses only, the other serves hosts that the
-//! egress list spells out. Which one a request takes is decided by its host and port, so a pooled
-//! connection can't be reached under a weaker rule. Redirects are followed here, not by the
-//! library: each target passes the rules again, and what is meant for one origin stays there.
+//! There are two connection pools: one connects to public addresses only, the other serves hosts that the egress list
+//! names exactly. The pool is chosen by host and port, so a pooled connection can't be reused under a weaker rule.
+//! Redirects are followed here, not by the library: each target is checked again, and headers for one origin stay
+//! there.
 
 use super::answer::Answer;
 use super::aside::Aside;
@@ -40,10 +40,10 @@ use tracing::{Instrument, Span};
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// What may follow a redirect to another origin.
+/// Headers that may follow a redirect to another origin.
 const CARRIED: &[HeaderName] = &[ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, USER_AGENT];
 
-/// Makes requests under the egress rules.
+/// Sends requests under the egress rules.
 #[derive(Clone)]
 pub struct Client {
     public: reqwest::Client,
@@ -53,17 +53,14 @@ pub struct Client {
     aside: Aside,
 }
 
-/// What a client is made of.
 pub struct Settings {
-    /// Whom it may call.
     pub egress: Egress,
-    /// Tells the time.
     pub clock: Arc<dyn Clock>,
-    /// Names whose addresses are known without asking; they pass the same rules.
+    /// Static host entries, resolved without DNS; they pass the same rules.
     pub names: BTreeMap<String, Vec<IpAddr>>,
 }
 
-/// The client can't be made.
+/// The client can't be built.
 #[derive(Debug, thiserror::Error)]
 #[error("the HTTP client can't be made: {0}")]
 pub struct ClientError(#[from] reqwest::Error);
@@ -71,7 +68,7 @@ pub struct ClientError(#[from] reqwest::Error);
 impl Client {
     /// A client with the system's root certificates.
     pub fn new(settings: Settings) -> Result<Self, ClientError> {
-        // A second installation is refused and changes nothing.
+        // A second installation fails and changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let names = Arc::new(settings.names);
         let mut roots = rustls::RootCertStore::empty();
@@ -100,25 +97,23 @@ impl Client {
         })
     }
 
-    /// Its rules.
     #[must_use]
     pub fn egress(&self) -> &Egress {
         &self.egress
     }
 
-    /// Its clock.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
 
-    /// Whether the rules let a request to `url` out, as far as it shows without a lookup.
+    /// Whether the rules allow a request, before its host name is resolved.
     pub fn allows(&self, request: &Request) -> Result<Pass, ToolError> {
         self.egress.judge(&request.url).map_err(|why| refused(sent(request.care, false), request, why))
     }
 
-    /// Sends it, follows redirects, and reads the answer, whatever its status. Stops at the call's
-    /// deadline and when it is cancelled.
+    /// Sends it, follows redirects, and reads the answer, whatever its status. Stops at the call's deadline and on
+    /// cancellation.
     pub async fn send(&self, call: &Call, request: Request) -> Result<Answer, ToolError> {
         let begun = Arc::new(AtomicBool::new(false));
         let (care, shown, span) = (request.care, request.shown(), span(&request));
@@ -143,11 +138,11 @@ impl Client {
             return Err(ToolError::not_sent(Code::PayloadTooLarge, what));
         }
         request.headers.insert(TRACEPARENT, header(&call.traceparent)?);
-        // A question asked by POST has no key: its further pages would be taken for repetitions.
+        // A read sent by POST has no key: its further pages would be treated as duplicates.
         if request.writes() && request.care != Care::Read {
             request.headers.insert(IDEMPOTENCY_KEY, header(&call.idempotency_key)?);
         }
-        // Set once an answer says "done, now look there": from then on nothing counts as unsent.
+        // Set once an answer means "done, see other": from then on nothing counts as not sent.
         let mut done = false;
         for redirects in 0.. {
             let response = self.exchange(call, &request, begun, done).await?;
@@ -164,10 +159,10 @@ impl Client {
                 _ => return self.read(call, &request, response, done).await,
             }
         }
-        Err(ToolError::maybe_sent(Code::Internal, "redirects without end"))
+        Err(ToolError::maybe_sent(Code::Internal, "too many redirects"))
     }
 
-    /// One request and the head of its answer.
+    /// Sends one request and reads the head of its answer.
     async fn exchange(
         &self,
         call: &Call,
@@ -179,7 +174,7 @@ impl Client {
         let client = if pass == Pass::Listed { &self.listed } else { &self.public };
         let mut out = client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
         if request.body.is_empty() {
-            // Nothing shows when a request without a body leaves.
+            // There is no signal for when a request without a body is sent.
             begun.store(true, Ordering::Release);
             if request.writes() {
                 out = out.header(CONTENT_LENGTH, 0);
@@ -234,7 +229,7 @@ impl Client {
     }
 }
 
-/// The span of a request, if it is a part of anything that is traced. It tells whom, not what for.
+/// The span of a request, if tracing is active. It names the host, not the purpose.
 fn span(request: &Request) -> Span {
     if Span::current().is_none() {
         return Span::none();
@@ -268,10 +263,10 @@ async fn traced(span: Span, work: impl Future<Output = Result<Answer, ToolError>
 
 fn header(value: &str) -> Result<HeaderValue, ToolError> {
     HeaderValue::from_str(value)
-        .map_err(|_| ToolError::not_sent(Code::MalformedArgs, "the key of the call can't stand in a header"))
+        .map_err(|_| ToolError::not_sent(Code::MalformedArgs, "the idempotency key is not a valid header value"))
 }
 
-/// Where an answer sends us, if it does.
+/// The redirect target of an answer, if any.
 fn target(response: &Response, request: &Request) -> Option<Url> {
     matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308).then_some(())?;
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
@@ -282,7 +277,7 @@ fn target(response: &Response, request: &Request) -> Option<Url> {
     Some(next)
 }
 
-/// Turns the request to its next target; says whether the last one has taken effect already.
+/// Changes the request to its next target; returns whether the previous one has already taken effect.
 fn redirect(request: &mut Request, status: u16, next: Url) -> Result<bool, Refused> {
     if request.url.scheme() == "https" && next.scheme() != "https" {
         return Err(Refused::Downgrade);
@@ -308,11 +303,11 @@ fn redirect(request: &mut Request, status: u16, next: Url) -> Result<bool, Refus
     Ok(becomes_get && request.care != Care::Read)
 }
 
-/// A body that notes when it is asked for, and is not given any more once the call's time is over.
+/// A body that records when it is first polled, and fails once the call's deadline has passed.
 ///
-/// The connection asks for it when it has buffered the head and is about to write both. A process that stood
-/// still in between wakes up right there, before any timer fires: whoever took its work over may have sent the same
-/// request meanwhile. An error closes the connection with nothing written.
+/// The connection polls it when it has buffered the head and is about to write both. A process that was suspended in
+/// between resumes right there, before any timer fires, and another node may have taken over and sent the same
+/// request. An error closes the connection with nothing written.
 struct Timely {
     left: Bytes,
     until: Instant,
@@ -369,7 +364,7 @@ mod tests {
         let call = Call { tenant: None, until, cancel, idempotency_key, traceparent };
         let url = Url::parse(&format!("http://{address}/")).unwrap();
         let request = Request::new(Method::POST, url, Care::Once).json(&serde_json::json!({"pay": 1}));
-        // Past the timer: a process that stood still wakes up wherever it was.
+        // Past the deadline: a suspended process resumes wherever it was.
         let error = client.follow(&call, request, &Arc::default()).await.err().unwrap();
         assert_eq!((error.sent, error.body.code.as_str()), (Sent::No, Code::RequestTimeout.as_str()), "{error:?}");
         drop(client);

@@ -1,15 +1,14 @@
-//! Whom tools may call.
+//! Which hosts tools may call.
 //!
-//! With an empty list every public address may be called. A list narrows that to its entries, and
-//! an entry that spells out a host lifts the ban on private addresses for it. A pattern
-//! (`*.example.com`, `*`) never does: whoever owns a name below it could point it anywhere. The
-//! link-local range, where clouds keep their credentials, must be listed as an address; no name
-//! leads there.
+//! With an empty list every public address is allowed. A list restricts that to its entries, and an entry that names
+//! a host exactly also allows its private addresses. A pattern (`*.example.com`, `*`) never does: whoever owns a name
+//! below it could point it anywhere. The link-local range, where clouds serve credentials, must be listed as an
+//! address; no name may resolve to it.
 
 use reqwest::Url;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The rules.
+/// The egress rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Egress {
     entries: Vec<Entry>,
@@ -30,54 +29,51 @@ enum Host {
 
 /// An entry that is neither a host, nor `host:port`, nor a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{entry:?} is no host, host:port, *.domain or *")]
+#[error("{entry:?} is not a host, host:port, *.domain or *")]
 pub struct InvalidEgress {
-    /// What was written.
     pub entry: String,
 }
 
 /// Why a call may not go out. Safe to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Another scheme than http and https.
-    #[error("only http and https can be called")]
+    /// A scheme other than http and https.
+    #[error("only http and https URLs are allowed")]
     Scheme,
     /// Credentials in the address.
-    #[error("an address must not carry a user name or password")]
+    #[error("a URL must not contain a user name or password")]
     Userinfo,
-    /// Not on the list.
     #[error("the host is not on the egress allow-list")]
     NotListed,
-    /// The host is, or its name leads to, an address that is not public.
-    #[error("the host leads to an address that is not public and not listed")]
+    /// The host is, or resolves to, an address that is not public.
+    #[error("the host resolves to an address that is neither public nor on the egress allow-list")]
     NotPublic,
-    /// From https to http on the way.
+    /// A redirect from https to http.
     #[error("a redirect leads from https to http")]
     Downgrade,
 }
 
-/// Under which rule a call may go out.
+/// The rule that allows a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// To public addresses only.
+    /// Public addresses only.
     Public,
-    /// The host is spelled out, so its private addresses are meant.
+    /// The host is listed exactly, so its private addresses are allowed.
     Listed,
 }
 
-/// How an address is seen from outside.
+/// The reachability of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// Anybody's.
     Public,
-    /// This machine's or this network's.
+    /// On this machine or this network.
     Private,
     /// Link-local, multicast and other addresses that no server has.
     Special,
 }
 
 impl Egress {
-    /// Reads the entries of the setting.
+    /// Parses the entries of the setting.
     pub fn new<S: AsRef<str>>(entries: impl IntoIterator<Item = S>) -> Result<Self, InvalidEgress> {
         let entries = entries.into_iter().map(|entry| {
             let entry = entry.as_ref().trim();
@@ -86,7 +82,7 @@ impl Egress {
         Ok(Self { entries: entries.collect::<Result<_, _>>()? })
     }
 
-    /// Whether `url` may be called, as far as it shows before its name is looked up.
+    /// Whether `url` may be called, before its name is resolved.
     pub fn judge(&self, url: &Url) -> Result<Pass, Refused> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Refused::Scheme);
@@ -121,12 +117,12 @@ impl Host {
     }
 }
 
-/// The host as rules compare it: lower case, no root dot, numbers of any base as an address.
+/// The host in the form that rules compare: lower case, no root dot, numeric forms as an address.
 pub(crate) fn host_of(url: &Url) -> Option<String> {
     url.host_str().map(|host| host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
 }
 
-/// The host of a URL, with its port if that is not the usual one: what calls are bounded by.
+/// The host of a URL, with its port if not the default: the key of concurrency limits.
 pub(crate) fn authority_of(url: &Url) -> Option<String> {
     let host = host_of(url)?;
     Some(url.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}")))
@@ -157,7 +153,7 @@ fn parse(entry: &str) -> Option<Entry> {
     Some(Entry { host, port })
 }
 
-/// What kind of address this is, seen through every spelling of IPv4 within IPv6.
+/// The scope of an address, including IPv4 embedded in IPv6.
 pub(super) fn scope(address: IpAddr) -> Scope {
     match address {
         IpAddr::V4(v4) => scope_v4(v4),
@@ -185,7 +181,7 @@ fn scope_v6(address: Ipv6Addr) -> Scope {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x2002, high, low, ..] => embedded(high, low),
         [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Scope::Private,
-        // Teredo hides an address that nobody here can see through; the others are documentation.
+        // Teredo embeds an address that can't be extracted here; the others are documentation ranges.
         [0x2001, 0 | 0xdb8, ..] | [0x3fff, ..] => Scope::Special,
         [0x2000..=0x3fff, ..] => Scope::Public,
         _ => Scope::Special,

@@ -1,7 +1,7 @@
-//! The secrets of one call: resolved when they are needed, and masked in all that comes back.
+//! The secrets of one call: resolved on use, and masked in everything that comes back.
 //!
-//! A server may repeat what it was sent, in an error or in its answer. Only this file resolves secrets, and whoever makes a
-//! [`Keyring`] gives its result back through [`Keyring::clean`]; a test of the tree says so.
+//! A server may echo what it was sent, in an error or in its answer. Only this file resolves secrets, and whoever
+//! creates a [`Keyring`] returns its result through [`Keyring::clean`]; a tidy test enforces both.
 
 use super::failure::{failed, lasting};
 use super::request::Call;
@@ -20,29 +20,29 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 const SCHEME: &str = "secret://";
-/// Bytes that spell a byte of a secret, as a rule at the most.
+/// The usual maximum of bytes that encode one byte of a secret.
 const SPELLED_RATIO: usize = 8;
 
-/// What was resolved for one call.
+/// The secrets resolved for one call.
 pub(crate) struct Keyring {
     secrets: Arc<dyn Secrets>,
-    /// Whose secrets; none: those that the process was set up with.
+    /// The tenant whose secrets are used; `None` for the process's own.
     tenant: Option<String>,
     used: Vec<Secret>,
 }
 
 impl Keyring {
-    /// For a call of a tool: the secrets of its tenant.
+    /// For a tool call: the secrets of its tenant.
     pub(crate) fn of_call(secrets: &Arc<dyn Secrets>, call: &Call) -> Self {
         Self { secrets: Arc::clone(secrets), tenant: call.tenant.clone(), used: Vec::new() }
     }
 
-    /// For what the configuration names.
+    /// For secrets that the configuration names.
     pub(crate) fn of_process(secrets: &Arc<dyn Secrets>) -> Self {
         Self { secrets: Arc::clone(secrets), tenant: None, used: Vec::new() }
     }
 
-    /// The value of a secret, without the line end that files have.
+    /// The value of a secret, without the trailing line end that files have.
     pub(crate) async fn text(&mut self, name: &SecretName) -> Result<Secret, ToolError> {
         let found = match &self.tenant {
             Some(tenant) => self.secrets.resolve_for(tenant, name).await,
@@ -54,22 +54,22 @@ impl Keyring {
         })?;
         let text = secret.expose_text().map(str::trim);
         let Some(text) = text.filter(|text| !text.is_empty()) else {
-            let what = format!("the secret {name} holds no text");
+            let what = format!("the secret {name} is not valid text");
             return Err(lasting(ToolError::not_sent(Code::ToolUnavailable, what)));
         };
         let secret = Secret::new(text);
-        // Names of hosts are in lower case, and a redirect may put a secret into one.
+        // Host names are lower-cased, and a redirect may put a secret into one.
         self.used.push(Secret::new(text.to_ascii_lowercase()));
         self.used.push(secret.clone());
         Ok(secret)
     }
 
-    /// Masks this too: something that was made from a secret, such as a short-lived token.
+    /// Masks this too: a value derived from a secret, such as a short-lived token.
     pub(crate) fn learn(&mut self, secret: Secret) {
         self.used.push(secret);
     }
 
-    /// `user:secret` as the basic scheme writes it.
+    /// `user:secret` for the Basic scheme.
     pub(crate) async fn basic(&mut self, user: &str, name: &SecretName) -> Result<HeaderValue, ToolError> {
         let secret = self.text(name).await?;
         let pair = [user.as_bytes(), b":", secret.expose()].concat();
@@ -79,14 +79,14 @@ impl Keyring {
         Ok(value)
     }
 
-    /// A secret behind a prefix, as a header's value.
+    /// A secret behind a prefix, as a header value.
     pub(crate) async fn header(&mut self, prefix: &str, name: &SecretName) -> Result<HeaderValue, ToolError> {
         let secret = self.text(name).await?;
         sensitive(&format!("{prefix}{}", secret.expose_text().unwrap_or_default()), name)
     }
 
-    /// What a call may give back: every secret in its output or in its error is masked, however it is spelled. What is large
-    /// is looked through where it holds up nobody.
+    /// Masks every secret in a call's output or error, in any encoding. Large results are processed on blocking
+    /// threads.
     pub(crate) async fn clean<T: Output>(&self, told: Result<T, ToolError>) -> Result<T, ToolError> {
         if self.used.is_empty() {
             return told;
@@ -101,20 +101,20 @@ impl Keyring {
         if bytes <= REDACT_INLINE_BYTES_MAX {
             return masked(&redactor, told);
         }
-        // What can't be masked is not given back, but it has happened.
+        // What can't be masked is withheld, but the call did take effect.
         let masked = off_thread(move || Ok(masked(&redactor, told))).await;
-        masked
-            .unwrap_or_else(|_| Err(failed(sent, Code::Internal, "the answer could not be looked through".to_owned())))
+        masked.unwrap_or_else(|_| Err(failed(sent, Code::Internal, "the answer could not be processed".to_owned())))
     }
 
-    /// What was sent so far, to be looked for in an answer.
+    /// The secrets sent so far, to search for in an answer.
     pub(crate) fn sent(&self) -> SentSecrets {
         SentSecrets(self.used.clone())
     }
 
-    /// Words of the other side, short and without anything that is or looks like a secret.
+    /// Quotes the other side, shortened and with secrets masked.
     pub(crate) fn quote(&self, text: &str) -> String {
-        // What is said is the begin of it; a secret that is cut would not be known again, so no less is read than it may take.
+        // Only the beginning is quoted. A truncated secret would not be recognized, so enough is read to contain the
+        // longest one.
         let longest = self.used.iter().map(|secret| secret.expose().len()).max().unwrap_or_default();
         let end = text.floor_char_boundary(REDACT_INLINE_BYTES_MAX.max(longest * SPELLED_RATIO));
         let clean = Redactor::new(&self.used).text(&text[..end]).into_owned();
@@ -127,7 +127,7 @@ impl Keyring {
 pub(crate) struct SentSecrets(Vec<Secret>);
 
 impl SentSecrets {
-    /// Whether bytes that nobody can mask hold one of them, however it is spelled.
+    /// Whether bytes that can't be masked contain one of them, in any encoding.
     pub(crate) fn is_in(&self, bytes: &[u8]) -> bool {
         !self.0.is_empty() && matches!(Redactor::new(&self.0).mask_values(&String::from_utf8_lossy(bytes)), Cow::Owned(_))
     }
@@ -149,7 +149,7 @@ fn masked<T: Output>(redactor: &Redactor, told: Result<T, ToolError>) -> Result<
     }
 }
 
-/// About how many bytes there are to be looked through.
+/// The approximate number of bytes to search.
 fn bytes_of(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => size_of::<Value>(),
@@ -159,9 +159,8 @@ fn bytes_of(value: &Value) -> usize {
     }
 }
 
-/// What a call gives back if it went well, and the parts of it that the other side wrote.
+/// The result of a successful call, and the parts of it that the other side wrote.
 pub(crate) trait Output: Send + 'static {
-    /// Every document in it.
     fn documents(&mut self) -> impl Iterator<Item = &mut Value>;
 }
 
@@ -171,28 +170,27 @@ impl Output for Value {
     }
 }
 
-/// What a lookup found, and whether it saw everything.
+/// What a lookup found, and whether the search was complete.
 impl Output for (Option<Value>, bool) {
     fn documents(&mut self) -> impl Iterator<Item = &mut Value> {
         self.0.iter_mut()
     }
 }
 
-/// A status: no words of the other side.
+/// A status contains no text of the other side.
 impl Output for u16 {
     fn documents(&mut self) -> impl Iterator<Item = &mut Value> {
         std::iter::empty()
     }
 }
 
-/// Nothing at all.
 impl Output for () {
     fn documents(&mut self) -> impl Iterator<Item = &mut Value> {
         std::iter::empty()
     }
 }
 
-/// The reference to a secret within a text: what stands before, the name, what stands behind.
+/// The secret reference in a text: the text before it, the name, the text behind it.
 pub(crate) fn reference(text: &str) -> Option<(&str, Result<SecretName, ToolError>, &str)> {
     let at = text.find(SCHEME)?;
     let rest = &text[at + SCHEME.len()..];
@@ -205,7 +203,7 @@ pub(crate) fn reference(text: &str) -> Option<(&str, Result<SecretName, ToolErro
 
 fn sensitive(text: &str, name: &SecretName) -> Result<HeaderValue, ToolError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
-        lasting(ToolError::not_sent(Code::ToolUnavailable, format!("the secret {name} can't stand in a header")))
+        lasting(ToolError::not_sent(Code::ToolUnavailable, format!("the secret {name} is not a valid header value")))
     })?;
     value.set_sensitive(true);
     Ok(value)
@@ -231,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Whoever asks something else meanwhile does not wait for the mask.
+    /// Other work does not wait for the masking.
     #[tokio::test]
     async fn what_is_large_is_masked_where_it_holds_up_nobody() {
         let mut keys = Keyring::of_process(&(Arc::new(One) as Arc<dyn Secrets>));

@@ -1,8 +1,8 @@
-//! Names to addresses, checked before anything connects.
+//! Resolves names to addresses, and checks them before anything connects.
 //!
-//! The client connects to what comes from here and asks nobody again, so a name can't be checked
-//! with one answer and called with another. One forbidden address spoils the whole answer: a name
-//! that leads to both sides is a mistake or an attack.
+//! The client connects to exactly these addresses without resolving again, so a name can't be checked with one answer
+//! and called with another. One forbidden address rejects the whole answer: a name that resolves to both kinds is a
+//! mistake or an attack.
 
 use super::egress::{Pass, Refused, Scope, scope};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -11,7 +11,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Looks names up under one rule.
+/// A resolver under one rule.
 pub(super) struct Checked {
     pass: Pass,
     fixed: Arc<BTreeMap<String, Vec<IpAddr>>>,

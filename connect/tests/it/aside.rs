@@ -1,4 +1,4 @@
-//! A large answer is looked through where it holds up nobody.
+//! A large answer is processed where it blocks no request.
 
 use crate::server::{Known, Reply, Server, ctx, local, toolbox};
 use chimera_connect::flow::HttpRequest;
@@ -10,9 +10,9 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 const KEYS: usize = 49_000;
-/// A machine that does much else stops now and then: of so many calls the quickest counts.
+/// A busy machine pauses now and then: the fastest of so many calls counts.
 const CALLS: usize = 4;
-/// The part of the time to read an answer that nothing of a call may take at a stretch.
+/// The fraction of an answer's parse time for which a call may block its thread.
 const PART_MAX: u32 = 3;
 
 /// An object with many small values, as one member of an object.
@@ -30,7 +30,7 @@ fn reading(text: &str) -> Duration {
     took
 }
 
-/// What a call gave, and for how long it kept its thread at a stretch.
+/// The result of a call, and the longest time it blocked its thread.
 async fn stretch(tool: &dyn Tool, input: &Value) -> (Result<Value, ToolError>, Duration) {
     let ctx = ctx();
     let mut called = pin!(tool.execute(&ctx, input));
@@ -63,7 +63,7 @@ async fn the_answer_of_a_request_with_many_values() {
     let tool = HttpRequest::new(local(), Known::of(&[("http.127.0.0.1", "hunter-2-hunter")])).unwrap();
     let input = json!({"url": server.url("/")});
     holds_up_nobody(&tool, input, |told| assert_eq!(told.unwrap()["body"]["data"]["many"]["key-7"], 7)).await;
-    // Bytes that are no text are searched for the secret that was sent.
+    // Binary bodies are searched for the secret that was sent.
     let server =
         Server::start(|_| Reply::Answer(200, Vec::new(), [b"\xff\n".as_slice(), &vec![b'a'; 2_000_000]].concat()))
             .await;

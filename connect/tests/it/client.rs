@@ -1,4 +1,4 @@
-//! A Chimera server as commands call it: answers, refusals, strangers, streams.
+//! The API client: answers, errors, other servers, event streams.
 
 use crate::server::{Reply, Server};
 use chimera_connect::client::{self, Credentials, ServerError};

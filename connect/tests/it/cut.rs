@@ -1,11 +1,10 @@
-//! The crash matrix over real sockets: every request of a workflow is cut once, after the other side
-//! has read it and before its answer.
+//! The crash matrix over real sockets: every request of a workflow is cut once, after the server has read it and
+//! before its answer.
 //!
-//! The server notes a request and closes the connection without a word. In one form of the matrix
-//! the engine is lost in that moment and another one takes over; in the second it lives on and has to
-//! make do with the error; in a third it is lost before the first byte. Only `http.request` with a
-//! method that writes is neither idempotent nor checkable: it is never sent again, and a person says
-//! what became of it.
+//! The server records a request and closes the connection without an answer. In one variant the engine crashes at
+//! that moment and another one takes over; in the second it survives and handles the error; in a third it crashes
+//! before the first byte. Only `http.request` with a writing method is neither idempotent nor checkable: it is never
+//! sent again, and a person reports the outcome.
 
 use crate::server::{Known, Reply, Seen, Server, local};
 use async_trait::async_trait;
@@ -35,7 +34,7 @@ use uuid::Uuid;
 
 const VENDOR: &str = include_str!("cut.toml");
 
-/// What is sent when nothing goes wrong, in this order: each waits for the one before.
+/// The requests of an undisturbed run, in order: each waits for the previous one.
 const CALLS: [&str; 7] = [
     "GET /look",
     "PUT /again/first",
@@ -46,17 +45,17 @@ const CALLS: [&str; 7] = [
     "GET /look/back",
 ];
 
-/// Cases at a time: they mostly wait for retries.
+/// Concurrent cases: they mostly wait for retries.
 const AT_A_TIME: usize = 7;
 
-/// What happens to the request with this number, from one.
+/// What happens to the request with this number, counted from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
-    /// The engine is lost before it is sent.
+    /// The engine crashes before it is sent.
     Unsent(usize),
-    /// The other side has it, the connection is closed, and the engine is lost.
+    /// The server has it, the connection is closed, and the engine crashes.
     Lost(usize),
-    /// The other side has it, and the connection is closed.
+    /// The server has it, and the connection is closed.
     Closed(usize),
 }
 
@@ -66,8 +65,7 @@ impl Cut {
         CALLS[at - 1]
     }
 
-    /// What the other side must have seen: repetitions and questions stand where they are due, and
-    /// nothing else was sent more than once.
+    /// What the server must have seen: retries and lookups where they are due, and nothing else more than once.
     fn expected(self) -> Vec<&'static str> {
         let (Self::Unsent(at) | Self::Lost(at) | Self::Closed(at)) = self;
         let mut expected = CALLS.to_vec();
@@ -109,7 +107,7 @@ fn workflow(address: &str) -> Value {
     })
 }
 
-/// The other side, and whom it cuts off.
+/// The server, and which request it cuts.
 struct Other {
     server: Server,
     engine: Arc<Mutex<Option<Arc<Wire>>>>,
@@ -141,7 +139,7 @@ impl Other {
         Reply::json(200, &json!({"ok": true}))
     }
 
-    /// Whatever was sent to one place had one key, and no two places had the same.
+    /// Everything sent to one path had one key, and no two paths shared one.
     fn keys_are_kept(&self, cut: Cut) {
         let mut keys: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for seen in self.server.seen().iter().filter(|seen| seen.method != "GET") {
@@ -153,7 +151,7 @@ impl Other {
     }
 }
 
-/// One case from its beginning to its end, with as many engines as it takes.
+/// One case from start to end, with as many engines as it takes.
 struct Play {
     world: World,
     other: Other,
@@ -193,7 +191,7 @@ impl Play {
         })
     }
 
-    /// Plays it; gives how many engines were lost.
+    /// Runs it; returns how many engines crashed.
     async fn play(&mut self, store: &dyn Store) -> usize {
         let mut crashes = 0;
         loop {
@@ -227,7 +225,7 @@ impl Play {
         }
     }
 
-    /// Starts the run, however often it takes, and answers what only a person can.
+    /// Starts the run, retrying if necessary, and answers what only a person can.
     async fn see_it_through(&mut self, flow: &Flow, wire: &Wire) {
         let (admin, ann) = (self.world.actor("admin"), self.world.actor("user_ann"));
         let document = workflow(&self.other.server.address.to_string()).to_string();
@@ -256,7 +254,7 @@ impl Play {
                 let happened = self.other.server.lines().iter().any(|line| line == "POST /once");
                 let output = json!({"status": 200, "headers": {}, "body": {"ok": true}, "truncated": false});
                 let id = Uuid::parse_str(step["step_id"].as_str().unwrap()).unwrap();
-                // It may be settled already, and the run has not taken it in yet.
+                // It may be resolved already, but not yet consumed by the run.
                 let _ = flow.resolve(&ann, run, id, happened, happened.then_some(output), None).await;
             }
             let _ = moves.changed().await;

@@ -1,4 +1,4 @@
-//! Tools from a file of one's own.
+//! Tools from a custom file.
 
 use crate::server::{Known, Reply, Server, call, ctx, gist, local, toolbox};
 use chimera_connect::flow::Toolbox;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const CRM: &str = include_str!("../data/crm.toml");
 
-/// What makes a call another one under the same version.
+/// What changes a call under the same version.
 const CHANGED: [(&str, &str); 8] = [
     ("https://crm.example.com", "https://crm.example.org"),
     ("secret://crm_tag", "secret://crm_other"),
@@ -52,7 +52,7 @@ async fn a_file_may_be_json() {
     assert!(loaded[0].spec().metadata.idempotent);
 }
 
-/// Whatever goes by a tool's version asks again when the tool does something else.
+/// Whatever depends on a tool's version notices when the tool's definition changes.
 #[test]
 fn a_changed_definition_is_another_version_whatever_the_file_calls_it() {
     let version = |text: &str| load(text, "crm.toml").unwrap()[0].spec().version.clone();
@@ -106,7 +106,7 @@ async fn undoing_needs_the_output_and_a_tool_without_lookup_can_not_tell() {
     assert_eq!(tool.check(&ctx(), &input).await.unwrap(), CheckResult::Unknown);
 }
 
-/// A second refund is another refund; a second `DELETE` of the same thing is none.
+/// A second refund is another refund; a second `DELETE` of the same object has no effect.
 #[tokio::test]
 async fn an_undo_may_be_repeated_if_its_method_or_its_file_says_so() {
     let delete = "method = \"DELETE\"";
@@ -125,7 +125,7 @@ async fn an_undo_may_be_repeated_if_its_method_or_its_file_says_so() {
     ] {
         let text = undo_by(method, said);
         assert_eq!(load(&text, "crm.toml").unwrap()[0].spec().rollback, rollback, "{method} {said}");
-        // An error of the server comes after it has begun to work.
+        // A server error comes after the server has begun to work.
         let server = Server::start(|_| Reply::status(503)).await;
         let done = CompletedCall { input: json!({"name": "Ada", "list": "l"}), output: json!({"id": 5}) };
         let error = tool(&text, &server).rollback(&ctx(), &done).await.unwrap_err();
@@ -134,7 +134,7 @@ async fn an_undo_may_be_repeated_if_its_method_or_its_file_says_so() {
     }
 }
 
-/// What is wrong in a file is told with the file, the key and the reason.
+/// A rejected file is reported with the file, the key and the reason.
 #[test]
 fn a_file_that_could_only_fail_later_is_refused() {
     for (from, to, told) in [
@@ -146,11 +146,15 @@ fn a_file_that_could_only_fail_later_is_refused() {
         ("x-run = \"run {run_id}\"", "host = \"x\"", "headers.host: this header is set by Chimera itself"),
         ("/lists/{input.list}/leads\"", "/lists/{input.lost}/leads\"", "{input.lost} is not a property of the input"),
         ("/lists/{input.list}/leads\"", "/lists/{input.tags}/leads\"", "{input.tags} may be missing"),
-        ("/lists/{input.list}/leads\"", "lists\"", "request.path: a path begins with /"),
+        ("/lists/{input.list}/leads\"", "lists\"", "request.path: a path must begin with /"),
         ("note = \"for {input.name}\"", "note = \"for {output.id}\"", "{output.id} has no value here"),
-        ("note = \"for {input.name}\"", "note = \"for {input.name\"", "request.body: \"for {input.name\" has a brace"),
+        (
+            "note = \"for {input.name}\"",
+            "note = \"for {input.name\"",
+            "request.body: unmatched brace in \"for {input.name\"",
+        ),
         ("/leads/{output.id}\"", "/leads/{output.key}\"", "{output.key} is not a property of the output"),
-        ("id = \"/data/id\"", "id = \"data.id\"", "response: id: \"data.id\" is no JSON pointer"),
+        ("id = \"/data/id\"", "id = \"data.id\"", "response: id: \"data.id\" is not a JSON pointer"),
         ("method = \"PUT\"", "method = \"FETCH\"", "request.method: GET, HEAD"),
         ("effect = \"write\"", "effect = \"pure\"", "effect: a tool that calls somebody is read or write"),
         ("effect = \"write\"", "effect = \"read\"", "rollback: a read has nothing to undo"),
@@ -172,5 +176,5 @@ fn a_file_that_could_only_fail_later_is_refused() {
         assert!(error.starts_with("crm.toml: ") && error.contains(told), "{to}\n  {error}\n  {told}");
     }
     let twice = format!("{CRM}\n{}", &CRM[CRM.find("[[tool]]").unwrap()..]);
-    assert!(load(&twice, "crm.toml").unwrap_err().reason.contains("stands twice"));
+    assert!(load(&twice, "crm.toml").unwrap_err().reason.contains("duplicate tool name"));
 }

@@ -1,4 +1,4 @@
-//! What calls need: a context, and places to keep things.
+//! Fixtures for calls: a context, blobs and buckets.
 
 use crate::server::{Reply, Server, toolbox};
 use chimera_connect::flow::{MailSettings, MailTls, http_tools, local_tools, mail_tool, s3_tool};
@@ -37,7 +37,6 @@ pub(crate) fn call(effect: u128) -> CallContext {
     }
 }
 
-/// Blobs below a folder.
 pub(crate) fn blobs(root: &Path) -> Arc<dyn Blobs> {
     let links = LinkSigner::new("https://chimera.example", &Secret::new("key")).unwrap();
     Arc::new(FolderBlobs::open(root, links, Arc::new(Seeded::new(1))))
@@ -48,12 +47,13 @@ pub(crate) fn call_of(tenant: &str, effect: u128) -> CallContext {
     CallContext { tenant: tenant.into(), ..call(effect) }
 }
 
-/// Blobs that nobody has put yet, with their owners in memory.
+/// An empty blob store, with owners in memory.
 pub(crate) fn owned(blobs: &Arc<dyn Blobs>) -> TenantBlobs {
     TenantBlobs::new(Arc::clone(blobs), Arc::new(MemoryRecords::new()))
 }
 
-/// Everything is the tenant `acme`'s. `globex` shares a bucket called `shared`, those of the S3 server, and uploads.
+/// Everything belongs to the tenant `acme`. `globex` shares a bucket called `shared`, those of the S3 server, and
+/// uploads.
 pub(crate) fn neighbours() -> Arc<dyn Tenancy> {
     struct Neighbours;
     impl Tenancy for Neighbours {
@@ -76,12 +76,12 @@ pub(crate) fn neighbours() -> Arc<dyn Tenancy> {
     Arc::new(Neighbours)
 }
 
-/// Buckets that these share.
+/// Buckets shared by these tenants.
 pub(crate) fn apart(buckets: Arc<dyn Buckets>) -> TenantBuckets {
     TenantBuckets::new(buckets, neighbours())
 }
 
-/// Calls a tool as the engine does: the input is checked before, the output after.
+/// Calls a tool as the engine does: validates input and output.
 pub(crate) async fn execute(
     tool: &dyn Tool,
     ctx: &CallContext,
@@ -95,7 +95,7 @@ pub(crate) async fn execute(
     Ok(output)
 }
 
-/// Every tool that Chimera comes with; what they call answers nothing.
+/// Every tool that is bundled with Chimera; the servers they call don't answer.
 pub(crate) async fn every_tool(home: &Path) -> Vec<Arc<dyn Tool>> {
     let nobody = Server::start(|_| Reply::status(500)).await;
     let toolbox = toolbox(&[], &[], &nobody);
@@ -115,7 +115,7 @@ pub(crate) async fn every_tool(home: &Path) -> Vec<Arc<dyn Tool>> {
     tools
 }
 
-/// A tool that says little of itself.
+/// A tool with a minimal spec.
 pub(crate) fn tool(name: &'static str, effect: EffectKind, input: Value, output: Value) -> Arc<Spec> {
     let declared = ToolDeclaration {
         name,
@@ -133,7 +133,7 @@ pub(crate) fn tool(name: &'static str, effect: EffectKind, input: Value, output:
     Arc::new(declared.compile().unwrap())
 }
 
-/// The schema of an object with these members and no others.
+/// The schema of an object with exactly these members.
 pub(crate) fn closed(properties: Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }

@@ -1,4 +1,4 @@
-//! Every tool that reaches outside says which host a call would reach.
+//! Every tool that makes external calls reports the host that a call would reach.
 
 use crate::given::every_tool;
 use chimera_core::tool::EffectKind;

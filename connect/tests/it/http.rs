@@ -111,7 +111,7 @@ async fn a_secret_goes_to_the_host_in_its_name_and_nowhere_else() {
         assert_eq!(gist(&error), ("POLICY_DENIED", false, Sent::No));
         assert_eq!(error.body.details["policy_id"], "secret_host");
     }
-    // The host may be called, but only https keeps a secret on the way to a public one.
+    // The host may be called, but a secret for a public host needs https.
     let clear = with("http://example.com/".into(), "secret://http.example.com");
     let error = call(&tool(client(&["*"])), clear).await.unwrap_err();
     assert_eq!(gist(&error), ("POLICY_DENIED", false, Sent::No));
@@ -169,7 +169,7 @@ async fn a_name_is_judged_by_all_its_addresses() {
     assert_eq!(ask(&["*.test"], rebound).await, Err("POLICY_DENIED".to_owned()));
     assert_eq!(ask(&["other.test"], rebound).await, Err("POLICY_DENIED".to_owned()));
     assert_eq!(ask(&["api.test"], &[("api.test", &["127.0.0.1"])]).await, Ok(()));
-    // No name leads to where clouds keep their credentials, not even one that is listed.
+    // No name may resolve to the address where clouds serve credentials, not even a listed one.
     assert_eq!(ask(&["api.test"], &[("api.test", &["169.254.169.254"])]).await, Err("POLICY_DENIED".to_owned()));
     assert_eq!(server.seen().len(), 1);
 }
@@ -309,7 +309,7 @@ async fn a_long_answer_is_cut_and_a_long_head_is_refused() {
     assert_eq!(gist(&head), ("EXTERNAL_SERVICE_ERROR", false, Sent::Maybe));
 }
 
-/// Text in which signs are replaced looks like the answer and is not: whoever stores it stores something else.
+/// Text with replaced characters looks like the answer but is not: storing it stores something else.
 #[tokio::test]
 async fn a_body_that_is_no_text_is_given_as_its_bytes_and_never_as_replaced_text() {
     const BYTES: &[u8] = b"\x89PNG\r\n\x1a\n\xff\x00\xe9";
@@ -329,11 +329,11 @@ async fn a_body_that_is_no_text_is_given_as_its_bytes_and_never_as_replaced_text
     }
     let text = call(&tool, json!({"url": server.url("/text")})).await.unwrap();
     assert_eq!((&text["body"], text.get("body_base64")), (&json!("hé"), None));
-    // A sign that the limit cuts in two is left out; the rest is text.
+    // A character cut in two by the limit is dropped; the rest is text.
     let cut = call(&tool, json!({"url": server.url("/cut")})).await.unwrap();
     let body = cut["body"].as_str().unwrap();
     assert!(cut["truncated"] == true && body.len() + 1 >= HTTP_RESPONSE_BYTES_MAX && !body.contains('\u{fffd}'));
-    // A secret that comes back among bytes can't be masked there.
+    // A secret in binary content can't be masked.
     let headers = json!({"authorization": "secret://http.127.0.0.1"});
     let echo = call(&tool, json!({"url": server.url("/echo"), "headers": headers})).await.unwrap_err();
     assert_eq!(gist(&echo), ("EXTERNAL_SERVICE_ERROR", false, Sent::No));

@@ -1,4 +1,4 @@
-//! Tools that need nothing but the process.
+//! Tools that need nothing outside the process.
 
 use crate::given::{blobs, call, execute, owned};
 use chimera_connect::flow::local_tools;

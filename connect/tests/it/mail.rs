@@ -1,4 +1,4 @@
-//! Mail through a real SMTP server, with and without TLS, and through a line that is cut.
+//! Mail through a real SMTP server, with and without TLS, and through a connection that is cut.
 
 use crate::given::{call, execute};
 use async_trait::async_trait;
@@ -103,7 +103,7 @@ async fn receivers_texts_and_other_alphabets_arrive_as_they_were_given() {
     let text = content(&accepted[0]);
     assert!(!text.contains("eve@e.example") && text.contains("Reply-To: desk@acme.example"), "{text}");
     assert!(text.is_ascii() && text.contains("multipart/alternative") && text.contains("=?utf-8?"), "{text}");
-    // The same effect makes the same message.
+    // The same effect gives the same message.
     execute(&*mail, &call(1), &input).await.unwrap();
     assert_eq!(content(&server.accepted()[1]), text);
 }

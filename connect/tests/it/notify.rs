@@ -1,4 +1,4 @@
-//! Telling how a run ended and that it waits, by signed webhook and by mail.
+//! Notifications that a run ended or waits, by signed webhook and by mail.
 
 use crate::server::{Known, Reply, Seen, Server, gist, local};
 use base64::Engine as _;
@@ -69,7 +69,7 @@ async fn a_webhook_is_told_under_the_messages_own_id_every_time() {
     assert!(seen[1].header("traceparent").starts_with(&format!("00-{}-", Uuid::from_u128(9).simple())));
 }
 
-/// A setup of engines whose webhooks are signed with a key of their own, and the clock that all share.
+/// Engines whose webhooks are signed with their own key, and their shared clock.
 fn own_voice(clock: &Arc<FakeClock>) -> (Setup, Arc<Channels>) {
     let egress = Egress::new(["127.0.0.1"]).unwrap();
     let settings = Settings { egress, clock: clock.clone(), names: BTreeMap::new() };
@@ -80,7 +80,7 @@ fn own_voice(clock: &Arc<FakeClock>) -> (Setup, Arc<Channels>) {
     (stage(1).world(world).notifier(channels.clone()), channels)
 }
 
-/// Checks a delivery with nothing but the public key, as a receiver does.
+/// Verifies a delivery with only the public key, as a receiver does.
 fn verify(seen: &Seen, public: &str) {
     let key = STANDARD.decode(public.strip_prefix("whpk_").unwrap()).unwrap();
     let key = VerifyingKey::from_bytes(&key.try_into().unwrap()).unwrap();
@@ -204,7 +204,7 @@ async fn a_mail_that_asks_shows_what_would_run_and_where_to_decide() {
     assert!(!without.contains("/approvals/") && without.contains("chimera runs approve"), "{without}");
 }
 
-/// Whoever must not decide reads that, and who does.
+/// Somebody who may not decide is told so, and who may.
 #[tokio::test]
 async fn a_mail_to_somebody_who_may_not_decide_says_so_and_who_may() {
     let smtp = PrivateSmtp::start();

@@ -1,4 +1,4 @@
-//! PDFs as other programs read them: `qpdf`, `pdftotext`, `pdftoppm`.
+//! PDFs as read by other programs: `qpdf`, `pdftotext`, `pdftoppm`.
 
 use crate::given::{blobs, call, call_of, execute, owned};
 use chimera_connect::flow::local_tools;
@@ -30,7 +30,7 @@ impl Desk {
         Self { home, blobs, owned, tool }
     }
 
-    /// Makes a PDF; gives the output and the file.
+    /// Renders a PDF; returns the output and the file.
     async fn make(&self, input: &Value) -> (Value, PathBuf) {
         let output = execute(&*self.tool, &call(1), input).await.unwrap();
         let id = output["artifact"].as_str().unwrap().parse().unwrap();
@@ -346,7 +346,7 @@ async fn an_image_of_another_tenant_is_not_found_until_the_tenant_has_put_it_its
     let nobodys = execute(&*desk.tool, &neighbour, &input(&absent)).await.unwrap_err();
     assert_eq!(theirs.body.code, "NOT_FOUND");
     assert_eq!(theirs.to_string().replace(&artifact.id.to_string(), "X"), nobodys.to_string().replace(&absent, "X"));
-    // Putting what another tenant has tells nothing, and makes it this tenant's too.
+    // Storing content that another tenant has reveals nothing, and makes it this tenant's too.
     assert_eq!(desk.owned.put(&neighbour, "image/png", incoming(&png)).await.unwrap(), artifact);
     assert_eq!(desk.owned.put(&neighbour, "image/png", incoming(&png)).await.unwrap(), artifact);
     execute(&*desk.tool, &neighbour, &input(&artifact.id.to_string())).await.unwrap();

@@ -1,5 +1,5 @@
-//! Goals in words against the real tools: the exact plans, the exact refusals, and that every plan
-//! compiles as a workflow, so that the data which flows has the right types.
+//! Goals in plain words against the real tools: the exact plans, the exact errors, and that every plan compiles as a
+//! workflow, so that the wired types match.
 
 use crate::given::every_tool;
 use chimera_connect::act::WordPlanner;
@@ -37,7 +37,7 @@ struct Refused {
     error: Value,
 }
 
-/// Goals that people were thinking of, goals in plain words, and goals that are easily misread.
+/// Typical goals, goals in plain words, and goals that are easily misread.
 fn goals() -> [Goals; 3] {
     let texts = [
         include_str!("../data/goals.json"),
@@ -47,7 +47,7 @@ fn goals() -> [Goals; 3] {
     texts.map(|text| serde_json::from_str(text).unwrap())
 }
 
-/// Every tool that Chimera comes with.
+/// Every tool that is bundled with Chimera.
 async fn registry(home: &TempDir) -> Registry {
     let tools = every_tool(home.path()).await;
     let mut registry = Registry::default();
@@ -59,7 +59,7 @@ fn specs(registry: &Registry) -> Vec<Arc<Spec>> {
     registry.specs().cloned().collect()
 }
 
-/// The workflow that runs a plan: a node for each step, one after the other.
+/// The workflow that runs a plan: one node per step, in sequence.
 fn workflow(plan: &Plan) -> Value {
     let nodes: Vec<Value> = plan
         .steps
@@ -143,7 +143,7 @@ async fn a_tool_that_is_not_given_is_not_planned_with() {
     assert_eq!(planned, Err(PlanError::NoTool { wanted: "post".to_owned() }));
 }
 
-/// What was fetched and is no text has a body of null, which nobody stores.
+/// A fetched binary body is null, and can't be stored.
 #[tokio::test]
 async fn an_upload_of_what_is_no_text_is_refused() {
     let home = TempDir::new().unwrap();

@@ -1,5 +1,5 @@
-//! Every word and sign of a goal is accounted for: one more, one less or two in the other order give a
-//! refusal or another plan, unless the list here says that the word means nothing in that place.
+//! Every word and punctuation mark of a goal matters: adding, removing or swapping one gives an error or another
+//! plan, unless a list here says that it is redundant in that position.
 
 use crate::planner_words::{forms, gaps, planned, tools, words};
 use chimera_connect::act::plan;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Words, numbers, quantities, denials, times and signs that no goal of the fixtures holds at random.
+/// Random words, numbers, quantities, negations, times and punctuation that no fixture goal contains.
 const FOREIGN: &[&str] = &[
     "zorgle",
     "Quentin",
@@ -106,20 +106,20 @@ const FOREIGN: &[&str] = &[
     "$",
 ];
 
-/// Signs that are put right behind a word.
+/// Punctuation that is put right behind a word.
 const GLUED: &[&str] = &[",", ";", ":", ".", "!", "…", ")", "'", "—", "'s", ",,", "?"];
 
-/// What means nothing in its place: the text, how what stands before it ends, and how what stands behind it begins.
-/// An empty list is any place, `^` the beginning, `$` the end.
+/// Redundant text: the text, how the text before it ends, and how the text behind it begins. An empty list means
+/// anywhere, `^` the beginning, `$` the end.
 const MEANINGLESS: &[(&[&str], &[&str], &[&str])] = &[
-    // A plan is carried out as soon as it may be.
+    // A plan runs as soon as it may.
     (&["now"], &[], &[]),
-    // The signs of a list.
+    // List markers.
     (&["-", "*", "1."], &["^", "\n"], &[]),
     // A step that follows another anyway.
     (&["then", "and then", "and"], &[",", ";", ".", "\n", " and"], &[]),
     (&["then", "and then", "and"], &["\n1.", "\n2.", "\n3.", " 2.", " 3."], &[]),
-    // One more of what is said of the same thing.
+    // One more item of the same list.
     (
         &["and"],
         &[],
@@ -222,9 +222,9 @@ const MEANINGLESS: &[(&[&str], &[&str], &[&str])] = &[
     (&["of"], &["message", "repository", "repo"], &[]),
 ];
 
-/// Words that may be left out of a goal without a change of its plan, because something else in it says the same: a
-/// preposition before an address, an article, the name of a thing that an address shows, the label of a text that
-/// goes where the tool needs one, a default, a pointer at what flows anyway.
+/// Words that may be dropped from a goal without changing its plan, because something else says the same: a
+/// preposition before an address, an article, a noun that an address implies, the label of a required text, a
+/// default, a reference to what flows anyway.
 const DISPENSABLE: &[&str] = &[
     "a",
     "about",
@@ -300,7 +300,7 @@ const DISPENSABLE: &[&str] = &[
     "you",
 ];
 
-/// Words that may stand behind a comma which parts nothing new, and in front of one.
+/// Words that may stand behind, or in front of, a redundant comma.
 const AFTER_COMMA: &[&str] = &[
     "about",
     "and",
@@ -347,7 +347,7 @@ const AFTER_COMMA: &[&str] = &[
     "could",
 ];
 
-/// Words that say the same in the other order.
+/// Words that mean the same in either order.
 const TURNED: &[&str] = &[
     "open issues",
     "closed issues",
@@ -404,19 +404,19 @@ fn known(tools: &[Arc<Spec>]) -> Vec<Known> {
         .collect()
 }
 
-/// What the steps hold, in lower case.
+/// The contents of the steps, in lower case.
 fn literals(plan: &Plan) -> String {
     plan.steps.iter().map(|step| step.input.to_string()).collect::<String>().to_lowercase()
 }
 
-/// Whether a plan holds a text as it stands.
+/// Whether a plan contains a text verbatim.
 fn carries(plan: &Plan, before: &Plan, text: &str) -> bool {
     let text = json!(text.to_lowercase()).to_string();
     let text = text.trim_matches('"');
     literals(plan).matches(text).count() > literals(before).matches(text).count()
 }
 
-/// Whether the list says that a text means nothing between these two.
+/// Whether the list says that a text is redundant between these two.
 fn is_meaningless(text: &str, before: &str, behind: &str) -> bool {
     let (before, behind) = (before.trim_end_matches(' '), behind.trim_start());
     let ends = |end: &&str| if *end == "^" { before.is_empty() } else { before.ends_with(*end) };
@@ -433,7 +433,7 @@ async fn what_is_put_into_a_goal_is_refused_or_carried() {
     let (mut wrong, mut tried) = (BTreeSet::new(), 0);
     for (number, Known { goal, inputs, plan: before }) in known(&tools).into_iter().enumerate() {
         for (place, gap) in gaps(&goal).into_iter().enumerate() {
-            // Each goal meets other texts at other places; all of them at all places take minutes.
+            // Each goal gets other texts at other positions; all of them everywhere take minutes.
             for text in (0..4).map(|at| FOREIGN[(number + 5 * place + 19 * at) % FOREIGN.len()]) {
                 let longer = format!("{} {text} {}", &goal[..gap], goal[gap..].trim_start());
                 let longer = longer.trim();
@@ -460,7 +460,7 @@ async fn a_sign_behind_a_word_is_refused_or_carried() {
     for Known { goal, inputs, plan: before } in known(&tools) {
         for (place, (at, word)) in words(&goal).into_iter().enumerate() {
             let end = at + word.len();
-            // Four of the signs at each place; all of them take a minute.
+            // Four punctuation marks at each position; all of them take a minute.
             let signs = GLUED.iter().enumerate().filter(|(sign, _)| (sign + place + goal.len()).is_multiple_of(3));
             for (_, sign) in signs.filter(|_| word.ends_with(char::is_alphanumeric)) {
                 let changed = format!("{}{sign}{}", &goal[..end], &goal[end..]);
@@ -488,7 +488,7 @@ async fn a_sign_behind_a_word_is_refused_or_carried() {
                         "'s" => matches!(word.as_str(), "open" | "closed" | "issues" | "description"),
                         _ => false,
                     };
-                // What stands behind a colon is a text to the end of the goal.
+                // Behind a colon, everything is text to the end of the goal.
                 let told = after != before && (*sign == ":" || carries(&after, &before, sign));
                 if !meaningless && !told {
                     let same = if after == before { "the same plan".to_owned() } else { literals(&after) };
@@ -532,7 +532,7 @@ async fn two_words_in_the_other_order_are_refused_or_another_plan() {
             let changed = format!("{}{b}{between}{a}{}", &goal[..first], &goal[second + b.len()..]);
             tried += 1;
             let Ok(after) = plan(&changed, &inputs, &tools) else { continue };
-            // A value is told by its look, on either side of the word that it belongs to.
+            // A value is recognized by shape, on either side of its label.
             let is_word = |text: &str| text.trim_end_matches([',', '.', ';', '!']).chars().all(char::is_alphabetic);
             let pair = format!("{a} {b}").to_lowercase();
             if after == before && is_word(a) && is_word(b) && !TURNED.contains(&pair.as_str()) {
@@ -544,7 +544,7 @@ async fn two_words_in_the_other_order_are_refused_or_another_plan() {
     assert!(wrong.is_empty(), "{} of {tried}:\n{}", wrong.len(), wrong.into_iter().collect::<Vec<_>>().join("\n"));
 }
 
-/// Goals that were written by the guide alone, without a look at the planner, with what a person means by them.
+/// Goals written from the guide alone, without looking at the planner, with the intended meaning.
 #[tokio::test]
 async fn unseen_goals_have_the_right_plan_or_none() {
     let tools = tools().await;

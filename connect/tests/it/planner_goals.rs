@@ -1,4 +1,4 @@
-//! What holds of every goal, whatever it says.
+//! Properties that hold for every goal.
 
 use crate::given::{closed, tool};
 use chimera_connect::act::plan;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A few tools, one of which no table knows the words of.
+/// A few tools, one of which uses words that no table knows.
 fn tools() -> Vec<Arc<Spec>> {
     let text = json!({"type": "string"});
     vec![
@@ -57,7 +57,7 @@ fn holds(plan: &Plan, tools: &[Arc<Spec>]) {
     }
 }
 
-/// Goals made of words that the planner knows, in no order.
+/// Goals of random words that the planner knows.
 fn goals() -> impl Strategy<Value = String> {
     let words = [
         "summarize",
@@ -140,7 +140,7 @@ fn a_tool_is_found_by_the_words_of_its_own_name() {
     );
 }
 
-/// What people say before a verb when they ask for nothing.
+/// Openings that are not requests.
 const NO_REQUESTS: &[&str] = &[
     "Should I",
     "Should we",

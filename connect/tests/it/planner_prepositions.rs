@@ -1,22 +1,22 @@
-//! Prepositions mean what they say: another one in front of a value is another meaning, so the goal
-//! is refused, unless people use both for the same.
+//! Prepositions matter: a different one in front of a value means something else, so the goal is rejected, unless
+//! people use both for the same.
 
 use crate::planner_words::{planned, tools, words};
 use chimera_connect::act::plan;
 use std::collections::BTreeSet;
 
-/// Words that lead to a value in the goals.
+/// Prepositions before values in the goals.
 const LEADING: &[&str] =
     &["to", "in", "on", "for", "at", "into", "onto", "of", "about", "under", "below", "as", "inside", "within", "from"];
 
-/// Words that are put in their place.
+/// Prepositions that replace them.
 const OTHERS: &[&str] =
     &["from", "by", "with", "through", "via", "without", "against", "except", "despite", "beside", "over", "between"];
 
-/// Services, which do something and hold something.
+/// Services, which are both tools and sources.
 const SERVICES: &[&str] = &["Google", "Notion", "Drive", "Slack"];
 
-/// What people use for the same: the word, those in its place, and how what follows begins.
+/// Equivalent prepositions: the word, its replacements, and how the following text begins.
 const SYNONYMS: &[(&str, &[&str], &[&str])] = &[
     // What is read comes from where it lies, and a service is asked through it.
     ("in", &["from", "with", "through", "via"], SERVICES),
@@ -53,7 +53,7 @@ async fn another_preposition_is_refused_unless_it_means_the_same() {
                         && synonyms.contains(other)
                         && behind.iter().any(|behind| rest.trim_start().starts_with(behind))
                 });
-                // A text without quotes carries the word as it stands.
+                // An unquoted text contains the word verbatim.
                 let carried = after.steps.iter().any(|step| step.input.to_string().contains(&format!(" {other} ")));
                 if !(same && after == before || carried) {
                     wrong.insert(format!("{word} -> {other}: {changed}"));

@@ -1,6 +1,5 @@
-//! No word of a goal is left out of its plan: whatever is put into a goal that can be planned, the
-//! plan carries it or the refusal names it. And goals as people type them who have read the guide
-//! alone: a plan is the right one, or there is none.
+//! No word of a goal is ignored: whatever is added to a goal that can be planned, the plan carries it or the error
+//! names it. And goals as typed by people who have read only the guide: the plan is right, or there is none.
 
 use crate::given::every_tool;
 use chimera_connect::act::plan;
@@ -15,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// What people add to a wish.
+/// What people add to a request.
 const CLAUSES: &[&str] = &[
     "created by octocat",
     "by Quentin",
@@ -66,7 +65,7 @@ pub(crate) async fn tools() -> Vec<Arc<Spec>> {
     registry.specs().cloned().collect()
 }
 
-/// Where a word can be put into a goal: at spaces outside of quotes and JSON, and at both ends.
+/// Where a word can be inserted: at spaces outside of quotes and JSON, and at both ends.
 pub(crate) fn gaps(goal: &str) -> Vec<usize> {
     let mut gaps = vec![0];
     let mut closing: Option<char> = None;
@@ -96,14 +95,13 @@ fn with(goal: &str, gap: usize, words: &str) -> String {
     format!("{} {words} {}", &goal[..gap], &goal[gap..]).trim().to_owned()
 }
 
-/// Words of a clause that mean something by themselves.
+/// Words of a clause that carry meaning.
 fn meant(clause: &str) -> Vec<String> {
     const SMALL: &[&str] = &["by", "the", "is", "it", "from", "in", "an", "at", "to", "for", "as", "than"];
     clause.split(' ').filter(|word| !SMALL.contains(word)).map(str::to_lowercase).collect()
 }
 
-/// Why a goal with more words in it has become neither another plan that holds all of them nor a
-/// refusal that names one.
+/// Why a goal with added words gave neither a plan that holds all of them nor an error that names one.
 fn lost(before: &Plan, after: &Result<Plan, PlanError>, words: &[String]) -> Option<String> {
     let holds = |text: &str, word: &String| text.to_lowercase().contains(word.as_str());
     match after {
@@ -127,7 +125,7 @@ async fn a_clause_that_is_put_into_a_goal_is_carried_or_named() {
     for (number, (goal, inputs)) in planned().into_iter().enumerate() {
         let Ok(before) = plan(&goal, &inputs, &tools) else { continue };
         for (place, gap) in gaps(&goal).into_iter().enumerate() {
-            // Each goal meets other clauses at other places; all of them at all places take a minute.
+            // Each goal gets other clauses at other positions; all of them everywhere take a minute.
             for clause in (0..2).map(|at| CLAUSES[(number + 3 * place + 7 * at) % CLAUSES.len()]) {
                 let longer = with(&goal, gap, clause);
                 let why = lost(&before, &plan(&longer, &inputs, &tools), &meant(clause));
@@ -171,12 +169,12 @@ fn blocks<'a>(guide: &'a str, fence: &str) -> Vec<&'a str> {
 
 const GUIDE: &str = include_str!("../../../docs/guides/goals.md");
 
-/// The goals that the guide says to work as they stand there.
+/// The goals that the guide claims to work verbatim.
 pub(crate) fn forms() -> Vec<&'static str> {
     blocks(GUIDE, "\n```text\n").into_iter().flat_map(str::lines).collect()
 }
 
-/// Where each word of a goal stands that is not quoted.
+/// The positions of the unquoted words of a goal.
 pub(crate) fn words(goal: &str) -> Vec<(usize, &str)> {
     let gaps = gaps(goal);
     let ends = gaps.iter().skip(1);

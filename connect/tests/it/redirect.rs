@@ -1,5 +1,4 @@
-//! Redirects: every target is judged again, and nothing that was meant for one origin reaches
-//! another.
+//! Redirects: every target is checked again, and headers for one origin never reach another.
 
 use crate::server::{Known, Reply, Server, call, client, gist, local};
 use chimera_connect::flow::HttpRequest;
@@ -80,7 +79,7 @@ async fn redirects_come_to_an_end() {
     assert_eq!((output["status"].as_u64(), output["headers"]["location"].as_str()), (Some(307), Some("/7")));
 }
 
-/// A server that answers "see there" has done its work: what fails afterwards does not undo it.
+/// A server that answers 303 has done its work: a later failure does not undo it.
 #[tokio::test]
 async fn a_failure_behind_see_other_is_not_unsent() {
     let server = Server::start(|seen| if seen.len() == 1 { Reply::to(303, "/made") } else { Reply::status(404) }).await;

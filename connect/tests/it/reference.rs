@@ -1,4 +1,4 @@
-//! `docs/reference/tools.md` says what the tools say of themselves.
+//! `docs/reference/tools.md` matches the specs of the tools.
 
 use crate::given::every_tool;
 use chimera_connect::flow::declared::load;

@@ -1,7 +1,7 @@
-//! What the other side repeats of a secret stays out of what a tool gives back, whichever tool it is.
+//! A secret that the other side echoes never appears in a tool's result, whichever tool it is.
 //!
-//! Every tool that uses a secret meets servers that put it wherever a server can put text: into an answer, a
-//! refusal, a field's name, a header, the name of the host it sends us to.
+//! Every tool that uses a secret meets servers that put it wherever a server can put text: into an answer, an error,
+//! a field name, a header, the host name of a redirect.
 
 use crate::server::{Known, Reply, Seen, Server, call, ctx, local, toolbox};
 use base64::Engine as _;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
-/// It may stand in a header, in a path and in the name of a host.
+/// Valid in a header, in a path and in a host name.
 const SECRET: &str = "Hunter2-Hunter2";
 const CRM: &str = include_str!("../data/crm.toml");
 
@@ -48,7 +48,7 @@ fn clean(what: &str, told: &Result<Value, ToolError>) {
     }
 }
 
-/// The tools that speak HTTP with a secret, each with an input that leads to `way`.
+/// The tools that use HTTP with a secret, each with an input that leads to `way`.
 fn speakers(server: &Server, way: &str) -> Vec<(String, Arc<dyn Tool>, Value)> {
     let hook = server.url(&format!("/{way}/{SECRET}"));
     let bot = json!({"token": SECRET, "channel": "C1"}).to_string();
@@ -98,7 +98,7 @@ async fn a_secret_that_a_server_repeats_is_masked_by_every_tool() {
     }
 }
 
-/// An SMTP server that repeats what it was shown in its `reply` to the command that begins with `refuses`.
+/// An SMTP server that echoes what it was sent in its `reply` to the command that begins with `refuses`.
 async fn smtp(refuses: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

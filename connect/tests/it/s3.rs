@@ -134,7 +134,7 @@ async fn an_upload_that_is_undone_is_gone_and_undoing_twice_is_no_error() {
     let input = json!({"bucket": BUCKET, "key": "k", "content": "x"});
     let output = execute(&*yard.tool, &call(1), &input).await.unwrap();
     for _ in 0..2 {
-        // An undoing is an effect of its own.
+        // A rollback is an effect of its own.
         let undone = yard.tool.rollback(&call(9), &done(&input, &output)).await.unwrap();
         assert_eq!(undone["undone"], true);
         assert_eq!(yard.stored("k").await, None);
@@ -155,7 +155,7 @@ async fn what_somebody_else_has_put_there_is_never_lost() {
     assert_eq!(yard.stored("k").await.unwrap(), "newer");
     let kept = output["replaced"].as_str().unwrap().parse().unwrap();
     assert_eq!(all(yard.blobs.get(kept).await.unwrap()).await.unwrap(), b"older");
-    // A second send of the same effect still knows what the first one replaced.
+    // A retry of the same effect still knows what the first attempt replaced.
     assert_eq!(execute(&*yard.tool, &call(1), &input).await.unwrap(), output);
     for _ in 0..2 {
         let undone = yard.tool.rollback(&call(9), &done(&input, &output)).await.unwrap();
@@ -280,7 +280,7 @@ async fn an_artifact_of_another_tenant_is_not_there() {
     assert!(execute(&*yard.tool, &call(3), &input).await.is_ok());
 }
 
-/// A neighbour asks for the same bucket and key: what the first tenant has there is neither seen nor touched.
+/// Another tenant asks for the same bucket and key: the first tenant's object is neither seen nor touched.
 async fn kept_apart(yard: &Yard) {
     let put = |content: &str, overwrite: bool| json!({"bucket": BUCKET, "key": "k", "content": content, "overwrite": overwrite});
     let ours = put("ours", false);
@@ -293,10 +293,10 @@ async fn kept_apart(yard: &Yard) {
     assert_eq!(yard.stored("k").await.unwrap(), "ours");
     assert_eq!(yard.stored(".tenants/globex/k").await.unwrap(), "theirs");
     assert!(output["url"].as_str().unwrap().ends_with("/.tenants/globex/k"), "{output}");
-    // The same content as ours is no answer about ours.
+    // The same content stored by somebody else proves nothing about ours.
     let same = execute(&*yard.tool, &call_of("globex", 3), &put("ours", true)).await.unwrap();
     assert_eq!((&same["created"], &same["replaced"].is_string()), (&json!(true), &true));
-    // With our output in hand, the neighbour undoes nothing of ours.
+    // Even with our output, the other tenant rolls back nothing of ours.
     let refused = yard.tool.rollback(&call_of("globex", 9), &done(&ours, &first)).await.unwrap_err();
     assert_eq!(refused.body.code, "INVALID_TRANSITION");
     assert_eq!(yard.stored("k").await.unwrap(), "ours");
@@ -312,7 +312,7 @@ async fn kept_apart(yard: &Yard) {
 async fn tenants_that_share_a_bucket_neither_see_nor_touch_each_others_objects() {
     let yard = Yard::new();
     kept_apart(&yard).await;
-    // The first tenant's own keys don't lead to where the others' objects are, nor theirs out of it.
+    // The first tenant's keys can't reach the others' objects, nor theirs its own.
     for (tenant, key) in [("acme", ".tenants/globex/k"), ("acme", ".Tenants/x"), ("globex", "../k"), ("globex", "")] {
         let place = (BUCKET, key);
         let object = Object { content: Bytes::new(), content_type: String::new(), mark: String::new() };

@@ -1,5 +1,4 @@
-//! An HTTP server that notes what it is asked and answers as it is told, and what tools need
-//! around them.
+//! An HTTP server that records requests and answers as scripted, and the fixtures that tools need.
 
 use async_trait::async_trait;
 use chimera_connect::flow::Toolbox;
@@ -30,7 +29,7 @@ use uuid::Uuid;
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) method: String,
-    /// Path and query as they were written.
+    /// Path and query as sent.
     pub(crate) target: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -54,9 +53,9 @@ impl Seen {
 pub(crate) enum Reply {
     /// Answers.
     Answer(u16, Vec<(&'static str, String)>, Vec<u8>),
-    /// Cuts the connection without a word.
+    /// Closes the connection without an answer.
     Cut,
-    /// Says nothing and keeps the connection.
+    /// Keeps the connection open without an answer.
     Hang,
 }
 
@@ -90,7 +89,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Answers every request as `reply` says; it is given the requests so far, the last one last.
+    /// Answers every request with `reply`, which gets the requests so far, the latest last.
     pub(crate) async fn start(reply: impl Fn(&[Seen]) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -122,7 +121,7 @@ impl Server {
         Self { address, seen, count, task }
     }
 
-    /// One that answers every request alike.
+    /// A server that gives every request the same answer.
     pub(crate) async fn saying(status: u16, body: Value) -> Self {
         Self::start(move |_| Reply::json(status, &body)).await
     }
@@ -197,7 +196,7 @@ pub(crate) fn client(egress: &[&str]) -> Client {
     client_knowing(egress, &[])
 }
 
-/// The same with names whose addresses are known.
+/// The same with static host entries.
 pub(crate) fn client_knowing(egress: &[&str], names: &[(&str, &[&str])]) -> Client {
     let names = names.iter().map(|(name, addresses)| {
         ((*name).to_owned(), addresses.iter().map(|address| address.parse().unwrap()).collect())
@@ -235,7 +234,7 @@ pub(crate) fn cancellable() -> (watch::Sender<bool>, CallContext) {
     (wish, ctx)
 }
 
-/// Calls a tool as the engine does: both schemas are checked.
+/// Calls a tool as the engine does: validates input and output.
 pub(crate) async fn call(tool: &dyn Tool, input: Value) -> Result<Value, ToolError> {
     call_as(tool, &ctx(), input).await
 }
@@ -250,12 +249,12 @@ pub(crate) async fn call_as(tool: &dyn Tool, ctx: &CallContext, input: Value) ->
     Ok(output)
 }
 
-/// Code, whether to retry, whether sent.
+/// Code, whether it is retryable, whether it was sent.
 pub(crate) fn gist(error: &ToolError) -> (&str, bool, chimera_engine::flow::port::Sent) {
     (error.body.code.as_str(), error.body.retryable, error.sent)
 }
 
-/// What tools are made of, with every named vendor at `server`.
+/// The dependencies of tools, with every named vendor at `server`.
 pub(crate) fn toolbox(secrets: &[(&str, &str)], vendors: &[&str], server: &Server) -> Toolbox {
     let base_urls = vendors.iter().map(|vendor| ((*vendor).to_owned(), server.url("")));
     Toolbox { client: local(), secrets: Known::of(secrets), base_urls: base_urls.collect() }

@@ -1,8 +1,8 @@
 //! Every tool and every reference that an input can hold, called for a tenant that owns none of it.
 //!
-//! The tools come from the list that Chimera ships, so a new tool fails here until its case says what it reaches.
-//! Each is called for the tenant that owns a secret, a bucket and an artifact, and for a neighbour: the neighbour
-//! gets the answer that it would get if there were none, and nothing leaves the process with what is the owner's.
+//! The tools come from the bundled list, so a new tool fails here until it has a case. Each is called for the tenant
+//! that owns a secret, a bucket and an artifact, and for another tenant. The other tenant gets the same answer as if
+//! they did not exist, and nothing of the owner's is sent.
 
 use crate::given::{blobs, call, call_of, every_tool, neighbours, owned};
 use crate::server::{Known, Reply, Server, local};
@@ -17,9 +17,9 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// What the owner's secrets hold, and nobody else is to send.
+/// The values of the owner's secrets, which nobody else may send.
 const OWNERS: &str = "token-of-the-owner";
-/// What the neighbour's own secrets hold.
+/// The values of the other tenant's own secrets.
 const NEIGHBOURS: &str = "token-of-the-neighbour";
 
 /// What a tool can reach of a tenant.
@@ -33,7 +33,7 @@ enum Reaches {
     Artifact,
     /// A bucket, and an artifact.
     Bucket,
-    /// What the operator set up for whoever the tool is shared with.
+    /// What the operator configured for every tenant that shares the tool.
     Setup,
 }
 use Reaches::{Artifact, Bucket, Nothing, Secret, Setup};
@@ -65,7 +65,7 @@ fn secrets(prefix: &str, token: &str) -> Vec<(String, String)> {
     all.map(|(name, value)| (format!("{prefix}{name}"), value)).collect()
 }
 
-/// The shipped tools, at a server, with these secrets.
+/// The bundled tools, at a server, with these secrets.
 fn tools(home: &Path, server: &Server, secrets: &[(String, String)]) -> Vec<Arc<dyn Tool>> {
     let known: Vec<(&str, &str)> = secrets.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let secrets = Arc::new(TenantSecrets::new(Known::of(&known), neighbours()));
@@ -106,7 +106,7 @@ async fn nothing_of_a_tenant_is_reached_by_a_tool_that_another_calls() {
     let theirs = secrets("tenants.globex.", NEIGHBOURS);
     let both: Vec<_> = secrets("", OWNERS).into_iter().chain(theirs).collect();
     let both = tools(TempDir::new().unwrap().path(), &server, &both);
-    // The owner's artifact is what its own call of a tool made.
+    // The owner's artifact is the output of its own tool call.
     let pdf = told(&full, "local.markdown_to_pdf", &call(1), r#"{"markdown": "of the owner"}"#).await.1;
     let artifact = serde_json::from_str::<Value>(&pdf).unwrap()["artifact"].as_str().unwrap().to_owned();
     let input = |text: &str| text.replace("URL", &server.url("/hook")).replace("CAS", &artifact);
@@ -140,7 +140,7 @@ async fn nothing_of_a_tenant_is_reached_by_a_tool_that_another_calls() {
     assert!(!objects.exists(), "the neighbour put something into a bucket that is not shared with it");
 }
 
-/// A tool that is not shared is not there; one that only computes is everybody's.
+/// A tool that is not shared does not exist; one that only computes is available to all.
 #[tokio::test]
 async fn a_tenant_has_the_tools_that_are_shared_with_it() {
     let home = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! The shipped vendors against servers that look at what they are really sent.
+//! The bundled vendors against servers that check what they are sent.
 
 use crate::server::{Known, Reply, Seen, Server, call, call_as, ctx, gist, local, toolbox};
 use chimera_connect::flow::{Toolbox, http_tools, vendor};
@@ -183,7 +183,7 @@ async fn notion_is_searched_page_by_page() {
     assert_eq!(seen[0].header("authorization"), "Bearer ntn_secret-of-notion");
     assert_eq!(seen[0].header("notion-version"), "2022-06-28");
     assert_eq!(seen[0].header("content-type"), "application/json");
-    // A key would make a vendor that honours it answer the second page with the first.
+    // With a key, a vendor that honours it would answer the second page with the first.
     assert!(seen.iter().all(|seen| seen.header("idempotency-key").is_empty()));
     let filter = json!({"property": "object", "value": "page"});
     assert_eq!(seen[0].json(), json!({"query": "Plan", "page_size": 100, "filter": filter}));
@@ -333,7 +333,7 @@ async fn an_issue_is_opened_and_undone_by_closing_it() {
     assert_eq!(server.seen()[1].json(), json!({"state": "closed", "state_reason": "not_planned"}));
 }
 
-/// The issue tool, with a shorter time before an issue that is not there never will be.
+/// The issue tool, with a shorter `never_after_ms`.
 fn patient(server: &Server, toolbox: &Toolbox) -> impl Tool {
     let text = vendor::file("github").unwrap().replace("never_after_ms = 12000", "never_after_ms = 1");
     assert!(text.contains("never_after_ms = 1\n"));
@@ -431,7 +431,7 @@ fn oauth(seen: &[Seen]) -> Reply {
         "/acme/token" => {
             Reply::json(200, &json!({"access_token": format!("fresh-token-{tokens}"), "expires_in": 3600}))
         }
-        // The first token is withdrawn before its third use.
+        // The first token is revoked before its third use.
         _ if tokens == 1 && seen.len() > 3 => Reply::json(401, &json!({"error": {"message": "fresh-token-1 expired"}})),
         _ => Reply::status(202),
     }

@@ -1,5 +1,4 @@
-//! The ceiling on PostgreSQL: the same multi-row statements, sent without waiting, one connection
-//! per lane.
+//! The upper bound on PostgreSQL: the same multi-row statements, pipelined, one connection per lane.
 
 use super::workload::{BenchError, Prepared, Workload};
 use crate::records::postgres::{cells, connect::Server};
@@ -32,7 +31,7 @@ pub async fn bare_postgres(
     let server = Server::parse(url)?;
     let mut sessions = Vec::new();
     for lane in 0..lanes {
-        // Far from the numbers that the store gives out, and others for each size of a batch.
+        // Far from the lane numbers that the store assigns, and distinct for each batch size.
         let lane = i64::try_from(batch * 1_000_000 + lane).unwrap_or_default();
         let client = server.connect_lane().await.map_err(crate::records::OpenError::Unavailable)?;
         let prepared = Prepared::new(workload, lane, batch, batches)?;

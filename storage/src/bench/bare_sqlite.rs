@@ -1,4 +1,4 @@
-//! The ceiling on SQLite.
+//! The upper bound on SQLite.
 
 use super::workload::{BenchError, Prepared, Workload};
 use crate::records::sqlite::file::DataFile;

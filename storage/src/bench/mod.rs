@@ -1,8 +1,8 @@
-//! How fast the stores are, beside the same statements without everything that makes them a store.
+//! Benchmarks of the stores, compared with the same statements without the store around them.
 //!
-//! The workload is one step of a run: a version-checked update, three inserts and a ledger entry,
-//! on disk at every commit. The bare loop is written by hand for this one workload: no channel, no
-//! committer, no savepoints, nobody to answer. It is the ceiling that group commit is held against.
+//! The workload is one step of a run: a version-checked update, three inserts and a ledger entry, durable at every
+//! commit. The bare loop is hand-written for this one workload: no channel, no committer, no savepoints, no replies.
+//! It is the upper bound for group commit.
 
 mod bare_postgres;
 mod bare_sqlite;

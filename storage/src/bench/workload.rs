@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Steps of a run before its writer goes on to the next run.
+/// Steps of a run before its writer starts the next run.
 const STEPS_PER_RUN: usize = 8;
 
-/// Makes the rows of the benchmark.
+/// Builds the rows of the benchmark.
 #[derive(Clone)]
 pub struct Workload {
     clock: Arc<dyn Clock>,
@@ -50,7 +50,6 @@ pub enum BenchError {
 }
 
 impl Workload {
-    /// A workload with this time and randomness.
     #[must_use]
     pub const fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
         Self { clock, random }
@@ -151,23 +150,21 @@ fn effect_cells(id: Uuid, step: Uuid, run: Uuid, now: Timestamp) -> Cells {
     ]
 }
 
-/// Which run of a lane's list step `n` of writer `w` belongs to, and at which version: runs that are
-/// written at the same time were started at the same time, as in a server.
+/// The run, by index in a lane's list, and the version for step `n` of writer `w`. Runs that are written at the same
+/// time were started at the same time, as on a server.
 const fn place(writers: usize, w: usize, n: usize) -> (usize, i64) {
     (n / STEPS_PER_RUN * writers + w, (n % STEPS_PER_RUN) as i64 + 1)
 }
 
-/// What was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Driven {
-    /// Transactions.
     pub txs: usize,
-    /// Commits of the database that carried them.
+    /// Database commits that carried them.
     pub batches: usize,
 }
 
-/// Lets `writers` commit at least `txs` steps in all, each waiting for its answer before it sends
-/// the next. Their runs are started before; `start` is called when the work begins.
+/// Lets `writers` commit at least `txs` steps in total, each waiting for its receipt before it sends the next. Their
+/// runs are started beforehand; `start` is called when the work begins.
 pub async fn drive(
     store: &Arc<dyn Records>,
     workload: &Workload,
@@ -197,7 +194,7 @@ pub async fn drive(
             Ok::<_, BenchError>(ends)
         })
     };
-    // Those of one batch are told the same end of the chain.
+    // All transactions of one batch get the same chain head.
     let mut batches = BTreeSet::new();
     for task in (0..writers).map(writer).collect::<Vec<_>>() {
         batches.extend(task.await??);
@@ -205,11 +202,11 @@ pub async fn drive(
     Ok(Driven { txs: share * writers, batches: batches.len() })
 }
 
-/// Batches of steps, made before the clock of a bare loop starts.
+/// Batches of steps, built before the timed loop starts.
 pub(super) struct Prepared {
     /// The runs that the steps belong to.
     pub(super) runs: Vec<Tx>,
-    /// Steps and the places of their entries.
+    /// Steps and the ledger links of their entries.
     pub(super) batches: Vec<(Vec<Tx>, Vec<ChainLink>)>,
 }
 

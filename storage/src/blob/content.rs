@@ -1,4 +1,4 @@
-//! Content in motion: hashed and measured on its way in, verified on its way out.
+//! Blob content in transit: hashed and measured on write, verified on read.
 
 use bytes::Bytes;
 use chimera_core::id::BlobId;
@@ -8,10 +8,10 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use sha2::{Digest, Sha256};
 
-/// Bytes hashed or written without giving way to other tasks.
+/// Bytes hashed or written before yielding to other tasks.
 const PIECE_BYTES_MAX: usize = 256 * 1024;
 
-/// Incoming content that knows its own digest.
+/// Incoming content that computes its own digest.
 pub(super) struct Measured {
     content: UploadStream,
     ahead: Bytes,
@@ -47,14 +47,14 @@ impl Measured {
         Ok(Some(piece))
     }
 
-    /// What it was, once it has ended.
+    /// Id and size, once the content has ended.
     pub(super) fn finish(self) -> BlobStat {
         BlobStat { id: BlobId::new(Digest32(self.hasher.finalize().into())), size: self.size }
     }
 }
 
-/// Passes content on while checking it against its address. One piece is always held back, so
-/// that a reader never has all of a damaged blob in hand before it is told.
+/// Passes content on while checking it against its address. The last chunk is held back until the digest is verified,
+/// so a reader never receives all of a damaged blob.
 pub(super) fn verified(id: BlobId, content: BoxStream<'static, Result<Bytes, BlobError>>) -> DownloadStream {
     struct Check {
         content: BoxStream<'static, Result<Bytes, BlobError>>,

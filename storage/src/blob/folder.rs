@@ -1,9 +1,8 @@
 //! Blobs in a local folder.
 //!
-//! Content is written to `tmp/`, flushed to the disk, and renamed to its place; file and folder
-//! are both synced, so an id given back survives a power cut. A writer holds a lock on its
-//! unfinished file: whatever in `tmp/` is not locked belongs to a writer that died, and is
-//! removed when the folder is opened.
+//! Content is written to `tmp/`, flushed to disk, and renamed into place. File and folder are both synced, so a
+//! returned id survives a power cut. A writer locks its unfinished file: an unlocked file in `tmp/` belongs to a dead
+//! writer and is removed when the folder is opened.
 
 use super::content::{Measured, verified};
 use super::{LinkSigner, folder_of, id_of, key, unavailable};
@@ -26,7 +25,6 @@ use std::sync::Arc;
 
 const READ_BYTES: usize = 128 * 1024;
 
-/// Blobs below one folder.
 pub struct FolderBlobs {
     root: PathBuf,
     links: LinkSigner,
@@ -35,8 +33,8 @@ pub struct FolderBlobs {
 }
 
 impl FolderBlobs {
-    /// The blobs below `root`. The folder is made when it is first needed; what writers that died
-    /// have left is removed if it can be.
+    /// Opens the blobs below `root`. The folder is created on first use. Removes unfinished files of dead writers,
+    /// best effort.
     #[must_use]
     pub fn open(root: impl Into<PathBuf>, links: LinkSigner, random: Arc<dyn Random>) -> Self {
         let root = root.into();
@@ -47,7 +45,7 @@ impl FolderBlobs {
         Self { root, links, random, bytes_max: BLOB_BYTES_MAX }
     }
 
-    /// Refuses content beyond `bytes_max` already.
+    /// Lowers the size limit to `bytes_max`.
     #[must_use]
     pub fn with_bytes_max(mut self, bytes_max: u64) -> Self {
         self.bytes_max = bytes_max.min(BLOB_BYTES_MAX);
@@ -69,7 +67,7 @@ impl FolderBlobs {
             let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
             let draft = Draft { file: Arc::new(file), path, kept: false };
             draft.file.try_lock().map_err(|_| ErrorKind::ResourceBusy)?;
-            // Between creation and lock it looked abandoned.
+            // Between creation and lock, another process may have removed it as abandoned.
             if draft.path.try_exists()? { Ok(draft) } else { Err(ErrorKind::ResourceBusy.into()) }
         })
         .await
@@ -156,7 +154,7 @@ impl Blobs for FolderBlobs {
     }
 }
 
-/// An unfinished file; gone when it is dropped, unless it was kept.
+/// An unfinished file; removed on drop unless it was kept.
 struct Draft {
     file: Arc<File>,
     path: PathBuf,
@@ -164,16 +162,15 @@ struct Draft {
 }
 
 impl Draft {
-    /// Makes it durable under its final name. A blob that is there already has the same content,
-    /// or is damaged: either way it may be replaced.
+    /// Makes it durable under its final name. An existing blob has the same content or is damaged: either way it may
+    /// be replaced.
     fn keep(mut self, root: &Path, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         let folder = path.parent().unwrap_or(root);
         crate::folder::create(folder)?;
         fs::rename(&self.path, path)?;
         self.kept = true;
-        // Every folder on the way, also one that was there: its maker may have died before it
-        // was synced.
+        // Every parent folder, even an existing one: its creator may have died before it was synced.
         folder.ancestors().take_while(|above| above.starts_with(root)).try_for_each(sync)
     }
 }
@@ -181,7 +178,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.kept {
-            // If it can't be removed now, the next opening removes it.
+            // If it can't be removed now, the next `open` removes it.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -195,7 +192,7 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), sync)
 }
 
-/// Removes the files that no living writer has locked; says how many.
+/// Removes files that no live writer has locked; returns how many.
 fn sweep(folder: &Path) -> usize {
     let abandoned = |entry: &fs::DirEntry| File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -221,7 +218,7 @@ async fn blocking<T: Send + 'static>(act: impl FnOnce() -> io::Result<T> + Send 
     }
 }
 
-/// What an operator should know, without the path.
+/// The reason for an operator, without the path.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => "the disk is full".into(),

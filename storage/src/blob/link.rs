@@ -1,7 +1,7 @@
-//! Links to our own `/artifacts`: a URL, when it expires, and a signature over both.
+//! Signed links to our own `/artifacts`: a URL, its expiry, and a signature over both.
 //!
-//! The signature is HMAC-SHA256 over method, digest and expiry. It is compared in constant time
-//! before the expiry is looked at, so that a stranger learns nothing from the answer.
+//! The signature is HMAC-SHA256 over method, digest and expiry. It is verified in constant time before the expiry is
+//! checked, so that a forger learns nothing from the answer.
 
 use super::link_seconds;
 use chimera_core::id::BlobId;
@@ -12,14 +12,14 @@ use chimera_engine::flow::port::{InvalidLink, PresentedLink, PresignedUrl};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// Makes and checks links.
+/// Signs and verifies links.
 pub struct LinkSigner {
     base: String,
     mac: Hmac<Sha256>,
 }
 
 impl LinkSigner {
-    /// Links that begin with `base_url`, under a key that all nodes share. `None` for an empty key.
+    /// Links below `base_url`, with a key that all nodes share. `None` for an empty key.
     #[must_use]
     pub fn new(base_url: &str, key: &Secret) -> Option<Self> {
         let key = Some(key.expose()).filter(|key| !key.is_empty())?;
@@ -27,7 +27,7 @@ impl LinkSigner {
         Some(Self { base: base_url.trim_end_matches('/').to_owned(), mac })
     }
 
-    /// A link to `id` that lives for `seconds`, within the limit.
+    /// A link to `id` that is valid for `seconds`, capped at the limit.
     #[must_use]
     pub fn sign(&self, id: BlobId, seconds: u64, now: Timestamp) -> PresignedUrl {
         let lifetime = i64::try_from(link_seconds(seconds)).unwrap_or(i64::MAX);
@@ -39,7 +39,7 @@ impl LinkSigner {
         }
     }
 
-    /// Whether we made this link and it still lives.
+    /// Whether this link is ours and has not expired.
     pub fn check(&self, link: &PresentedLink<'_>, now: Timestamp) -> Result<(), InvalidLink> {
         let expires: i64 = link.expires.parse().map_err(|_| InvalidLink::Forged)?;
         let signature = hex::decode(link.signature).map_err(|_| InvalidLink::Forged)?;
@@ -51,7 +51,7 @@ impl LinkSigner {
         if left <= 0 {
             return Err(InvalidLink::Expired);
         }
-        // Signed by a clock that runs far ahead of ours: it would live longer than any link may.
+        // Signed by a clock far ahead of ours: it would be valid for longer than any link may.
         let longest = i64::try_from(PRESIGN_SECONDS_MAX).unwrap_or(i64::MAX).saturating_mul(1_000_000);
         if left > longest { Err(InvalidLink::Forged) } else { Ok(()) }
     }

@@ -17,24 +17,24 @@ use chimera_core::limits::PRESIGN_SECONDS_MAX;
 use chimera_engine::flow::port::BlobError;
 use chimera_engine::port::{Outage, Unavailable};
 
-/// The place of a blob below its root: `sha256/ab/cdef…`, so that no folder grows too wide.
+/// The path of a blob below its root: `sha256/ab/cdef…`, so that no folder gets too many entries.
 fn key(id: BlobId) -> String {
     let hex = id.hex();
     let (first, rest) = hex.split_at(2);
     format!("sha256/{first}/{rest}")
 }
 
-/// Where the blobs are whose digest begins with this byte.
+/// The folder of the blobs whose digest begins with this byte.
 fn folder_of(first: u8) -> String {
     format!("sha256/{first:02x}")
 }
 
-/// The blob behind a name in such a folder, if it is one.
+/// The id for a file name in such a folder, if it is valid.
 fn id_of(first: u8, name: &str) -> Option<BlobId> {
     BlobId::from_hex(&format!("{first:02x}{name}")).ok()
 }
 
-/// The lifetime a link gets when `seconds` are asked for.
+/// The lifetime of a link when `seconds` are requested.
 fn link_seconds(seconds: u64) -> u64 {
     seconds.clamp(1, PRESIGN_SECONDS_MAX)
 }

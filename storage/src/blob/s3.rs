@@ -1,9 +1,9 @@
-//! Blobs in an S3 bucket, or in any store that speaks its protocol.
+//! Blobs in an S3 bucket, or in any S3-compatible store.
 //!
-//! Small content is hashed in memory and put in its place at once. Larger content is uploaded in
-//! parts below `tmp/`, since its address is known only at the end, and then copied within the
-//! bucket; parts and copy are invisible until they are complete. A rule of the bucket should
-//! expire unfinished uploads and `tmp/` after a day, for processes that die in between.
+//! Small content is hashed in memory and stored at once. Larger content is uploaded in parts below `tmp/`, since its
+//! address is known only at the end, and then copied within the bucket; neither is visible until it is complete. A
+//! lifecycle rule of the bucket should expire unfinished uploads and `tmp/` after a day, for processes that die in
+//! between.
 
 use super::content::{Measured, verified};
 use super::{S3Url, folder_of, id_of, key, link_seconds, unavailable};
@@ -30,17 +30,14 @@ use object_store::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who we are to the store.
+/// Static credentials.
 pub struct S3Credentials {
-    /// The public half.
     pub access_key_id: String,
-    /// The secret half.
     pub secret_access_key: Secret,
-    /// A token that goes with temporary credentials.
+    /// For temporary credentials.
     pub session_token: Option<Secret>,
 }
 
-/// Blobs in one bucket.
 pub struct S3Blobs {
     store: AmazonS3,
     prefix: String,
@@ -48,20 +45,19 @@ pub struct S3Blobs {
     bytes_max: u64,
 }
 
-/// Settings that no client can be made of.
+/// Settings from which no client can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the settings of the S3 bucket don't fit together")]
+#[error("the S3 settings are invalid or contradict each other")]
 pub struct InvalidS3;
 
 impl S3Blobs {
-    /// The blobs in this bucket. Does not connect yet. Without credentials the machine's own role
-    /// is asked for.
+    /// The blobs in this bucket. Does not connect yet. Without credentials the machine's own role is used.
     pub fn new(url: &S3Url, credentials: Option<&S3Credentials>, random: Arc<dyn Random>) -> Result<Self, InvalidS3> {
         let store = client(url, &url.bucket, credentials)?;
         Ok(Self { store, prefix: url.prefix.clone(), random, bytes_max: BLOB_BYTES_MAX })
     }
 
-    /// Refuses content beyond `bytes_max` already.
+    /// Lowers the size limit to `bytes_max`.
     #[must_use]
     pub fn with_bytes_max(mut self, bytes_max: u64) -> Self {
         self.bytes_max = bytes_max.min(BLOB_BYTES_MAX);
@@ -90,9 +86,9 @@ impl S3Blobs {
     }
 }
 
-/// A client of one bucket on the server of `url`. Does not connect yet.
+/// A client for one bucket on the server of `url`. Does not connect yet.
 pub(crate) fn client(url: &S3Url, bucket: &str, credentials: Option<&S3Credentials>) -> Result<AmazonS3, InvalidS3> {
-    // The HTTP client takes the process's provider; whoever comes first sets the one we use.
+    // The HTTP client uses the process-wide crypto provider; the first caller installs ours.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(bucket)
@@ -187,7 +183,7 @@ impl Blobs for S3Blobs {
     }
 }
 
-/// Content cut into parts of one size; only the last is shorter.
+/// Content split into parts of equal size; only the last is shorter.
 struct Parts {
     content: Measured,
     again: Option<Bytes>,
@@ -214,7 +210,7 @@ impl Parts {
     }
 }
 
-/// An upload that is given up when it is dropped before its end.
+/// A multipart upload that is aborted if dropped before completion.
 struct Upload {
     upload: Option<Box<dyn MultipartUpload>>,
 }
@@ -250,14 +246,16 @@ fn missing_or_failed(id: BlobId, error: Error) -> BlobError {
     if matches!(error, Error::NotFound { .. }) { BlobError::NotFound(id) } else { failed(error) }
 }
 
-/// What an operator should know; the error itself names the place and goes to the log only.
+/// The reason for an operator; the error itself names the location and is only logged.
 fn failed(error: Error) -> BlobError {
     tracing::debug!(%error, "object store failed");
     let unusable = |reason| BlobError::Unavailable(Unavailable::new(Outage::Unusable, reason));
     match error {
         Error::Unauthenticated { .. } | Error::PermissionDenied { .. } => unusable("the object store denies access"),
         Error::NotFound { .. } => unusable("the bucket is missing"),
-        Error::NotSupported { .. } | Error::NotImplemented { .. } => unusable("the object store lacks an operation"),
+        Error::NotSupported { .. } | Error::NotImplemented { .. } => {
+            unusable("the object store does not support a required operation")
+        }
         _ => unavailable("the object store can't be reached or does not answer as it should"),
     }
 }

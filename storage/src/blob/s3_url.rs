@@ -1,30 +1,26 @@
-//! The URL that names a bucket: `s3://bucket/prefix?endpoint=http://host:9000&region=eu-1`.
+//! The URL of a bucket: `s3://bucket/prefix?endpoint=http://host:9000&region=eu-1`.
 //!
-//! Credentials don't belong in it, since URLs are printed; they are given beside it. With an
-//! endpoint the bucket is addressed by path, unless `style=virtual` says otherwise.
+//! It holds no credentials, since URLs are printed; they are configured separately. With an endpoint the bucket is
+//! addressed by path unless `style=virtual`.
 
 use std::str::FromStr;
 
-/// A bucket, where in it, and how to reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct S3Url {
-    /// The bucket.
     pub bucket: String,
-    /// What all keys begin with, without slashes around it; may be empty.
+    /// Prefix of all keys, without surrounding slashes; may be empty.
     pub prefix: String,
-    /// The server, if it is not Amazon's.
+    /// The server, if it is not AWS.
     pub endpoint: Option<String>,
-    /// The region; signatures depend on it.
+    /// Signatures depend on it.
     pub region: String,
     /// Whether the bucket is part of the host name.
     pub virtual_hosted: bool,
 }
 
-/// A URL that names no bucket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an S3 URL ({reason}); expected s3://bucket/prefix?endpoint=https://host&region=name&style=path|virtual")]
 pub struct InvalidS3Url {
-    /// What is wrong with it.
     pub reason: &'static str,
 }
 
@@ -41,36 +37,36 @@ impl FromStr for S3Url {
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
         let bucket_char = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'.');
         if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(bucket_char) {
-            return Err(invalid("the bucket's name is not one"));
+            return Err(invalid("the bucket name is invalid"));
         }
         let prefix = prefix.trim_matches('/');
         let segment_ok = |part: &str| !matches!(part, "" | "." | "..") && part.bytes().all(|b| b.is_ascii_graphic());
         if !prefix.is_empty() && !prefix.split('/').all(segment_ok) {
-            return Err(invalid("the prefix is not one"));
+            return Err(invalid("the prefix is invalid"));
         }
         let (mut endpoint, mut region, mut style) = (None, None, None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').ok_or(invalid("a parameter has no value"))?;
-            let value = percent_decoded(value).ok_or(invalid("a parameter is not percent-encoded text"))?;
+            let value = percent_decoded(value).ok_or(invalid("a parameter has invalid percent-encoding"))?;
             let place = match name {
                 "endpoint" => &mut endpoint,
                 "region" => &mut region,
                 "style" => &mut style,
-                _ => return Err(invalid("a parameter is unknown; there are endpoint, region and style")),
+                _ => return Err(invalid("unknown parameter; use endpoint, region or style")),
             };
             if place.replace(value).is_some() {
-                return Err(invalid("a parameter stands twice"));
+                return Err(invalid("duplicate parameter"));
             }
         }
         let http = |url: &String| url.starts_with("http://") || url.starts_with("https://");
         if endpoint.as_ref().is_some_and(|url| !http(url) || url.contains('@')) {
-            return Err(invalid("the endpoint is not an http(s) URL without credentials"));
+            return Err(invalid("the endpoint must be an http(s) URL without credentials"));
         }
         let virtual_hosted = match style.as_deref() {
             None => endpoint.is_none(),
             Some("virtual") => true,
             Some("path") => false,
-            Some(_) => return Err(invalid("style is path or virtual")),
+            Some(_) => return Err(invalid("style must be path or virtual")),
         };
         let region = region.unwrap_or_else(|| "us-east-1".to_owned());
         Ok(Self { bucket: bucket.to_owned(), prefix: prefix.to_owned(), endpoint, region, virtual_hosted })

@@ -1,8 +1,8 @@
-//! Buckets as folders below one folder, for the embedded default: `bucket/the/key` is a file.
+//! Buckets as folders below one root, for the embedded default: `bucket/the/key` is a file.
 //!
-//! Type and mark of an object lie in a file of their own below `.about/`, named by key and content,
-//! and are written before the content: a crash in between leaves the old object with what belongs
-//! to it. Unlike in an object store, `a` and `a/b` can't both be keys. One process owns the folder.
+//! The content type and marker of an object are in a separate file below `.about/`, named by key and content, which
+//! is written before the content: a crash in between leaves the old object with its own metadata. Unlike in an object
+//! store, `a` and `a/b` can't both be keys. One process owns the folder.
 
 use super::{check_names, escaped};
 use async_trait::async_trait;
@@ -18,16 +18,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buckets below one folder.
 #[derive(Clone)]
 pub struct FolderBuckets {
     root: PathBuf,
-    /// Held while something changes.
+    /// Serializes changes.
     changing: Arc<Mutex<()>>,
 }
 
 impl FolderBuckets {
-    /// The buckets below `root`, which is made when it is first needed; so is every bucket.
+    /// The buckets below `root`. The root and each bucket are created on first use.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), changing: Arc::new(Mutex::new(())) }
@@ -85,14 +84,14 @@ impl FolderBuckets {
         fs::remove_file(&path)?;
         path.parent().map_or(Ok(()), sync)?;
         let _ = fs::remove_file(self.about(bucket, key, &before.content));
-        // Folders of a key are no objects: they go with the last one in them.
+        // Folders of a key are not objects: they are removed with the last object in them.
         let bucket = self.root.join(bucket);
         let above = path.ancestors().skip(1).take_while(|folder| *folder != bucket);
         above.take_while(|folder| fs::remove_dir(folder).is_ok()).for_each(drop);
         Ok(())
     }
 
-    /// Writes a file whole: beside its place, flushed, and then renamed into it.
+    /// Writes a file atomically: to a temporary file, flushed, then renamed into place.
     fn keep(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let drafts = self.root.join(".tmp");
         crate::folder::create(&drafts)?;
@@ -102,7 +101,7 @@ impl FolderBuckets {
         file.sync_all()?;
         let folder = path.parent().unwrap_or(&self.root);
         crate::folder::create(folder).map_err(|error| match error.kind() {
-            // A file stands where a folder should.
+            // A file is where a folder should be.
             ErrorKind::AlreadyExists => ErrorKind::NotADirectory.into(),
             _ => error,
         })?;
@@ -160,9 +159,11 @@ async fn blocking<T: Send + 'static>(
         match error.kind() {
             ErrorKind::AlreadyExists => BucketError::Taken,
             ErrorKind::FileTooLarge => BucketError::TooLarge { bytes_max },
-            ErrorKind::InvalidFilename => BucketError::Name("a part of the key is too long for a folder".to_owned()),
+            ErrorKind::InvalidFilename => {
+                BucketError::Name("a segment of the key is too long for a file name".to_owned())
+            }
             ErrorKind::IsADirectory | ErrorKind::NotADirectory | ErrorKind::DirectoryNotEmpty => {
-                BucketError::Refused("in a folder, a key can't be the beginning of another".to_owned())
+                BucketError::Refused("in a local folder, a key can't be a path prefix of another key".to_owned())
             }
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
                 BucketError::Unavailable("the disk is full".to_owned())

@@ -1,7 +1,7 @@
-//! Buckets of the S3 server that also holds the blobs.
+//! Buckets on the S3 server that also holds the blobs.
 //!
-//! Any bucket that the credentials open can be used, but not the place of the blobs: whoever could
-//! write there could change what content addresses lead to.
+//! Every bucket that the credentials can access is allowed, except the location of the blobs: whoever could write
+//! there could change the content behind a content address.
 
 use super::{check_names, escaped};
 use crate::blob::{InvalidS3, S3Credentials, S3Url, s3_client};
@@ -15,10 +15,9 @@ use object_store::{Attribute, Attributes, Error, ObjectStore, ObjectStoreExt, Pu
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The name under which a mark travels with its object.
+/// The metadata name of an object's marker.
 const MARK: &str = "chimera-mark";
 
-/// Buckets of one server.
 pub struct S3Buckets {
     url: S3Url,
     credentials: Option<S3Credentials>,
@@ -26,7 +25,7 @@ pub struct S3Buckets {
 }
 
 impl S3Buckets {
-    /// The buckets beside the one of the blobs, with the same credentials. Does not connect yet.
+    /// The buckets on the same server as the blobs, with the same credentials. Does not connect yet.
     pub fn new(url: S3Url, credentials: Option<S3Credentials>) -> Result<Self, InvalidS3> {
         s3_client(&url, &url.bucket, credentials.as_ref())?;
         Ok(Self { url, credentials, open: Mutex::new(BTreeMap::new()) })
@@ -37,10 +36,10 @@ impl S3Buckets {
         let prefix = &self.url.prefix;
         let inside = prefix.is_empty() || key == prefix || key.starts_with(&format!("{prefix}/"));
         if bucket == self.url.bucket && inside {
-            return Err(BucketError::Name("this place holds Chimera's own blobs".to_owned()));
+            return Err(BucketError::Name("this location is reserved for Chimera's own blobs".to_owned()));
         }
         if self.url.virtual_hosted && self.url.endpoint.is_some() && bucket != self.url.bucket {
-            return Err(BucketError::Name("an endpoint with style=virtual leads to its own bucket only".to_owned()));
+            return Err(BucketError::Name("an endpoint with style=virtual can only reach its own bucket".to_owned()));
         }
         let path = Path::parse(key).map_err(|_| BucketError::Name("the store can't hold this key".to_owned()))?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +47,7 @@ impl S3Buckets {
             return Ok((store.clone(), path));
         }
         let store = s3_client(&self.url, bucket, self.credentials.as_ref())
-            .map_err(|_| BucketError::Name("the bucket's name can't be used".to_owned()))?;
+            .map_err(|_| BucketError::Name("the bucket name can't be used".to_owned()))?;
         if open.len() >= BUCKETS_OPEN_MAX {
             open.clear();
         }
@@ -76,7 +75,7 @@ impl Buckets for S3Buckets {
         let (store, path) = self.open(bucket, key)?;
         let found = match store.get(&path).await {
             Ok(found) => found,
-            // A missing bucket is told the same way; putting into it says so.
+            // A missing bucket looks the same here; a `put` reports it.
             Err(Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
@@ -116,7 +115,7 @@ impl Buckets for S3Buckets {
         let endpoint = self.url.endpoint.as_deref().map(|endpoint| endpoint.trim_end_matches('/'));
         match (endpoint, self.url.virtual_hosted) {
             (Some(endpoint), false) => format!("{endpoint}/{bucket}/{key}"),
-            // The endpoint of a virtual host names the bucket itself.
+            // A virtual-hosted endpoint already contains the bucket.
             (Some(endpoint), true) => format!("{endpoint}/{key}"),
             (None, true) => format!("https://{bucket}.s3.{}.amazonaws.com/{key}", self.url.region),
             (None, false) => format!("https://s3.{}.amazonaws.com/{bucket}/{key}", self.url.region),
@@ -124,7 +123,7 @@ impl Buckets for S3Buckets {
     }
 }
 
-/// What the caller may know; the error itself names the place and goes to the log only.
+/// The reason for the caller; the error itself names the location and is only logged.
 fn failed(error: Error) -> BucketError {
     tracing::debug!(%error, "object store failed");
     match error {
@@ -134,7 +133,7 @@ fn failed(error: Error) -> BucketError {
             BucketError::Refused("it denies access".to_owned())
         }
         Error::NotSupported { .. } | Error::NotImplemented { .. } => {
-            BucketError::Refused("it lacks an operation".to_owned())
+            BucketError::Refused("it does not support a required operation".to_owned())
         }
         _ => BucketError::Unavailable("it can't be reached or does not answer as it should".to_owned()),
     }

@@ -1,4 +1,4 @@
-//! The bus of a single process. A topic exists while somebody listens.
+//! The in-process bus. A topic exists while it has listeners.
 
 use super::{Listener, topic_channel};
 use async_trait::async_trait;
@@ -11,27 +11,25 @@ use tokio::sync::broadcast;
 
 type Topics = HashMap<String, broadcast::Sender<BusEvent>>;
 
-/// A bus within this process.
 #[derive(Clone, Default)]
 pub struct LocalBus {
     topics: Arc<Mutex<Topics>>,
 }
 
 impl LocalBus {
-    /// A bus without listeners.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many topics are listened to.
+    /// The number of topics with listeners.
     #[must_use]
     pub fn topic_count(&self) -> usize {
         locked(&self.topics).len()
     }
 }
 
-/// No code panics while it holds the lock, so a poisoned map is still whole.
+/// No code panics while holding the lock, so a poisoned map is still consistent.
 fn locked(topics: &Mutex<Topics>) -> MutexGuard<'_, Topics> {
     topics.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -42,7 +40,7 @@ impl Bus for LocalBus {
         BusError::check_topic(topic)?;
         BusError::check_message(&message)?;
         if let Some(sender) = locked(&self.topics).get(topic) {
-            // Fails only if the last listener is leaving in this moment.
+            // Fails only if the last listener is just leaving.
             let _ = sender.send(BusEvent::Message(message));
         }
         Ok(())

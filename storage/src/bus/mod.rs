@@ -1,4 +1,4 @@
-//! The bus: within one process, or between processes through Redis.
+//! The bus: in-process, or between processes through Redis.
 
 mod local;
 mod redis;
@@ -17,7 +17,7 @@ fn topic_channel() -> broadcast::Sender<BusEvent> {
     broadcast::Sender::new(BUS_BACKLOG_MAX)
 }
 
-/// One end of a topic, which says so when it is dropped.
+/// A subscription to a topic that reports when it is dropped.
 struct Listener {
     receiver: Option<broadcast::Receiver<BusEvent>>,
     leave: Option<Box<dyn FnOnce() + Send>>,
@@ -43,7 +43,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // The receiver first: whoever is told to leave counts those that remain.
+        // Drop the receiver first: `leave` counts the remaining ones.
         self.receiver = None;
         if let Some(leave) = self.leave.take() {
             leave();

@@ -1,9 +1,8 @@
 //! The bus between processes: Redis pub/sub.
 //!
-//! One task owns the one connection that listens, for all topics of the process, and a local
-//! backlog per topic. When the connection is lost it connects again by itself, subscribes to
-//! everything anew and tells every listener that it may have missed something. Publishing goes
-//! through the shared connection, so that a publisher learns at once when Redis is gone.
+//! One task owns the subscribing connection for all topics of the process, and a local backlog per topic. When the
+//! connection is lost, the task reconnects, resubscribes to everything and tells every listener that messages may
+//! have been missed. Publishing uses the shared connection, so that a publisher learns at once when Redis is down.
 
 use super::{Listener, topic_channel};
 use crate::redis::{Redis, reason};
@@ -20,7 +19,6 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::unconstrained;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// A bus through a Redis server.
 pub struct RedisBus {
     redis: Redis,
     requests: mpsc::Sender<Listen>,
@@ -32,12 +30,12 @@ struct Listen {
 }
 
 impl RedisBus {
-    /// The bus of this server. Listening begins with the first subscription; must be called
-    /// within a runtime, which runs the listening task until the bus is dropped.
+    /// The bus of this server. Subscribing begins with the first listener. Must be called within a runtime, which
+    /// runs the subscriber task until the bus is dropped.
     #[must_use]
     pub fn new(redis: Redis) -> Self {
         let (requests, incoming) = mpsc::channel(BUS_REQUESTS_MAX);
-        // One message per listener at the most, and listeners are limited; dropping one can't wait.
+        // At most one message per listener, and listeners are limited; `drop` can't wait.
         #[allow(clippy::disallowed_methods, reason = "bounded by the number of listeners")]
         let (departures, leaving) = mpsc::unbounded_channel();
         let ear = Ear { redis: redis.clone(), topics: HashMap::new(), line: None, gap: false, rounds: 0, departures };
@@ -80,15 +78,15 @@ fn unavailable(reason: impl Into<String>) -> BusError {
     BusError::Unavailable { reason: reason.into() }
 }
 
-/// The task that listens.
+/// The subscriber task.
 struct Ear {
     redis: Redis,
     topics: HashMap<String, broadcast::Sender<BusEvent>>,
     line: Option<(PubSubSink, PubSubStream)>,
-    /// Whether the line was lost while somebody listened.
+    /// The connection was lost while there were listeners.
     gap: bool,
     rounds: u32,
-    /// Where listeners tell that they are gone.
+    /// Where dropped listeners report.
     departures: mpsc::UnboundedSender<String>,
 }
 
@@ -102,7 +100,7 @@ impl Ear {
                 request = requests.recv() => match request {
                     Some(Listen { topic, answer }) => {
                         let listener = self.join(topic).await;
-                        // Whoever asked may be gone; then the listener is dropped here and says so.
+                        // The requester may be gone; then the listener is dropped here and reports so.
                         let _ = answer.send(listener);
                     }
                     None => return,
@@ -120,15 +118,15 @@ impl Ear {
             return Err(BusError::TooManyTopics);
         }
         self.connect().await.map_err(unavailable)?;
-        // Also for a topic that is listened to already: when Redis has answered, everything sent
-        // before has come in, and can be kept from whoever joins now.
+        // Also for a topic that is already subscribed: once Redis has answered, everything published before has
+        // arrived and can be withheld from the new listener.
         self.subscribe_to(&[topic.as_str()]).await.map_err(unavailable)?;
         self.topics.entry(topic.clone()).or_insert_with(topic_channel);
         self.deliver_what_came_in();
         let receiver = self.topics.entry(topic.clone()).or_insert_with(topic_channel).subscribe();
         let departures = self.departures.clone();
         let leave = move || {
-            // Fails only when the bus is gone, and its topics with it.
+            // Fails only when the bus and its topics are gone.
             let _ = departures.send(topic);
         };
         Ok(Listener::new(receiver, leave))
@@ -157,7 +155,7 @@ impl Ear {
             None => self.lose_line(),
             Some(message) => {
                 if let Some(sender) = self.topics.get(message.get_channel_name()) {
-                    // Fails only if the last listener is leaving in this moment.
+                    // Fails only if the last listener is just leaving.
                     let _ = sender.send(BusEvent::Message(Bytes::copy_from_slice(message.get_payload_bytes())));
                 }
             }
@@ -171,10 +169,10 @@ impl Ear {
             None if self.topics.is_empty() => self.gap = false,
             None => {
                 if let Err(reason) = self.connect().await {
-                    tracing::debug!(reason, "the bus is still cut off");
+                    tracing::debug!(reason, "the bus is still disconnected");
                 }
             }
-            // A line that was cut without a word would stay silent for ever.
+            // A connection that was cut silently would stay silent forever.
             Some((sink, _)) if self.rounds == 0 => {
                 if !matches!(timeout(REDIS_RESPONSE_TIMEOUT, sink.ping::<::redis::Value>()).await, Ok(Ok(_))) {
                     self.lose_line();
@@ -184,7 +182,7 @@ impl Ear {
         }
     }
 
-    /// Topics whose listeners left while nobody could be told; harmless while the line is up.
+    /// Drops topics whose listeners left while disconnected; they are harmless while connected.
     fn forget_silent(&mut self) {
         if self.line.is_none() {
             self.topics.retain(|_, sender| sender.receiver_count() > 0);
@@ -196,7 +194,7 @@ impl Ear {
         self.gap = !self.topics.is_empty();
     }
 
-    /// Gets a line if there is none, subscribes to all topics, and tells of the gap.
+    /// Connects if necessary, subscribes to all topics, and reports the gap.
     async fn connect(&mut self) -> Result<(), String> {
         if self.line.is_some() {
             return Ok(());
@@ -229,7 +227,7 @@ impl Ear {
     }
 }
 
-/// The next message; waits for ever while there is no line.
+/// The next message; pending while disconnected.
 async fn next_message(line: &mut Option<(PubSubSink, PubSubStream)>) -> Option<::redis::Msg> {
     match line {
         Some((_, stream)) => stream.next().await,

@@ -1,4 +1,4 @@
-//! Counters of a single process: a bounded map that forgets what has expired, and only that.
+//! In-process counters: a bounded map that drops expired entries, and only those.
 
 use async_trait::async_trait;
 use chimera_core::access::window::{self, RateDecision, Quota};
@@ -9,7 +9,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Counters within this process.
 #[derive(Default)]
 pub struct LocalCounters {
     state: Mutex<State>,
@@ -22,20 +21,19 @@ struct State {
 }
 
 impl LocalCounters {
-    /// Counters without keys.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many keys are held, expired ones included that no call has swept yet.
+    /// The number of keys, including expired ones that no call has swept yet.
     #[must_use]
     pub fn key_count(&self) -> usize {
         let state = self.locked();
         state.claims.entries.len() + state.hits.entries.len()
     }
 
-    /// No code panics while it holds the lock, so a poisoned map is still whole.
+    /// No code panics while holding the lock, so a poisoned map is still consistent.
     fn locked(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,7 +96,7 @@ fn later(now: Timestamp, by: Duration) -> Timestamp {
     Timestamp::from_micros(now.micros().saturating_add(micros))
 }
 
-/// A map whose entries end, ordered by their end, so that sweeping costs only what it removes.
+/// A map with expiring entries, ordered by expiry, so that sweeping costs only what it removes.
 struct Expiring<V> {
     entries: HashMap<Arc<str>, (V, Timestamp)>,
     ends: BTreeSet<(Timestamp, Arc<str>)>,

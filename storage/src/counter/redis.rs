@@ -1,8 +1,8 @@
-//! Counters shared by all nodes: `SET NX PX` for claims, one script for each read-and-change.
+//! Counters shared by all nodes: `SET NX PX` for claims, one script for each read-modify-write.
 //!
-//! A script runs alone in Redis, so check and increment are one act, whoever else calls. The
-//! window's sum is the same as `chimera_core::access::window`; the script returns the counts it
-//! saw, and the answer is computed from them by the one function.
+//! A script runs atomically in Redis, so check and increment can't be interleaved. The window formula is the same as
+//! in `chimera_core::access::window`; the script returns the counts it saw, and that module computes the answer from
+//! them.
 
 use crate::redis::Redis;
 use ::redis::{RedisResult, Script};
@@ -32,7 +32,6 @@ if previous * (window - elapsed) <= (limit - current - 1) * window then
 end
 return {previous, current}";
 
-/// Counters in a Redis server.
 pub struct RedisCounters {
     redis: Redis,
     claim: Script,
@@ -41,7 +40,6 @@ pub struct RedisCounters {
 }
 
 impl RedisCounters {
-    /// The counters of this server.
     #[must_use]
     pub fn new(redis: Redis) -> Self {
         Self { redis, claim: Script::new(CLAIM), release: Script::new(RELEASE), hit: Script::new(HIT) }
@@ -100,8 +98,8 @@ impl Counters for RedisCounters {
         Ok(quota.decide(previous, current, now))
     }
 
-    /// Whether it counts, by the very script that counts requests: a server that is full, a replica, or one that runs no
-    /// scripts answers every question and counts nothing.
+    /// Runs the same script that counts requests: a full server, a replica, or one without scripting answers every
+    /// read and counts nothing.
     async fn ready(&self) -> Result<(), CounterError> {
         let mut connection = self.connection().await?;
         let mut script = self.hit.prepare_invoke();

@@ -1,14 +1,13 @@
 //! Migrations: numbered, forward-only, paired for both stores, embedded in the binary.
 //!
-//! Each runs in a transaction of its own together with the row that records it, so a crash leaves
-//! whole migrations only. Nothing ever goes back: a mistake is corrected by a later migration.
-//! Both functions may run in several processes at once; each migration is applied by one of them.
-//! A recorded migration whose text has changed since is refused, because nobody can know then
-//! what the schema looks like.
+//! Each runs in its own transaction together with the row that records it, so a crash leaves only whole migrations.
+//! There are no down migrations: a mistake is fixed by a later migration. Several processes may migrate at once; each
+//! migration is applied by one of them. A recorded migration whose text has changed since is rejected, because the
+//! actual schema is then unknown.
 //!
-//! Nodes of an older version may be at work on the database. On PostgreSQL a migration takes their
-//! lanes away in its own transaction, before it changes anything; on SQLite every batch compares the
-//! version. So nobody writes to a schema that it does not know.
+//! Nodes of an older version may be using the database. On PostgreSQL a migration takes over their lanes in its own
+//! transaction, before it changes anything; on SQLite every batch compares the version. So no node writes to a schema
+//! that it does not know.
 
 #[cfg(test)]
 mod newer_tests;
@@ -27,9 +26,9 @@ use sha2::{Digest, Sha256};
 /// One migration, with a text for each store.
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
-    /// Its number; the first is 1 and there is no gap.
+    /// Starts at 1, without gaps.
     pub version: i64,
-    /// Its name, the same for both stores.
+    /// The same for both stores.
     pub name: &'static str,
     postgres: &'static str,
     sqlite: &'static str,
@@ -75,19 +74,19 @@ migrations! {
     25 = "0025_workflow_shares",
 }
 
-/// The version of the schema that this binary works with.
+/// The schema version that this binary works with.
 #[must_use]
 pub fn newest() -> i64 {
     MIGRATIONS.last().map_or(0, |migration| migration.version)
 }
 
-/// What the one function does that Chimera's triggers on PostgreSQL call.
+/// The body of the one function that Chimera's triggers on PostgreSQL call.
 pub(crate) fn postgres_guard() -> &'static str {
     let made = MIGRATIONS.iter().find_map(|migration| migration.postgres.split_once("FUNCTION refuse_change()"));
     made.and_then(|(_, rest)| rest.split("$$").nth(1)).unwrap_or_default()
 }
 
-/// The text after `CREATE` that makes one of Chimera's triggers on PostgreSQL.
+/// The text after `CREATE` that creates one of Chimera's triggers on PostgreSQL.
 pub(crate) fn postgres_trigger(name: &str) -> Option<&'static str> {
     let made = format!("CREATE TRIGGER {name} ");
     let newest = MIGRATIONS.iter().rev().find_map(|migration| {
@@ -97,61 +96,48 @@ pub(crate) fn postgres_trigger(name: &str) -> Option<&'static str> {
     newest?.split(';').next()
 }
 
-/// What a migration did.
+/// The result of a migration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Names of the migrations that this call applied, in order.
+    /// The migrations that this call applied, in order.
     pub names: Vec<&'static str>,
-    /// The version of the schema now.
+    /// The schema version now.
     pub version: i64,
-    /// What somebody had taken away and this call put back, each in words.
+    /// Schema objects that somebody had removed and this call restored, described in words.
     pub put_back: Vec<String>,
 }
 
-/// How far a database is, without changing it.
+/// The migration state of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The version of the schema; zero when the database is empty.
+    /// The schema version; zero when the database is empty.
     pub version: i64,
-    /// Names of the migrations that would be applied.
+    /// The migrations that would be applied.
     pub pending: Vec<&'static str>,
 }
 
-/// Why a database can't be brought to this binary's schema.
+/// Why a database can't be migrated to this binary's schema.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
     /// The database was migrated by a newer binary.
     #[error("the database has schema version {found}, this binary knows {known}")]
-    Newer {
-        /// The database's version.
-        found: i64,
-        /// The newest version this binary knows.
-        known: i64,
-    },
-    /// A recorded migration is not the one this binary holds.
+    Newer { found: i64, known: i64 },
+    /// A recorded migration differs from the one in this binary.
     #[error("migration {version} of the database is not the one in this binary")]
-    Changed {
-        /// Which one.
-        version: i64,
-    },
-    /// A migration did not run; it left nothing behind.
+    Changed { version: i64 },
+    /// A migration failed and was rolled back.
     #[error("migration {name} failed")]
-    Failed {
-        /// Which one.
-        name: &'static str,
-        /// Why.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// Another process holds the database's migrations, as a restore does until it has ended.
+    Failed { name: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
+    /// Another process holds the migration lock, as a restore does until it ends.
     #[error("another process is migrating or restoring the database")]
     Busy,
-    /// The database did not answer as it should.
+    /// The database could not be reached or read.
     #[error("the database can't be reached or read")]
     Database(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl MigrateError {
-    /// What keeps the store from being used, if that is why: it could not be asked, or takes no changes.
+    /// The outage behind the error, if the store could not be reached or accepts no changes.
     #[must_use]
     pub fn outage(&self) -> Option<Unavailable> {
         let Self::Database(source) = self else { return None };
@@ -159,8 +145,7 @@ impl MigrateError {
         told.or_else(|| source.downcast_ref().map(records::unavailable_sqlite))
     }
 
-    /// Whether the same may succeed later without anybody correcting anything: a lock, a full disk, a
-    /// lost connection.
+    /// Whether a retry may succeed without intervention: a lock, a full disk, a lost connection.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
@@ -182,7 +167,7 @@ struct Recorded {
     checksum: String,
 }
 
-/// Which text of a migration counts.
+/// Which SQL text of a migration applies.
 #[derive(Clone, Copy)]
 enum Dialect {
     Postgres,
@@ -202,7 +187,7 @@ impl Migration {
     }
 }
 
-/// Those of `held` that `recorded` lacks. Anything recorded that we don't hold is refused.
+/// The migrations of `held` that `recorded` lacks. A recorded migration that is not in `held` is an error.
 fn pending(
     held: &'static [Migration],
     recorded: &[Recorded],

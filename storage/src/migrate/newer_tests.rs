@@ -1,4 +1,4 @@
-//! A node at work while a newer binary migrates its database.
+//! A running node while a newer binary migrates its database.
 
 use super::{MIGRATIONS, Migration, newest, postgres, sqlite};
 use crate::records::{Access, PostgresOptions, PostgresRecords, SqliteRecords};
@@ -33,7 +33,7 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// What a node says that meets a schema of a newer version.
+/// How a node reacts to a newer schema.
 async fn assert_stepped_aside(store: &dyn Records, seeded: &Seeded) {
     for _ in 0..3 {
         assert_eq!(store.commit(a_run(seeded)).await, Err(CommitError::Blocked(too_new().into())));
@@ -44,7 +44,7 @@ async fn assert_stepped_aside(store: &dyn Records, seeded: &Seeded) {
     assert_eq!(page.rows.len(), 1, "what can still be read is shown");
 }
 
-/// Asks until the store is ready, or is not: a lane is taken again after a pause.
+/// Polls until the store is ready, or not ready: a lane is claimed again after a pause.
 async fn until(store: &dyn Records, ready: bool) {
     let asking = async { while store.ready().await.is_ok() != ready {} };
     tokio::time::timeout(Duration::from_secs(60), asking).await.unwrap();
@@ -80,7 +80,7 @@ async fn a_postgres_node_steps_aside_for_a_newer_schema_and_goes_on_when_it_is_g
     store.close().await;
 }
 
-/// Also when nobody fenced the lanes: a dump of a newer version was loaded, or a hand wrote it.
+/// Also when nobody fenced the lanes: a dump of a newer version was loaded, or the row was inserted by hand.
 #[tokio::test]
 async fn a_postgres_node_notices_a_version_that_came_without_a_migration() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();

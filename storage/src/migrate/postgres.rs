@@ -1,13 +1,13 @@
 //! Migrations on PostgreSQL.
 //!
-//! An advisory lock for the length of each transaction keeps processes apart. It belongs to the
-//! transaction, not to the session, so a caller that gives up half way leaves no lock behind.
+//! A transaction-level advisory lock serializes processes. It belongs to the transaction, not to the session, so a
+//! caller that gives up half-way leaves no lock behind.
 
 use super::{Applied, Dialect, MIGRATIONS, MigrateError, Migration, Recorded, Status, pending, status};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
-/// Any number will do, as long as nobody else locks it.
+/// An arbitrary number that nobody else locks.
 const LOCK: i64 = 0x6368_696d_6572_6131;
 
 const RECORD: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -17,17 +17,17 @@ const RECORD: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
     applied_at TIMESTAMPTZ NOT NULL DEFAULT NOW()
 )";
 
-/// Applies what is missing and says what it was. Within a transaction, nothing of it counts before that ends.
+/// Applies pending migrations and returns them. Inside a transaction, nothing is visible before that commits.
 pub async fn postgres(client: &mut impl GenericClient) -> Result<Applied, MigrateError> {
     apply(client, MIGRATIONS, i64::MAX).await
 }
 
-/// Applies what is missing up to a version, for data that was written under it.
+/// Applies pending migrations up to a version, for data that was written under it.
 pub async fn postgres_to(client: &mut impl GenericClient, version: i64) -> Result<Applied, MigrateError> {
     apply(client, MIGRATIONS, version).await
 }
 
-/// The same with the migrations that some binary holds.
+/// The same with a given set of migrations.
 pub(super) async fn apply(
     client: &mut impl GenericClient,
     held: &'static [Migration],
@@ -51,7 +51,7 @@ pub(super) async fn apply(
     }
 }
 
-/// How far the database is. Changes nothing.
+/// The migration state. Changes nothing.
 pub async fn postgres_status(client: &Client) -> Result<Status, MigrateError> {
     let exists = "SELECT to_regclass('schema_migrations') IS NOT NULL";
     let exists: bool = client.query_one(exists, &[]).await.map_err(database)?.get(0);
@@ -75,9 +75,8 @@ async fn apply_next(
     Ok(Some(next.name))
 }
 
-/// Takes every lane from whoever holds it: a node of another version that takes it anew sees the new
-/// version. First of all and whole, as every batch begins with its lane: who waits for the other in
-/// the same order never waits in a circle.
+/// Takes over every lane, so that a node of another version that claims one again sees the new version. Locks the
+/// whole table first, because every batch begins with its lane: with the same lock order there is no deadlock.
 async fn take_lanes(tx: &Transaction<'_>) -> Result<(), tokio_postgres::Error> {
     let exists: bool = tx.query_one("SELECT to_regclass('ledger_lanes') IS NOT NULL", &[]).await?.get(0);
     if exists {
@@ -87,7 +86,7 @@ async fn take_lanes(tx: &Transaction<'_>) -> Result<(), tokio_postgres::Error> {
     Ok(())
 }
 
-/// The newest migration that was applied; zero without a schema.
+/// The newest applied migration; zero without a schema.
 pub(crate) async fn postgres_version(client: &Client) -> Result<i64, tokio_postgres::Error> {
     match client.query_one("SELECT coalesce(max(version), 0) FROM schema_migrations", &[]).await {
         Ok(row) => Ok(row.get(0)),
@@ -110,8 +109,8 @@ fn database(error: tokio_postgres::Error) -> MigrateError {
     MigrateError::Database(Box::new(error))
 }
 
-/// Whether the server, and not the migration, is why it failed. Classes: 08 connection, 40 rollback,
-/// 53 resources, 55 locks, 57 stopped by somebody.
+/// Whether the server, not the migration, caused the failure. Classes: 08 connection, 40 rollback, 53 resources, 55
+/// locks, 57 operator intervention.
 pub(super) fn may_pass(error: &tokio_postgres::Error) -> bool {
     error.code().is_none_or(|code| ["08", "40", "53", "55", "57"].iter().any(|class| code.code().starts_with(class)))
 }

@@ -1,7 +1,7 @@
 //! Migrations on SQLite.
 //!
-//! `BEGIN IMMEDIATE` takes the write lock before the record is read, so two processes can't both
-//! find a migration missing. Whoever comes second waits, whatever the connection's own patience.
+//! `BEGIN IMMEDIATE` takes the write lock before the record is read, so two processes can't both find a migration
+//! pending. The second one waits, whatever the connection's own busy timeout is.
 
 use super::{Applied, Dialect, MIGRATIONS, MigrateError, Migration, Recorded, Status, pending, status};
 use crate::records::sqlite::pair::stamp;
@@ -16,18 +16,18 @@ const RECORD: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
     applied_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 ) STRICT";
 
-/// Applies what is missing and says what it was.
+/// Applies pending migrations and returns them.
 pub fn sqlite(conn: &mut Connection) -> Result<Applied, MigrateError> {
     patiently(conn, MIGRATIONS)
 }
 
-/// Applies what is missing up to a version.
+/// Applies pending migrations up to a version.
 pub(crate) fn sqlite_to(conn: &mut Connection, version: i64) -> Result<Applied, MigrateError> {
     let count = usize::try_from(version).unwrap_or_default().min(MIGRATIONS.len());
     patiently(conn, &MIGRATIONS[..count])
 }
 
-/// The same with the migrations that some binary holds.
+/// The same with a given set of migrations.
 pub(super) fn patiently(conn: &mut Connection, held: &'static [Migration]) -> Result<Applied, MigrateError> {
     let patience: u32 = conn.pragma_query_value(None, "busy_timeout", |row| row.get(0)).map_err(database)?;
     conn.busy_timeout(limits::SQLITE_MIGRATE_TIMEOUT).map_err(database)?;
@@ -36,7 +36,7 @@ pub(super) fn patiently(conn: &mut Connection, held: &'static [Migration]) -> Re
     outcome
 }
 
-/// How far the database is. Changes nothing.
+/// The migration state. Changes nothing.
 pub fn sqlite_status(conn: &Connection) -> Result<Status, MigrateError> {
     let exists = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_migrations')";
     let exists: bool = conn.query_row(exists, [], |row| row.get(0)).map_err(database)?;
@@ -44,7 +44,7 @@ pub fn sqlite_status(conn: &Connection) -> Result<Status, MigrateError> {
     status(&recorded, Dialect::Sqlite)
 }
 
-/// The newest migration that was applied; zero without a schema.
+/// The newest applied migration; zero without a schema.
 pub(crate) fn sqlite_version(conn: &Connection) -> rusqlite::Result<i64> {
     let text = "SELECT coalesce(max(version), 0) FROM schema_migrations";
     match conn.query_row(text, [], |row| row.get(0)) {
@@ -53,7 +53,7 @@ pub(crate) fn sqlite_version(conn: &Connection) -> rusqlite::Result<i64> {
     }
 }
 
-/// Everything that is missing goes into one transaction: a new database waits for the disk once.
+/// Applies everything in one transaction: a new database waits for the disk once.
 fn apply_all(conn: &mut Connection, held: &'static [Migration]) -> Result<Applied, MigrateError> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(database)?;
     tx.execute_batch(RECORD).map_err(database)?;
@@ -97,7 +97,7 @@ fn database(error: rusqlite::Error) -> MigrateError {
     MigrateError::Database(Box::new(error))
 }
 
-/// Whether the file, and not the migration, is why it failed.
+/// Whether the file, not the migration, caused the failure.
 pub(super) fn may_pass(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, SystemIoFailure};
     matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | DiskFull | SystemIoFailure))

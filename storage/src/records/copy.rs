@@ -1,8 +1,8 @@
-//! The records as files: a consistent copy that is taken beside whoever writes, and put back.
+//! Copies the records to files and restores them, while other processes write.
 //!
-//! The embedded store is copied as a data file of its own; a database as one file per table, in the
-//! server's own text format, all of one snapshot. Whatever is put back is held: the copy of a data
-//! file says so from the beginning, however it gets back to its place.
+//! The embedded store is copied as one data file; a database as one file per table, in the server's own text format,
+//! all from one snapshot. A restored store is held. The copy of a data file is marked as held from the beginning,
+//! however it gets back into place.
 
 use super::hold::{Furthest, StoreState, head};
 use super::mark::MarkFile;
@@ -26,38 +26,35 @@ use tokio_postgres::{Client, Error};
 /// The copy of the embedded store within a backup.
 pub const DATA_FILE: &str = "records.db";
 
-/// What a copy of the records holds.
+/// The contents of a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Copied {
-    /// The version of the schema.
     pub schema_version: i64,
-    /// Grows with every resume of the store.
+    /// Incremented by every resume of the store.
     pub generation: i64,
-    /// Lane, epoch and the end of its chain.
+    /// Lane, epoch and chain head.
     pub lanes: Vec<(i64, i64, ChainHead)>,
-    /// The tables, in the order in which they can be filled; none if the copy is a data file.
+    /// The tables, in the order in which they can be filled; empty if the copy is a data file.
     pub tables: Vec<CopiedTable>,
 }
 
-/// One table in a file of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopiedTable {
-    /// Its name; the file is called like it, with `.copy` behind.
+    /// The file has this name with the extension `.copy`.
     pub name: String,
-    /// Its columns, in the order of the file.
+    /// In the order of the file.
     pub columns: Vec<String>,
-    /// Its rows.
     pub rows: u64,
 }
 
 impl SqliteRecords {
-    /// Copies the data in `folder` to `to/records.db`, beside whoever writes. The copy is held.
+    /// Copies the data in `folder` to `to/records.db` while others write. The copy is held.
     pub fn copy(folder: &Path, to: &Path, hold: &Hold) -> Result<Copied, OpenError> {
         let data = DataFile::find(folder)?.ok_or(OpenError::Absent)?;
         let copy = to.join(DATA_FILE);
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
         let conn = data.open_reader()?;
-        // It is the copy that is written, and that is not the file that may only be read.
+        // This writes the copy, not the data file, which is opened read-only.
         conn.pragma_update(None, "query_only", false).map_err(failed)?;
         let name = copy.to_str().ok_or_else(|| OpenError::Folder(std::io::ErrorKind::InvalidFilename.into()))?;
         file::create_private(&copy).map_err(OpenError::Folder)?;
@@ -74,7 +71,7 @@ impl SqliteRecords {
         Ok(copied)
     }
 
-    /// What the data file of a copy holds, after it was looked through for damage.
+    /// Checks the data file of a copy for damage and describes it.
     pub fn inspect(folder: &Path) -> Result<Copied, OpenError> {
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
         let conn = file::open_unchanging(&folder.join(DATA_FILE)).map_err(failed)?;
@@ -82,7 +79,7 @@ impl SqliteRecords {
         describe(&conn).map_err(failed)
     }
 
-    /// Holds the data file in `folder`, and remembers the greatest epoch that `marks` know of.
+    /// Holds the data file in `folder`, and records the greatest epoch in `marks`.
     pub fn hold_data(folder: &Path, marks: &Path, hold: &Hold) -> Result<(), OpenError> {
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
         let mut conn = DataFile::find(folder)?.ok_or(OpenError::Absent)?.open_writer()?;
@@ -93,7 +90,7 @@ impl SqliteRecords {
     }
 }
 
-/// Refuses a copy that is damaged: whoever makes one of damaged data must not find out on the day they need it.
+/// Rejects a damaged copy, so that damage is noticed at backup time, not at restore time.
 fn sound(conn: &rusqlite::Connection) -> Result<(), OpenError> {
     let found = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
     if found.map_err(|error| unavailable_sqlite(&error))? == "ok" {
@@ -102,7 +99,7 @@ fn sound(conn: &rusqlite::Connection) -> Result<(), OpenError> {
     Err(Unavailable::new(Outage::Damaged, "the copy of the data file is damaged").into())
 }
 
-/// Leaves one file that is everything.
+/// Merges the log, so that one file holds everything.
 fn close(conn: rusqlite::Connection) -> rusqlite::Result<()> {
     file::merge_log(&conn)?;
     conn.close().map_err(|(_, error)| error)
@@ -153,8 +150,8 @@ const TABLES: &str = "SELECT c.relname::text, array_agg(a.attname::text ORDER BY
      WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace GROUP BY c.relname";
 
 impl PostgresRecords {
-    /// Copies every table of the database to a file in `to`, all of one moment, beside whoever writes.
-    /// `table` is told which one is next.
+    /// Copies every table of the database to a file in `to`, from one snapshot, while others write. `table` is called
+    /// with each name before it is copied.
     pub async fn copy(url: &str, to: &Path, mut table: impl FnMut(&str)) -> Result<Copied, OpenError> {
         let client = Server::parse(url)?.connect().await?;
         check(&client).await?;
@@ -194,9 +191,9 @@ impl PostgresRecords {
         Ok(Copied { schema_version: schema.version, generation: state.generation, lanes, tables: copied })
     }
 
-    /// Fills an empty database with the tables of a copy in `from`, and holds it. A database that is not
-    /// empty is refused, unless it may be put aside: then its schema keeps its tables under the name
-    /// that is given back. All of it is one transaction: whoever is cut off leaves the database as it was.
+    /// Fills an empty database with the tables of a copy in `from`, and holds it. A database that is not empty is
+    /// rejected, unless it may be put aside: then its schema is renamed, and the new name is returned. All of it is
+    /// one transaction: an interrupted restore leaves the database as it was.
     pub async fn fill(
         url: &str,
         from: &Path,
@@ -223,21 +220,21 @@ impl PostgresRecords {
             copy_in(tx.client(), part, from).await?;
         }
         migrate::postgres(&mut tx).await?;
-        // Nobody ever sees these rows in a database that is not held.
+        // These rows are never visible in a database that is not held.
         pg_state::hold_within(tx.client(), &hold.reason, known).await.map_err(CopyError::from)?;
         tx.commit().await.map_err(CopyError::from)?;
         Ok(kept)
     }
 }
 
-/// Tables are filled in the order of the catalogue; what it does not know comes last.
+/// Tables are filled in catalogue order; unknown ones come last.
 fn rank(name: &str) -> (u32, String) {
     let known = catalog().into_iter().find(|table| table.name == name);
     (known.map_or(u32::MAX, |table| u32::from(table.rank)), name.to_owned())
 }
 
-/// Renames the schema, and makes an empty one. Whoever writes is waited for, and finds the new one: a batch
-/// begins with its lane.
+/// Renames the schema and creates an empty one. Waits for running batches; later ones find the new schema, because a
+/// batch begins with its lane.
 async fn put_aside(client: &Client, now: Timestamp) -> Result<String, Error> {
     let lanes = client.query_one("SELECT to_regclass('ledger_lanes') IS NOT NULL", &[]).await?;
     if lanes.get(0) {
@@ -265,7 +262,7 @@ async fn copy_out(client: &Client, table: &str, columns: &[String], to: &Path) -
     let mut stream = std::pin::pin!(client.copy_out(text.as_str()).await?);
     while let Some(piece) = stream.next().await {
         let piece = piece?;
-        // A line break inside a value is written as two characters.
+        // A line break inside a value is escaped as two characters.
         rows += piece.iter().filter(|byte| **byte == b'\n').count() as u64;
         file.write_all(&piece)?;
     }
@@ -276,7 +273,7 @@ async fn copy_out(client: &Client, table: &str, columns: &[String], to: &Path) -
 
 async fn copy_in(client: &Client, part: &CopiedTable, from: &Path) -> Result<(), CopyError> {
     let table = quoted(&part.name);
-    // What a migration brought is in the copy as well.
+    // The copy contains the rows that migrations insert.
     let there: bool = client.query_one(&format!("SELECT EXISTS (SELECT 1 FROM {table})"), &[]).await?.get(0);
     if there {
         client.batch_execute(&format!("DELETE FROM {table}")).await?;

@@ -1,4 +1,4 @@
-//! A look at everything that a record store holds.
+//! Checks everything in a record store for damage.
 
 use super::postgres::connect::Server;
 use super::postgres::{guards, look};
@@ -7,8 +7,8 @@ use super::{OpenError, PostgresRecords, SqliteRecords};
 use std::path::Path;
 
 impl SqliteRecords {
-    /// Looks at every page, index, constraint, reference and guard of the data in `folder`. Takes as long
-    /// as reading all of it; whoever writes goes on.
+    /// Checks every page, index, constraint, reference and guard of the data in `folder`. Takes as long as reading
+    /// all of it; writers continue.
     pub fn look_deep(folder: &Path) -> Result<(), OpenError> {
         let conn = DataFile::find(folder)?.ok_or(OpenError::Absent)?.open_reader()?;
         super::sqlite::look::deep(&conn)?;
@@ -17,8 +17,8 @@ impl SqliteRecords {
 }
 
 impl PostgresRecords {
-    /// Reads every table of the schema to its last byte and checks or walks its indexes, then looks at its guards; `begins`
-    /// hears the name of each table, its number and how many there are. Gives how many.
+    /// Reads every table of the schema completely and checks or walks its indexes, then checks its guards. `begins`
+    /// is called with the name of each table, its number and the total. Returns the number of tables.
     pub async fn look_deep(url: &str, mut begins: impl FnMut(&str, usize, usize)) -> Result<usize, OpenError> {
         let client = Server::parse(url)?.connect().await?;
         let tables = look::tables(&client).await?;

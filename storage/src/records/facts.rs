@@ -1,4 +1,4 @@
-//! What an operator wants to know about a store before anything runs on it.
+//! What an operator needs to know about a store before anything runs on it.
 
 use super::hold::reason;
 use super::mark::MarkFile;
@@ -13,10 +13,9 @@ use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Outage, Unavailable};
 use std::path::Path;
 
-/// A store at rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// How far its schema is.
+    /// The migration state of its schema.
     pub schema: Status,
     /// Whether a commit waits for the disk.
     pub durable: bool,
@@ -24,37 +23,35 @@ pub struct Facts {
     pub writable: bool,
     /// Its clock, if it has one of its own.
     pub clock: Option<Timestamp>,
-    /// Who sees to its runs.
     pub runs: Attended,
-    /// Why nobody may change it, if so.
+    /// Why it may not be changed, if it is held.
     pub hold: Option<Hold>,
-    /// A table, a column or a right that a server needs and that is missing, something on its tables that is not Chimera's, or a
-    /// guard of Chimera's own that is gone.
+    /// A missing table, column or privilege, a foreign object on its tables, or a missing guard.
     pub lacks: Option<Unavailable>,
-    /// What is wrong with its mark, if it was used before and has none.
+    /// What is wrong with its mark file, if the store was used before and has no marks.
     pub mark_missed: Option<String>,
 }
 
-/// Who sees to runs that have work left.
+/// Ownership of runs that have work left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attended {
-    /// Runs that a lane's holder drives.
+    /// Runs driven by the holder of a lane.
     pub driven: i64,
     /// Runs that wait for a signal or a time.
     pub parked: i64,
-    /// Parked runs whose time came more than a minute ago.
+    /// Parked runs whose wake-up time passed more than a minute ago.
     pub overdue: i64,
-    /// Signals that were sent to a run more than a minute ago and that it has not taken in.
+    /// Signals sent more than a minute ago that their run has not consumed.
     pub overdue_signals: i64,
-    /// Runs that nobody drives and nobody would ever look at. There must be none.
+    /// Runs without an owner and without a wake-up time. There must be none.
     pub unattended: i64,
 }
 
-/// The schema from which on runs say who sees to them.
+/// The schema version since which runs record their owner.
 const ATTENDED_SINCE: i64 = 9;
 
-/// How many runs are driven, parked, overdue and unattended, and how many signals are overdue. `{overdue}` stands
-/// for the time before which a deadline should have been met, `{open}` for a rollback that has not ended.
+/// Counts runs that are driven, parked, overdue and unattended, and overdue signals. `{overdue}` stands for the time
+/// before which a deadline should have been met, `{open}` for a rollback that has not ended.
 const ATTENDED: &str = "SELECT (SELECT count(*) FROM runs WHERE owner_lane IS NOT NULL), \
     (SELECT count(*) FROM runs WHERE next_deadline IS NOT NULL), \
     (SELECT count(*) FROM runs WHERE next_deadline < {overdue} AND owner_lane IS NULL), \
@@ -62,7 +59,7 @@ const ATTENDED: &str = "SELECT (SELECT count(*) FROM runs WHERE owner_lane IS NO
         AND (completed_at IS NULL OR {open})), \
     (SELECT count(*) FROM run_signals WHERE created_at < {overdue})";
 
-/// A newer schema is a fact too; whoever wants to use it is refused later.
+/// A newer schema is reported as a fact; using it is rejected later.
 fn seen(status: Result<Status, MigrateError>) -> Result<Status, MigrateError> {
     match status {
         Err(MigrateError::Newer { found, .. }) => Ok(Status { version: found, pending: Vec::new() }),
@@ -70,7 +67,7 @@ fn seen(status: Result<Status, MigrateError>) -> Result<Status, MigrateError> {
     }
 }
 
-/// What is missing is a fact; whatever else keeps a store from answering is an error.
+/// A missing object is a fact; whatever else keeps a store from answering is an error.
 fn lacking(found: Result<(), Unavailable>) -> Result<Option<Unavailable>, Unavailable> {
     match found {
         Err(why) if why.outage == Outage::Unusable => Ok(Some(why)),
@@ -79,8 +76,8 @@ fn lacking(found: Result<(), Unavailable>) -> Result<Option<Unavailable>, Unavai
 }
 
 impl SqliteRecords {
-    /// Looks at the data in `folder` without changing it; no file yet means an empty schema. It is
-    /// held if it says so, and if it is older than `marks` say.
+    /// Inspects the data in `folder` without changing it; a missing file means an empty schema. The data is held if
+    /// it says so, or if it is older than `marks`.
     pub fn facts(folder: &Path, marks: &Path, now: Timestamp) -> Result<Facts, OpenError> {
         let path = file::path_in(folder);
         let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missed_at(marks)?);
@@ -108,7 +105,7 @@ impl SqliteRecords {
                 (conn, schema, !read_only)
             }
         };
-        // A connection's own setting, which the file does not keep: this one is set as the writer's is.
+        // `synchronous` is a setting of the connection, not of the file: set it as the writer does.
         file::force_commits(&conn).map_err(unusable)?;
         let durable = file::forces_commits(&conn).map_err(unusable)?;
         let lacks = match schema.version == migrate::newest() {
@@ -124,14 +121,14 @@ impl SqliteRecords {
         Ok(Facts { schema, durable, writable, clock: None, runs, hold, lacks, mark_missed })
     }
 
-    /// Brings the schema in `folder` up to date, and puts back what of it somebody took away.
+    /// Migrates the schema in `folder`, and restores schema objects that somebody removed.
     pub fn migrate(folder: &Path) -> Result<Applied, OpenError> {
         crate::folder::create(folder).map_err(OpenError::Folder)?;
         let (_, mut conn) = DataFile::create(folder)?;
         objects::look(&conn)?;
         let mut applied = migrate::sqlite(&mut conn)?;
         applied.put_back = guards::put_back(&mut conn)?;
-        // What can't be moved now stays in the log.
+        // What can't be merged now stays in the log.
         let _ = file::merge_log(&conn);
         Ok(applied)
     }
@@ -150,21 +147,20 @@ fn attended_sqlite(conn: &rusqlite::Connection) -> rusqlite::Result<Attended> {
     })
 }
 
-/// Whether everything that a server does is possible, and nobody else changes what it does.
+/// Whether everything that a server does is possible, and no foreign object interferes.
 async fn usable_postgres(client: &tokio_postgres::Client) -> Result<(), Unavailable> {
     pg_objects::look(client).await?;
     pg_look::usable(client, &Uses::all()).await
 }
 
-/// Whether what Chimera's own schema refuses is refused. Everything else can be told without it.
+/// Whether the guards of Chimera's schema work. Everything else can be reported without them.
 async fn guarded_postgres(client: &tokio_postgres::Client) -> Result<(), Unavailable> {
     pg_guards::look(client).await?;
     pg_guards::look_at_home(client).await
 }
 
 impl PostgresRecords {
-    /// Looks at the database without changing it. It is held if it says so, and if it is older than
-    /// `marks` say.
+    /// Inspects the database without changing it. It is held if it says so, or if it is older than `marks`.
     pub async fn facts(url: &str, marks: &Path, now: Timestamp) -> Result<Facts, OpenError> {
         let client = Server::parse(url)?.connect().await?;
         check(&client).await?;
@@ -197,7 +193,7 @@ impl PostgresRecords {
         let used = schema.version > 0 && lacks.is_none() && pg_state::used(&client).await?;
         let hold = match schema.version {
             0 => gone.map(|behind| Hold { reason: reason(&behind), since: now }),
-            // What is missing is told; it may be what a hold is read from.
+            // The missing object is reported; the hold may be stored in it.
             _ if lacks.is_some() => pg_state::seen(&client, &marks, now).await.unwrap_or_default(),
             _ => pg_state::seen(&client, &marks, now).await?,
         };
@@ -207,7 +203,7 @@ impl PostgresRecords {
         Ok(Facts { schema, durable: row.get(0), writable: row.get(2), clock, runs, hold, lacks, mark_missed })
     }
 
-    /// Brings the database's schema up to date, and puts back what of it somebody took away.
+    /// Migrates the database's schema, and restores schema objects that somebody removed.
     pub async fn migrate(url: &str) -> Result<Applied, OpenError> {
         let mut client = Server::parse(url)?.connect().await?;
         check(&client).await?;

@@ -1,9 +1,9 @@
-//! What commits and reads of this process really met, for whoever asks whether the store is ready.
+//! What commits and reads of this process ran into, for readiness checks.
 //!
-//! A probe that works proves little: the page that a probe touches may be whole while others are
-//! not. So every failure is kept until something proves it over. A failed commit is over when one that
-//! needs as much of the store succeeds, a failed read when one of the same relation does. Damage is over when everything of
-//! the damaged relations was looked at and found whole, which is tried now and then.
+//! A successful probe proves little: the page it touches may be intact while others are not. So every failure is kept
+//! until something disproves it. A failed commit is cleared by a commit that needs as much of the store, a failed
+//! read by a read of the same relation. Damage is cleared when the damaged relations were checked completely and
+//! found intact, which is retried from time to time.
 
 use super::trouble::{FailedCommits, Unproven};
 use super::usage::Uses;
@@ -16,11 +16,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What was met. Commits and reads that succeed while nothing is wrong cost one load.
+/// The recorded failures. While there are none, a successful commit or read costs one atomic load.
 #[derive(Default)]
 pub(super) struct Health {
     troubled: AtomicBool,
-    /// Whether a probe is under way.
+    /// A probe is in progress.
     probing: AtomicBool,
     state: Mutex<State>,
 }
@@ -40,7 +40,7 @@ struct Damage {
     certain: bool,
 }
 
-/// When damage is looked at again.
+/// When damage is checked again.
 struct Look {
     pause: Duration,
     at: Instant,
@@ -52,7 +52,7 @@ impl Health {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps how a commit ended. An answer that tells of damage names where it may be.
+    /// Records the outcome of a commit. A damage error gets the possible tables added.
     pub(super) fn committed(&self, answer: Result<Receipt, CommitError>, tx: &Tx) -> Result<Receipt, CommitError> {
         match answer {
             Err(CommitError::Unavailable(why)) => {
@@ -78,7 +78,7 @@ impl Health {
         }
     }
 
-    /// Keeps how a read ended. An answer that tells of damage names where it is.
+    /// Records the outcome of a read. A damage error gets the table added.
     pub(super) fn read<T>(&self, select: &Select, answer: Result<T, ReadError>) -> Result<T, ReadError> {
         let name = select.table.name;
         match answer {
@@ -102,7 +102,7 @@ impl Health {
         }
     }
 
-    /// Reads that failed and were not repeated: whoever asks for readiness repeats them.
+    /// Failed reads that were not retried: the readiness check retries them.
     pub(super) fn failed_reads(&self) -> Vec<Select> {
         if !self.troubled.load(Ordering::Relaxed) {
             return Vec::new();
@@ -111,7 +111,7 @@ impl Health {
         reads.values().take(limits::READINESS_READS_MAX).map(|(select, _)| select.clone().take(1)).collect()
     }
 
-    /// What a probe has to show before the store is ready again.
+    /// What a probe has to prove before the store is ready again.
     pub(super) fn unproven(&self) -> Option<Unproven> {
         if !self.troubled.load(Ordering::Relaxed) {
             return None;
@@ -119,7 +119,7 @@ impl Health {
         self.state().commits.unproven()
     }
 
-    /// Whether nobody probes yet; whoever is told so probes, and says when it has ended.
+    /// Starts a probe unless one is in progress. The caller that gets `true` must probe, and report the end.
     pub(super) fn begins_probe(&self) -> bool {
         !self.probing.swap(true, Ordering::AcqRel)
     }
@@ -128,14 +128,14 @@ impl Health {
         self.probing.store(false, Ordering::Release);
     }
 
-    /// A probe has shown it.
+    /// Clears what a probe has proven.
     pub(super) fn probed(&self, shown: &Unproven) {
         let mut state = self.state();
         state.commits.probed(shown);
         self.troubled.store(state.is_troubled(), Ordering::Relaxed);
     }
 
-    /// What keeps the store from being ready, by what was met.
+    /// Why the store is not ready, judging by recorded failures.
     pub(super) fn verdict(&self) -> Result<(), Unavailable> {
         if !self.troubled.load(Ordering::Relaxed) {
             return Ok(());
@@ -146,7 +146,7 @@ impl Health {
         met.map_or(Ok(()), Err)
     }
 
-    /// Damage that was met and is not over.
+    /// Recorded damage that is not cleared.
     pub(super) fn damage(&self) -> Option<Unavailable> {
         if !self.troubled.load(Ordering::Relaxed) {
             return None;
@@ -154,7 +154,7 @@ impl Health {
         self.state().met_damage()
     }
 
-    /// The damaged relations, if it is time to look at them again; whoever gets them looks.
+    /// The damaged relations, if they are due for a check; the caller must check them.
     pub(super) fn due_look(&self) -> Option<Vec<&'static Table>> {
         if !self.troubled.load(Ordering::Relaxed) {
             return None;
@@ -165,7 +165,7 @@ impl Health {
         Some(state.damaged.values().map(|damage| damage.table).collect())
     }
 
-    /// How the look at the damaged relations ended: these are whole.
+    /// Records the result of the check: these relations are intact.
     pub(super) fn looked(&self, whole: &[&'static Table]) {
         let mut state = self.state();
         for table in whole {
@@ -187,7 +187,7 @@ impl State {
         !self.commits.is_empty() || !self.reads.is_empty() || !self.damaged.is_empty()
     }
 
-    /// All damage in one sentence.
+    /// All damage in one message.
     fn met_damage(&self) -> Option<Unavailable> {
         let why = &self.damaged.values().next()?.why;
         let certain = self.damaged.values().all(|damage| damage.certain) || self.damaged.len() == 1;
@@ -205,7 +205,7 @@ impl State {
     }
 }
 
-/// The same damage, with the tables that it is in.
+/// The same damage, with its tables.
 fn located(why: &Unavailable, tables: impl Iterator<Item = &'static str>, certain: bool) -> Unavailable {
     let words = if certain { ": " } else { ", in one of: " };
     let tables = tables.collect::<Vec<_>>().join(", ");

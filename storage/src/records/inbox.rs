@@ -1,16 +1,16 @@
-//! What the rest of a store tells a lane.
+//! Messages to a lane's worker.
 
 use chimera_core::record::Tx;
 use chimera_engine::commit::{Event, PreparedTx};
 use chimera_engine::port::{CommitError, Receipt};
 use tokio::sync::oneshot;
 
-/// Who waits for a commit. It gets the transaction back, to be freed by whoever made it.
+/// Waits for a commit. The transaction is sent back, to be freed by its creator.
 pub(super) type Waiter = oneshot::Sender<(Result<Receipt, CommitError>, Tx)>;
 
 /// A message to a lane.
 pub(super) enum Message {
-    /// Commit this and tell the waiter.
+    /// Commit this and answer the waiter.
     Commit(PreparedTx, Waiter),
     /// Finish what is queued and stop.
     Close,

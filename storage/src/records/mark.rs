@@ -1,8 +1,8 @@
-//! The file of marks: how far each lane came, outside the store that it is about.
+//! The mark file: how far each lane has come, stored outside the store itself.
 //!
-//! Every lane has two places, written in turn, so a torn write leaves the mark before it whole. A
-//! mark is written after its commit is durable and reaches the disk a moment later: what a power cut
-//! loses of it makes it older, never newer, than the store.
+//! Every lane has two slots, written alternately, so a torn write leaves the previous mark intact. A mark is written
+//! after its commit is durable, and synced a moment later: after a power cut it may be older than the store, never
+//! newer.
 
 use super::OpenError;
 use chimera_core::error::io_reason;
@@ -20,19 +20,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The file's name in a data folder.
 pub const MARK_FILE: &str = "ledger.mark";
 
-/// Marks on the disk.
 pub(crate) struct MarkFile {
     path: PathBuf,
     inner: Mutex<Inner>,
-    /// Something was written that the disk may not have yet.
+    /// Something was written that may not be on disk yet.
     fresh: AtomicBool,
-    /// Why marks can't be kept, once it was said.
+    /// Why marks can't be written, once logged.
     failing: Mutex<Option<Unavailable>>,
     /// What was wrong with the file when it was opened, if it held no mark.
     lack: Option<Lack>,
 }
 
-/// Why a file tells of no lane.
+/// Why a file holds no marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
     Missing,
@@ -49,7 +48,7 @@ impl Lack {
         }
     }
 
-    /// What is said of a store that was used before. Nobody can tell whether it is the newest.
+    /// The warning for a store that was used before: it is unknown whether it is the newest copy.
     fn note(self, name: &str) -> String {
         format!(
             "the ledger's mark {name} {}, although this store was used before; so nothing shows whether the data is \
@@ -61,12 +60,12 @@ impl Lack {
 
 struct Inner {
     file: File,
-    /// The mark of each lane, and which of its two places holds it.
+    /// The mark of each lane, and which of its two slots holds it.
     marks: BTreeMap<i64, (Mark, u64)>,
 }
 
 impl MarkFile {
-    /// Opens the file, or makes an empty one.
+    /// Opens or creates the file.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         Self::opened(path).map_err(|source| OpenError::Marks { path: path.to_owned(), source })
     }
@@ -83,15 +82,15 @@ impl MarkFile {
         if unreadable > 0 && lack.is_none() {
             tracing::warn!(
                 places = unreadable,
-                "places of the ledger's mark can't be read; the marks before them count"
+                "some slots of the ledger's mark file can't be read; using the previous marks"
             );
         }
         let inner = Mutex::new(Inner { file, marks });
         Ok(Self { path: path.to_owned(), inner, fresh: AtomicBool::new(false), failing: Mutex::default(), lack })
     }
 
-    /// What an operator should know if the store was used before: that it had no marks. The log says it with the
-    /// place, the note names the file alone.
+    /// The warning for a store that was used before and had no marks. The log includes the path, the returned note
+    /// only the file name.
     pub(crate) fn missed_by(&self, used: bool) -> Option<String> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let note = self.lack.filter(|_| used)?.note(&name);
@@ -102,7 +101,7 @@ impl MarkFile {
         Some(note)
     }
 
-    /// The same for whoever only looks.
+    /// The same without opening the file for writing.
     pub(crate) fn missed_at(path: &Path) -> Result<Option<String>, OpenError> {
         let lack = match File::open(path) {
             Ok(file) => places(&file).map(|found| found.lack()),
@@ -113,7 +112,7 @@ impl MarkFile {
         Ok(lack.map(|lack| lack.note(&path.display().to_string())))
     }
 
-    /// What a file says, without making one.
+    /// The marks in a file, without creating one.
     pub(crate) fn read(path: &Path) -> Result<Vec<Mark>, OpenError> {
         let read = match File::open(path) {
             Ok(file) => places(&file).map(|found| found.marks.into_values().map(|(mark, _)| mark).collect()),
@@ -127,13 +126,12 @@ impl MarkFile {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every lane's mark.
     pub(crate) fn marks(&self) -> Vec<Mark> {
         self.inner().marks.values().map(|(mark, _)| *mark).collect()
     }
 
-    /// Writes a lane's mark into the place that does not hold the one before. The commit that it
-    /// tells of is durable already, so one that can't be written is only missed.
+    /// Writes a lane's mark into the slot that does not hold the previous one. Its commit is already durable, so a
+    /// mark that can't be written is only logged.
     pub(crate) fn write(&self, mark: Mark) {
         let mut inner = self.inner();
         let place = match inner.marks.get(&mark.lane) {
@@ -151,15 +149,14 @@ impl MarkFile {
         }
     }
 
-    /// Waits until everything that was written is on the disk. A file that somebody removed or replaced is
-    /// made anew.
+    /// Syncs everything that was written. Recreates a file that somebody removed or replaced.
     pub(crate) fn sync(&self) {
         if self.fresh.swap(false, Ordering::Relaxed) {
             self.settle(self.kept());
         }
     }
 
-    /// Whether marks can be kept now. What kept them from it before is tried again.
+    /// Whether marks can be written now. Retries after a failure.
     pub(crate) fn check(&self) -> Result<(), Unavailable> {
         let failed = self.failing().is_some();
         if failed || !self.inner().is_at(&self.path) {
@@ -173,7 +170,7 @@ impl MarkFile {
         if self.failing().is_some() || !inner.is_at(&self.path) {
             inner.rewrite(&self.path)?;
         }
-        // Whoever writes meanwhile need not wait for the disk.
+        // Writers don't wait for the disk meanwhile.
         let file = inner.file.try_clone();
         drop(inner);
         file?.sync_data()
@@ -199,14 +196,14 @@ impl MarkFile {
     }
 }
 
-/// What is wrong with a file of marks; the words name the file and not its folder.
+/// What is wrong with a mark file; names the file but not its folder.
 fn unusable(path: &Path, error: &io::Error) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     format!("the ledger's mark {name} can't be used: {}", io_reason(error))
 }
 
 impl Inner {
-    /// Whether the path still leads to the file that is written.
+    /// Whether the path still leads to the open file.
     fn is_at(&self, path: &Path) -> bool {
         let identity = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
         let (open, found) = (self.file.metadata().map(identity), path.metadata().map(identity));
@@ -227,22 +224,22 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Where a place of a lane begins.
+/// The offset of a lane's slot.
 fn offset(lane: i64, place: u64) -> Option<u64> {
     let number = u64::try_from(lane).ok()?.checked_sub(1).filter(|at| *at < limits::LANES_MAX as u64)?;
     Some((number * 2 + place) * MARK_BYTES as u64)
 }
 
-/// What a file of marks holds.
+/// The contents of a mark file.
 struct Places {
-    /// The mark of each lane, and which of its two places holds it.
+    /// The mark of each lane, and which of its two slots holds it.
     marks: BTreeMap<i64, (Mark, u64)>,
-    /// Places that were written and hold no mark.
+    /// Slots that were written but hold no valid mark.
     unreadable: usize,
 }
 
 impl Places {
-    /// What is wrong with a file that tells of no lane.
+    /// What is wrong with a file that holds no marks.
     fn lack(&self) -> Option<Lack> {
         let lack = if self.unreadable > 0 { Lack::Unreadable } else { Lack::Empty };
         self.marks.is_empty().then_some(lack)
@@ -267,14 +264,14 @@ fn places(file: &File) -> io::Result<Places> {
     Ok(Places { marks, unreadable })
 }
 
-/// Whether the marks of a store can be kept, asked where a slow disk keeps nobody waiting.
+/// Whether the marks of a store can be written; runs on a blocking thread.
 pub(crate) async fn kept(marks: Option<&Arc<MarkFile>>) -> Result<(), Unavailable> {
     let Some(marks) = marks.cloned() else { return Ok(()) };
     let asked = tokio::task::spawn_blocking(move || marks.check()).await;
     asked.unwrap_or_else(|_| Err(Unavailable::new(Outage::Transient, "the store is stopped")))
 }
 
-/// How many entries the marks in a file know of.
+/// The number of entries that the marks in a file know of.
 pub fn marked_entries(path: &Path) -> Result<u64, OpenError> {
     Ok(MarkFile::read(path)?.iter().map(|mark| mark.head.seq.unsigned_abs()).sum())
 }

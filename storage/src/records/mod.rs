@@ -1,7 +1,7 @@
 //! The record store on SQLite and on PostgreSQL.
 //!
-//! Both run the same committer and answer the same suite. They differ in how a batch becomes
-//! statements: row by row under savepoints here, one statement per table there.
+//! Both run the same committer and pass the same contract suite. They differ in how a batch becomes statements: row
+//! by row under savepoints on SQLite, one statement per table on PostgreSQL.
 
 mod copy;
 mod deep;
@@ -35,36 +35,27 @@ use chimera_engine::port::{SchemaMismatch, Unavailable};
 /// Why a store can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is no data.
     #[error("there is no data in this folder")]
     Absent,
-    /// There is data where there may be none.
+    /// The target database must be empty, and is not.
     #[error("the database is not empty")]
     NotEmpty,
-    /// The folder can't be used.
     #[error("the data folder can't be used")]
     Folder(#[source] std::io::Error),
-    /// The file of marks can't be used, so nobody can tell whether the store is the newest.
+    /// The mark file can't be used, so it is unknown whether the store is the newest copy.
     #[error("the ledger's mark can't be used")]
-    Marks {
-        /// Where it is.
-        path: std::path::PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The address of the database can't be read, or asks for what is not supported.
+    Marks { path: std::path::PathBuf, source: std::io::Error },
+    /// The database URL can't be parsed, or asks for an unsupported feature.
     #[error("the database URL can't be used: {reason}")]
     Url {
-        /// What is wrong with it; no part of it that may be secret.
+        /// Contains no part of the URL that may be secret.
         reason: String,
     },
-    /// The store can't be used.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// The schema is not the one that this binary works with, and nothing is migrated here.
+    /// The schema is not the one that this binary works with, and this open mode does not migrate.
     #[error(transparent)]
     Schema(#[from] SchemaMismatch),
-    /// The schema can't be brought up to date.
     #[error("the schema can't be brought up to date")]
     Migrate(#[from] crate::migrate::MigrateError),
 }
@@ -77,17 +68,17 @@ pub(crate) fn unavailable_sqlite(error: &rusqlite::Error) -> Unavailable {
     sqlite::failure::unavailable(error)
 }
 
-/// What is said of an object that Chimera's schema does not have.
+/// The message for an object that is not part of Chimera's schema.
 fn foreign_object(kind: &str, name: &str, table: &str, place: &str) -> String {
     format!("{kind} {} on {table} in {place} is not Chimera's; drop it", plain(name))
 }
 
-/// A name that is somebody's: nothing of it is shown but letters.
+/// A foreign name: only letters of it are shown.
 fn plain(name: &str) -> String {
     name.chars().map(|it| if it.is_alphanumeric() || "_.$-".contains(it) { it } else { '?' }).collect()
 }
 
-/// An empty transaction asks whether the store is ready: it must be able to append.
+/// An empty transaction probes readiness: the store must be able to append.
 const fn is_probe(tx: &Tx) -> bool {
     tx.inserts.is_empty() && tx.updates.is_empty() && tx.steps.is_empty() && tx.entries.is_empty()
 }

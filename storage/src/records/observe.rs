@@ -1,13 +1,13 @@
-//! What operators see of the committers: metrics and the log lines of what went wrong.
+//! Metrics and log lines of the committers.
 
 use chimera_engine::commit::{Batch, TxRejection, BatchOutcome};
 
-/// What waits in a lane while a batch of it is carried out.
+/// Records the queue length of a lane while it executes a batch.
 pub(super) fn queue(store: &'static str, batch: &Batch, txs: usize) {
     metrics::gauge!("chimera_commit_queue_txs", "store" => store, "lane" => batch.lane.id.to_string()).set(txs as f64);
 }
 
-/// Counts a batch and reports an outcome that somebody should look at.
+/// Counts a batch and logs an outcome that needs attention.
 pub(super) fn executed(store: &'static str, batch: &Batch, outcome: &BatchOutcome) {
     let lane = batch.lane.id;
     let word = match outcome {

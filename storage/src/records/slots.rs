@@ -1,16 +1,16 @@
-//! How many reads run at a time, and who comes next: a tenant that reads much keeps no other waiting for long.
+//! Limits concurrent reads, with fair turns between tenants.
 
 use chimera_core::access::Claimant;
 use chimera_core::record::Scope;
 use chimera_engine::turns::FairSlots;
 
-/// So many reads at a time. The process itself, which reads to drive runs and to say that it works, counts as a tenant
-/// beside the others, so that there are always several.
+/// `total` reads at a time. The process itself, which reads to drive runs and to report readiness, counts as a
+/// tenant, so that there are always several.
 pub(super) fn slots(total: usize) -> FairSlots {
     FairSlots::new(total, || true)
 }
 
-/// For whom a read is.
+/// The tenant of a read.
 pub(super) fn reader(scope: &Scope) -> Claimant {
     match scope {
         Scope::Tenant(tenant) => Claimant::new(tenant, ""),
@@ -24,7 +24,7 @@ mod tests {
     use chimera_core::limits::SQLITE_READS_MAX;
     use futures::FutureExt;
 
-    /// A tenant with a hundred reads, a tenant with one and the process itself: each finds a slot.
+    /// A tenant with a hundred reads, a tenant with one, and the process itself: each gets a slot.
     #[tokio::test]
     async fn reads_of_one_tenant_leave_a_slot_to_the_others() {
         let slots = slots(SQLITE_READS_MAX);

@@ -1,12 +1,11 @@
-//! SQL text from transactions and reads as data, in the dialect of either store.
+//! Builds SQL from transactions and reads, in either dialect.
 //!
-//! Only names from the catalogue become part of a text; every value is a parameter.
+//! Only names from the catalogue become part of the text; every value is a parameter.
 
 use chimera_core::record::{Column, Comparison, Condition, CountQuery, Direction, ColumnType, Scope, Select, Table, Value};
 use chimera_engine::port::ReadError;
 use std::fmt::Write as _;
 
-/// Which database reads the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
@@ -23,8 +22,7 @@ impl Dialect {
         }
     }
 
-    /// A column where its order matters: texts sort by their bytes in either database, whatever
-    /// language the server was set up for.
+    /// A column in an ordering: texts sort by bytes in both databases, whatever the server's locale.
     fn ordered(self, name: &str, kind: ColumnType) -> String {
         match (self, kind) {
             (Self::Postgres, ColumnType::Text) => format!("{name} COLLATE \"C\""),
@@ -32,7 +30,7 @@ impl Dialect {
         }
     }
 
-    /// How a column is read, so that every kind arrives in a form that keeps its value.
+    /// How a column is selected, so that every kind keeps its value.
     fn column(self, name: &str, kind: ColumnType) -> String {
         match (self, kind) {
             (Self::Postgres, ColumnType::Decimal | ColumnType::Json | ColumnType::ExactJson) => format!("{name}::text"),
@@ -41,7 +39,7 @@ impl Dialect {
     }
 }
 
-/// A text and its parameters with the kinds of their columns.
+/// SQL text and its parameters, with the kinds of their columns.
 #[derive(Debug, Default)]
 pub(crate) struct Text<'a> {
     pub(crate) sql: String,
@@ -59,7 +57,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The kind of a column, or why the relation can't be asked for it.
+/// The kind of a column, or an error if the relation lacks it.
 fn kind_of(table: &'static Table, column: &str) -> Result<ColumnType, ReadError> {
     let found = table.position(column).map(|at| table.columns[at].kind);
     found.ok_or_else(|| invalid(table, format!("no column {column}")))
@@ -105,7 +103,7 @@ pub(crate) fn delete<'a>(
     Ok(text)
 }
 
-/// A read that locks what it finds; SQLite has one writer, so it has nothing to lock.
+/// Selects rows `FOR UPDATE`; SQLite has one writer and needs no row locks.
 pub(crate) fn lock<'a>(
     dialect: Dialect,
     table: &'static Table,
@@ -119,7 +117,7 @@ pub(crate) fn lock<'a>(
     Ok(text)
 }
 
-/// Whether a row with this key is there.
+/// Whether a row with this key exists.
 pub(crate) fn exists(dialect: Dialect, table: &Table, columns: &[&str]) -> String {
     let kind = |column: &str| table.position(column).map_or(ColumnType::Text, |at| table.columns[at].kind);
     let equal = |(n, column): (usize, &&str)| format!("{column} = {}", dialect.placeholder(n + 1, kind(column)));
@@ -173,7 +171,7 @@ fn compare<'a>(
     Ok(())
 }
 
-/// The text of a page: one row more than asked for tells whether there is a next page.
+/// The SQL for a page: one extra row tells whether there is a next page.
 pub(crate) fn select<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value) -> Result<Text<'a>, ReadError> {
     let table = select.table;
     let column = |c: &Column| if select.is_fetched(c.name) { dialect.column(c.name, c.kind) } else { "NULL".into() };
@@ -213,7 +211,7 @@ fn found_by<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value, text: &
     all_of(dialect, table, &select.conditions, text)
 }
 
-/// The text of a count. Its rows have a value, how often it occurs, and the smallest time.
+/// The SQL for a count. Each result row has a value, its number of rows, and the earliest time.
 pub(crate) fn count<'a>(dialect: Dialect, count: &'a CountQuery, tenant: &'a Value) -> Result<Text<'a>, ReadError> {
     let CountQuery { select, by, oldest, rows_max } = count;
     kind_of(select.table, by)?;
@@ -225,7 +223,7 @@ pub(crate) fn count<'a>(dialect: Dialect, count: &'a CountQuery, tenant: &'a Val
     Ok(text)
 }
 
-/// The value a tenant's scope binds; `Null` for the system's.
+/// The tenant parameter of a scope; `Null` for the system's.
 pub(crate) fn tenant_of(scope: &Scope) -> Value {
     match scope {
         Scope::Tenant(tenant) => Value::Text(tenant.clone()),

@@ -1,13 +1,13 @@
-//! A read as a task of its own.
+//! Runs a read as a separate task.
 //!
-//! Connections are shared, and a future that nobody polls keeps what it holds: a caller that begins several reads and waits for
-//! another one first could hold up everybody, itself included. A task is always polled. It ends with its caller.
+//! Connections are shared, and a future that nobody polls keeps what it holds: a caller that starts several reads and
+//! awaits another one first could block everybody, itself included. A task is always polled. It ends with its caller.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::task::{JoinError, JoinHandle};
 
-/// A task that is ended when nobody waits for it any more.
+/// A task that is aborted on drop.
 pub(super) struct Task<T>(JoinHandle<T>);
 
 impl<T: Send + 'static> Task<T> {

@@ -1,4 +1,4 @@
-//! What a store knows of time, for whoever doubts the clock of this machine.
+//! Times known to a store, for checking this machine's clock.
 
 use super::postgres::connect::Server;
 use super::postgres::failure::unavailable;
@@ -8,10 +8,10 @@ use chimera_core::time::Timestamp;
 use rusqlite::OptionalExtension;
 use std::path::Path;
 
-/// Times that don't come from this machine's clock now.
+/// Times that don't come from this machine's current clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// When the newest ledger entry was written, by the clock of whoever wrote it.
+    /// When the newest ledger entry was written, by the clock of its writer.
     pub newest_entry: Option<Timestamp>,
     /// The store's own clock, if it has one.
     pub clock: Option<Timestamp>,
@@ -20,9 +20,8 @@ pub struct Times {
 /// Steps that wait for a time, such as a timer or a retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// How many of them.
     pub steps: u64,
-    /// The last of these times.
+    /// The latest of these times.
     pub until: Option<Timestamp>,
 }
 
@@ -34,12 +33,12 @@ impl Waits {
 
 const WAITS: &str = "SELECT count(*), max({time}) FROM steps WHERE status IN ('pending', 'retry_wait') AND {time} > ";
 
-/// The last entry of each lane: an entry further back is not newer, unless a clock was wrong in between.
+/// The last entry of each lane: earlier entries are not newer, unless a clock was wrong in between.
 const NEWEST: &str = "SELECT max({time}) FROM ledger_lanes l \
      JOIN audit_log_entries e ON e.lane = l.lane AND e.seq = l.head_seq";
 
 impl SqliteRecords {
-    /// What the data in `folder` knows; nothing if there is none yet. Changes nothing.
+    /// The times of the data in `folder`; empty if there is none yet. Changes nothing.
     pub fn times(folder: &Path) -> Result<Times, OpenError> {
         let Some(data) = DataFile::find(folder)? else { return Ok(Times::default()) };
         let conn = data.open_reader()?;
@@ -65,7 +64,7 @@ impl SqliteRecords {
 }
 
 impl PostgresRecords {
-    /// What the database knows. Changes nothing.
+    /// The times of the database. Changes nothing.
     pub async fn times(url: &str) -> Result<Times, OpenError> {
         let client = Server::parse(url)?.connect().await?;
         let failed = |error: tokio_postgres::Error| unavailable(&error);
@@ -75,7 +74,7 @@ impl PostgresRecords {
             let text = NEWEST.replace("{time}", "(extract(epoch FROM e.\"timestamp\") * 1000000)::bigint");
             newest = client.query_one(&text, &[]).await.map_err(failed)?.get::<_, Option<i64>>(0);
         }
-        // Last, so that it is not old when it is compared.
+        // Last, so that it is recent when it is compared.
         let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
         let clock = client.query_one(clock, &[]).await.map_err(failed)?.get(0);
         Ok(Times { newest_entry: newest.map(Timestamp::from_micros), clock: Some(Timestamp::from_micros(clock)) })

@@ -1,8 +1,8 @@
-//! Commits that failed, and what proves that they would work now.
+//! Failed commits, and what proves that they would work now.
 //!
-//! Small changes go through while larger ones don't: the page of a lane's row has room on a full disk, and a
-//! lane is renewed without a right to any other table. So a failed commit is kept with what it needed and how
-//! much it wrote, until a commit has done the same, or a probe has.
+//! Small changes succeed while larger ones fail: the page of a lane's row has room on a full disk, and a lane is
+//! renewed without privileges on any other table. So a failed commit is kept with what it needed and how much it
+//! wrote, until a commit or a probe has done the same.
 //!
 //! | what failed       | is over after                                                                   |
 //! |-------------------|---------------------------------------------------------------------------------|
@@ -47,7 +47,7 @@ impl Footprint {
     }
 }
 
-/// What a row or a number takes beside its texts, about.
+/// The approximate size of a row or a number, besides texts.
 const ROW_BYTES: u64 = 64;
 const NUMBER_BYTES: u64 = 8;
 
@@ -64,46 +64,46 @@ fn size_of_cells<'a>(cells: impl Iterator<Item = &'a Value>) -> u64 {
     ROW_BYTES + cells.map(size).sum::<u64>()
 }
 
-/// The failed commits that nothing has disproved, one for each kind of trouble.
+/// Failed commits that nothing has disproved, one for each kind of outage.
 #[derive(Default)]
 pub(super) struct FailedCommits {
     failed: Vec<Failed>,
-    /// What a probe tries again, because no plan shows what is wrong with it.
+    /// Changes that a probe repeats, because planning does not show what is wrong.
     trials: Vec<Trial>,
-    /// How many have failed ever.
+    /// The total number of failures.
     count: u64,
 }
 
 struct Trial {
     tx: Arc<Tx>,
-    /// Which of all failures it was.
+    /// The sequence number of its failure.
     at: u64,
 }
 
 struct Failed {
     why: Unavailable,
-    /// What is not known to work of all that they needed.
+    /// The needs that are not proven yet.
     needs: Footprint,
-    /// Which of all failures was the last of this kind.
+    /// The sequence number of the last failure of this kind.
     last: u64,
 }
 
-/// What a probe has to show.
+/// What a probe has to prove.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unproven {
-    /// What must be possible.
+    /// Uses that must be possible.
     uses: Uses,
-    /// How much there must be room for.
+    /// Bytes for which there must be space.
     room: Option<u64>,
-    /// Changes that must go through if they are made now.
+    /// Changes that must succeed if repeated now.
     trials: Vec<Arc<Tx>>,
-    /// Failures after this one are not known to the probe.
+    /// Failures after this one are unknown to the probe.
     until: u64,
 }
 
 impl Unproven {
-    /// What must be possible, if anything was not: all that a server does, so that the next change is not refused
-    /// where the last was not yet.
+    /// Uses that must be possible, if any failed: everything that a server does, so that the next change does not
+    /// fail where the last one did not get to.
     pub(super) fn uses(&self) -> Option<Uses> {
         if self.uses.is_empty() {
             return None;
@@ -113,12 +113,12 @@ impl Unproven {
         Some(all)
     }
 
-    /// Changes that must go through if they are made now, with their ledger entries.
+    /// Changes that must succeed if repeated now, with their ledger entries.
     pub(super) fn trials(&self) -> impl Iterator<Item = &Tx> {
         self.trials.iter().map(|tx| &**tx)
     }
 
-    /// How many bytes there must be room for, if there was none.
+    /// Bytes for which there must be space, if there was none.
     pub(super) fn room(&self) -> Option<u64> {
         self.room.map(|bytes| bytes.clamp(limits::PROBE_BYTES_MIN, limits::PROBE_BYTES_MAX))
     }
@@ -133,7 +133,7 @@ impl FailedCommits {
         self.failed.is_empty() && self.trials.is_empty()
     }
 
-    /// Keeps a failure with what its transaction needed.
+    /// Records a failure with what its transaction needed.
     pub(super) fn add(&mut self, why: Unavailable, tx: &Tx) {
         self.count += 1;
         if why.outage == Outage::Unusable {
@@ -161,10 +161,10 @@ impl FailedCommits {
         self.trials.push(Trial { tx: Arc::new(tx.clone()), at: self.count });
     }
 
-    /// Takes note of a commit that succeeded.
+    /// Records a commit that succeeded.
     pub(super) fn committed(&mut self, tx: &Tx) {
         let done = Footprint::of(tx);
-        // What a probe appends is not what others append.
+        // A probe's appends prove nothing about other changes.
         self.trials.retain(|trial| is_probe(tx) || !Uses::of(&trial.tx).is_within(&done.uses));
         self.failed.retain_mut(|failed| match failed.why.outage {
             Outage::Transient | Outage::Damaged => false,
@@ -176,7 +176,7 @@ impl FailedCommits {
         });
     }
 
-    /// What a probe has to show before all of this is over.
+    /// What a probe has to prove before all failures are cleared.
     pub(super) fn unproven(&self) -> Option<Unproven> {
         let trials: Vec<Arc<Tx>> = self.trials.iter().map(|trial| Arc::clone(&trial.tx)).collect();
         let mut unproven = Unproven { until: self.count, trials, ..Unproven::default() };
@@ -191,7 +191,7 @@ impl FailedCommits {
         is_any.then_some(unproven)
     }
 
-    /// A probe has shown that all of this works.
+    /// Clears the failures that a probe has disproved.
     pub(super) fn probed(&mut self, shown: &Unproven) {
         self.trials.retain(|trial| trial.at > shown.until);
         self.failed.retain(|failed| {

@@ -1,7 +1,7 @@
-//! What is done with which table, and the statements that show whether it could be done now.
+//! Which operations are used on which tables, and statements that prove whether they are possible now.
 //!
-//! Such a statement is planned and never carried out, but for those of one row. Planning it needs the table, every column that is named,
-//! and in PostgreSQL the right to it.
+//! Such a statement is only planned, except for those on a single row. Planning it requires the table, every named
+//! column, and in PostgreSQL the privilege.
 
 use super::is_probe;
 use chimera_core::access::tables as access;
@@ -11,7 +11,7 @@ use chimera_core::ledger::tables as ledger;
 use chimera_core::record::{Step, Table, Tx};
 use std::collections::BTreeMap;
 
-/// One way to use a table.
+/// An operation on a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Use {
     Select,
@@ -20,11 +20,11 @@ pub(super) enum Use {
     Delete,
 }
 
-/// Ways to use tables, each once.
+/// A set of table operations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uses(BTreeMap<(&'static str, Use), &'static Table>);
 
-/// Tables that get rows.
+/// Tables with inserts.
 static INSERTED: &[&Table] = &[
     &access::TENANTS,
     &access::ACTORS,
@@ -58,7 +58,7 @@ static INSERTED: &[&Table] = &[
     &ledger::STORE_STATE,
 ];
 
-/// Tables whose rows change.
+/// Tables with updates.
 static UPDATED: &[&Table] = &[
     &access::ACTORS,
     &access::ACTOR_KEYS,
@@ -79,7 +79,7 @@ static UPDATED: &[&Table] = &[
     &ledger::STORE_STATE,
 ];
 
-/// Tables whose rows go.
+/// Tables with deletes.
 static DELETED: &[&Table] = &[
     &access::ACTORS,
     &access::ACTOR_KEYS,
@@ -104,7 +104,7 @@ impl Uses {
         all
     }
 
-    /// What a transaction does. Every one advances its lane; a probe appends to the ledger and takes it back.
+    /// What a transaction does. Every transaction advances its lane; a probe appends to the ledger and rolls back.
     pub(super) fn of(tx: &Tx) -> Self {
         let mut all = Self::default();
         tx.inserts.iter().for_each(|insert| all.add(insert.table, Use::Insert));
@@ -135,7 +135,7 @@ impl Uses {
         self.0.retain(|used, _| !other.0.contains_key(used));
     }
 
-    /// Whether all of these are among others.
+    /// Whether this is a subset of `others`.
     pub(super) fn is_within(&self, others: &Self) -> bool {
         self.0.keys().all(|used| others.0.contains_key(used))
     }
@@ -144,7 +144,6 @@ impl Uses {
         self.0.is_empty()
     }
 
-    /// The tables, each once.
     pub(super) fn tables(&self) -> impl Iterator<Item = &'static Table> {
         let tables: BTreeMap<_, _> = self.0.values().map(|table| (table.name, *table)).collect();
         tables.into_values()
@@ -155,10 +154,10 @@ impl Uses {
         self.0.contains_key(&(table.name, how))
     }
 
-    /// A statement for each use, to be planned.
+    /// A statement for each operation, to be planned.
     pub(super) fn statements(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|((name, how), table)| {
-            // Without quotes: in SQLite a name in quotes that no column has is a text.
+            // Unquoted: SQLite treats a quoted name that matches no column as text.
             let columns = table.columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ");
             match how {
                 Use::Select => format!("SELECT {columns} FROM {name}"),
@@ -170,18 +169,18 @@ impl Uses {
     }
 }
 
-/// Sets every column to what it is.
+/// Sets every column to itself.
 fn update_all(table: &Table) -> String {
     let set: Vec<String> = table.columns.iter().map(|column| format!("{0} = {0}", column.name)).collect();
     format!("UPDATE {} SET {}", table.name, set.join(", "))
 }
 
-/// Changes nothing of any one row that nobody else holds, in PostgreSQL.
+/// Updates any one unlocked row without changing it, in PostgreSQL.
 pub(super) fn update_one(table: &Table) -> String {
     format!("{} {}", update_all(table), any_one(table))
 }
 
-/// Deletes any one row that nobody else holds, in PostgreSQL.
+/// Deletes any one unlocked row, in PostgreSQL.
 pub(super) fn delete_one(table: &Table) -> String {
     format!("DELETE FROM {} {}", table.name, any_one(table))
 }

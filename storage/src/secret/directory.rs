@@ -7,15 +7,15 @@ use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::port::{SecretError, Secrets};
 use std::path::PathBuf;
 
-/// A file per secret, named like it; one line end at its end does not belong to the value.
+/// One file per secret, named after it; a trailing line end is not part of the value.
 ///
-/// Links are followed, since mounted secrets are links; a name itself can't leave the directory.
+/// Symbolic links are followed, since mounted secrets are links; a name itself can't leave the directory.
 pub struct DirectorySecrets {
     directory: PathBuf,
 }
 
 impl DirectorySecrets {
-    /// The files in `directory`. A directory that is not there has no secrets.
+    /// The files in `directory`. A missing directory has no secrets.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self { directory: directory.into() }

@@ -7,18 +7,17 @@ use chimera_engine::port::{SecretError, Secrets};
 
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// A variable per secret: the prefix, then the name in capitals with `_` for `.`, `__` for `-` and
-/// `___` for `_`.
+/// One variable per secret: the prefix, then the name in capitals with `_` for `.`, `__` for `-` and `___` for `_`.
 ///
-/// `secret://smtp.relay-2` is `CHIMERA_SECRET_SMTP_RELAY__2` behind the prefix `CHIMERA_SECRET_`. No two
-/// names share a variable: one with two marks side by side could not be told apart, and has none.
+/// `secret://smtp.relay-2` is `CHIMERA_SECRET_SMTP_RELAY__2` with the prefix `CHIMERA_SECRET_`. No two names share a
+/// variable: a name with two adjacent separators would be ambiguous, and has none.
 pub struct EnvironmentSecrets {
     prefix: String,
     lookup: Box<Lookup>,
 }
 
 impl EnvironmentSecrets {
-    /// Reads variables through `lookup`, which the process hands in.
+    /// Reads variables through `lookup`, which the caller provides.
     #[must_use]
     pub fn new(prefix: &str, lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self { prefix: prefix.to_owned(), lookup: Box::new(lookup) }
@@ -29,7 +28,7 @@ impl EnvironmentSecrets {
         if name.as_str().as_bytes().windows(2).any(|pair| pair.iter().all(is_mark)) {
             return None;
         }
-        // Underscores first: what stands for the other marks is made of them.
+        // Underscores first: the other separators are encoded with them.
         let spelled = name.as_str().to_ascii_uppercase().replace('_', "___").replace('-', "__").replace('.', "_");
         Some(format!("{}{spelled}", self.prefix))
     }

@@ -14,7 +14,7 @@ pub struct FileSecrets {
 }
 
 impl FileSecrets {
-    /// The file at `path`. A file that is not there has no secrets.
+    /// The file at `path`. A missing file has no secrets.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
@@ -35,7 +35,7 @@ impl Secrets for FileSecrets {
         let read = read_file(&self.path, limits::SECRETS_FILE_BYTES_MAX).await;
         let bytes =
             read.map_err(|error| unreadable(name, &error))?.ok_or_else(|| SecretError::Missing(name.clone()))?;
-        // A parser's message quotes the text around a mistake, so it is not passed on.
+        // A parser's error message quotes the surrounding text, so it is not passed on.
         let table = std::str::from_utf8(&bytes).ok().and_then(|text| self.parse(text));
         let reason = || "the file is not a flat table of names and texts".to_owned();
         let mut table = table.ok_or_else(|| SecretError::Unreadable { name: name.clone(), reason: reason() })?;

@@ -1,9 +1,8 @@
-//! Where secrets come from: the environment, a directory of files, one file.
+//! Sources of secrets: the environment, a directory of files, one file.
 //!
-//! `LayeredSecrets` asks its sources in the order they are listed and takes the first that has
-//! the name, so an earlier source overrides a later one; the usual order is environment, directory,
-//! file. Every question reads the source anew. A source that can't be read ends the search: a
-//! weaker value must not take the place of a stronger one that is only out of reach.
+//! `LayeredSecrets` asks its sources in order and takes the first that has the name; the usual order is environment,
+//! directory, file. Every lookup reads the source again. A source that can't be read ends the search: a
+//! lower-priority value must not replace one that is only temporarily out of reach.
 
 mod directory;
 mod environment;
@@ -21,14 +20,13 @@ use chimera_engine::port::{SecretError, Secrets};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// Several sources, the strongest first.
+/// Several sources, in order of precedence.
 #[derive(Default)]
 pub struct LayeredSecrets {
     sources: Vec<Box<dyn Secrets>>,
 }
 
 impl LayeredSecrets {
-    /// Asks `sources` in this order.
     #[must_use]
     pub fn new(sources: Vec<Box<dyn Secrets>>) -> Self {
         Self { sources }
@@ -48,7 +46,7 @@ impl Secrets for LayeredSecrets {
     }
 }
 
-/// The bytes of a file, unless it is longer than `bytes_max`; `None` if it is not there.
+/// The bytes of a file of at most `bytes_max`; `None` if it does not exist.
 async fn read_file(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let path = path.to_owned();
     let read = tokio::task::spawn_blocking(move || {
@@ -63,7 +61,7 @@ async fn read_file(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>>
     read.await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
 }
 
-/// The one spelling of an I/O failure, which names no path.
+/// Describes an I/O error without the path.
 fn unreadable(name: &SecretName, error: &io::Error) -> SecretError {
     match error.kind() {
         ErrorKind::FileTooLarge => SecretError::TooLarge(name.clone()),

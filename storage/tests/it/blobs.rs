@@ -90,7 +90,7 @@ async fn what_a_dead_writer_left_is_removed_and_a_living_one_is_left_alone() {
 async fn a_folder_that_can_not_be_written_is_unavailable_until_it_can() {
     let home = TempDir::new().unwrap();
     let root = home.path().join("blobs");
-    // A plain file in the folder's place stops everybody, root too.
+    // A plain file in place of the folder stops everybody, root included.
     std::fs::write(&root, "in the way").unwrap();
     let blobs = folder(&root);
     for error in [blobs.put(incoming(b"x")).await.unwrap_err(), blobs.ready().await.unwrap_err()] {
@@ -103,7 +103,7 @@ async fn a_folder_that_can_not_be_written_is_unavailable_until_it_can() {
     assert_eq!(all(blobs.get(stat.id).await.unwrap()).await.unwrap(), b"x");
 }
 
-/// The test runs itself once more, in a process that may write no large files for a while.
+/// The test re-runs itself in a process with a file size limit.
 #[tokio::test]
 async fn a_full_disk_is_said_to_be_full_and_works_again_when_it_is_not() {
     const INNER: &str = "CHIMERA_TEST_FULL_DISK";
@@ -244,7 +244,7 @@ async fn a_local_link_opens_one_blob_until_it_expires() {
     assert!(LinkSigner::new("https://x", &Secret::new("")).is_none(), "an empty key signs nothing");
 }
 
-/// A data folder that was moved away under a running node is made anew by whoever writes next.
+/// A data folder that was moved away under a running node is created again by the next writer.
 #[tokio::test]
 async fn folders_that_are_missing_are_made_for_their_owner_alone_whoever_makes_them() {
     use std::os::unix::fs::PermissionsExt as _;

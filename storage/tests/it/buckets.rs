@@ -87,7 +87,7 @@ async fn objects_of_a_folder_are_files_under_their_key() {
         let refused = buckets.put("acme", key, &object("x", ""), true).await;
         assert!(matches!(refused, Err(BucketError::Refused(_))), "{key}: {refused:?}");
     }
-    // Somebody else wrote over it: what was said of the old content is not said of the new.
+    // Somebody else overwrote it: the metadata of the old content does not apply to the new.
     std::fs::write(home.path().join("acme/deep/in/k.txt"), "changed").unwrap();
     let found = buckets.get("acme", "deep/in/k.txt", 100).await.unwrap().unwrap();
     assert_eq!((&found.content[..], found.mark.as_str()), (&b"changed"[..], ""));

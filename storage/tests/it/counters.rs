@@ -50,7 +50,7 @@ impl Fixture for InRedis {
         [self.node(), self.node()]
     }
 
-    /// Takes as much from what every key has left to live; a key without an end stays.
+    /// Shortens the TTL of every key; a key without one stays.
     async fn elapse(&self, by: Duration) {
         let mut connection = self.raw().await;
         let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_redis_that_hangs_is_not_waited_for() {
     assert_eq!(error, CounterError::Unavailable { reason: "redis does not answer in time".into() });
 }
 
-/// One caller waits for a server that is silent; whoever comes after hears at once that it is.
+/// One caller waits for an unresponsive server; later callers fail at once.
 #[tokio::test]
 async fn a_silent_redis_costs_one_caller_the_time_and_not_every_one() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -186,7 +186,7 @@ async fn a_redis_that_refuses_us_says_why_without_our_password() {
     assert!(!InvalidRedisUrl.to_string().contains("pw"));
 }
 
-/// A server that answers and takes no writes counts nothing, so it is not ready.
+/// A server that answers but accepts no writes counts nothing, so it is not ready.
 #[tokio::test]
 async fn a_redis_that_takes_no_writes_is_not_ready() {
     let server = PrivateRedis::start();
@@ -206,7 +206,7 @@ async fn a_redis_that_takes_no_writes_is_not_ready() {
     assert_eq!(counters.ready().await, Ok(()));
 }
 
-/// What counts requests is a script, so a server that takes writes and runs none counts nothing.
+/// Requests are counted by a script, so a server that accepts writes but runs no scripts counts nothing.
 #[tokio::test]
 async fn a_redis_that_runs_no_scripts_is_not_ready() {
     let server = PrivateRedis::start();

@@ -1,5 +1,5 @@
-//! The crash matrix on the real stores. The levels that stop for people differ in the engine, not in
-//! the store: the store in memory goes through them.
+//! The crash matrix on the real stores. The autonomy levels that wait for people differ in the engine, not in the
+//! store: the memory store covers them.
 
 use crate::records::{fresh_database, postgres};
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ const FILES_AT_A_TIME: usize = 24;
 /// A server has a bounded number of connections, and other tests use it too.
 const DATABASES_AT_A_TIME: usize = 12;
 
-/// With real threads the last moments of some cases never come; they must be few.
+/// With real threads the last crash points of some cases are never reached; there must be few.
 fn survived(matrix: Matrix) {
     println!("{matrix:?}");
     assert!(matrix.cases >= 90 && matrix.crashes * 10 >= matrix.cases * 9, "{matrix:?}");
@@ -46,7 +46,7 @@ impl Store for File {
     }
 }
 
-/// Copies of a database that nobody has used.
+/// Copies of an unused database.
 struct Databases(String);
 
 struct Database(String);

@@ -1,5 +1,5 @@
-//! Damage: it is found at the start, told by every commit and read that meets it, and readiness says
-//! no for as long as it is there.
+//! Damage: detected at the start, reported by every commit and read that meets it, and the store is not ready while
+//! it lasts.
 
 use crate::records::{fresh_database, postgres, sqlite};
 use chimera_core::flow::tables::TOOL_CALLS;
@@ -13,7 +13,7 @@ use chimera_testkit::sqlite_file::{damage_header, damage_root};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// A folder whose data file holds a schema and nothing more; all of it is in the file itself.
+/// A folder whose data file holds only a schema, without a log.
 async fn stopped() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     sqlite(folder.path()).unwrap().close().await;
@@ -98,7 +98,7 @@ async fn a_commit_that_meets_damage_makes_the_store_not_ready_though_other_commi
     store.close().await;
 }
 
-/// Fills a table until its first page leads to others, and damages one of those.
+/// Fills a table until its root page has children, and damages one of those.
 fn damage_leaf(path: &Path) {
     let file = rusqlite::Connection::open(path).unwrap();
     file.execute_batch(

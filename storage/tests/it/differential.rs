@@ -1,4 +1,4 @@
-//! The same random story told to every store gives the same answers.
+//! The same random sequence of transactions gives the same answers on every store.
 
 use crate::records::{fresh_database, one_lane, sqlite};
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 const TENANTS: [&str; 2] = ["acme", "globex"];
 static TABLES: [&Table; 4] = [&RUNS, &RUN_SIGNALS, &IDEMPOTENCY_RECORDS, &AUDIT_LOG_ENTRIES];
 
-/// Few ids and keys, so that transactions meet each other.
+/// Few ids and keys, so that transactions conflict.
 struct Story {
     seeded: Seeded,
     runs: Vec<chimera_testkit::build::RunRow>,
@@ -115,7 +115,7 @@ impl Story {
     }
 }
 
-/// What differs by nature: which lane, and how an error of the database is worded.
+/// Inherent differences: the lane, and the wording of database errors.
 fn comparable(answer: Result<chimera_engine::port::Receipt, CommitError>) -> Result<Option<i64>, CommitError> {
     match answer {
         Ok(receipt) => Ok(receipt.first_seq),

@@ -1,5 +1,5 @@
-//! Constraints that somebody else put into the store. What they
-//! refuse is trouble of the store, as long as they are there; what Chimera's own schema refuses is the change's fault.
+//! Foreign constraints in the store. A change that they reject is an outage of the store while they exist; a change
+//! that Chimera's own schema rejects is invalid.
 
 use crate::records::{fresh_database, postgres, sqlite};
 use chimera_core::job::tables::AGENTS;
@@ -25,7 +25,7 @@ async fn execute(url: &str, sql: &str) {
     client.batch_execute(sql).await.unwrap();
 }
 
-/// The reason for which a change was refused, which names what is to blame and no statement.
+/// Why a change was rejected; names the culprit, but no statement text.
 async fn unusable(store: &dyn Records, tx: Tx, rule: &str) -> Unavailable {
     match store.commit(tx).await {
         Err(CommitError::Unavailable(why)) => {
@@ -86,7 +86,7 @@ async fn a_constraint_that_refuses_a_change_is_named_by_its_function() {
     store.close().await;
 }
 
-/// What a trigger says is its author's, and is not repeated.
+/// A trigger's message is its author's text, and is not repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trigger_that_raises_is_named_and_none_of_its_words_are_told() {
     let url = fresh_database();
@@ -110,7 +110,7 @@ async fn a_trigger_that_raises_is_named_and_none_of_its_words_are_told() {
     store.close().await;
 }
 
-/// The change is to blame, and no repetition would help it.
+/// The change is invalid, and retrying does not help.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_chimeras_own_schema_refuses_is_the_changes_own_fault_on_both_stores() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! What Chimera's own schema refuses, taken away by somebody: a guard, a key, a constraint, the log behind a table, or the table that
-//! a name leads to. The store is unusable and names what is wrong, at the start and while it runs, and goes on when it is mended.
+//! Removed guards of Chimera's own schema: a trigger, a key, a constraint, the logging of a table, or the table
+//! behind a name. The store is unusable and names what is wrong, at the start and while it runs, and recovers when it
+//! is repaired.
 
 use crate::records::{fresh_database, one_lane, sqlite};
 use crate::swallowed::{added, execute, opened, until_ready, unusable};
@@ -26,13 +27,13 @@ fn refusal<T>(opened: Result<T, OpenError>) -> Unavailable {
     }
 }
 
-/// Waits until the store tells of it: a node that runs looks now and then.
+/// Waits until the store reports it: a running node checks from time to time.
 async fn until_told(store: &dyn Records, told: &str) {
     let seen = async { while !store.ready().await.is_err_and(|why| why.reason == told) {} };
     tokio::time::timeout(Duration::from_secs(30), seen).await.unwrap_or_else(|_| panic!("nobody saw it: {told}"));
 }
 
-/// What is done to a database, what is told of it, and what mends it; `chimera migrate` does where nothing is written.
+/// A change to a database, the expected report, and its repair; empty where `chimera migrate` repairs it.
 const HARMS: [(&str, &str, &str); 14] = [
     (
         "DROP TRIGGER audit_log_entries_append_only ON audit_log_entries",
@@ -136,7 +137,7 @@ async fn a_database_that_lost_a_guard_is_refused_at_the_start_and_told_by_a_look
     store.close().await;
 }
 
-/// A name that leads to another schema than that of the other tables, and one that would lead there for new tables.
+/// A table name that resolves to another schema, and a `search_path` that would create new tables there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_in_an_earlier_schema_of_the_search_path_is_not_taken_for_chimeras() {
     let url = fresh_database();
@@ -175,7 +176,7 @@ async fn a_node_that_runs_sees_that_a_guard_of_the_database_is_gone_and_goes_on_
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE application_name = 'chimera' AND datname = current_database()";
     execute(&url, end).await;
-    // Whoever connects anew looks before it writes.
+    // A new connection checks before it writes.
     let refused = async {
         loop {
             match store.commit(added(3)).await {
@@ -192,7 +193,7 @@ async fn a_node_that_runs_sees_that_a_guard_of_the_database_is_gone_and_goes_on_
     store.close().await;
 }
 
-/// Each with what is told of it, and whether `chimera migrate` puts it right.
+/// Each with the expected report, and whether `chimera migrate` repairs it.
 const FILE_HARMS: [(&str, &str, bool); 6] = [
     ("DROP TRIGGER audit_logs_no_update", "trigger audit_logs_no_update on audit_logs", true),
     ("DROP INDEX idx_runs_trace_id", "unique index idx_runs_trace_id on runs", true),

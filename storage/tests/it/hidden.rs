@@ -1,5 +1,5 @@
-//! Rows of the ledger that a row policy hides. A database that hides them was not put back: it is unusable as long as they
-//! can't be seen, and goes on by itself afterwards. Rows that are gone hold it, as a restore does.
+//! Ledger rows hidden by a row policy. A database that hides them was not restored: it is unusable while they are
+//! hidden, and recovers by itself. Missing rows hold it, as after a restore.
 
 use crate::records::{fresh_database, postgres};
 use chimera_engine::port::{CommitError, Outage, Records};
@@ -15,7 +15,7 @@ async fn execute(url: &str, sql: &str) {
     client.batch_execute(sql).await.unwrap();
 }
 
-/// The URL of somebody who owns nothing, whom policies concern.
+/// The URL of a user who owns nothing, so that row policies apply.
 async fn visitor(url: &str, name: &str) -> String {
     postgres(url).await.close().await;
     let role = format!(
@@ -32,7 +32,7 @@ async fn node(url: &str, folder: &Path) -> PostgresRecords {
     PostgresRecords::open(PostgresOptions { marks, lanes: 1, ..PostgresOptions::new(url) }).await.unwrap()
 }
 
-/// Waits for the words with which a store says that it is not ready.
+/// Waits until the store is not ready for this reason.
 async fn until_told(store: &dyn Records, words: &str) {
     let told = async {
         loop {
@@ -50,7 +50,7 @@ async fn until_ready(store: &dyn Records) {
     tokio::time::timeout(Duration::from_secs(20), back).await.expect("it goes on by itself");
 }
 
-/// Whether a store is or is not held all the time, for longer than two looks of whoever watches a database.
+/// Whether a store stays held, or not held, for longer than two rounds of the watch task.
 async fn stays_held(store: &dyn Records, held: bool) -> bool {
     let until = Instant::now() + Duration::from_millis(2_500);
     while Instant::now() < until {
@@ -68,7 +68,7 @@ async fn a_policy_that_hides_rows_of_the_ledger_makes_the_database_unusable_and_
     let store = node(&visitor(&url, "visitor").await, folder.path()).await;
     world.write(&store, 0, "acme", 3).await;
     for table in ["ledger_lanes", "audit_log_entries", "store_state"] {
-        // Entries can be added, and nobody sees them.
+        // Entries can be added, but nobody sees them.
         let hide = format!(
             "DROP POLICY IF EXISTS added ON audit_log_entries; \
              CREATE POLICY added ON audit_log_entries FOR INSERT WITH CHECK (true); \
@@ -105,7 +105,7 @@ async fn a_start_on_a_database_that_hides_its_ledger_holds_nothing() {
     store.close().await;
 }
 
-/// Who restores an older copy behind a policy gains nothing by it.
+/// Restoring an older copy behind a policy gains nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lane_that_is_gone_when_nothing_hides_it_any_more_holds_the_database() {
     let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
@@ -130,7 +130,7 @@ async fn a_lane_that_is_gone_when_nothing_hides_it_any_more_holds_the_database()
     store.close().await;
 }
 
-/// A database that was held stays so, though the row that says it can't be seen for a while.
+/// A held database stays held, even while the row that says so is hidden.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_hides_the_hold_lets_nobody_change_a_database_that_is_held() {
     let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));

@@ -1,5 +1,5 @@
-//! A store that fails every real change while small ones work: a table or a right is missing, or there is no room.
-//! It says what is missing, it is not ready for as long as that is so, and it goes on by itself afterwards.
+//! A store on which every real change fails while small ones work: a table or privilege is missing, or the disk is
+//! full. It reports what is missing, is not ready while that is so, and recovers by itself.
 
 use crate::records::{fresh_database, postgres, sqlite};
 use chimera_core::job::tables::AGENTS;
@@ -36,7 +36,7 @@ async fn execute(url: &str, sql: &str) {
     client.batch_execute(sql).await.unwrap();
 }
 
-/// What the store lacks, by a look from outside.
+/// What the store lacks, as seen by `facts`.
 async fn lacks(url: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let facts = PostgresRecords::facts(url, &folder.path().join(MARK_FILE), NOON).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_data_file_without_a_table_is_not_ready_until_the_table_is_back() {
     store.close().await;
 }
 
-/// A server of its own: a rule of the database makes every new table, and every agent, find no room.
+/// A private server: a rule of the database makes every new table and every agent row fail with "disk full".
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_without_room_is_not_ready_until_as_much_can_be_written() {
     let server = PrivatePostgres::start().unwrap();

@@ -1,4 +1,4 @@
-//! Lanes under attack: stale epochs, cut connections, two nodes on one database.
+//! Lanes under stress: stale epochs, cut connections, two nodes on one database.
 
 use crate::records::{fresh_database, one_lane, postgres, sqlite};
 use chimera_core::flow::tables::RUNS;
@@ -111,7 +111,7 @@ async fn two_writers_on_one_file_fence_each_other_and_break_no_chain() {
     let (one, two) = (sqlite(folder.path()).unwrap(), sqlite(folder.path()).unwrap());
     let mut kept = 0;
     for turn in 0..40 {
-        // Fenced at first, then the lane is its own again until the other's turn.
+        // Fenced at first, then the lane is its own again until the other node's turn.
         let store = if turn % 4 < 2 { &one } else { &two };
         match store.commit(audited(&seeded)).await {
             Ok(_) => kept += 1,
@@ -206,7 +206,7 @@ async fn a_lost_server_is_told_and_found_again() {
     store.close().await;
 }
 
-/// Breaks the ledger's table from outside and expects changes to be refused until it is mended.
+/// Breaks the ledger's table from outside and expects changes to be rejected until it is repaired.
 async fn without_a_ledger(store: &dyn Records, seeded: &Seeded, hurt: impl AsyncFn(), mend: impl AsyncFn()) {
     store.commit(audited(seeded)).await.unwrap();
     hurt().await;

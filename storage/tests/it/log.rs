@@ -1,4 +1,4 @@
-//! The write-ahead log of the embedded store stays small, with readers around it.
+//! The write-ahead log of the embedded store stays small, even with concurrent readers.
 
 use crate::records::sqlite;
 use crate::restores::{entries, killed, open};
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// More than the log is cut to, and much less than these writes come to without care.
+/// More than the log is truncated to, and much less than these writes amount to without checkpoints.
 const BYTES_MAX: u64 = 48 * 1024 * 1024;
 
-/// Fewer than any count of transactions after which something used to be done.
+/// Fewer than any number of transactions that triggers a checkpoint.
 const WRITES: usize = 1_500;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,7 +78,7 @@ async fn a_log_that_is_removed_under_a_writer_is_noticed_and_an_orderly_stop_sav
     store.close().await;
 }
 
-/// SQLite deletes a log when it makes its data file, or opens an empty one.
+/// SQLite deletes a log when it creates its data file, or opens an empty one.
 #[tokio::test]
 async fn a_log_whose_data_file_is_missing_or_empty_is_left_alone_whoever_opens_it() {
     let (_place, left) = killed(20).await;

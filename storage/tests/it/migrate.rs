@@ -1,4 +1,4 @@
-//! Migrations on both stores: at once, again, changed, newer.
+//! Migrations on both stores: concurrent, repeated, changed, newer.
 
 use chimera_storage::migrate::{self, MIGRATIONS, MigrateError};
 use chimera_testkit::postgres::PrivatePostgres;
@@ -192,7 +192,8 @@ fn up_to(store: &str, last: &str) -> (Vec<String>, String) {
     (names[..at].iter().map(|name| text(name)).collect(), text(names[at]))
 }
 
-/// A run that is over, one that waits and one that was undone by hand, each with a step and an effect in doubt.
+/// A finished run, a waiting one and one that was rolled back by hand, each with a step and an effect with unknown
+/// outcome.
 const DOUBTS: &[&str] = &[
     "INSERT INTO runs (id, actor, request_payload, status, trace_id, tenant_id) VALUES
         ({1}, 'a', '{}', 'completed', 't1', 'x'), ({2}, 'a', '{}', 'running', 't2', 'x'),
@@ -207,7 +208,7 @@ const DOUBTS: &[&str] = &[
         ({24}, 'x', {1}, {14}, 'tool', 't', 'succeeded', 'k4', {digest}, {time})",
 ];
 
-/// A statement in the words of one store.
+/// A statement in the dialect of one store.
 fn spelled(text: &str, id: impl Fn(u8) -> String, digest: &str, time: &str) -> String {
     let text = (1..30).fold(text.to_owned(), |text, n| text.replace(&format!("{{{n}}}"), &id(n)));
     text.replace("{digest}", digest).replace("{time}", time)
@@ -243,7 +244,7 @@ async fn calls_that_were_in_doubt_before_there_was_a_column_for_it_are_found() {
     assert_eq!((row.get(0), row.get(1), row.get(2), row.get(3)), wanted);
 }
 
-/// Two tenants that made the same document, one whose step only names it, and uploads that replaced something.
+/// Two tenants that stored the same document, one whose step only names it, and uploads that replaced something.
 const MADE: &[&str] = &[
     "INSERT INTO tenants (id, slug, name) VALUES ('default', 'default', 'x'), ('acme', 'acme', 'x')",
     "INSERT INTO runs (id, actor, request_payload, status, trace_id, tenant_id) VALUES ({1}, 'a', '{}', 'completed', 't1', 'x')",
@@ -286,7 +287,7 @@ async fn blobs_from_before_there_were_owners_belong_to_the_tenants_that_made_the
     assert_eq!((row.get(0), row.get(1), row.get(2)), (3_i64, 2_i64, 14_i64));
 }
 
-/// A restore fills a database in one transaction, and whoever starts meanwhile should hear why it waits.
+/// A restore fills a database in one transaction; a process that starts meanwhile learns why it waits.
 #[tokio::test]
 async fn whoever_waits_for_a_migration_that_does_not_end_is_told_so() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();

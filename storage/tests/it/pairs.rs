@@ -1,4 +1,4 @@
-//! A data file and a write-ahead log that do not belong together are refused, and nobody changes either.
+//! A data file and a write-ahead log that do not belong together are rejected, and neither is changed.
 
 use crate::restores::{entries, open};
 use chimera_core::flow::tables::RUNS;
@@ -17,11 +17,11 @@ use tempfile::TempDir;
 
 const DATA: &str = "chimera.db";
 const LOG: &str = "chimera.db-wal";
-/// How SQLite moves the log into the data file.
+/// How SQLite checkpoints the log into the data file.
 const CHECKPOINTS: [&str; 3] = ["PASSIVE", "RESTART", "TRUNCATE"];
 const PAGE_BYTES: usize = 4096;
 
-/// A data file and its log, as they were on the disk at one moment.
+/// A data file and its log, as on disk at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pair {
     data: Vec<u8>,
@@ -29,7 +29,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Reads both until nobody has changed either meanwhile.
+    /// Reads both until neither changed meanwhile.
     fn of(folder: &Path) -> Self {
         let look = || Self {
             data: std::fs::read(folder.join(DATA)).unwrap(),
@@ -63,7 +63,7 @@ fn hold() -> Hold {
     Hold { reason: "it is a copy".to_owned(), since: Timestamp::from_micros(0) }
 }
 
-/// Whoever only looks at the data in a folder.
+/// Everything that only reads the data in a folder.
 fn lookers(folder: &Path) -> [Result<(), OpenError>; 5] {
     let copy = tempfile::tempdir().unwrap();
     [
@@ -75,7 +75,7 @@ fn lookers(folder: &Path) -> [Result<(), OpenError>; 5] {
     ]
 }
 
-/// Whoever would change it.
+/// Everything that would change it.
 fn writers(folder: &Path) -> [Result<(), OpenError>; 4] {
     [
         opened(folder, Access::Write),
@@ -134,7 +134,7 @@ async fn whoever_only_looks_leaves_a_data_file_and_its_log_as_they_are() {
     assert!(Pair::of(left.path()) == right, "a look moved the log into the data file");
 }
 
-/// Removed, or replaced by a copy of the same bytes: what the log holds is in no file that has a name.
+/// Removed, or replaced by a copy of the same bytes: the content of the log is in no file with a name.
 #[tokio::test]
 async fn the_log_of_a_data_file_that_was_removed_or_replaced_outlives_an_orderly_stop() {
     for replaced in [false, true] {
@@ -183,14 +183,14 @@ struct History {
     dice: Seeded,
     committed: BTreeSet<String>,
     kept: Vec<Pair>,
-    /// Pairs whose data file was being written. Only beside its own log is such a file a state.
+    /// Pairs whose data file was being written. Such a file is consistent only together with its own log.
     torn: Vec<Pair>,
 }
 
 impl History {
     async fn begin(seed: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // From here on every data file has the schema, also without a log.
+        // From here on every data file has the schema, even without a log.
         open(folder.path(), Access::Write).close().await;
         let store = open(folder.path(), Access::Write);
         let committed = BTreeSet::from([content(&store).await]);
@@ -215,7 +215,7 @@ impl History {
         self.committed.insert(content(&self.store).await);
     }
 
-    /// Moves the log into the data file; also as the files look when that is cut at some page.
+    /// Checkpoints the log; also records the files as they look when that is interrupted at some page.
     fn checkpoint(&mut self) {
         let before = Pair::of(self.folder.path());
         let conn = rusqlite::Connection::open(self.folder.path().join(DATA)).unwrap();
@@ -231,7 +231,7 @@ impl History {
         self.kept.push(after);
     }
 
-    /// Goes on from files as a kill or a copy left them: the newest, or older ones.
+    /// Continues from files as a kill or a copy left them: the newest, or older ones.
     async fn go_on_from(&mut self, pair: &Pair) {
         self.store.close().await;
         self.keep();
@@ -240,7 +240,7 @@ impl History {
         self.committed.insert(content(&self.store).await);
     }
 
-    /// An orderly stop, which moves the whole log, and a start.
+    /// A clean stop, which checkpoints the whole log, and a start.
     async fn restart(&mut self) {
         self.store.close().await;
         self.keep();
@@ -264,7 +264,7 @@ impl History {
     }
 }
 
-/// What is in files, if they are accepted.
+/// The contents of the files, if they are accepted.
 async fn accepted(pair: &Pair, which: &str) -> Option<String> {
     let folder = pair.within();
     let clock = Arc::new(FakeClock::at(Timestamp::from_micros(0)));

@@ -1,4 +1,4 @@
-//! A store that is older than what was last known of it: cut, deleted, put back, restored.
+//! A store that is older than its marks: truncated, deleted, replaced, restored.
 
 use crate::records::fresh_database;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, STORE_STATE};
@@ -29,7 +29,7 @@ fn held_reason(folder: &Path) -> Option<String> {
     SqliteRecords::facts(folder, &folder.join(MARK_FILE), now).unwrap().hold.map(|hold| hold.reason)
 }
 
-/// The transaction with which an operator goes on.
+/// The transaction with which an operator resumes.
 fn let_go(generation: i64) -> Tx {
     let at = |column| STORE_STATE.position(column).unwrap();
     let set =
@@ -45,7 +45,7 @@ pub(crate) async fn entries(store: &dyn Records) -> usize {
     store.read(Select::from(&AUDIT_LOG_ENTRIES, Scope::System).take(1_000)).await.unwrap().rows.len()
 }
 
-/// The files of a data folder as a power cut or a kill leaves them: the store was never closed.
+/// The files of a data folder after a power cut or a kill: the store was never closed.
 pub(crate) async fn killed(writes: usize) -> (TempDir, PathBuf) {
     let (place, world) = (tempfile::tempdir().unwrap(), World::new(1));
     let (live, left) = (place.path().join("live"), place.path().join("left"));
@@ -61,7 +61,7 @@ pub(crate) async fn killed(writes: usize) -> (TempDir, PathBuf) {
     (place, left)
 }
 
-/// Reads work, changes don't, and a second start changes nothing about it.
+/// Reads work, changes don't, and a restart does not alter that.
 async fn is_held(folder: &Path, because: &str) {
     let world = World::new(2);
     for _ in 0..2 {
@@ -129,7 +129,7 @@ async fn an_older_file_is_held_and_the_newer_one_is_not() {
     store.close().await;
 }
 
-/// The end of both chains has the same number; only the hash tells them apart.
+/// Both chains end at the same number; only the hash differs.
 #[tokio::test]
 async fn another_history_of_the_same_length_is_held() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -200,7 +200,7 @@ async fn generation(store: &dyn Records) -> i64 {
     store.read(Select::from(&STORE_STATE, Scope::System).take(1)).await.unwrap().rows[0].int("generation")
 }
 
-/// Resumes as an operator does whose clock is right: beyond what the store knows.
+/// Resumes as an operator with a correct clock does: beyond what the store knows.
 async fn resume(store: &dyn Records) {
     let known = generation(store).await;
     store.commit(let_go(NOON.max(known + 1))).await.unwrap();
@@ -221,7 +221,7 @@ async fn data_that_is_held_knows_every_generation_that_its_mark_knows_and_a_resu
     let marked = open(folder.path(), Access::Write);
     world.write(&marked, 0, "acme", 1).await;
     marked.close().await;
-    // Held by a start, by a restore, and by nobody before the resume.
+    // Held by a start, by a restore, and not at all before the resume.
     for how in ["start", "restore", "resume"] {
         std::fs::copy(folder.path().join("older"), &data).unwrap();
         match how {
@@ -259,7 +259,7 @@ async fn a_database_that_is_held_learns_the_generations_that_nodes_know_and_a_re
         let aside = Some(Timestamp::from_micros(NOON + step));
         PostgresRecords::fill(&url, &copy, &copied, &none, (&hold, aside), |_| {}).await.unwrap();
         if step > 0 && !known {
-            // A node that waits tells what it knows; whoever resumes has never heard of it.
+            // The waiting node has marks that the resuming operator does not know.
             node(&url, folder.path(), "one").await.close().await;
         }
         let marks = if known { folder.path().join("one.mark") } else { none.clone() };
@@ -286,7 +286,7 @@ async fn node(url: &str, folder: &Path, name: &str) -> PostgresRecords {
         .unwrap()
 }
 
-/// Waits until a store is held, or is not any more.
+/// Waits until a store is held, or no longer held.
 async fn until_held(store: &dyn Records, held: bool) {
     let waits = async {
         while store.hold().is_some() != held {
@@ -296,7 +296,7 @@ async fn until_held(store: &dyn Records, held: bool) {
     tokio::time::timeout(std::time::Duration::from_secs(20), waits).await.expect("every node hears of it");
 }
 
-/// Commits until the lane is taken anew.
+/// Commits until the lane is claimed again.
 async fn written(world: &World, store: &dyn Records) {
     let writes = async {
         while store.commit(world.entries(0, "acme", 1)).await.is_err() {
@@ -377,7 +377,7 @@ async fn a_copy_of_data_that_is_not_sound_is_refused_when_it_is_made_and_when_it
     assert!(SqliteRecords::inspect(whole.path()).is_ok());
     damage_root(&whole.path().join(DATA_FILE), "agents");
     assert!(is_refused(SqliteRecords::inspect(whole.path())), "a page that nothing else reads");
-    // A row that breaks a rule of its table is copied byte by byte: only a look at the copy finds it.
+    // A row that violates a constraint is copied byte by byte: only a check of the copy finds it.
     let file = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
     let text = "PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON; \
                 INSERT INTO actor_keys (id, actor_id, tenant_id) VALUES (zeroblob(16), 'a', 't')";
@@ -386,7 +386,7 @@ async fn a_copy_of_data_that_is_not_sound_is_refused_when_it_is_made_and_when_it
     assert!(is_refused(SqliteRecords::copy(folder.path(), broken.path(), &hold)));
 }
 
-/// Makes a database what it was before its last entries, as a server does that never received them.
+/// Removes the last entries from a database, as on a server that never received them.
 async fn forget_the_end(url: &str, lane: i64, seq: i64) {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -400,7 +400,7 @@ async fn forget_the_end(url: &str, lane: i64, seq: i64) {
     client.batch_execute(&text).await.unwrap();
 }
 
-/// Waits until a file of marks says that a lane has come so far.
+/// Waits until a mark file has a lane at this position.
 async fn until_marked(marks: &Path, lane: i64, seq: i64) {
     let marked = || {
         let bytes = std::fs::read(marks).unwrap_or_default();
@@ -415,7 +415,7 @@ async fn until_marked(marks: &Path, lane: i64, seq: i64) {
     tokio::time::timeout(std::time::Duration::from_secs(20), waits).await.expect("every node marks every lane");
 }
 
-/// What the other node wrote is gone, and this one, whose own lane is whole, would go on from there.
+/// What the other node wrote is missing, and this node, whose own lane is intact, would continue from there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_misses_the_end_of_what_another_one_wrote() {
     for restarted in [false, true] {
@@ -443,7 +443,7 @@ async fn a_node_misses_the_end_of_what_another_one_wrote() {
     }
 }
 
-/// A restore that ends in the middle, for whatever reason, leaves the database as it was.
+/// An interrupted restore, for whatever reason, leaves the database as it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_whose_restore_fails_is_what_it_was() {
     let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
@@ -467,7 +467,7 @@ async fn a_database_whose_restore_fails_is_what_it_was() {
     assert!(refused.is_some_and(|said| said.contains("schema")), "an empty one is empty");
 }
 
-/// A head that can't be read is damage with a name, and neither a lane of zeros nor one that nobody knows.
+/// An unreadable head is reported as damage of that lane, and not treated as zeros or as unknown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lane_whose_head_is_damaged_is_named_by_every_look_and_every_copy() {
     let (folder, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

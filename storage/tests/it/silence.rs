@@ -1,4 +1,4 @@
-//! A database that stops in the middle: whoever works beside it notices, and a long statement is no silence.
+//! A database that stops answering: `until_silent` notices, and a long statement does not count as silence.
 
 use chimera_engine::port::Outage;
 use chimera_storage::records::{OpenError, PostgresRecords};

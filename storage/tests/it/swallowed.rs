@@ -1,6 +1,6 @@
-//! Triggers, rules and row policies that somebody else put on Chimera's tables. Some swallow a change without an error, some set
-//! it back behind it, some do nothing. The store is unusable and names the object as long as it is there, makes no change, and goes on by
-//! itself afterwards.
+//! Foreign triggers, rules and row policies on Chimera's tables. Some silently drop a change, some revert it, some do
+//! nothing. While the object exists, the store is unusable, names it and makes no change. Afterwards it recovers by
+//! itself.
 
 use crate::records::{fresh_database, one_lane, sqlite};
 use chimera_core::access::tables::NONCES;
@@ -62,7 +62,7 @@ pub(crate) async fn execute(url: &str, sql: &str) {
     client.batch_execute(sql).await.unwrap();
 }
 
-/// The store of somebody who owns nothing, whom policies concern.
+/// A store opened by a user who owns nothing, so that row policies apply.
 pub(crate) async fn visited(url: &str, name: &str) -> PostgresRecords {
     one_lane(url).await.close().await;
     let role = format!(
@@ -74,7 +74,7 @@ pub(crate) async fn visited(url: &str, name: &str) -> PostgresRecords {
     one_lane(&format!("{scheme}://{name}@{}", rest.split_once('@').unwrap().1)).await
 }
 
-/// A trigger of the server that does this before every change of that kind.
+/// A PostgreSQL trigger that does this before every change of that kind.
 pub(crate) fn before(change: &str, table: &str, body: &str) -> String {
     format!(
         "CREATE OR REPLACE FUNCTION dba_rule() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$; \
@@ -82,7 +82,7 @@ pub(crate) fn before(change: &str, table: &str, body: &str) -> String {
     )
 }
 
-/// A policy that lets everything be seen and added, and nothing be changed.
+/// A policy that allows reads and inserts, but no updates.
 pub(crate) fn policy(table: &str) -> String {
     format!(
         "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY; CREATE POLICY seen ON {table} FOR SELECT USING (true); \
@@ -98,12 +98,12 @@ pub(crate) fn no_policy(table: &str) -> String {
     )
 }
 
-/// A trigger of the file that swallows every change of that kind.
+/// A SQLite trigger that drops every change of that kind.
 pub(crate) fn ignore(change: &str, table: &str) -> String {
     format!("CREATE TRIGGER dba BEFORE {change} ON {table} BEGIN SELECT RAISE(IGNORE); END")
 }
 
-/// Every change is refused, and the store is not ready for the same reason, however often it is asked.
+/// Every change is rejected, and the store is not ready for the same reason, however often it is asked.
 pub(crate) async fn unusable(store: &dyn Records, tx: Tx, table: &str, rule: &str) {
     let told = |why: &Unavailable| why.outage == Outage::Unusable && why.reason.contains(table);
     for tx in [tx, Tx::default()] {
@@ -221,7 +221,7 @@ async fn what_somebody_put_on_a_table_makes_a_database_unusable_whatever_it_does
     }
     let drop = || "DROP TRIGGER dba ON agents".to_owned();
     let trigger = |change| (before(change, "agents", "RETURN NULL;"), drop());
-    // It counts as changed, and is as it was.
+    // It counts as changed, but keeps its old value.
     let kept = (before("UPDATE", "agents", "RETURN OLD;"), drop());
     let function = "CREATE OR REPLACE FUNCTION dba_rule() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
                     UPDATE agents SET name = 'a' WHERE id = NEW.id; RETURN NULL; END $$;";
@@ -303,7 +303,7 @@ async fn what_stands_in_the_place_of_an_object_of_chimeras_is_not_chimeras_in_a_
             "CREATE RULE dba AS ON INSERT TO scoped_agents DO INSTEAD NOTHING",
             "DROP RULE dba ON scoped_agents".to_owned(),
             "rule dba on scoped_agents",
-            // Nothing is ever written there: it is the store that is not ready.
+            // Nothing is ever written there: only readiness reports it.
             Tx::default(),
         ),
         (
@@ -324,7 +324,7 @@ async fn what_stands_in_the_place_of_an_object_of_chimeras_is_not_chimeras_in_a_
     store.close().await;
 }
 
-/// A start, a migration and a look from outside say it, too, and change nothing.
+/// `open`, `migrate` and `facts` report it too, and change nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_refuses_what_somebody_put_on_a_table_and_names_it() {
     let (folder, store, file) = opened();
@@ -351,7 +351,7 @@ async fn a_start_refuses_what_somebody_put_on_a_table_and_names_it() {
     one_lane(&url).await.close().await;
 }
 
-/// Whoever really came too late is told so, and the store is ready.
+/// A real conflict is reported as such, and the store stays ready.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_lost_a_race_is_no_trouble_of_either_store() {
     let (folder, url) = (tempfile::tempdir().unwrap(), fresh_database());

@@ -1,12 +1,12 @@
-//! Triggers, rules and row policies that somebody else put on the ledger, its lanes and its hold. No entry
-//! is kept without its head, nobody took the lane over, and the store is not ready as long as that is so.
+//! Foreign triggers, rules and row policies on the ledger, its lanes and its hold. No entry is stored without its
+//! head, no lane is taken over, and the store is not ready while the object exists.
 
 use crate::records::{fresh_database, one_lane, sqlite};
 use crate::swallowed::{before, execute, ignore, no_policy, opened, policy, until_ready, unusable, visited};
 use chimera_engine::port::Records;
 use chimera_testkit::world::World;
 
-/// How many entries there are, and how many the lanes tell of.
+/// The number of entries, and the number according to the lanes.
 async fn ledger(url: &str) -> (i64, i64) {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -121,7 +121,7 @@ async fn entries_that_a_database_swallows_or_refuses_at_the_commit_keep_it_from_
     store.close().await;
 }
 
-/// Data that was put back is not taken for the newest while a trigger keeps the hold from being written.
+/// Restored data does not count as the newest while a trigger prevents the hold from being written.
 #[tokio::test]
 async fn older_data_that_swallows_its_hold_is_refused_and_held_afterwards() {
     let (folder, store, file) = opened();

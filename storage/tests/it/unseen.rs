@@ -1,5 +1,5 @@
-//! What no plan of a statement shows: a constraint or a function behind it that refuses every real change. The store
-//! is not ready while that is so, whoever asks how often, and is ready by itself afterwards.
+//! What planning a statement does not show: a constraint or function that rejects every real change. The store is not
+//! ready while it exists, however often it is asked, and recovers by itself.
 
 use crate::records::{fresh_database, postgres};
 use chimera_core::job::tables::AGENTS;
@@ -32,7 +32,7 @@ async fn execute(url: &str, sql: &str) {
     client.batch_execute(sql).await.unwrap();
 }
 
-/// The URL of somebody who owns nothing.
+/// The URL of a user who owns nothing.
 async fn limited(url: &str) -> String {
     postgres(url).await.close().await;
     let role = "DROP ROLE IF EXISTS somebody; CREATE ROLE somebody LOGIN; GRANT ALL ON SCHEMA public TO somebody; \
@@ -50,7 +50,7 @@ async fn a_change_that_a_constraint_refuses_keeps_the_store_from_being_ready() {
     let url_limited = limited(&url).await;
     let store = postgres(&url_limited).await;
     store.commit(agent(1)).await.unwrap();
-    // Somebody who owns nothing may not write there.
+    // A user who owns nothing may not write there.
     let note = "CREATE TABLE dba_log (x text); CREATE FUNCTION dba_note() RETURNS boolean LANGUAGE plpgsql AS \
                 $$ BEGIN INSERT INTO dba_log VALUES ('x'); RETURN true; END $$; \
                 ALTER TABLE agents ADD CONSTRAINT dba CHECK (dba_note()) NOT VALID";
@@ -87,7 +87,7 @@ async fn a_row_that_has_changed_since_it_was_refused_is_tried_with_another_one()
     store.close().await;
 }
 
-/// Whoever asks for readiness waits two seconds; a probe may take longer.
+/// A readiness request waits two seconds; a probe may take longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_probe_goes_on_when_whoever_asked_has_gone() {
     let url = fresh_database();

@@ -1,10 +1,10 @@
-//! The account of a clause: what each of its tokens has become.
+//! Records the role of each token of a clause.
 //!
-//! A token is taken exactly once: as a value, as the word that announces one, as the name of a
-//! tool's thing, as a pointer at an earlier step. Words that carry nothing themselves (articles,
-//! prepositions, manners) are taken only beside something that is; they are settled from the end to
-//! the beginning, so that `from` stays over with the `last week` behind it. What nobody has taken
-//! refuses the goal, so a word that the planner does not know can't change nothing.
+//! Each token gets exactly one role: a value, a label that announces a value, the noun a tool is about, or a
+//! reference to an earlier step. Words that carry no meaning of their own (articles, prepositions, courtesies) get a
+//! role only next to a token that has one. They are settled from right to left, so that `from` stays unused when the
+//! `last week` behind it does. A token without a role rejects the goal, so a word that the planner does not know is
+//! never silently ignored.
 
 use super::choose::Profile;
 use super::clause::{Clause, Use};
@@ -15,23 +15,23 @@ use super::token::{Kind, Token};
 use super::{preposition, qualifier};
 use chimera_core::act::{PlanError, excerpt};
 
-/// What the steps of one clause were made of.
+/// What the steps of one clause were built from.
 #[derive(Default)]
 pub(super) struct Facts<'a> {
-    /// The tools of its steps, and of the steps that they point at.
+    /// The tools of the clause's steps, and of the steps they refer to.
     pub(super) tools: Vec<&'a Profile>,
-    /// Labels of inputs that are filled.
+    /// Labels of the inputs that are filled.
     pub(super) labels: Vec<&'a str>,
-    /// Something of an earlier step flows into one of them.
+    /// An output of an earlier step is wired into one of them.
     pub(super) wired: bool,
-    /// Something that is handed on comes from the caller's `inputs`.
+    /// Some content comes from the caller's `inputs`.
     pub(super) given: bool,
-    /// Something is handed on, wherever it comes from.
+    /// There is content to hand on, whatever its source.
     pub(super) carried: bool,
 }
 
 impl<'a> Facts<'a> {
-    /// Notes an input that is filled.
+    /// Records that an input is filled.
     pub(super) fn fill(&mut self, slot: &Slot<'a>) {
         self.labels.extend(lexicon::labels(slot.name));
         self.labels.extend(slot.name.split('_'));
@@ -50,7 +50,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Settles what is left of a clause once its steps are made.
+/// Assigns roles to the remaining tokens of a clause after its steps are built.
 pub(super) fn settle(clause: &mut Clause, facts: &Facts<'_>) {
     for at in (0..clause.tokens.len()).rev() {
         if !clause.is_used(at)
@@ -59,7 +59,7 @@ pub(super) fn settle(clause: &mut Clause, facts: &Facts<'_>) {
             clause.take(at, becomes);
         }
     }
-    // The same word twice is a slip, or says something that a plan can't hold.
+    // A repeated word is a typo, or says something that a plan can't express.
     let twice = |at: &usize| {
         let word = clause.tokens[*at].word();
         let told = clause.uses[*at] != Some(Use::Value) || clause.uses[at + 1] != Some(Use::Value);
@@ -69,7 +69,7 @@ pub(super) fn settle(clause: &mut Clause, facts: &Facts<'_>) {
     doubled.into_iter().for_each(|at| clause.uses[at] = None);
 }
 
-/// What an unused token is good for.
+/// The role of an unused token.
 fn role(clause: &Clause, facts: &Facts<'_>, at: usize) -> Option<Use> {
     let token = &clause.tokens[at];
     if token.is_mark() || token.kind == Kind::Sign {
@@ -79,7 +79,7 @@ fn role(clause: &Clause, facts: &Facts<'_>, at: usize) -> Option<Use> {
     if clause.verb == Some(at) {
         return form::is_whole_verb(clause, word).then_some(Use::Act);
     }
-    // The same word twice says something, or is a slip; neither can be planned.
+    // A repeated word is a typo, or says something that a plan can't express.
     if lexicon::is_condition(word) || clause.tokens.get(at + 1).is_some_and(|next| next.is(word)) {
         return None;
     }
@@ -87,7 +87,7 @@ fn role(clause: &Clause, facts: &Facts<'_>, at: usize) -> Option<Use> {
     small(clause, facts, at, word).or_else(noun)
 }
 
-/// Words that are only there for the grammar, each where it can mean nothing else.
+/// Function words, each only where it can mean nothing else.
 fn small(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use> {
     let next = behind(clause, at);
     let before = at.checked_sub(1);
@@ -106,7 +106,7 @@ fn small(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Us
         return Some(Use::Form);
     }
     if possessive {
-        // `my drive` is where the tool looks anyway; `my issues` would be some of them.
+        // `my drive` is where the tool looks anyway; `my issues` would be a subset.
         let own = next.is_some_and(|next| match clause.uses[next] {
             Some(Use::Value | Use::Reference) => true,
             Some(Use::Thing) => !clause.tokens[next].word().is_some_and(|word| facts.lists(word)),
@@ -115,7 +115,7 @@ fn small(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Us
         let theirs = matches!(word, "its" | "their") && next.is_some_and(|next| clause.is_used(next));
         return (own || theirs).then_some(Use::Reference);
     }
-    // `what it says` is what it gives.
+    // `what it says` is the step's output.
     let says = facts.wired && lexicon::is_content_question(word);
     let asks = |ahead: usize, words: &[&str]| {
         clause.tokens.get(at + ahead).and_then(Token::word).is_some_and(|word| words.contains(&word))
@@ -125,8 +125,8 @@ fn small(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Us
     (question && facts.wired).then_some(Use::Reference)
 }
 
-/// Whether a preposition may lead to what stands behind it, which is taken. What it says before a value
-/// was looked at when the value was taken.
+/// Whether a preposition may lead to the used token behind it. Prepositions before values were checked when the value
+/// was taken.
 fn leads_to(clause: &Clause, facts: &Facts<'_>, from: usize, next: usize) -> bool {
     let word = clause.tokens[from].word().unwrap_or_default();
     let behind_verb = from.checked_sub(1).is_some_and(|before| clause.verb == Some(before));
@@ -140,7 +140,7 @@ fn leads_to(clause: &Clause, facts: &Facts<'_>, from: usize, next: usize) -> boo
     if !form::opens(clause, from, at) || form::splits(clause, from, at) {
         return false;
     }
-    // `of the open issues` speaks of the issues.
+    // `of the open issues` refers to the issues.
     let chosen = |at: &usize| clause.uses[*at] != Some(Use::Choice);
     let noun = |at: &usize| matches!(clause.uses[*at], Some(Use::Thing | Use::Reference));
     let thing = (at..clause.tokens.len()).find(chosen).filter(noun).unwrap_or(at);
@@ -162,7 +162,7 @@ fn leads_to(clause: &Clause, facts: &Facts<'_>, from: usize, next: usize) -> boo
             // `a summary with it` is not one of it.
             _ => preposition::refers(word) && !(word == "with" && lexicon::is_outcome(before)),
         },
-        // `look with pages` says nothing of which ones.
+        // `look with pages` does not say which ones.
         Some(Use::Choice) => preposition::chooses(word) && !(word == "with" && behind_verb),
         Some(Use::Act) => false,
         // `with the subject "x"`, and not `from since`.
@@ -175,23 +175,23 @@ fn leads_to(clause: &Clause, facts: &Facts<'_>, from: usize, next: usize) -> boo
     }
 }
 
-/// Nouns that name a tool's thing, an input, or what is handed on.
+/// Nouns that name what a tool is about, an input, or the content to hand on.
 fn noun(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use> {
     let next = clause.tokens.get(at + 1).filter(|_| clause.is_used(at + 1));
     let value = |place: usize| matches!(clause.uses.get(place), Some(Some(Use::Value | Use::Choice | Use::Reference)));
-    // `the reports bucket`, `high importance`; what a text is for stands in front of it.
+    // `the reports bucket`, `high importance`; a label that announces a text stands in front of it.
     let announces = word.ends_with("ed") || word.ends_with("ing") || lexicon::announces_text(word);
     let beside = value(at + 1) || (!announces && at.checked_sub(1).is_some_and(value));
-    // What picks some of what is listed is no name of all of it.
+    // A word that selects a subset does not name the whole list.
     if qualifier::is_kind(word) && !facts.tools.iter().any(|tool| tool.does("create")) {
         return None;
     }
     if facts.names(word) {
-        // `the upload`, `a POST request`: what a tool does is a thing only behind what makes it a noun.
+        // `the upload`, `a POST request`: a verb counts as a noun only behind a word that makes it one.
         let act = !facts.is_thing(word);
         return (!act || form::is_attributed(clause, at)).then_some(Use::Thing);
     }
-    // `that` announces what is said only where it begins it.
+    // `that` announces speech only where the speech begins.
     if word == "that" && !matches!(clause.tokens.get(at + 1).map(|next| &next.kind), Some(Kind::Text)) {
         return (facts.carried && form::is_object(clause, at)).then_some(Use::Reference);
     }
@@ -206,7 +206,7 @@ fn noun(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use
     if labels && (beside || (facts.wired && led && !with)) {
         return Some(Use::Label);
     }
-    // `create a repository acme/web` asks for something else than an issue in it.
+    // `create a repository acme/web` asks for something other than an issue in it.
     if lexicon::is_thing(word) && object_of_verb(clause, at) {
         return None;
     }
@@ -244,7 +244,7 @@ fn object_of_verb(clause: &Clause, at: usize) -> bool {
     })
 }
 
-/// Whether nouns that describe it lead from here to a value.
+/// Whether only descriptive nouns stand between here and a value.
 fn value_follows(clause: &Clause, at: usize) -> bool {
     let value = |token: &Token| token.is_entity();
     (at..clause.tokens.len()).find(|place| clause.tokens[*place].word().is_none()).is_some_and(|place| {
@@ -252,19 +252,18 @@ fn value_follows(clause: &Clause, at: usize) -> bool {
     })
 }
 
-/// The token behind, past a colon.
+/// The next token, past a colon.
 fn behind(clause: &Clause, at: usize) -> Option<usize> {
     let next = (at + 1..clause.tokens.len()).find(|next| clause.tokens[*next].kind != Kind::Mark(':'))?;
     (!clause.tokens[next].is_mark()).then_some(next)
 }
 
-/// The refusal that names what is left of a clause, if anything is.
+/// The error that names the unused tokens of a clause, if any.
 pub(super) fn leftover(goal: &str, clause: &Clause) -> Option<PlanError> {
     named(goal, clause, |_| true)
 }
 
-/// The refusal that names the words of a clause that nobody knows, if there are any. What a step
-/// could have taken, had it been made, is none of them.
+/// The error that names the unknown words of a clause, if any. Tokens that a step could have used are not unknown.
 pub(super) fn unknown(goal: &str, clause: &Clause) -> Option<PlanError> {
     let known = |word: &str| {
         lexicon::is_preposition(word)
@@ -290,8 +289,7 @@ fn named(goal: &str, clause: &Clause, counts: impl Fn(&Token) -> bool) -> Option
     (!texts.is_empty()).then(|| PlanError::Unplaced { text: excerpt(&texts.join(" … ")) })
 }
 
-/// A refusal that names also what stands between the clauses and joins nothing: it may be why something is
-/// missing.
+/// Adds the stray tokens between clauses to an error: they may be the reason that something is missing.
 pub(super) fn with_stray(goal: &str, error: PlanError, stray: &[Token]) -> PlanError {
     let texts: Vec<&str> = stray.iter().filter_map(|token| goal.get(token.start..token.end)).collect();
     let stray = texts.join(" … ");

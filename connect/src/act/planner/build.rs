@@ -1,7 +1,7 @@
-//! Steps from clauses, one after the other.
+//! Builds steps from clauses, in order.
 //!
-//! A clause may need more than its own step: `post a summary of https://…` fetches and summarises
-//! first. Such steps are made only by tools that change nothing.
+//! A clause may need more than its own step: `post a summary of https://…` first fetches and summarizes. Only tools
+//! without side effects are used for such implied steps.
 
 use super::account::{self, Facts};
 use super::choose::{Profile, choose, producer};
@@ -20,31 +20,31 @@ use chimera_core::tool::EffectKind;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Words between the members of a list.
+/// Words between list members.
 const LISTED: &[&str] = &["in", "to", "of", "for", "on", "into", "at"];
-/// Verbs that don't say whether something is asked or changed.
+/// Verbs that don't say whether the request reads or writes.
 const UNSAID: &[&str] = &["call", "request", "send", "hit", "submit"];
-/// Words at which what a noun speaks of ends.
+/// Words that end a noun phrase.
 const NOUN_ENDS: &[&str] = &["to", "with", "via", "as", "into", "under", "through", "using", "and"];
 
-/// A plan in the making.
+/// A plan under construction.
 pub(super) struct Builder<'a> {
     goal: &'a str,
     pub(super) inputs: Option<&'a Map<String, Value>>,
     tools: &'a [Profile],
     pub(super) steps: Vec<Made<'a>>,
-    /// Members of `inputs` that a step has.
+    /// Members of `inputs` that some step already uses.
     pub(super) given: BTreeSet<String>,
-    /// The repository that was spoken of last.
+    /// The repository that was mentioned last.
     repo: Option<(Value, Value)>,
-    /// What the steps of the present clause were made of.
+    /// What the steps of the current clause were built from.
     pub(super) facts: Facts<'a>,
-    /// What has become of the goal so far.
+    /// Which characters of the goal are accounted for.
     ledger: Ledger<'a>,
 }
 
 impl<'a> Builder<'a> {
-    /// `joints` is what only stands between the clauses.
+    /// `joints` are the tokens that only connect clauses.
     pub(super) fn new(goal: &'a str, inputs: &'a Value, tools: &'a [Profile], joints: &[Token]) -> Self {
         let mut ledger = Ledger::new(goal);
         ledger.settle(joints);
@@ -60,7 +60,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The finished plan, unless it leaves out something of the goal or that the caller gave.
+    /// The finished plan. Fails if it leaves out part of the goal or of the caller's inputs.
     pub(super) fn plan(self) -> Result<Plan, PlanError> {
         self.ledger.close()?;
         let held = |name: &String, value: &Value| {
@@ -87,7 +87,7 @@ impl<'a> Builder<'a> {
         let tool = choose(self.tools, self.goal, clause)?;
         let made = self.step(tool, clause, &[]).and_then(|()| self.again(clause));
         if matches!(made, Err(PlanError::MissingInput { .. })) {
-            // Something that nobody knows is told before something that is not there: it may be why.
+            // Unknown words are reported before missing inputs: they may be the cause.
             self.facts.carried = true;
             self.facts.wired = true;
             self.facts.given = true;
@@ -111,13 +111,13 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What is no wish, or one that holds only sometimes, is told before anything else.
+    /// Reports clauses that are not requests, or are conditional, before anything else.
     fn asked(&self, clause: &Clause) -> Result<(), PlanError> {
         self.unconditional(clause, clause.verb.map_or(0, |verb| verb + 1))?;
         request::refusal(self.goal, clause, self.tools).map_or(Ok(()), Err)
     }
 
-    /// A refusal that names also the later clauses that nothing here can do.
+    /// Adds the later clauses that no tool can serve to an error.
     pub(super) fn with_others(&self, error: PlanError, later: &[Clause]) -> PlanError {
         let refused = |clause: &Clause| {
             let chosen = self.asked(clause).and_then(|()| choose(self.tools, self.goal, clause));
@@ -133,7 +133,7 @@ impl<'a> Builder<'a> {
         PlanError::Unplaced { text: excerpt(&texts.join(" … ")) }
     }
 
-    /// A wish that holds only sometimes, or not at all, must not become a plan that always acts.
+    /// A conditional or negated request must not become a plan that always acts.
     fn unconditional(&self, clause: &Clause, end: usize) -> Result<(), PlanError> {
         let mut words = clause.words().take_while(|(at, _)| *at < end);
         let settled = end == clause.tokens.len();
@@ -149,7 +149,7 @@ impl<'a> Builder<'a> {
         Err(PlanError::Unplaced { text: excerpt(text) })
     }
 
-    /// Adds a step and those that it needs before it.
+    /// Adds a step and the steps it depends on.
     fn step(&mut self, at: usize, clause: &mut Clause, above: &[usize]) -> Result<(), PlanError> {
         let tools: &'a [Profile] = self.tools;
         let tool = &tools[at];
@@ -170,7 +170,7 @@ impl<'a> Builder<'a> {
             withheld: Vec::new(),
         };
         if let Some(reads) = tool.spec.reads_when.as_ref().filter(|_| fill.asks) {
-            // Nobody asked for this call in words, so it only asks.
+            // The user did not ask for this call explicitly, so it may only read.
             fill.slots.retain(|slot| slot.name != reads.member);
         }
         let outcome = self.outcome_of_a_noun(&fill, clause, &above)?;
@@ -195,15 +195,15 @@ impl<'a> Builder<'a> {
         self.finish(fill, tool, refers)
     }
 
-    /// `a summary of X` is made before what is done with it, unless it is there already.
-    /// Gives the noun's place.
+    /// `a summary of X` is built before the step that uses it, unless it already exists. Returns the position of the
+    /// noun.
     fn outcome_of_a_noun(
         &mut self,
         fill: &Fill<'a>,
         clause: &mut Clause,
         above: &[usize],
     ) -> Result<Option<usize>, PlanError> {
-        // A search finds PDFs; it makes none.
+        // A search finds PDFs; it does not create them.
         if above.len() > PLAN_FILL_DEPTH_MAX || fill.searches {
             return Ok(None);
         }
@@ -219,7 +219,7 @@ impl<'a> Builder<'a> {
         let ends = |token: &Token| token.is_mark() || token.word().is_some_and(|word| NOUN_ENDS.contains(&word));
         let end =
             (from + 1..clause.tokens.len()).find(|place| ends(&clause.tokens[*place])).unwrap_or(clause.tokens.len());
-        // What stands before the noun belongs to it too: `a three sentence summary`.
+        // Attributes before the noun belong to it: `a three sentence summary`.
         let attributes = clause.tokens[..from].iter().rev().take_while(|token| {
             matches!(token.kind, Kind::Number(_)) || token.word().is_some_and(|word| stem(word) == stem("sentence"))
         });
@@ -236,7 +236,7 @@ impl<'a> Builder<'a> {
         Ok(Some(noun))
     }
 
-    /// `its issues`: a repository is spoken of until another is named.
+    /// `its issues`: the last repository stays current until another one is named.
     fn remember_repo(&mut self, fill: &mut Fill<'a>) {
         if let (Some(owner), Some(repo)) = (fill.input.get("owner"), fill.input.get("repo")) {
             self.repo = Some((owner.clone(), repo.clone()));
@@ -250,16 +250,16 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Whether the caller gave this, and no step has it yet.
+    /// Whether the caller gave this input and no step uses it yet.
     pub(super) fn fresh(&self, name: &str) -> bool {
         self.inputs.is_some_and(|inputs| inputs.contains_key(name)) && !self.given.contains(name)
     }
 
-    /// Members of `inputs` with the names of inputs; those that a step has already only where
-    /// something would be missing otherwise.
+    /// Fills inputs from members of `inputs` with the same name. Members that a step already uses count only where a
+    /// required input would be missing otherwise.
     fn take_inputs(&mut self, fill: &mut Fill<'a>, clause: &Clause, even_used: bool) {
         let Some(inputs) = self.inputs else { return };
-        // Words that say how a thing is asked for are not overruled: `fetch` is no DELETE.
+        // An explicit verb wins over the caller's method: `fetch` never becomes a DELETE.
         let says_how = clause.verb_word().is_some_and(|verb| !UNSAID.contains(&verb));
         let how = fill.tool.spec.reads_when.as_ref().map(|reads| reads.member).filter(|_| says_how);
         let free = |slot: &&Slot<'_>| !fill.settled.contains(slot.name) && how != Some(slot.name);
@@ -274,14 +274,13 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Whether an input may be added beside those that are there: of several places for what is
-    /// handed on, one is enough.
+    /// Whether another input may be filled: only one of several content inputs is needed.
     fn room(&self, fill: &Fill<'a>, name: &str) -> bool {
         let is_content = |wanted: &str| fill.slots.iter().any(|slot| slot.name == wanted && slot.is_content());
         !is_content(name) || (fill.writes() && !fill.input.keys().any(|key| is_content(key)))
     }
 
-    /// `fetch …, post to #ops`: what was made is handed on without being named.
+    /// `fetch …, post to #ops`: the previous output is handed on implicitly.
     fn implicit(&mut self, fill: &mut Fill<'a>, tool: &Profile) {
         let needed = fill.open().any(|slot| slot.required && slot.is_content());
         if needed || tool.hands_on() {
@@ -290,7 +289,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A step that makes what is needed from what else the clause speaks of.
+    /// Adds a step that produces a needed input from the rest of the clause.
     fn produce(
         &mut self,
         fill: &mut Fill<'a>,
@@ -298,14 +297,14 @@ impl<'a> Builder<'a> {
         clause: &mut Clause,
         above: &[usize],
     ) -> Result<(), PlanError> {
-        // What is sent as data is named by the words; an address alone does not say so.
+        // Data is named by words; an address alone is not enough.
         let texts = |slot: &Slot<'_>| slot.class != Class::Open && (slot.required || tool.hands_on());
         let wants = fill.open().any(|slot| slot.is_content() && texts(slot));
         let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
         if !wants || filled || tool.does("search") || above.len() > PLAN_FILL_DEPTH_MAX {
             return Ok(());
         }
-        // What an earlier step made is not made again.
+        // The output of an earlier step is not produced again.
         let made = |at: &usize| {
             let tool = &self.tools[*at];
             let done = self.steps.iter().any(|step| std::ptr::eq(step.tool, tool));
@@ -313,7 +312,7 @@ impl<'a> Builder<'a> {
         };
         let besides: Vec<usize> = above.iter().copied().chain((0..self.tools.len()).filter(made)).collect();
         let Some(maker) = producer(self.tools, clause, &besides) else { return Ok(()) };
-        // The verb says what is done with it, not how it is made.
+        // The verb says what to do with the product, not how to produce it.
         let verb = clause.verb.take();
         let before = clause.uses.clone();
         let made = self.step(maker, clause, above);
@@ -325,7 +324,7 @@ impl<'a> Builder<'a> {
         if flows {
             return Ok(());
         }
-        // What is read and handed to nobody was not asked for.
+        // Nobody asked for data that is read and then not used.
         let taken = |at: &usize| before[*at].is_none() && clause.is_used(*at);
         let last = (0..before.len()).rev().find(taken).unwrap_or(0);
         let verb_word = clause.verb_word().unwrap_or_default();
@@ -338,7 +337,7 @@ impl<'a> Builder<'a> {
         Err(PlanError::Unplaced { text: excerpt(text) })
     }
 
-    /// The step, if nothing is missing and all that was said is valid.
+    /// Adds the step if no input is missing and every value is valid.
     fn finish(&mut self, mut fill: Fill<'a>, tool: &'a Profile, refers: bool) -> Result<(), PlanError> {
         let spec = &tool.spec;
         let missing = |name: &str, why: Option<String>| PlanError::MissingInput {
@@ -351,7 +350,7 @@ impl<'a> Builder<'a> {
             self.facts.carried |= slot.is_content();
         }
         if let Some(name) = slot::missing(spec, &fill.input) {
-            // It is there, behind a word that means something else.
+            // The value exists, but behind a preposition that means something else.
             if let Some((_, text)) = fill.withheld.iter().find(|(input, _)| input == name) {
                 return Err(PlanError::Unplaced { text: excerpt(text) });
             }
@@ -390,7 +389,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The same again for every further channel or repository that the clause names.
+    /// Repeats the step for each further channel or repository that the clause names.
     fn again(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
         for at in 0..clause.tokens.len() {
             let token = &clause.tokens[at];
@@ -422,8 +421,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Whether a channel or repository stands in a list with one that is used: `in acme/web and in
-/// acme/api`, and not `in acme/web about acme/api`.
+/// Whether a channel or repository is in a list with one that is used: `in acme/web and in acme/api`, but not `in
+/// acme/web about acme/api`.
 fn is_listed(clause: &Clause, at: usize, tool: &Profile) -> bool {
     let repeats = |word: &str| lexicon::is_determiner(word) || LISTED.contains(&word) || tool.has_thing(word);
     let mut joined = false;
@@ -441,7 +440,7 @@ fn is_listed(clause: &Clause, at: usize, tool: &Profile) -> bool {
     false
 }
 
-/// A value in which no text is an expression, whatever it looks like.
+/// Escapes a value so that no text in it is read as an expression.
 fn escaped(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace("${", "$${")),
@@ -453,7 +452,7 @@ fn escaped(value: Value) -> Value {
     }
 }
 
-/// How to say what is missing.
+/// How to supply the missing input.
 fn hint(slots: &[Slot<'_>], name: &str) -> String {
     let example = match (name, slots.iter().find(|slot| slot.name == name).map(|slot| slot.class)) {
         ("owner" | "repo", _) => "name the repository as owner/name",

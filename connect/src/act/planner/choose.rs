@@ -1,8 +1,8 @@
-//! Which tool a clause means.
+//! Chooses the tool that a clause means.
 //!
-//! The verb must fit an act of the tool, and the clause must name one of the tool's things, by a
-//! word or by something that looks like it (an e-mail address, a channel). A word counts more than
-//! a look. Among equals nothing is guessed.
+//! The verb must match an act of the tool, and the clause must mention what the tool is about, by a word or by a
+//! value of that shape (an e-mail address, a channel). A word scores higher than a shape. A tie is an error, never a
+//! guess.
 
 use super::clause::Clause;
 use super::lexicon::{self, stem};
@@ -21,16 +21,16 @@ const UNNAMED: i32 = -1;
 const HOUSE: i32 = 2;
 const DESCRIBED_MAX: i32 = 2;
 
-/// A tool by the words that name it.
+/// A tool and the words that name it.
 pub(super) struct Profile {
     pub(super) spec: Arc<Spec>,
     acts: BTreeSet<String>,
     things: BTreeSet<String>,
     house: Option<String>,
     described: BTreeSet<String>,
-    /// What it gives lists of.
+    /// Nouns for the items of the lists it returns.
     items: BTreeSet<String>,
-    /// What is known of each item.
+    /// Fields of each item.
     members: BTreeSet<String>,
 }
 
@@ -45,7 +45,7 @@ impl Profile {
         if acts.is_empty() {
             acts.extend(parts.last().map(|part| stem(part)));
         }
-        // What only this process does is not a thing that people name.
+        // `local` is not something that people name.
         let named = parts.iter().filter(|part| !matches!(**part, "local" | "to") && !acts.contains(&stem(part)));
         let things: BTreeSet<String> = named.map(|part| lexicon::thing(part)).collect();
         let house = spec.name.split_once('.').map(|(house, _)| lexicon::thing(house)).filter(|h| things.contains(h));
@@ -61,17 +61,17 @@ impl Profile {
         Self { spec: Arc::clone(spec), acts, things, house, described, items, members }
     }
 
-    /// What it is about and gives lists of.
+    /// Nouns for what it is about and for the items it lists.
     pub(super) fn items(&self) -> BTreeSet<String> {
         self.things.union(&self.items).cloned().chain([stem("result"), stem("item")]).collect()
     }
 
-    /// Whether a noun names something of each item that it lists.
+    /// Whether a noun names a field of the items it lists.
     pub(super) fn tells_of_items(&self, word: &str) -> bool {
         self.members.contains(&stem(word))
     }
 
-    /// Whether a noun names what it gives a list of.
+    /// Whether a noun names the items it lists.
     pub(super) fn lists(&self, word: &str) -> bool {
         self.items.contains(&stem(word))
     }
@@ -80,7 +80,7 @@ impl Profile {
         self.acts.contains(&stem(act))
     }
 
-    /// Whether its name holds this very word.
+    /// Whether its name contains exactly this word.
     pub(super) fn spells(&self, word: &str) -> bool {
         self.spec.name.split(['.', '_', '-']).any(|part| part == word)
     }
@@ -89,12 +89,12 @@ impl Profile {
         self.things.contains(&lexicon::thing(word))
     }
 
-    /// Whether it changes nothing outside when it is asked to.
+    /// Whether it has a mode without side effects.
     pub(super) fn can_ask(&self) -> bool {
         self.spec.effect != EffectKind::Write || self.spec.reads_when.is_some()
     }
 
-    /// Whether a noun names what it makes: a summary, a PDF.
+    /// Whether a noun names what it produces: a summary, a PDF.
     pub(super) fn makes(&self, word: &str) -> bool {
         let made = match lexicon::nominal(word) {
             Some(act) => self.does(act),
@@ -103,13 +103,13 @@ impl Profile {
         made && self.can_ask()
     }
 
-    /// Whether it hands something on to somebody.
+    /// Whether it delivers content to somebody.
     pub(super) fn hands_on(&self) -> bool {
         self.does("send") || self.does("post") || self.does("upload")
     }
 }
 
-/// What a clause names.
+/// What a clause mentions.
 struct Evidence {
     words: BTreeSet<String>,
     looks: BTreeSet<String>,
@@ -122,7 +122,7 @@ impl Evidence {
         Self { words, looks }
     }
 
-    /// How well a tool's things are named, and whether any is.
+    /// The score for the tool's nouns, and whether any is mentioned.
     fn things(&self, tool: &Profile) -> (i32, bool) {
         let mut score = 0;
         let mut any = tool.things.is_empty();
@@ -130,7 +130,7 @@ impl Evidence {
             let points = if self.words.contains(thing) {
                 NAMED + if tool.house.as_ref() == Some(thing) { HOUSE } else { 0 }
             } else if self.looks.contains(thing) {
-                // An address of the web is more often where something comes from.
+                // A web address is more often a source.
                 if thing == "http" { LOOKS_LIKE - 1 } else { LOOKS_LIKE }
             } else {
                 UNNAMED
@@ -143,7 +143,7 @@ impl Evidence {
     }
 }
 
-/// The things that a token looks like.
+/// What the shape of a token suggests.
 fn looks_like(token: &Token) -> Vec<&'static str> {
     match token.kind {
         Kind::Email => vec!["email"],
@@ -157,7 +157,7 @@ fn looks_like(token: &Token) -> Vec<&'static str> {
     }
 }
 
-/// The tool that a clause means, by its position.
+/// The index of the tool that a clause means.
 pub(super) fn choose(tools: &[Profile], goal: &str, clause: &Clause) -> Result<usize, PlanError> {
     let no_tool = || PlanError::NoTool { wanted: wanted(goal, clause) };
     let verb = clause.verb_word().ok_or_else(no_tool)?;
@@ -199,7 +199,7 @@ pub(super) fn choose(tools: &[Profile], goal: &str, clause: &Clause) -> Result<u
     }
 }
 
-/// The first word after the verb that says what it is about.
+/// The first noun after the verb.
 fn object(clause: &Clause) -> Option<&str> {
     let verb = clause.verb?;
     let words = clause.tokens[verb + 1..].iter().take_while(|token| !token.is_entity()).filter_map(Token::word);
@@ -211,13 +211,13 @@ fn object(clause: &Clause) -> Option<&str> {
     Some(second.filter(|word| !lexicon::is_preposition(word)).unwrap_or(first))
 }
 
-/// The tool that makes what a clause speaks of without asking for it: `the open issues of acme/web`
-/// as something to be posted.
+/// The tool that produces what a clause mentions without asking for it: `the open issues of acme/web` as content for
+/// a post.
 pub(super) fn producer(tools: &[Profile], clause: &Clause, besides: &[usize]) -> Option<usize> {
     let evidence = Evidence::of(clause);
     let fit = |(at, tool): (usize, &Profile)| {
         let (score, any) = evidence.things(tool);
-        // What is searched must be named; a text alone may be meant for anything.
+        // A search must be named explicitly; a text alone may be meant for anything.
         let asked = !tool.does("search") || tool.things.iter().any(|thing| evidence.words.contains(thing));
         let able = any && tool.can_ask() && !tool.things.is_empty() && !besides.contains(&at) && asked;
         able.then_some((score, at))
@@ -228,7 +228,7 @@ pub(super) fn producer(tools: &[Profile], clause: &Clause, besides: &[usize]) ->
     best.next().filter(|_| best.next().is_none())
 }
 
-/// The verb and what it is about, in the goal's words.
+/// The verb and its object, quoted from the goal.
 fn wanted(goal: &str, clause: &Clause) -> String {
     let from = clause.verb.unwrap_or(0);
     let words = clause.tokens[from..].iter().take_while(|token| !token.is_mark());

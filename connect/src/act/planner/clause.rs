@@ -1,53 +1,51 @@
-//! A goal cut into clauses, one for each thing that is to be done, in the order of doing.
+//! Splits a goal into clauses, one per action, in execution order.
 //!
-//! `and` and a comma cut only where a verb follows, so that `ann@a and bob@b` stays together. A
-//! word nobody knows counts as a verb when an article follows: better to say that there is no tool
-//! for `pay the invoice` than to leave it out. `before …ing` and `after …ing` change the order.
+//! `and` and a comma split only where a verb follows, so that `ann@a and bob@b` stays together. An unknown word
+//! counts as a verb when an article follows: "no tool for `pay the invoice`" is better than ignoring it. `before
+//! …ing` and `after …ing` change the order.
 
 use super::joint::{Joints, ordered};
 use super::lexicon;
 use super::token::{Kind, Token};
 
-/// Small words that may stand between `and` and a verb.
+/// The maximum number of function words between `and` and a verb.
 const FILLERS_MAX: usize = 8;
 
-/// What a token has become.
+/// The role of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// The verb.
     Act,
-    /// An input holds it.
+    /// The value of an input.
     Value,
-    /// It is one of the few words that an input takes.
+    /// One of an input's enum values.
     Choice,
-    /// It announces a value.
+    /// Announces a value.
     Label,
-    /// It names the tool, or what the tool is about.
+    /// Names the tool, or what the tool is about.
     Thing,
-    /// It points at what an earlier step gives, or at what is handed on.
+    /// Refers to the output of an earlier step, or to the content to hand on.
     Reference,
-    /// It is there for the grammar alone.
+    /// Has only a grammatical function.
     Form,
 }
 
-/// What a token stands behind.
+/// The word that determines how a token is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Governor<'a> {
     Preposition(&'a str),
-    /// A word that is neither a preposition nor the verb, nor a noun that only describes it.
+    /// A word that is neither a preposition nor the verb, nor a noun that only describes the token.
     Word(&'a str),
     /// The verb, another value, or nothing.
     None,
 }
 
-/// What is to be done once.
+/// One action.
 #[derive(Clone, Debug)]
 pub(super) struct Clause {
-    /// Its tokens.
     pub(super) tokens: Vec<Token>,
-    /// Where its verb stands.
+    /// The index of its verb.
     pub(super) verb: Option<usize>,
-    /// What each token has become so far.
+    /// The role of each token so far.
     pub(super) uses: Vec<Option<Use>>,
 }
 
@@ -64,13 +62,13 @@ impl Clause {
         self.uses[at].is_some()
     }
 
-    /// Takes a token. Whoever came first keeps it.
+    /// Assigns a role to a token. The first role wins.
     pub(super) fn take(&mut self, at: usize, becomes: Use) {
         self.uses[at].get_or_insert(becomes);
     }
 
-    /// What decides the part that a token plays: `to #a` is not `from #a`. Members of a list have
-    /// the governor of its first one.
+    /// The word that determines the role of a token: `to #a` is not `from #a`. All members of a list share the
+    /// governor of the first.
     pub(super) fn governor(&self, at: usize) -> Governor<'_> {
         let mut place = at;
         while let Some(before) = place.checked_sub(1).filter(|before| self.verb != Some(*before)) {
@@ -96,51 +94,48 @@ impl Clause {
         Governor::None
     }
 
-    /// The word of the verb.
     pub(super) fn verb_word(&self) -> Option<&str> {
         self.verb.and_then(|at| self.tokens[at].word())
     }
 
-    /// Positions and tokens that are not used yet.
     pub(super) fn unused(&self) -> impl DoubleEndedIterator<Item = (usize, &Token)> {
         self.tokens.iter().enumerate().filter(|(at, _)| !self.is_used(*at))
     }
 
-    /// Words that are not used yet, with their positions.
     pub(super) fn words(&self) -> impl Iterator<Item = (usize, &str)> {
         self.unused().filter_map(|(at, token)| token.word().map(|word| (at, word)))
     }
 }
 
-/// How a part stands to the parts around it.
+/// The execution order of a part relative to its neighbours.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Next,
-    /// It is done before the part in front of it.
+    /// Runs before the part in front of it.
     Earlier,
-    /// It is done after the part behind it.
+    /// Runs after the part behind it.
     Later,
 }
 
-/// A piece of a goal between two cuts.
+/// A piece of a goal between two splits.
 pub(super) struct Part {
     pub(super) order: Order,
-    /// What cut it off from what stands before it.
+    /// The tokens that separate it from the previous part.
     pub(super) joint: Vec<Token>,
     pub(super) tokens: Vec<Token>,
 }
 
-/// A goal in clauses. Each of its tokens is in exactly one place.
+/// A goal split into clauses. Each token is in exactly one place.
 pub(super) struct Split {
-    /// What is to be done, in the order of doing.
+    /// The actions, in execution order.
     pub(super) clauses: Vec<Clause>,
-    /// What only joins clauses, or greets.
+    /// Tokens that only connect clauses, and greetings.
     pub(super) joints: Vec<Token>,
-    /// What would join clauses, and joins none.
+    /// Connecting tokens that connect nothing.
     pub(super) stray: Vec<Token>,
 }
 
-/// The clauses of a goal in the order of doing.
+/// Splits a goal into clauses in execution order.
 pub(super) fn split(goal: &str, tokens: &[Token]) -> Split {
     let mut parts: Vec<Part> = vec![Part { order: Order::Next, joint: Vec::new(), tokens: Vec::new() }];
     let mut at = 0;
@@ -149,7 +144,7 @@ pub(super) fn split(goal: &str, tokens: &[Token]) -> Split {
         let taken = if skip == 0 { Vec::new() } else { tokens[at..at + skip].to_vec() };
         let mut taken = taken;
         if skip > 0 && !tokens[at].is_mark() {
-            // `…, then`: the comma joins too.
+            // `…, then`: the comma connects too.
             let comma = |token: &mut Token| token.kind == Kind::Mark(',');
             let comma = parts.last_mut().and_then(|part| part.tokens.pop_if(comma));
             taken.splice(0..0, comma);
@@ -197,7 +192,7 @@ pub(super) fn cut(tokens: &[Token], at: usize, is_first: bool) -> (Option<Order>
                     .take_while(|t| t.word().is_some_and(lexicon::is_filler))
                     .count();
                 let then = next(1).is_some_and(|t| t.is("then") || t.is("finally") || t.is("afterwards"));
-                // `and to #b` goes on with the same verb.
+                // `and to #b` continues with the same verb.
                 let cuts = then || verb_at(tokens, at + 1 + fillers);
                 if cuts { (Some(Order::Next), 1) } else { (None, 0) }
             }
@@ -219,7 +214,7 @@ fn verb_at(tokens: &[Token], at: usize) -> bool {
     if lexicon::is_label(word) && next.is_none_or(|t| t.is_entity() || t.is_mark()) {
         return false;
     }
-    // `…, saying at noon` goes on with what was said.
+    // `…, saying at noon` continues the quoted speech.
     if word.ends_with("ing") && !lexicon::is_act(word) && !lexicon::acts(word).is_empty() {
         return false;
     }
@@ -233,7 +228,7 @@ fn verb_at(tokens: &[Token], at: usize) -> bool {
     !small && !lexicon::is_label(word) && !lexicon::is_thing(word) && !lexicon::is_generic(word) && article
 }
 
-/// Where the verb of a clause stands; it need not be one that is known.
+/// The index of the verb of a clause; it may be an unknown word.
 pub(super) fn verb(tokens: &[Token]) -> Option<usize> {
     let mut leading = false;
     for (at, token) in tokens.iter().enumerate() {
@@ -263,7 +258,7 @@ pub(super) fn verb(tokens: &[Token]) -> Option<usize> {
     None
 }
 
-/// What is said after `that` or `saying` becomes one text.
+/// Folds the words after `that` or `saying` into one text token.
 fn fold_speech(goal: &str, tokens: &mut Vec<Token>, verb: usize) {
     let says = tokens[verb].word().is_some_and(lexicon::is_saying);
     let begins = |at: usize| {
@@ -277,7 +272,7 @@ fn fold_speech(goal: &str, tokens: &mut Vec<Token>, verb: usize) {
         tokens[*at].is_mark() && labelled && tokens.get(at + 2).is_some_and(Token::is_entity)
     };
     let mut last = (at + 2..tokens.len()).find(labels).unwrap_or(tokens.len());
-    // An address at the end says where to, not what.
+    // An address at the end is the destination, not part of the text.
     if last > at + 3
         && matches!(tokens[last - 1].kind, Kind::Channel | Kind::Email)
         && tokens[last - 2].word().is_some_and(lexicon::is_preposition)

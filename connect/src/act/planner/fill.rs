@@ -1,8 +1,7 @@
-//! Inputs from the words of a clause: things told by their look, numbers, words of a choice, quoted
-//! texts.
+//! Fills a tool's inputs from the words of a clause: values recognized by shape, numbers, enum values, quoted texts.
 //!
-//! What is taken can't be taken twice, and what is left over shows. What stands in front of a value
-//! decides whether it may go into a place: `to #a` is a channel to post to, `from #a` is not.
+//! A token fills at most one input, and leftovers are reported. The preposition in front of a value decides which
+//! input may take it: `to #a` is a channel to post to, `from #a` is not.
 
 use super::choose::Profile;
 use super::clause::{Clause, Governor, Use};
@@ -15,9 +14,9 @@ use chimera_core::tool::EffectKind;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Words around a number that say it is a limit.
+/// Words around a number that make it a limit.
 const LIMITS: &[&str] = &["top", "at", "most", "up", "to", "limit", "only"];
-/// The ways in which they stand before a number.
+/// The phrases in which they stand before a number.
 const LIMITING: &[&str] = &[
     "top",
     "at most",
@@ -36,34 +35,34 @@ const LIMITING: &[&str] = &[
     "only last",
     "only newest",
 ];
-/// Words around a number that say it is the most there may be.
+/// Words around a number that make it a maximum.
 const AT_MOST: &[&str] = &["at", "most", "up", "to", "only"];
-/// Words before a number that say it is not the number itself.
+/// Words before a number that make it inexact.
 const APART: &[&str] = &["over", "under", "about", "around", "above", "below", "between", "than", "least"];
-/// Words around a number that say it counts from the newest on.
+/// Words around a number that count from the newest item.
 const NEWEST: &[&str] = &["latest", "last", "newest", "recent", "most"];
-/// Words that say by what something is called.
+/// Words that introduce a name.
 const NAMING: &[&str] = &["named", "called", "titled"];
 
-/// A call in the making.
+/// A tool call under construction.
 pub(super) struct Fill<'a> {
     pub(super) goal: &'a str,
     pub(super) slots: Vec<Slot<'a>>,
     pub(super) input: Map<String, Value>,
-    /// Inputs that hold what an earlier step gives; all others are taken as they are.
+    /// Inputs wired to an output of an earlier step; all others are literals.
     pub(super) wired: BTreeSet<String>,
     pub(super) tool: &'a Profile,
     pub(super) searches: bool,
     pub(super) tells: bool,
-    /// It may only ask.
+    /// The call may only read.
     pub(super) asks: bool,
-    /// Inputs whose default the words name.
+    /// Inputs whose default value the words name.
     pub(super) settled: BTreeSet<&'a str>,
-    /// Places of the words that are a text without quotes.
+    /// Positions of the words of an unquoted text.
     pub(super) run_places: Vec<usize>,
-    /// Places of values, and the inputs that hold them.
+    /// Positions of values, and the inputs that hold them.
     pub(super) held: Vec<(usize, &'a str)>,
-    /// Inputs that were not given a value because of what stands before it, with these words.
+    /// Inputs that were denied a value because of the preposition in front of it, with the words.
     pub(super) withheld: Vec<(String, String)>,
 }
 
@@ -76,13 +75,13 @@ impl<'a> Fill<'a> {
         self.input.insert(name.to_owned(), value);
     }
 
-    /// Takes a token as the value, or a part of it, of an input.
+    /// Uses a token as the value, or part of the value, of an input.
     pub(super) fn hold(&mut self, clause: &mut Clause, place: usize, name: &str) {
         clause.take(place, Use::Value);
         self.held.extend(self.slots.iter().find(|slot| slot.name == name).map(|slot| (place, slot.name)));
     }
 
-    /// Whether a value may go into an input, by what stands in front of it.
+    /// Whether the preposition in front of a value allows it for an input.
     pub(super) fn may_hold(&self, name: &str, clause: &Clause, at: usize) -> bool {
         match clause.governor(at) {
             Governor::Preposition(word) => {
@@ -93,7 +92,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Notes that a value may not go into an input, by what stands in front of it.
+    /// Records that the preposition in front of a value rules it out for an input.
     fn withhold(&mut self, name: &str, clause: &Clause, at: usize) {
         let led = |place: &usize| clause.tokens[*place].word().is_some_and(lexicon::is_preposition);
         let text =
@@ -101,9 +100,9 @@ impl<'a> Fill<'a> {
         self.withheld.extend(text.map(|text| (name.to_owned(), text.to_owned())));
     }
 
-    /// Words that lead to a value and do not mean what the value was taken for: `from bucket scratch`.
+    /// Words in front of a value that don't fit the input it went to: `from bucket scratch`.
     pub(super) fn misled(&self, clause: &Clause) -> Option<String> {
-        // Within a text without quotes any word may stand.
+        // An unquoted text may contain any word.
         let begins = |(at, name): &&(usize, &'a str)| {
             !at.checked_sub(1).is_some_and(|before| self.held.contains(&(before, *name)))
         };
@@ -150,7 +149,7 @@ impl<'a> Fill<'a> {
         self.has(name) && !self.input.contains_key(name)
     }
 
-    /// Everything that the clause itself says.
+    /// Reads every value that the clause states.
     pub(super) fn read(&mut self, clause: &mut Clause) {
         self.labelled(clause);
         self.looks(clause);
@@ -203,7 +202,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// All addresses that no label has taken and that something is sent to.
+    /// All e-mail addresses without a label that something is sent to.
     fn receivers(&mut self, clause: &mut Clause) {
         let Some(slot) = self.slots.iter().find(|slot| slot.name == "to").filter(|_| self.takes("to")) else { return };
         let sent_to = |(at, token): &(usize, &Token)| token.kind == Kind::Email && self.may_hold("to", clause, *at);
@@ -220,7 +219,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// The input that an id is meant for: the one whose name holds a word in front of it.
+    /// The input that an id belongs to: the one whose name contains a word in front of the id.
     fn parent(&self, clause: &Clause, at: usize) -> Option<&'a str> {
         let near: Vec<String> =
             clause.tokens[at.saturating_sub(4)..at].iter().rev().filter_map(Token::word).map(stem).collect();
@@ -255,8 +254,8 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// The words that make a number a limit of how much is listed: `at most 10 files`, `the latest 5
-    /// open issues`; `the last 7 days` are none.
+    /// The words that make a number a result limit: `at most 10 files`, `the latest 5 open issues`, but not `the last
+    /// 7 days`.
     fn limit(&self, clause: &Clause, at: usize) -> Option<Vec<usize>> {
         let items = self.tool.items();
         let counted = |word: &str| {
@@ -265,7 +264,7 @@ impl<'a> Fill<'a> {
         };
         let words = if self.searches { vec![LIMITS] } else { vec![LIMITS, NEWEST] };
         let places = around(clause, at, &words.concat());
-        // `all 5 issues` says how many there are, not how many are wanted.
+        // `all 5 issues` says how many exist, not how many are wanted.
         let first = places.iter().copied().min().unwrap_or(at).min(at);
         if first.checked_sub(1).is_some_and(|before| clause.tokens[before].is("all")) {
             return None;
@@ -291,11 +290,11 @@ impl<'a> Fill<'a> {
             let values: Vec<&Value> = slot.schema["enum"].as_array().into_iter().flatten().collect();
             let said = |value: &Value| -> Vec<usize> {
                 let text = value.as_str().unwrap_or_default();
-                // A blog post is not a POST: words in capitals count as such, or as the verb.
+                // A blog post is not a POST: a method counts only in capitals, or as the verb.
                 let loud = text.bytes().all(|b| b.is_ascii_uppercase());
                 let means = |(at, word): &(usize, &str)| {
                     let meant = !loud || clause.verb == Some(*at) || clause.tokens[*at].text == text;
-                    // `the names of` are asked for, not looked at.
+                    // `the names of` asks for names; it is no search mode.
                     meant
                         && !text.is_empty()
                         && !self.tool.tells_of_items(word)
@@ -307,7 +306,7 @@ impl<'a> Fill<'a> {
             };
             let mut found: Vec<(&Value, Vec<usize>)> =
                 values.iter().map(|value| (*value, said(value))).filter(|(_, places)| !places.is_empty()).collect();
-            // `all open issues` are the open ones; `open and closed` are all.
+            // `all open issues` means the open ones; `open and closed` means all.
             if found.len() > 1 {
                 found.retain(|(value, _)| *value != "all");
                 let others = values.iter().filter(|value| **value != "all").count();
@@ -320,7 +319,7 @@ impl<'a> Fill<'a> {
                     found.push((*all, places));
                 }
             }
-            // `open or closed` is no choice; both stay over.
+            // `open or closed` is ambiguous; both words stay unused.
             if let [(value, places)] = &found[..] {
                 if slot.schema.get("default") == Some(*value) {
                     self.settled.insert(slot.name);
@@ -333,11 +332,11 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Quoted texts without a label go where a text is needed, then where one is handed on.
+    /// Quoted texts without a label fill required text inputs first, then content inputs.
     fn texts(&mut self, clause: &mut Clause) {
         let writes = self.writes();
         for at in 0..clause.tokens.len() {
-            // An address right behind `post` or `send` is itself what is told.
+            // An address right behind `post` or `send` is itself the content.
             let link =
                 self.tells && clause.tokens[at].kind == Kind::Url && clause.verb.is_some_and(|verb| verb + 1 == at);
             if clause.is_used(at) || !(clause.tokens[at].kind == Kind::Text || link) || !self.is_told(clause, at) {
@@ -359,8 +358,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Whether a quoted text without a label is what the tool is to have, not what something else is
-    /// called or about.
+    /// Whether an unlabelled quoted text is content for the tool, rather than the name or topic of something else.
     fn is_told(&self, clause: &Clause, at: usize) -> bool {
         match clause.governor(at) {
             Governor::Preposition(word) if self.searches => SOUGHT.contains(&word),
@@ -376,14 +374,14 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Whether a quoted text says what the thing right before it is called.
+    /// Whether a quoted text is the name of the noun right before it.
     fn is_called(&self, clause: &Clause, at: usize) -> bool {
         let before = at.checked_sub(1).filter(|before| clause.verb != Some(*before));
         let named = |before: usize| clause.tokens[before].word().is_some_and(|word| self.tool.has_thing(word));
         self.tool.does("create") && before.is_some_and(named)
     }
 
-    /// The choice that makes a search look at names: `named "…"`.
+    /// The enum value that makes a search match names: `named "…"`.
     fn by_name(&self, word: &str) -> Option<&'a str> {
         let names = |slot: &&Slot<'a>| {
             slot.class == Class::Choice
@@ -392,7 +390,7 @@ impl<'a> Fill<'a> {
         self.open().filter(|_| NAMING.contains(&word)).find(names).map(|slot| slot.name)
     }
 
-    /// Takes the word that announced a text which is looked for.
+    /// Uses the word that announces a search text.
     fn announced(&mut self, clause: &mut Clause, at: usize) {
         let Some(before) = at.checked_sub(1).filter(|_| self.searches) else { return };
         let Some(word) = clause.tokens[before].word().map(str::to_owned) else { return };
@@ -404,13 +402,13 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Whether the call has a body to give; asking with GET has none.
+    /// Whether the call can have a body; GET has none.
     pub(super) fn writes(&self) -> bool {
         !self.asks && (!self.has("method") || self.input.get("method").is_some_and(|method| method != "GET"))
     }
 }
 
-/// Whether a quoted text is one more thing beside another: `a page "A" and a page "B"`.
+/// Whether a quoted text is one more item of a list: `a page "A" and a page "B"`.
 fn is_further(clause: &Clause, at: usize) -> bool {
     let is_text = |place: &usize| clause.tokens[*place].kind == Kind::Text && clause.is_used(*place);
     let Some(first) = (0..at).rev().find(is_text) else { return false };
@@ -418,7 +416,7 @@ fn is_further(clause: &Clause, at: usize) -> bool {
     clause.tokens[first..at].iter().any(joins) && clause.governor(at) != Governor::Preposition("with")
 }
 
-/// The places of such words right before and behind a number.
+/// The positions of such words right before and behind a number.
 fn around(clause: &Clause, at: usize, words: &[&str]) -> Vec<usize> {
     let is = |place: &usize| {
         !clause.is_used(*place)
@@ -426,7 +424,7 @@ fn around(clause: &Clause, at: usize, words: &[&str]) -> Vec<usize> {
             && clause.tokens[*place].word().is_some_and(|word| words.contains(&word))
     };
     let front: Vec<usize> = (0..at).rev().take_while(is).collect();
-    // The longest of the phrases that stands right before it: `at most`, and not `up at`.
+    // The longest phrase right before it: `at most`, but not `up at`.
     let phrase = |length: &usize| {
         let words: Vec<&str> = (at - length..at).filter_map(|place| clause.tokens[place].word()).collect();
         LIMITING.contains(&words.join(" ").as_str())
@@ -443,7 +441,7 @@ fn around(clause: &Clause, at: usize, words: &[&str]) -> Vec<usize> {
     places
 }
 
-/// Bucket and key of `bucket/key`.
+/// Splits `bucket/key`.
 fn object(text: &str) -> Vec<(&'static str, Value)> {
     match text.split_once('/') {
         Some((bucket, key)) if !key.is_empty() => vec![("bucket", bucket.into()), ("key", key.into())],

@@ -1,14 +1,14 @@
-//! Where a word or sign may stand that means nothing by itself.
+//! Where a word or punctuation mark without a meaning of its own may stand.
 //!
-//! The lists are closed, and each has its places: `please` at the ends of a wish, an article before a
-//! noun, `and` between two things, a comma behind one. In any other place the same word may mean
-//! something, so it is left over and refuses the goal.
+//! The lists are closed, and each has its positions: `please` at either end of a request, an article before a noun,
+//! `and` between two items, a comma behind one. Anywhere else the same word may carry meaning, so it stays unused and
+//! rejects the goal.
 
 use super::clause::{Clause, Use};
 use super::lexicon;
 use super::token::{Kind, POSSESSIVE, Token};
 
-/// Verbs behind which `to` leads to an address of the web.
+/// Verbs after which `to` may precede a web address.
 const TELLING: &[&str] =
     &["post", "send", "call", "write", "push", "submit", "forward", "put", "patch", "connect", "go"];
 
@@ -20,8 +20,8 @@ fn used(clause: &Clause, at: Option<usize>) -> Option<Use> {
     at.and_then(|at| clause.uses.get(at).copied().flatten())
 }
 
-/// Whether a word belongs to what stands in front of the verb and only asks, connects or greets: at the
-/// beginning, behind a sign, or right before the verb. Which of them make a request is told elsewhere.
+/// Whether a word in front of the verb only asks, connects or greets: at the beginning, behind punctuation, or right
+/// before the verb. `request.rs` decides which of these words form a request.
 pub(super) fn leads(clause: &Clause, at: usize) -> bool {
     let Some(verb) = clause.verb.filter(|verb| at < *verb) else { return false };
     let asks = |at: usize| clause.tokens[at].word().is_some_and(|word| lexicon::is_filler(word) || word == "use");
@@ -29,7 +29,7 @@ pub(super) fn leads(clause: &Clause, at: usize) -> bool {
     asks(at) && ((at..verb).all(asks) || from_start())
 }
 
-/// `please`, `also` and the like at the beginning or the end of a wish, or of a part of it.
+/// `please`, `also` and the like at the beginning or end of a request or of a part of it.
 pub(super) fn courtesy(clause: &Clause, at: usize, said: &str) -> bool {
     let kind = |word: &str| lexicon::is_courtesy(word);
     let joins = |token: &Token| token.is_mark() || token.is("and");
@@ -38,7 +38,7 @@ pub(super) fn courtesy(clause: &Clause, at: usize, said: &str) -> bool {
     kind(said) && (begins || ends)
 }
 
-/// `sum it up`, `let #ops know`: once, right behind the verb or where what it is done to ends.
+/// `sum it up`, `let #ops know`: once, right behind the verb or at the end of its object.
 pub(super) fn particle(clause: &Clause, at: usize, said: &str) -> bool {
     let Some(verb) = clause.verb.filter(|verb| *verb < at) else { return false };
     if !lexicon::is_particle(clause.tokens[verb].word().unwrap_or_default(), said) {
@@ -56,20 +56,20 @@ pub(super) fn particle(clause: &Clause, at: usize, said: &str) -> bool {
     once && (close || at == verb + 1 || (behind && ends))
 }
 
-/// Verbs that are none without their other half: `back` is not `back up`.
+/// Whether a phrasal verb has its particle: `back` is not `back up`.
 pub(super) fn is_whole_verb(clause: &Clause, verb: &str) -> bool {
     let halves = lexicon::other_half(verb);
     halves.is_empty() || clause.tokens.iter().any(|token| token.word().is_some_and(|word| halves.contains(&word)))
 }
 
-/// `and` between two things that have become something.
+/// `and` between two tokens that have roles.
 pub(super) fn conjunction(clause: &Clause, at: usize, said: &str) -> bool {
     if said != "and" {
         return false;
     }
     let before = (0..at).rev().find(|before| clause.tokens[*before].kind != Kind::Mark(','));
     let whole = match used(clause, before) {
-        // What is settled later stands in front, and is no small word.
+        // A token in front that is settled later is no function word.
         None => before.is_some_and(|before| {
             let value = clause.tokens.get(at + 1).is_some_and(Token::is_entity);
             let word = clause.tokens[before].word().unwrap_or_default();
@@ -78,13 +78,13 @@ pub(super) fn conjunction(clause: &Clause, at: usize, said: &str) -> bool {
             !open && clause.verb != Some(before)
         }),
         Some(Use::Value) if before.is_some_and(|at| matches!(clause.tokens[at].kind, Kind::Number(_))) => false,
-        // `the webhook and https://…`: a noun and its value are one.
+        // `the webhook and https://…`: a noun and its value are one item.
         Some(Use::Thing) => !clause.tokens.get(at + 1).is_some_and(Token::is_entity),
         Some(becomes) => matches!(becomes, Use::Value | Use::Choice | Use::Reference),
     };
     let whole = whole && !matches!(word(clause, before), Some("me" | "us"));
     let Some(next) = clause.tokens.get(at + 1) else { return false };
-    // `to #a and to #b`: what is led by another word is no member of the list.
+    // `to #a and to #b`: an item behind a different preposition is not in the list.
     let again = |word: &str| clause.tokens[..at].iter().any(|token| token.is(word));
     let joins = match next.word() {
         Some(word) if lexicon::is_preposition(word) && clause.is_used(at + 1) => again(word),
@@ -92,11 +92,11 @@ pub(super) fn conjunction(clause: &Clause, at: usize, said: &str) -> bool {
         Some(word) if lexicon::is_particle(clause.verb_word().unwrap_or_default(), word) => false,
         _ => !next.is_mark(),
     };
-    // What follows and has become nothing is told by itself.
+    // A token behind it without a role is reported by itself.
     whole && joins && before.is_some_and(|before| !splits(clause, before + 1, at + 1))
 }
 
-/// Whether a small word stands within the name of one thing: `Google of Drive`.
+/// Whether a function word stands within the name of one thing: `Google of Drive`.
 pub(super) fn splits(clause: &Clause, small: usize, next: usize) -> bool {
     let before = word(clause, small.checked_sub(1)).unwrap_or_default();
     let behind = word(clause, Some(next)).unwrap_or_default();
@@ -104,7 +104,7 @@ pub(super) fn splits(clause: &Clause, small: usize, next: usize) -> bool {
     lexicon::is_service(before) && small + 1 == next && named
 }
 
-/// Whether a preposition may stand behind what it stands behind.
+/// Whether a preposition may follow the token in front of it.
 pub(super) fn follows(clause: &Clause, at: usize, said: &str) -> bool {
     const ARTICLES: &[&str] = &["the", "a", "an", "my", "our", "your", "its", "their", "every"];
     let Some(before) = at.checked_sub(1) else { return true };
@@ -119,13 +119,13 @@ pub(super) fn follows(clause: &Clause, at: usize, said: &str) -> bool {
             clause.is_used(before) || (said != "of" && lexicon::is_particle(verb, word)) || clause.verb == Some(before)
         }
         Some(word) => said != "of" || !lexicon::is_particle(verb, word),
-        // `of` speaks of a noun; a value has no parts.
+        // `of` follows a noun; a value has no parts.
         None => (said != "of" || token.is_mark()) && !within,
     }
 }
 
-/// Whether a preposition may open what is said behind the verb: `read from https://…`, `post to #ops`; `read of
-/// https://…` and `send me with a summary` are no English, so they may mean something else.
+/// Whether a preposition may directly follow the verb: `read from https://…`, `post to #ops`. `read of https://…` and
+/// `send me with a summary` are not idiomatic, so they may mean something else.
 pub(super) fn opens(clause: &Clause, at: usize, to: usize) -> bool {
     let Some(verb) = clause.verb.filter(|verb| *verb < at) else { return true };
     let act = clause.tokens[verb].word().unwrap_or_default();
@@ -173,14 +173,14 @@ pub(super) fn ending(clause: &Clause, at: usize, said: &str) -> bool {
     said == POSSESSIVE && owner && owned
 }
 
-/// Articles before nouns, `all` before what there are several of.
+/// Articles before nouns, `all` before plurals.
 pub(super) fn determiner(clause: &Clause, at: usize, said: &str, several: &dyn Fn(&str) -> bool) -> bool {
     if !lexicon::is_determiner(said) {
         return false;
     }
     let next = at + 1;
     let Some(token) = clause.tokens.get(next) else { return false };
-    // `open the issues` and not `closed the issues`: an article begins what it belongs to.
+    // `open the issues` but not `closed the issues`: an article begins its noun phrase.
     let within = at.checked_sub(1).filter(|before| clause.verb != Some(*before)).is_some_and(|before| {
         let noun = |word: &str| lexicon::is_thing(word) || lexicon::is_service(word) || lexicon::announces_text(word);
         let labels = used(clause, Some(before)) == Some(Use::Label) && !is_small(&clause.tokens[before]);
@@ -218,7 +218,7 @@ pub(super) fn determiner(clause: &Clause, at: usize, said: &str, several: &dyn F
             let mut nouns = (from..clause.tokens.len()).take_while(noun).filter(|_| !chosen);
             nouns.any(|place| word(clause, Some(place)).is_some_and(several))
         }
-        // `this text`, `this: "x"`; `this drive` would be another than there is.
+        // `this text`, `this: "x"`; `this drive` would be a different one.
         _ => match used(clause, Some(next)) {
             Some(Use::Reference) => token.word().is_some_and(|w| !lexicon::is_pronoun(w) && !lexicon::is_possessive(w)),
             Some(Use::Form) => token.word().is_some_and(lexicon::describes),
@@ -233,11 +233,11 @@ pub(super) fn determiner(clause: &Clause, at: usize, said: &str, several: &dyn F
     }
 }
 
-/// Whether what stands in front of a word makes it a noun.
+/// Whether the word in front makes a word a noun.
 pub(super) fn is_attributed(clause: &Clause, at: usize) -> bool {
     let Some(before) = at.checked_sub(1).filter(|before| clause.verb != Some(*before)) else { return false };
     let token = &clause.tokens[before];
-    // `the upload bucket` is another bucket.
+    // `the upload bucket` is a different bucket.
     let next = clause.tokens.get(at + 1);
     let ends = next.is_none_or(|t| t.is_mark() || t.is_entity() || is_small(t));
     ends && token
@@ -246,7 +246,7 @@ pub(super) fn is_attributed(clause: &Clause, at: usize) -> bool {
         || clause.uses[before] == Some(Use::Choice)
 }
 
-/// Whether a pronoun stands where what is done to something stands: behind the verb, a preposition or a label.
+/// Whether a pronoun is in object position: behind the verb, a preposition or a label.
 pub(super) fn is_object(clause: &Clause, at: usize) -> bool {
     let ends = clause.tokens.get(at + 1).is_none_or(|next| {
         next.is_mark()
@@ -285,10 +285,10 @@ pub(super) fn is_object(clause: &Clause, at: usize) -> bool {
         })
 }
 
-/// Commas, colons and brackets where they part what is whole.
+/// Commas, colons and brackets between complete items.
 pub(super) fn mark(clause: &Clause, at: usize) -> bool {
     let token = &clause.tokens[at];
-    // The comma behind a part that was joined.
+    // The comma behind a joined part.
     if token.start == token.end {
         return true;
     }
@@ -302,9 +302,9 @@ pub(super) fn mark(clause: &Clause, at: usize) -> bool {
         Kind::Mark(',') => {
             let parted = match used(clause, Some(at + 1)) {
                 Some(Use::Thing) => false,
-                // `the page, 1f0c…`: a noun and its value are one.
+                // `the page, 1f0c…`: a noun and its value are one item.
                 Some(Use::Value) => left.is_entity() || used(clause, Some(before)) == Some(Use::Value),
-                // What has become nothing is told by itself.
+                // A token without a role is reported by itself.
                 _ => true,
             };
             ends && parted && !is_broken(clause, at) && !matches!(left.word(), Some("me" | "us"))
@@ -317,7 +317,7 @@ fn is_small(token: &Token) -> bool {
     token.word().is_some_and(lexicon::is_small)
 }
 
-/// Whether a comma stands within what belongs together: `open, issues`, `let #ops, know`.
+/// Whether a comma splits what belongs together: `open, issues`, `let #ops, know`.
 fn is_broken(clause: &Clause, at: usize) -> bool {
     let (before, next) = (at.checked_sub(1), Some(at + 1));
     let (left, right) = (word(clause, before).unwrap_or_default(), word(clause, next).unwrap_or_default());

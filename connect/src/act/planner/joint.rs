@@ -1,14 +1,13 @@
-//! What stands between the wishes of a goal: signs, `and`, `then`, greetings and thanks.
+//! What connects the requests of a goal: punctuation, `and`, `then`, greetings and thanks.
 //!
-//! Each has a closed list of places. What stands elsewhere joins nothing and is kept apart, so that it
-//! refuses the goal instead of being left out. Parts without a verb are joined to the wish that they
-//! belong to.
+//! Each has a closed list of positions. Anywhere else it is kept as stray, so that it rejects the goal instead of
+//! being ignored. Parts without a verb are joined to the request they belong to.
 
 use super::clause::{Order, Part, verb};
 use super::lexicon;
 use super::token::{Kind, Token};
 
-/// Whole parts that ask for nothing: in front of the first wish, between two, behind the last.
+/// Whole parts that ask for nothing: before the first request, between two, after the last.
 const GREETINGS: &[&str] = &[
     "hi",
     "hello",
@@ -29,7 +28,7 @@ const BETWEEN: &[&str] = &["once that's done", "once done", "after that", "after
 const THANKS: &[&str] =
     &["thanks", "thank you", "thank you very much", "thank you so much", "thanks very much", "cheers", "please"];
 
-/// Whether a part is one of the phrases that ask for nothing where it stands.
+/// Whether a part is one of these phrases, in its position.
 fn is_phrase(part: &[Token], first: bool, last: bool) -> bool {
     // The colon of `do the following:`.
     let part = match part.split_last() {
@@ -42,7 +41,7 @@ fn is_phrase(part: &[Token], first: bool, last: bool) -> bool {
     (first && known(GREETINGS)) || (!first && known(THANKS)) || (!first && !last && known(BETWEEN))
 }
 
-/// What stands between the wishes of a goal, sorted into what is there for the grammar and what is not.
+/// The tokens between the requests of a goal: those that are only grammar, and the strays.
 #[derive(Default)]
 pub(super) struct Joints {
     pub(super) settled: Vec<Token>,
@@ -54,8 +53,8 @@ impl Joints {
         if fits { self.settled.extend(joint) } else { self.stray.extend(joint) }
     }
 
-    /// Parts that have no verb belong to the next one (`In acme/web, …`) or, if they begin with a
-    /// label, to the one before (`… . Subject "x"`).
+    /// Joins parts without a verb to the next part (`In acme/web, …`) or, if they begin with a label, to the previous
+    /// one (`… . Subject "x"`).
     pub(super) fn join(&mut self, parts: Vec<Part>) -> Vec<(Order, Vec<Token>)> {
         let last = parts.iter().rposition(|part| !part.tokens.is_empty()).unwrap_or(0);
         let mut joined: Vec<(Order, Vec<Token>)> = Vec::new();
@@ -80,7 +79,7 @@ impl Joints {
             let leads = lexicon::is_preposition(first) || begins_with_entity || first == "use";
             match joined.last_mut() {
                 Some((_, before)) if verbless && labels => {
-                    // `with the. Subject`, `an issue. Titled` are broken, not joined.
+                    // `with the. Subject`, `an issue. Titled` are broken sentences, not parts to join.
                     let open = before.last().and_then(Token::word).is_some_and(lexicon::is_small);
                     let said = first.ends_with("ed") || first.ends_with("ing") || first == "that";
                     let alone = part.len() < 2 || lexicon::is_thing(first);
@@ -92,7 +91,7 @@ impl Joints {
                     before.extend(part);
                 }
                 _ if verbless && leads => {
-                    // A part that only says more of a wish is a line or a phrase of it, no sentence.
+                    // A part that continues a request is a line or a phrase of it, not a sentence.
                     let close = |token: &Token| matches!(token.kind, Kind::Mark('\n' | ',' | ':'));
                     let greets = is_first && greeted && joint.iter().all(Token::is_mark);
                     let fits = joint.iter().all(close) || greets;
@@ -115,7 +114,7 @@ impl Joints {
         joined
     }
 
-    /// Signs that end a sentence or a line; words are none.
+    /// Punctuation that ends a sentence or a line; words don't count.
     fn put_marks(&mut self, joint: Vec<Token>) {
         for (at, token) in joint.iter().enumerate() {
             let before = at.checked_sub(1).map(|at| &joint[at]);
@@ -124,8 +123,8 @@ impl Joints {
         }
     }
 
-    /// What stands between two wishes: one sign, new lines, `and`, and one word that says what comes
-    /// next, in this order. In front of the first wish there is nothing to go on from.
+    /// What may stand between two requests: one punctuation mark, new lines, `and`, and one sequence word, in this
+    /// order. Nothing may stand in front of the first request.
     fn put_joint(&mut self, joint: Vec<Token>, is_first: bool, led: bool) {
         let mut last: Option<(usize, Token)> = None;
         for token in joint {
@@ -145,7 +144,7 @@ impl Joints {
     }
 }
 
-/// Whether a sign stands right behind a word, or behind another that ends a sentence together with it (`?!`).
+/// Whether a punctuation mark directly follows a word, or another mark that ends the same sentence (`?!`).
 fn ends_well(token: &Token, before: Option<&Token>) -> bool {
     match (&token.kind, before) {
         (Kind::Mark('\n'), _) | (Kind::Word(_), _) => true,
@@ -158,7 +157,7 @@ fn ends_well(token: &Token, before: Option<&Token>) -> bool {
     }
 }
 
-/// A wish behind what was said in front of it.
+/// A request with the part in front of it prepended.
 fn led_by(lead: Option<Vec<Token>>, part: Vec<Token>) -> Vec<Token> {
     let Some(mut lead) = lead else { return part };
     let end = lead.last().map_or(0, |token| token.end);
@@ -167,7 +166,7 @@ fn led_by(lead: Option<Vec<Token>>, part: Vec<Token>) -> Vec<Token> {
     lead
 }
 
-/// The parts in the order of doing.
+/// The parts in execution order.
 pub(super) fn ordered(parts: Vec<(Order, Vec<Token>)>) -> Vec<Vec<Token>> {
     let mut done: Vec<Vec<Token>> = Vec::new();
     let mut later: Vec<Vec<Token>> = Vec::new();

@@ -1,8 +1,7 @@
-//! Values that a word announces: `subject "…"`, `labelled bug and urgent`, `the reports bucket`, and
-//! what a search is about.
+//! Values that a word announces (`subject "…"`, `labelled bug and urgent`, `the reports bucket`), and search texts.
 //!
-//! The words between a label and its value are taken together with it. A value without quotes is
-//! taken only where one word can hold it and something ends it; names can't be pronouns.
+//! The words between a label and its value are used together with it. An unquoted value is accepted only where one
+//! word is enough and its end is clear. Names can't be pronouns.
 
 use super::clause::{Clause, Use};
 use super::fill::Fill;
@@ -11,11 +10,11 @@ use super::token::{Kind, Token};
 use super::{lexicon, qualifier, request};
 use serde_json::Value;
 
-/// Places that a word without quotes may fill.
+/// Inputs that an unquoted word may fill.
 const BARE: &[&str] = &["bucket", "channel_alias", "labels", "assignee", "assignees", "event_type", "language"];
 /// Words between a label and its value.
 const BETWEEN: &[&str] = &["is", "of", "to", "the", "it", "with", "line", "a", "an", "being", "says", "that", "="];
-/// The ways in which they stand there, by the label; any label may stand right before its value.
+/// The phrases they form, by label; any label may stand right before its value.
 const PHRASES: &[(&[&str], &[&str])] = &[
     (&["assign", "assigned", "reply"], &["to", "to the", "it to", "it to the"]),
     (&["signed"], &["with", "with the"]),
@@ -24,16 +23,16 @@ const PHRASES: &[(&[&str], &[&str])] = &[
     (&["text", "message", "content", "description"], &["that says", "says"]),
     (&["subject", "title", "body", "text", "message", "content", "query", "labels"], &["is", "of", "="]),
 ];
-/// Words that announce what is looked for, the surest first.
+/// Words that announce a search text, the most reliable first.
 pub(super) const SOUGHT: &[&str] = &["about", "containing", "contain", "contains", "matching", "mentioning", "for"];
-/// Words before `since` that say nothing else.
+/// Words before `since` that add nothing.
 const CHANGED: &[&str] = &["changed", "updated", "modified"];
 
-/// A value and the places of the tokens that hold it.
+/// A value and the positions of its tokens.
 type Found = Option<(Value, Vec<usize>)>;
 
 impl<'a> Fill<'a> {
-    /// Everything that stands behind or before a label.
+    /// Reads every labelled value.
     pub(super) fn labelled(&mut self, clause: &mut Clause) {
         let open: Vec<Slot<'a>> = self.open().cloned().collect();
         for slot in open {
@@ -46,7 +45,7 @@ impl<'a> Fill<'a> {
                 let from = value_at(clause, at, &labels);
                 let behind = from.and_then(|from| self.behind(&slot, clause, at, from).map(|found| (found, from)));
                 if let Some((value, place)) = before(&slot, clause, at) {
-                    // `the reports bucket archive` may be either.
+                    // `the reports bucket archive` is ambiguous.
                     if behind.is_none() {
                         self.put(slot.name, value);
                         self.hold(clause, place, slot.name);
@@ -71,16 +70,16 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// The value behind a label, and the places it takes.
+    /// The value behind a label, and its positions.
     fn behind(&self, slot: &Slot<'_>, clause: &Clause, at: usize, from: usize) -> Found {
         let token = &clause.tokens[from];
         let one = |value: Value| Some((value, vec![from]));
-        // `assigned today to bob`: somebody's name is not followed by a second one.
+        // `assigned today to bob`: a person's name is not followed by a second one.
         let person =
             |place: usize| !articled(clause, place) && !clause.tokens.get(place + 1).is_some_and(|t| t.is("to"));
         let name = |place: usize| is_name(clause, place) && (!is_person(slot) || person(place));
         let bare = BARE.contains(&slot.name) && name(from);
-        // What follows a colon to the end of the goal is not the name of one person or label.
+        // Text that runs from a colon to the end of the goal is not the name of one person or label.
         let told = token.kind == Kind::Text && self.goal.get(token.start..token.end) == Some(token.text.as_str());
         if told && BARE.contains(&slot.name) && token.text.contains(char::is_whitespace) {
             return None;
@@ -105,7 +104,7 @@ impl<'a> Fill<'a> {
             (Class::Text, Kind::Word(_)) if slot.name == "labels" && bare => several(slot, clause, from, &further),
             (Class::Text, Kind::Word(_)) if bare => one(Value::from(token.text.as_str())),
             (Class::Text, Kind::Word(_)) if slot.is_head() && !self.searches && !clause.tokens[at].is(slot.name) => {
-                // `about the issues of acme/web` speaks of them; it is not what they are called.
+                // `about the issues of acme/web` refers to them; it is not their title.
                 let run = self.run(clause, from, false);
                 run.filter(|(_, places)| !places.iter().all(|place| is_thing(clause, *place)))
                     .map(|(text, places)| (Value::from(text), places))
@@ -115,9 +114,9 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Words without quotes, up to a mark, a label, a condition, or a place such as `in Notion` or
-    /// `to #ops`. What is looked for ends at any preposition: behind it may stand what the tool
-    /// can't do, such as `from last week`.
+    /// Unquoted words up to a punctuation mark, a label, a condition, or a target such as `in Notion` or `to #ops`. A
+    /// search text ends at any preposition: a restriction that the tool can't apply may follow, such as `from last
+    /// week`.
     fn run(&self, clause: &Clause, from: usize, sought: bool) -> Option<(String, Vec<usize>)> {
         let tokens = &clause.tokens;
         let ends = |at: usize| {
@@ -140,7 +139,7 @@ impl<'a> Fill<'a> {
                 || (token.is_entity() && !matches!(token.kind, Kind::Number(_) | Kind::Name))
         };
         let end = (from..tokens.len()).find(|at| ends(*at)).unwrap_or(tokens.len());
-        // A text in quotes right behind is what was announced.
+        // A quoted text right behind is the announced value.
         if tokens.get(end).is_some_and(|token| token.kind == Kind::Text && !clause.is_used(end)) {
             return None;
         }
@@ -152,12 +151,12 @@ impl<'a> Fill<'a> {
         Some((text.to_owned(), (from..end).collect()))
     }
 
-    /// Whether a word names what the tool gives a list of.
+    /// Whether a word names the items that the tool lists.
     fn lists(&self, clause: &Clause, place: usize) -> bool {
         clause.tokens[place].word().is_some_and(|word| self.tool.lists(word) && !qualifier::is_filter(word))
     }
 
-    /// Whether a word behind a label says how something stands, instead of being one more label.
+    /// Whether a word behind a label describes a state, rather than being one more label.
     fn is_qualifier(&self, slot: &Slot<'_>, clause: &Clause, place: usize) -> bool {
         let Some(word) = clause.tokens[place].word() else { return false };
         let choices = self.slots.iter().filter_map(|slot| slot.schema["enum"].as_array()).flatten();
@@ -165,9 +164,9 @@ impl<'a> Fill<'a> {
         choice || qualifier::is_state(word) || (is_person(slot) && qualifier::is_rank(word))
     }
 
-    /// Words of an unquoted text that make it doubtful where it ends.
+    /// Words of an unquoted text that make its end ambiguous.
     pub(super) fn doubtful(&self, clause: &Clause) -> Option<String> {
-        // What stands behind a colon goes to the end, whatever it says; quotes end by themselves.
+        // Text behind a colon runs to the end, whatever it says; quotes end by themselves.
         let colon = |at: usize| at.checked_sub(1).is_some_and(|at| clause.tokens[at].kind == Kind::Mark(':'));
         let texts = clause.tokens.iter().enumerate().filter(|(at, token)| token.kind == Kind::Text && !colon(*at));
         let bare = texts.filter_map(|(_, token)| self.goal.get(token.start..token.end).filter(|t| *t == token.text));
@@ -190,7 +189,7 @@ impl<'a> Fill<'a> {
         folded.or_else(words).or_else(run).map(str::to_owned)
     }
 
-    /// What is looked for, without quotes.
+    /// The unquoted search text.
     pub(super) fn sought(&mut self, clause: &mut Clause) {
         let quoted = clause.unused().any(|(_, token)| token.kind == Kind::Text);
         let open = self.open().find(|slot| slot.required && slot.class == Class::Text).map(|slot| slot.name);
@@ -200,7 +199,7 @@ impl<'a> Fill<'a> {
             let article =
                 clause.tokens.get(at + 1).and_then(Token::word).is_some_and(|word| matches!(word, "the" | "a" | "an"));
             let from = at + 1 + usize::from(article);
-            // `for files` says where to look, not for what.
+            // `for files` says where to search, not for what.
             let run = self.run(clause, from, true);
             let run = run.filter(|(_, places)| {
                 !places.iter().all(|place| is_thing(clause, *place) || self.lists(clause, *place))
@@ -213,7 +212,7 @@ impl<'a> Fill<'a> {
                 return;
             }
         }
-        // `find our brand guidelines`: what is looked for stands behind the verb.
+        // `find our brand guidelines`: the search text is the object of the verb.
         let Some(verb) = clause.verb.map(|verb| verb + 1) else { return };
         let small = |token: &Token| {
             token.word().is_some_and(|w| (lexicon::is_determiner(w) && w != "my") || lexicon::is_filler(w))
@@ -233,7 +232,7 @@ impl<'a> Fill<'a> {
     }
 }
 
-/// Whether a word that may announce this input announces something else: `reply to`, `closed since`.
+/// Whether a label of this input announces something else here: `reply to`, `closed since`.
 fn is_other(slot: &Slot<'_>, clause: &Clause, at: usize) -> bool {
     let Some(before) = at.checked_sub(1).and_then(|at| clause.tokens[at].word()) else { return false };
     match slot.name {
@@ -243,21 +242,21 @@ fn is_other(slot: &Slot<'_>, clause: &Clause, at: usize) -> bool {
     }
 }
 
-/// Whether a word names a thing or nothing in particular.
+/// Whether a word names a known noun or a generic one.
 fn is_thing(clause: &Clause, place: usize) -> bool {
     clause.tokens[place]
         .word()
         .is_some_and(|word| lexicon::is_thing(word) || lexicon::is_generic(word) || lexicon::is_determiner(word))
 }
 
-/// Where the value of a label stands: past small words and further labels of the same input.
+/// Where the value of a label stands: past function words and further labels of the same input.
 fn value_at(clause: &Clause, at: usize, labels: &[&str]) -> Option<usize> {
     let skips = |token: &Token| {
         token.word().is_some_and(|word| BETWEEN.contains(&word) || labels.contains(&word))
             || token.kind == Kind::Mark(':')
     };
     let from = (at + 1..clause.tokens.len()).find(|next| !skips(&clause.tokens[*next]))?;
-    // Each of them says nothing only where it is used to stand.
+    // Each of them is neutral only in its usual phrase.
     let skipped = &clause.tokens[at + 1..from];
     let colon = |token: &Token| token.kind == Kind::Mark(':');
     let stray =
@@ -277,7 +276,7 @@ fn value_at(clause: &Clause, at: usize, labels: &[&str]) -> Option<usize> {
     (at + 1..=from).all(|place| !clause.is_used(place)).then_some(from)
 }
 
-/// Whether a word can be a name, and nothing that belongs to it follows.
+/// Whether a word can be a name and is complete.
 fn is_name(clause: &Clause, place: usize) -> bool {
     let Some(word) = clause.tokens[place].word() else { return false };
     let ends = |token: &Token| match token.word() {
@@ -291,12 +290,12 @@ fn is_name(clause: &Clause, place: usize) -> bool {
     !small && clause.tokens.get(place + 1).is_none_or(ends)
 }
 
-/// Whether an input holds somebody's name.
+/// Whether an input holds a person's name.
 fn is_person(slot: &Slot<'_>) -> bool {
     matches!(slot.name, "assignee" | "assignees")
 }
 
-/// `the team` is not somebody's name.
+/// `the team` is not a person's name.
 fn articled(clause: &Clause, place: usize) -> bool {
     place.checked_sub(1).and_then(|before| clause.tokens[before].word()).is_some_and(lexicon::is_determiner)
 }
@@ -314,7 +313,7 @@ fn before(slot: &Slot<'_>, clause: &Clause, at: usize) -> Option<(Value, usize)>
     (!small && articled && lexicon::acts(word).is_empty()).then(|| (Value::from(token.text.as_str()), place))
 }
 
-/// Values with commas and `and` between them.
+/// Values separated by commas and `and`.
 fn several(slot: &Slot<'_>, clause: &Clause, from: usize, fits: &dyn Fn(usize) -> bool) -> Found {
     let mut places = vec![from];
     let mut at = from + 1;

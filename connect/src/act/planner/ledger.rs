@@ -1,13 +1,13 @@
-//! The account of a whole goal: which of its signs have become something.
+//! Checks that a plan accounts for the whole goal, byte by byte.
 //!
-//! It knows nothing of clauses and rules, so none of them can leave something out unseen. Whoever makes a
-//! plan closes it; a sign that is in no token that became something, or in two, refuses the goal.
+//! It knows nothing of clauses and rules, so no rule can drop part of the goal unnoticed. A plan is returned only
+//! after `close`: text that belongs to no token with a role, or to two of them, rejects the goal.
 
 use super::clause::Clause;
 use super::token::Token;
 use chimera_core::act::{PlanError, excerpt};
 
-/// What has become of a goal, by the places of its signs.
+/// The spans of a goal that are accounted for.
 pub(super) struct Ledger<'a> {
     goal: &'a str,
     settled: Vec<(usize, usize)>,
@@ -18,17 +18,17 @@ impl<'a> Ledger<'a> {
         Self { goal, settled: Vec::new() }
     }
 
-    /// Notes tokens that have become something.
+    /// Records tokens that have roles.
     pub(super) fn settle<'t>(&mut self, tokens: impl IntoIterator<Item = &'t Token>) {
         self.settled.extend(tokens.into_iter().map(|token| (token.start, token.end)).filter(|(from, to)| from < to));
     }
 
-    /// Notes the tokens of a clause that have become something.
+    /// Records the tokens of a clause that have roles.
     pub(super) fn settle_clause(&mut self, clause: &Clause) {
         self.settle(clause.tokens.iter().enumerate().filter(|(at, _)| clause.is_used(*at)).map(|(_, token)| token));
     }
 
-    /// The refusal that names every sign of the goal which has become nothing, or more than one thing.
+    /// Fails with all text of the goal that has no role, or more than one.
     pub(super) fn close(mut self) -> Result<(), PlanError> {
         self.settled.sort_unstable();
         let mut texts: Vec<&str> = Vec::new();

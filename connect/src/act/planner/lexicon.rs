@@ -1,14 +1,13 @@
-//! The words that the planner knows: one table of acts, one of things, one of labels, and the small
-//! words between them.
+//! The words that the planner knows: acts, things (what tools are about), labels, and function words.
 //!
-//! Tools bring words of their own (their names); the tables only say which other words people use
-//! for the same. A tool nobody thought of here is still found by the words of its name.
+//! Tools contribute the words of their own names; the tables only add synonyms. A tool without an entry here is still
+//! found by the words of its name.
 
 use super::token::Kind;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// What tools do, and the words that people have for it.
+/// What tools do, and the verbs that people use for it.
 const ACTS: &[(&str, &[&str])] = &[
     (
         "send",
@@ -85,7 +84,7 @@ const ACTS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Things, and the words that people have for them.
+/// What tools are about, and the nouns that people use for it.
 const THINGS: &[(&str, &[&str])] = &[
     ("email", &["email", "mail", "e-mail"]),
     ("slack", &["slack", "channel"]),
@@ -98,7 +97,7 @@ const THINGS: &[(&str, &[&str])] = &[
     ("pdf", &["pdf"]),
 ];
 
-/// Nouns that stand for having done something: a summary is what summarising gives.
+/// Nouns for the result of an act: a summary is the result of summarizing.
 const NOMINALS: &[(&str, &[&str])] = &[("summarize", &["summary", "digest", "recap", "tldr", "abstract", "gist"])];
 
 /// Words that announce the value of an input.
@@ -125,7 +124,7 @@ const LABELS: &[(&str, &[&str])] = &[
     ("mailbox", &["mailbox", "from"]),
 ];
 
-/// Words that stand before the real beginning of a wish.
+/// Words that may precede the request proper.
 const FILLERS: &[&str] = &[
     "please",
     "could",
@@ -199,7 +198,7 @@ const DETERMINERS: &[&str] =
 const PRONOUNS: &[&str] =
     &["it", "them", "this", "that", "these", "those", "result", "results", "output", "outcome", "everything", "its"];
 
-/// Nouns that say nothing of which tool is meant.
+/// Nouns that don't help to choose a tool.
 const GENERIC: &[&str] = &[
     "report",
     "text",
@@ -229,14 +228,14 @@ const GENERIC: &[&str] = &[
     "outcome",
 ];
 
-/// Verbs that are nouns just as often.
+/// Verbs that are just as often nouns.
 const NOUNISH: &[&str] = &[
     "file", "report", "log", "message", "copy", "print", "check", "mail", "email", "search", "request", "list", "post",
     "back", "head", "format", "query", "drop", "digest", "recap", "what", "which", "hit", "issue", "fire", "start",
     "open",
 ];
 
-/// Words that change what is meant in a way that a plan can't hold.
+/// Words that change the meaning in a way that a plan can't express.
 const CONDITIONS: &[&str] = &[
     "if",
     "unless",
@@ -265,10 +264,10 @@ const CONDITIONS: &[&str] = &[
     "cancel",
 ];
 
-/// Words that say when, where a plan is carried out at once.
+/// Words that say when; a plan runs at once.
 const TIMES: &[&str] = &["tomorrow", "tonight", "later", "soon", "today", "yesterday", "midnight", "weekend", "twice"];
 
-/// Words that belong to a verb without saying more.
+/// Particles that belong to a verb without adding meaning.
 const PARTICLES: &[(&str, &[&str])] = &[
     ("look", &["up", "for"]),
     ("sum", &["up"]),
@@ -279,23 +278,23 @@ const PARTICLES: &[(&str, &[&str])] = &[
     ("which", &["are", "is", "does"]),
 ];
 
-/// Services that are no things of the table.
+/// Services that are not in `THINGS`.
 const SERVICES: &[&str] = &["google", "notion", "github", "outlook"];
 
-/// The only words that may mean nothing wherever they stand, since what is done is the same without them: manners, `now`, which is when a
-/// plan is carried out anyway, and `also`, which joins what the plan holds already. How something is done (`quickly`), and what it is done
-/// beside that the goal does not say (`too`), is none of these: no step carries it.
+/// The only words that may be ignored anywhere, because the result is the same without them: courtesies, `now` (a
+/// plan runs at once anyway) and `also` (it joins what the plan already holds). Adverbs of manner (`quickly`) and
+/// words that refer to something outside the goal (`too`) are not here: no step can carry them.
 const COURTESIES: &[&str] = &["please", "kindly", "thanks", "also", "now"];
 
 const POSSESSIVES: &[&str] = &["my", "our", "your", "its", "their"];
 
-/// Words after `what it` that ask for what a step gives.
+/// Words after `what it` that ask for a step's output.
 const CONTENT_QUESTIONS: &[&str] = &["says", "said", "returns", "returned", "contains"];
 
-/// What is told to somebody, by whatever tool.
+/// Nouns for a message to somebody, whatever the tool.
 const MISSIVES: &[&str] = &["message", "note", "notification"];
 
-/// What may be handed on beside the goal.
+/// Nouns for content that the caller may give beside the goal.
 const DOCUMENTS: &[&str] =
     &["report", "text", "file", "document", "update", "data", "content", "newsletter", "minutes", "letter"];
 
@@ -308,7 +307,7 @@ const TEXT_NOUNS: &[&str] = &["text", "message", "note", "words", "following", "
 const PATH_NOUNS: &[&str] = &["repo", "repository", "project", "file", "key", "path"];
 const DATA_NOUNS: &[&str] = &["json", "data", "payload", "object"];
 
-/// Words that stand for somebody or something that was named elsewhere, and so can't be a name.
+/// Words that stand for somebody or something named elsewhere, and so can't be a name.
 const NOBODY: &[&str] = &[
     "me",
     "us",
@@ -336,10 +335,10 @@ const NOBODY: &[&str] = &[
     "anything",
 ];
 
-/// Verbs after which `that` begins what is said.
+/// Verbs after which `that` begins speech.
 const SAYING: &[&str] = &["tell", "notify", "inform", "let", "announce", "say", "remind", "message", "ping"];
 
-/// A table by the stems of its words; goals are long and tables are asked for every word.
+/// A table indexed by word stem, because it is queried for every word of a goal.
 type Index = LazyLock<BTreeMap<String, Vec<&'static str>>>;
 
 static ACTS_BY_STEM: Index = LazyLock::new(|| index(ACTS));
@@ -366,12 +365,12 @@ pub(super) fn acts(word: &str) -> Vec<&'static str> {
     row(&ACTS_BY_STEM, word)
 }
 
-/// Whether a word is a verb of the table as it stands there.
+/// Whether a word is literally in the table of acts.
 pub(super) fn is_act(word: &str) -> bool {
     ACTS.iter().any(|(_, words)| words.contains(&word))
 }
 
-/// Whether a part of a tool's name says what it does.
+/// Whether a part of a tool's name is an act.
 pub(super) fn names_act(word: &str) -> bool {
     ACTS.iter().any(|(act, _)| stem(act) == stem(word))
 }
@@ -381,17 +380,17 @@ pub(super) fn nominal(word: &str) -> Option<&'static str> {
     row(&NOMINALS_BY_STEM, word).first().copied()
 }
 
-/// Whether a noun names something that can be made on the way: a summary, a PDF.
+/// Whether a noun names something that an extra step can produce: a summary, a PDF.
 pub(super) fn is_outcome(word: &str) -> bool {
     nominal(word).is_some() || thing(word) == thing("pdf")
 }
 
-/// A thing's one name.
+/// The canonical name of a thing.
 pub(super) fn thing(word: &str) -> String {
     row(&THINGS_BY_STEM, word).first().map_or_else(|| stem(word), |name| stem(name))
 }
 
-/// Whether a word names a thing of the table.
+/// Whether a word is in the table of things.
 pub(super) fn is_thing(word: &str) -> bool {
     !row(&THINGS_BY_STEM, word).is_empty()
 }
@@ -403,12 +402,12 @@ pub(super) fn labels(input: &str) -> Vec<&str> {
     own.into_iter().chain(said).collect()
 }
 
-/// Whether a word announces some input's value.
+/// Whether a word announces the value of some input.
 pub(super) fn is_label(word: &str) -> bool {
     matches!(word, "cc" | "bcc") || LABELS.iter().any(|(_, words)| words.contains(&word))
 }
 
-/// Whether a word announces a text that stands behind it.
+/// Whether a word announces a text behind it.
 pub(super) fn announces_text(word: &str) -> bool {
     matches!(word, "subject" | "title" | "body" | "text" | "message" | "content" | "description" | "headline")
 }
@@ -437,7 +436,7 @@ pub(super) fn is_nounish(word: &str) -> bool {
     NOUNISH.contains(&word)
 }
 
-/// Whether a word has to be followed by something, or says nothing.
+/// Whether a word needs a complement, or carries no meaning.
 pub(super) fn is_small(word: &str) -> bool {
     is_preposition(word) || is_determiner(word) || word == "and" || is_courtesy(word)
 }
@@ -454,7 +453,7 @@ pub(super) fn is_particle(verb: &str, word: &str) -> bool {
     PARTICLES.iter().any(|(known, words)| stem(known) == stem(verb) && words.contains(&word))
 }
 
-/// Words of which a verb needs one to mean what the table says: `back` is not `back up`.
+/// Particles of which a verb needs one to have the meaning in the table: `back` is not `back up`.
 pub(super) fn other_half(verb: &str) -> &'static [&'static str] {
     let whole = |known: &str| matches!(known, "look" | "what" | "which");
     let found = PARTICLES.iter().find(|(known, _)| stem(known) == stem(verb) && !whole(known));
@@ -465,17 +464,17 @@ pub(super) fn is_content_question(word: &str) -> bool {
     CONTENT_QUESTIONS.contains(&word)
 }
 
-/// Whether a noun is what is told: a message, a note.
+/// Whether a noun names a message.
 pub(super) fn is_missive(word: &str) -> bool {
     MISSIVES.iter().any(|known| stem(known) == stem(word))
 }
 
-/// Whether a noun may name what the caller gave beside the goal.
+/// Whether a noun may name content that the caller gave beside the goal.
 pub(super) fn is_document(word: &str) -> bool {
     DOCUMENTS.iter().any(|known| stem(known) == stem(word))
 }
 
-/// Whether a noun may stand right before a token of this kind and say what it is.
+/// Whether a noun may directly precede a token of this kind as its description.
 pub(super) fn apposes(word: &str, kind: &Kind) -> bool {
     let nouns = match kind {
         Kind::Url => WEB_NOUNS,
@@ -490,7 +489,7 @@ pub(super) fn apposes(word: &str, kind: &Kind) -> bool {
     nouns.contains(&word)
 }
 
-/// Whether a noun only says what the value behind it is, so that what stands before it decides.
+/// Whether a noun only describes the value behind it, so that the word before the noun governs.
 pub(super) fn describes(word: &str) -> bool {
     is_thing(word)
         || is_generic(word)
@@ -499,12 +498,12 @@ pub(super) fn describes(word: &str) -> bool {
         || SERVICES.contains(&word)
 }
 
-/// Whether a word can't be anybody's or anything's name.
+/// Whether a word can't be a name.
 pub(super) fn is_nobody(word: &str) -> bool {
     NOBODY.contains(&word)
 }
 
-/// Whether a word names something that things are done with: a service, the mail.
+/// Whether a word names a means: a service, e-mail.
 pub(super) fn is_instrument(word: &str) -> bool {
     const OBJECTS: &[&str] = &["issue", "repo", "pdf"];
     is_service(word) || (is_thing(word) && !OBJECTS.iter().any(|object| thing(object) == thing(word)))
@@ -527,8 +526,7 @@ pub(super) fn is_saying(word: &str) -> bool {
     SAYING.iter().any(|known| stem(known) == stem(word))
 }
 
-/// A word without its ending, good enough to see that `issues` and `issue`, `fetching` and `fetch`
-/// are the same. It need not be a word.
+/// A crude stem, good enough to match `issues` with `issue` and `fetching` with `fetch`. It need not be a word.
 pub(super) fn stem(word: &str) -> String {
     let word = word.to_lowercase();
     let mut base = word.as_str();

@@ -1,11 +1,10 @@
-//! From a goal in words to a plan, without guessing.
+//! Turns a goal in plain English into a plan, without guessing.
 //!
-//! The goal is cut into clauses; each clause picks a tool by its verb and by what it speaks of; the
-//! tool's schema says which inputs are needed; they come from the clause, from the caller's
-//! `inputs`, or from what an earlier step gives. The same goal, inputs and tools always give the
-//! same plan. Nothing is made up: an input that is nowhere is told to be missing. Every token of the
-//! goal becomes exactly one thing (see [`clause::Use`]); one that becomes nothing refuses the goal. At the end
-//! [`ledger::Ledger`] compares what became something with the goal itself, sign by sign, whatever rules there are.
+//! The goal is split into clauses. Each clause selects a tool by its verb and its nouns. Inputs come from the clause,
+//! from the caller's `inputs`, or from the output of an earlier step. The same goal, inputs and tools always give the
+//! same plan. Nothing is invented: a missing input is reported. Every token gets exactly one role (see
+//! [`clause::Use`]); a token without a role rejects the goal. Finally [`ledger::Ledger`] checks, byte by byte and
+//! independently of all rules, that the plan accounts for the whole goal.
 
 mod account;
 mod build;
@@ -37,7 +36,7 @@ use clause::Split;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Plans by the words of a goal and the schemas of the tools, without a model; repeatable.
+/// A deterministic planner that uses only the words of a goal and the schemas of the tools, no model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WordPlanner;
 
@@ -48,8 +47,8 @@ impl Planner for WordPlanner {
     }
 }
 
-/// Plans a goal with these tools; members of `inputs`, if it is an object, fill inputs of the same
-/// name. Past [`PLAN_TOOLS_MAX`], tools are not looked at.
+/// Plans a goal with these tools. Members of `inputs`, if it is an object, fill inputs of the same name. Tools beyond
+/// [`PLAN_TOOLS_MAX`] are ignored.
 pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, PlanError> {
     if goal.trim().is_empty() {
         return Err(PlanError::Empty);

@@ -1,8 +1,7 @@
-//! Which prepositions may stand before a value, before the name of a tool's thing, and before what
-//! an earlier step gives.
+//! Which prepositions may precede a value, a tool's noun, and the output of an earlier step.
 //!
-//! Each input has a closed list: `to #a` is a channel to post to, `from #a` is not, and `by 2
-//! sentences` is not `to 2 sentences`. A word that is not on the list refuses the goal.
+//! Each input has a closed list: `to #a` is a channel to post to, `from #a` is not, and `by 2 sentences` is not `to 2
+//! sentences`. A preposition that is not on the list rejects the goal.
 
 use super::choose::Profile;
 use super::clause::{Clause, Use};
@@ -11,24 +10,24 @@ use super::slot::{Class, Slot};
 use super::token::{Kind, Token};
 use chimera_core::tool::EffectKind;
 
-/// Where something is put.
+/// Before a target that is written to.
 const TARGETS: &[&str] = &["to", "in", "into", "onto", "at", "on", "under", "inside", "within"];
-/// Where something is looked for or read from.
+/// Before a source that is searched or read.
 const SOURCES: &[&str] = &["in", "of", "from", "for", "on", "at", "about", "within", "inside"];
-/// What is given along.
+/// Before something that is attached.
 const GIVEN: &[&str] = &["with", "as", "of"];
-/// Words before a value that may be either of a tool's own inputs.
+/// Before values of inputs that are not listed below.
 const PLAIN: &[&str] = &["with", "of", "as", "for", "in", "to", "on", "at", "about", "under", "into"];
-/// Words before the name of what does it, or of what it is done to.
+/// Before the name of a tool or of what it is about.
 const NAMING: &[&str] = &["in", "on", "of", "for", "at", "about", "as", "within", "inside", "under"];
-/// Words before what an earlier step gives.
+/// Before the output of an earlier step.
 const REFERRING: &[&str] = &["of", "with", "from", "in", "as", "about", "to", "into", "for", "on"];
-/// Words before one of a few words.
+/// Before an enum value.
 const CHOOSING: &[&str] = &["with", "in", "on", "as", "of", "at", "to", "for", "about"];
-/// Words before the name of an input that what is spoken of goes into: `the summary as the body`.
+/// Before the name of an input that content goes into: `the summary as the body`.
 const FILLING: &[&str] = &["as", "in", "into", "to", "for", "under"];
 
-/// Prepositions that may stand before a value of an input, when it changes something and when it only asks.
+/// Prepositions that may precede the value of an input: for calls that write, and for calls that read.
 const PLACES: &[(&[&str], &[&str], &[&str])] = &[
     (&["to"], &["to", "at"], &["to", "at"]),
     (&["cc", "bcc"], &["to"], &["to"]),
@@ -52,7 +51,7 @@ pub(super) fn introduces(word: &str, slot: &Slot<'_>, tool: &Profile, writes: bo
     if let Some((_, changes, asks)) = PLACES.iter().find(|(inputs, ..)| inputs.contains(&slot.name)) {
         return if writes { changes } else { asks }.contains(&word);
     }
-    // The input is itself called so, or announced by this word.
+    // The input has this name, or is announced by this word.
     if lexicon::labels(slot.name).contains(&word) || slot.name.split('_').any(|part| part == word) {
         return true;
     }
@@ -66,7 +65,7 @@ pub(super) fn introduces(word: &str, slot: &Slot<'_>, tool: &Profile, writes: bo
     }
 }
 
-/// The first of the words from a preposition to the value at a place that the input does not take it after.
+/// The first word between the preposition and the value that rules the input out.
 pub(super) fn misplaced(clause: &Clause, at: usize, slot: &Slot<'_>, tool: &Profile, writes: bool) -> Option<usize> {
     let labels = lexicon::labels(slot.name);
     let limits = slot.class == Class::Count;
@@ -97,21 +96,21 @@ pub(super) fn misplaced(clause: &Clause, at: usize, slot: &Slot<'_>, tool: &Prof
     None
 }
 
-/// Whether an input says where something goes.
+/// Whether an input is a destination.
 fn is_place(slot: &Slot<'_>, tool: &Profile) -> bool {
     matches!(slot.name, "bucket" | "channel_alias" | "owner" | "repo" | "url" | "to")
         || (slot.class == Class::Id && tool.does("create"))
 }
 
-/// Whether a noun says what the value behind it is, so that what stands before the noun decides.
+/// Whether a noun describes the value behind it, so that the word before the noun governs.
 fn describes(word: &str, slot: &Slot<'_>, value: &Token) -> bool {
     lexicon::apposes(word, &value.kind)
         || lexicon::labels(slot.name).contains(&word)
         || slot.name.split('_').any(|part| lexicon::thing(part) == lexicon::thing(word))
 }
 
-/// Whether a preposition may stand before a word that names a tool's thing, or what it makes or lists. `part` says
-/// whether it follows something that can be a part of the thing.
+/// Whether a preposition may precede a noun of a tool, or of what it makes or lists. `part` says whether it follows
+/// something that can be part of the thing.
 pub(super) fn names(word: &str, thing: &str, tools: &[&Profile], part: bool) -> bool {
     let named = || tools.iter().filter(|tool| tool.has_thing(thing) || tool.lists(thing) || tool.makes(thing));
     if lexicon::is_outcome(thing) {
@@ -130,17 +129,17 @@ pub(super) fn names(word: &str, thing: &str, tools: &[&Profile], part: bool) -> 
     }
 }
 
-/// Whether a preposition may stand before what an earlier step gives.
+/// Whether a preposition may precede the output of an earlier step.
 pub(super) fn refers(word: &str) -> bool {
     REFERRING.contains(&word)
 }
 
-/// Whether a preposition may stand before the name of an input, whose value is not named there.
+/// Whether a preposition may precede the name of an input whose value is stated elsewhere.
 pub(super) fn fills(word: &str) -> bool {
     FILLING.contains(&word)
 }
 
-/// Whether a preposition may stand before a word that is chosen among a few.
+/// Whether a preposition may precede an enum value.
 pub(super) fn chooses(word: &str) -> bool {
     CHOOSING.contains(&word)
 }

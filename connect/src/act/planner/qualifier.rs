@@ -1,14 +1,14 @@
-//! Words that pick some of what there is: a state, a rank, an age, an owner.
+//! Words that select a subset: a state, a rank, an age, an owner.
 //!
-//! They change what a goal means, and most tools can't tell by them. So they are never what is
-//! looked for or labelled with just because they stand where such a value would.
+//! They change what a goal means, and most tools can't filter by them. So they are never taken as a search text or a
+//! label just because of their position.
 
 use super::lexicon::stem;
 
-/// Things that are some of the things of another name: a bug is an issue, and not every issue is a bug.
+/// Nouns for a subset of what they are synonyms of: a bug is an issue, but not every issue is a bug.
 const KINDS: &[&str] = &["bug"];
 
-/// Words that pick some of what there is, so that they can't be looked for themselves.
+/// Words that select a subset, and so can't be a search text.
 const FILTERS: &[&str] = &[
     "modified",
     "edited",
@@ -71,7 +71,7 @@ const FILTERS: &[&str] = &[
     "some",
 ];
 
-/// States of a thing, which are not what it is labelled with.
+/// States of a thing, which are not labels.
 const STATES: &[&str] = &[
     "open",
     "opened",
@@ -94,7 +94,7 @@ const STATES: &[&str] = &[
     "unresolved",
 ];
 
-/// What a thing can be labelled with, and nobody is called.
+/// Ranks, which may be labels but not people's names.
 const RANKS: &[&str] = &[
     "urgent",
     "important",
@@ -113,22 +113,22 @@ const RANKS: &[&str] = &[
     "public",
 ];
 
-/// Whether a thing is some of the things that it is counted among.
+/// Whether a noun names only a subset of its synonym.
 pub(super) fn is_kind(word: &str) -> bool {
     KINDS.iter().any(|known| stem(known) == stem(word))
 }
 
-/// Whether a word picks some of what is looked for.
+/// Whether a word restricts a search.
 pub(super) fn is_filter(word: &str) -> bool {
     FILTERS.contains(&word)
 }
 
-/// Whether a word says how a thing stands.
+/// Whether a word names a state.
 pub(super) fn is_state(word: &str) -> bool {
     STATES.contains(&word)
 }
 
-/// Whether a word says how much something matters.
+/// Whether a word names a priority.
 pub(super) fn is_rank(word: &str) -> bool {
     RANKS.contains(&word)
 }

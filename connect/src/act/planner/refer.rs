@@ -1,8 +1,7 @@
-//! Words that point at earlier steps: nouns (`the titles`, `its link`) and pronouns (`it`, `them`).
+//! References to earlier steps: nouns (`the titles`, `its link`) and pronouns (`it`, `them`).
 //!
-//! A pointer means the latest step that gives anything; what several steps give can't be pointed at
-//! by one word, and what a step gives is not replaced by what it was made of. Where that leaves
-//! doubt, the word is refused.
+//! A reference means the latest step with an output. One word can't refer to the outputs of several steps, and an
+//! output is never replaced by what it was made from. An ambiguous reference is rejected.
 
 use super::build::Builder;
 use super::choose::Profile;
@@ -15,12 +14,12 @@ use chimera_core::act::{PlanError, excerpt};
 use chimera_core::limits::PLAN_STEPS_MAX;
 use serde_json::Value;
 
-/// Words that point at several things.
+/// Words that refer to several things.
 const PLURALS: &[&str] = &["them", "these", "those", "results"];
 
 impl<'a> Builder<'a> {
-    /// Puts what one of the last `back` steps gives, the latest first, into the first place for what
-    /// is handed on that can hold it.
+    /// Wires the output of one of the last `back` steps, the latest first, into the first content input that can hold
+    /// it.
     pub(super) fn flow(
         &mut self,
         fill: &mut Fill<'a>,
@@ -47,7 +46,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Nouns and pronouns that point at earlier steps. Says whether something is pointed at.
+    /// Resolves nouns and pronouns that refer to earlier steps. Returns whether anything is referred to.
     pub(super) fn refer(
         &mut self,
         fill: &mut Fill<'a>,
@@ -83,8 +82,8 @@ impl<'a> Builder<'a> {
         Ok(words.iter().any(|word| matches!(*word, "it" | "them")))
     }
 
-    /// Hands on what the latest step made, or was itself given, or where it put it. A file that
-    /// can't be handed on is not replaced by what it was made of, nor several things by one.
+    /// Hands on what the latest step produced, received, or the link to where it put it. A file that can't be handed
+    /// on is not replaced by its source, nor a list by one item.
     fn refer_by_pronoun(&mut self, fill: &mut Fill<'a>, tool: &Profile, word: &str) -> Result<(), PlanError> {
         let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
         if filled || !fill.writes() || tool.does("search") {
@@ -115,13 +114,13 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Steps whose result no later one has.
+    /// Steps whose output no later step uses.
     fn open_steps(&self) -> impl Iterator<Item = &Made<'a>> {
         let used = |at: usize| self.steps[at + 1..].iter().any(|later| self.steps[at].feeds(later));
         self.steps.iter().enumerate().filter(move |(at, _)| !used(*at)).map(|(_, step)| step)
     }
 
-    /// Hands on what a noun names: `the titles` before `the issues`, because it says more.
+    /// Hands on what a noun names: `the titles` before `the issues`, because it is more specific.
     pub(super) fn refer_by_noun(
         &mut self,
         fill: &mut Fill<'a>,
@@ -151,7 +150,7 @@ impl<'a> Builder<'a> {
         Ok(false)
     }
 
-    /// Whether a noun may mean what several earlier steps give.
+    /// Whether a noun may refer to the outputs of several earlier steps.
     fn is_doubtful(&self, fill: &Fill<'a>, word: &str, own: bool, listing: Listing) -> bool {
         let places: Vec<&Slot<'_>> = fill.open().filter(|slot| slot.is_content()).collect();
         let plural = word.ends_with('s');
@@ -165,13 +164,13 @@ impl<'a> Builder<'a> {
         latest || (!own && self.open_steps().filter(counts).count() > 1)
     }
 
-    /// A text of the caller's that no step has yet, or that is named once more.
+    /// A text from the caller that no step uses yet, or that is mentioned again.
     fn text(&self, name: &str, definite: bool) -> Option<(&'a str, &'a Value)> {
         let (name, value) = self.inputs.filter(|_| definite || self.fresh(name))?.get_key_value(name)?;
         value.is_string().then_some((name.as_str(), value))
     }
 
-    /// Puts a text of the caller's into a place for what is handed on that has another name.
+    /// Puts a text from the caller into a content input with a different name.
     fn flow_literal(&mut self, fill: &mut Fill<'a>, tool: &Profile, given: &str, text: &Value) {
         let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
         let place = |slot: &&Slot<'_>| slot.is_content() && slot.class == Class::Text && slot.name != "artifact";

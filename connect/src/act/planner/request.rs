@@ -1,8 +1,8 @@
-//! Whether a clause asks for something to be done, and where an unquoted text may hide another wish.
+//! Whether a clause is a request, and where an unquoted text may hide another one.
 //!
-//! Only requests become plans: a verb in the imperative, with or without manners in front of it
-//! (`could you`, `I want you to`). A question to oneself (`should I`), a report (`I posted`) and a
-//! wish for another time are none, however much they look like one.
+//! Only requests become plans: a verb in the imperative, with or without a polite opening (`could you`, `I want you
+//! to`). A question to oneself (`should I`), a report (`I posted`) and a request for another time are not, however
+//! similar they look.
 
 use super::choose::Profile;
 use super::clause::{Clause, cut};
@@ -38,7 +38,7 @@ const MANNERS: &[&str] = &[
     "use",
 ];
 
-/// Several words in front of a verb that do the same, the longest first.
+/// Phrases with the same function, the longest first.
 const FRAMES: &[&[&str]] = &[
     &["i", "would", "like", "you", "to"],
     &["we", "would", "like", "you", "to"],
@@ -79,19 +79,19 @@ const FRAMES: &[&[&str]] = &[
     &["we", "want"],
 ];
 
-/// Words before `you` that ask for something.
+/// Words before `you` that make a request.
 const ASKING: &[&str] = &["could", "can", "would", "will"];
 
-/// Words that put what follows in another order, before `…ing`.
+/// Words before `…ing` that change the order.
 const ORDERS: &[&str] = &["before", "after", "once"];
 
-/// Words in an unquoted text after which it may say when, instead of what.
+/// Words after which an unquoted text may say when instead of what.
 const SOMETIMES: &[&str] = &[
     "if", "unless", "until", "whenever", "every", "tomorrow", "tonight", "later", "twice", "daily", "weekly", "hourly",
     "monthly",
 ];
 
-/// What a tool can be told beside a text.
+/// Other things that a tool can be told besides a text.
 const BESIDES: &[&str] = &[
     "importance",
     "priority",
@@ -107,7 +107,7 @@ const BESIDES: &[&str] = &[
     "copy",
 ];
 
-/// Words that announce a value and can't go on with a sentence.
+/// Words that announce a value and can't continue a sentence.
 const ANNOUNCING: &[&str] = &[
     "labelled", "labeled", "tagged", "label", "labels", "assigned", "assign", "cc", "bcc", "titled", "entitled",
     "subject", "body", "title", "signed",
@@ -128,18 +128,18 @@ pub(super) fn refusal(goal: &str, clause: &Clause, tools: &[Profile]) -> Option<
     Some(PlanError::Unplaced { text: excerpt(text) })
 }
 
-/// Whether a word is a verb as the tables or the tools spell it.
+/// Whether a word is a verb in base form.
 fn is_base(word: &str, tools: &[Profile]) -> bool {
     lexicon::is_act(word) || tools.iter().any(|tool| tool.spells(word))
 }
 
-/// Whether a goal says what is done before or after something else; then `…ing` asks for it too.
+/// Whether a goal orders its actions with `before` or `after`; then `…ing` is a request too.
 fn is_ordered(goal: &str) -> bool {
     let words = goal.split(|sign: char| !sign.is_alphanumeric());
     words.map(str::to_lowercase).any(|word| word == "mind" || ORDERS.contains(&word.as_str()))
 }
 
-/// Whether a word stands behind another that only asks, or behind nothing.
+/// Whether a word follows another that only asks, or nothing.
 fn is_asked(clause: &Clause, place: usize) -> bool {
     place.checked_sub(1).is_none_or(|before| {
         clause.tokens[before].is_mark()
@@ -147,9 +147,9 @@ fn is_asked(clause: &Clause, place: usize) -> bool {
     })
 }
 
-/// The first word in front of the verb that is part of no request.
+/// The first word in front of the verb that belongs to no request.
 fn strange(clause: &Clause, verb: usize, gerund: bool) -> Option<usize> {
-    // `I need the issues`: the verb is itself the request.
+    // `I need the issues`: the verb itself makes the request.
     let end = if matches!(clause.tokens[verb].word(), Some("need" | "want")) { verb + 1 } else { verb };
     let lead: Vec<(usize, &str)> = clause.tokens[..end]
         .iter()
@@ -178,8 +178,8 @@ fn strange(clause: &Clause, verb: usize, gerund: bool) -> Option<usize> {
     None
 }
 
-/// The refusal of a wish that ends as a question: whoever writes so may not want it done. A question
-/// that asks for something (`could you …?`, `what does …?`) is a request.
+/// The error for a goal that ends as a question: the author may not want it done. A question that asks for something
+/// (`could you …?`, `what does …?`) is a request.
 pub(super) fn question(goal: &str, tokens: &[Token]) -> Option<PlanError> {
     let mut from = 0;
     for (at, token) in tokens.iter().enumerate() {
@@ -206,7 +206,7 @@ pub(super) fn question(goal: &str, tokens: &[Token]) -> Option<PlanError> {
     None
 }
 
-/// A word in front of a verb that gives the wish another place than the plan does: `post …; first fetch …`.
+/// A sequence word that contradicts the order of the plan: `post …; first fetch …`.
 pub(super) fn misplaced(goal: &str, clauses: &[Clause]) -> Option<PlanError> {
     let wrong = |at: usize, word: &str| match word {
         "first" => at != 0,
@@ -224,7 +224,7 @@ pub(super) fn misplaced(goal: &str, clauses: &[Clause]) -> Option<PlanError> {
     Some(PlanError::Unplaced { text: excerpt(goal.get(token.start..token.end)?) })
 }
 
-/// `now and then`, where nothing is to be done then.
+/// `now and then` as a frequency.
 pub(super) fn frequency(goal: &str, tokens: &[Token]) -> Option<PlanError> {
     let said = |words: &[Token]| ["now", "and", "then"].iter().zip(words).all(|(word, token)| token.is(word));
     let at = tokens.windows(3).position(said)?;
@@ -287,7 +287,7 @@ pub(super) fn second_wish(text: &str) -> Option<&str> {
             && matches!(word(at + 2), "that" | "saying");
         joins && (told || !small && (object || ANNOUNCING.contains(&next)))
     };
-    // `signed, at noon subject "…"`: the label ends the text, and what leads to it is doubtful.
+    // `signed, at noon subject "…"`: the label ends the text, and what precedes it is ambiguous.
     let labels = |at: &usize| ANNOUNCING.contains(&word(*at)) && tokens.get(at + 1).is_some_and(Token::is_entity);
     let label = (0..tokens.len()).find(labels);
     let lead = label.map(|label| (0..label).rev().find(|at| tokens[*at].is_mark()).map_or(label, |mark| mark + 1));

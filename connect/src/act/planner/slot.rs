@@ -1,30 +1,30 @@
-//! The inputs of a tool as places that a goal may fill.
+//! The inputs of a tool, as slots that a goal may fill.
 //!
-//! A place is told by its name and by what its schema takes. `dry_run` is none: whether a plan is
-//! tried dry is decided at the door, not by the words of a goal.
+//! A slot is classified by its name and schema. `dry_run` is not a slot: the API request decides on dry runs, not the
+//! words of a goal.
 
 use chimera_core::flow::expr::Type;
 use chimera_core::tool::Spec;
 use serde_json::{Map, Value};
 
-/// Places that hold what is handed on, the likeliest first.
+/// Slots for content, the likeliest first.
 const CONTENT: &[&str] =
     &["body", "json", "text", "message", "content", "markdown", "paragraphs", "artifact", "data", "value"];
-/// Places that hold a name of what is handed on, or what is looked for.
+/// Slots for the name of the content, or for a search text.
 const HEADS: &[&str] = &["title", "subject", "query", "name"];
-/// Places for addresses of people.
+/// Slots for people's addresses.
 const ADDRESSES: &[&str] = &["to", "cc", "bcc", "reply_to", "mailbox"];
 
-/// What goes into a place.
+/// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Addresses of people.
+    /// People's addresses.
     Address,
-    /// The id of something.
+    /// An id.
     Id,
     /// A whole number.
     Count,
-    /// One of a few words.
+    /// An enum value.
     Choice,
     /// Several texts.
     Texts,
@@ -32,7 +32,7 @@ pub(super) enum Class {
     Text,
     /// An object, or anything.
     Open,
-    /// Something that words don't give, such as yes or no.
+    /// Something that words don't state, such as a boolean.
     Other,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Slot<'a> {
         Self { name, schema, required, class }
     }
 
-    /// Whether it holds what is handed on.
+    /// Whether it holds content.
     pub(super) fn is_content(&self) -> bool {
         CONTENT.contains(&self.name) && matches!(self.class, Class::Text | Class::Texts | Class::Open)
     }
@@ -74,7 +74,7 @@ impl<'a> Slot<'a> {
         HEADS.contains(&self.name) && self.class == Class::Text
     }
 
-    /// Several values as the schema wants them.
+    /// Several values, in the form that the schema wants.
     pub(super) fn list(&self, mut values: Vec<String>) -> Option<Value> {
         match (values.len(), accepts(self.schema, "string"), accepts(self.schema, "array")) {
             (0, ..) => None,
@@ -85,13 +85,13 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// A text as the schema wants it.
+    /// A text, in the form that the schema wants.
     pub(super) fn text(&self, text: &str) -> Value {
         if self.class == Class::Texts { Value::from(vec![text]) } else { Value::from(text) }
     }
 }
 
-/// Whether a schema takes values of a type.
+/// Whether a schema accepts values of a type.
 fn accepts(schema: &Value, kind: &str) -> bool {
     match (&schema["type"], &schema["anyOf"]) {
         (Value::String(one), _) => one == kind,
@@ -101,7 +101,7 @@ fn accepts(schema: &Value, kind: &str) -> bool {
     }
 }
 
-/// The inputs of a tool, those of its `required` first.
+/// The inputs of a tool, the required ones first.
 pub(super) fn slots(spec: &Spec) -> Vec<Slot<'_>> {
     let document = spec.input.document();
     let Some(properties) = document["properties"].as_object() else { return Vec::new() };
@@ -118,7 +118,7 @@ fn texts(list: &Value) -> Vec<&str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// The first input that the schema asks for and `input` lacks.
+/// The first required input that `input` lacks.
 pub(super) fn missing<'a>(spec: &'a Spec, input: &Map<String, Value>) -> Option<&'a str> {
     lacking(spec.input.document(), input)
 }

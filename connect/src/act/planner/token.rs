@@ -1,14 +1,14 @@
-//! A goal as words, marks and the things in it that can be told by their look: addresses, quoted
-//! texts, names of repositories and files, channels, numbers, times, JSON.
+//! Splits a goal into words, punctuation and values recognized by shape: addresses, quoted texts, names of
+//! repositories and files, channels, numbers, times, JSON.
 //!
-//! A quoted text is one token whatever stands in it. A colon behind a verb begins a text that goes
-//! to the end of the goal, unless something quoted or an address follows.
+//! A quoted text is one token whatever it contains. A colon behind a verb begins a text that runs to the end of the
+//! goal, unless a quoted text or an address follows.
 
 use super::lexicon;
 use chimera_core::time::Timestamp;
 use serde_json::Value;
 
-/// What a token looks like.
+/// The shape of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
     /// A word, in lower case.
@@ -39,29 +39,26 @@ pub(super) enum Kind {
     Id,
     /// An object or list.
     Json(Value),
-    /// A comma, a stop, a new line.
+    /// A comma, a period, a new line.
     Mark(char),
-    /// Any other sign that stands alone: a bracket, a dash, a quote without its other half.
+    /// Any other character that stands alone: a bracket, a dash, an unmatched quote.
     Sign,
 }
 
-/// A piece of a goal.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
-    /// What it looks like.
     pub(super) kind: Kind,
-    /// Its text, without quotes and signs.
+    /// Its text, without quotes and surrounding punctuation.
     pub(super) text: String,
-    /// Where it begins in the goal.
+    /// Byte offset in the goal.
     pub(super) start: usize,
-    /// Where it ends.
+    /// End offset, exclusive.
     pub(super) end: usize,
-    /// Nothing stands between it and the token before.
+    /// Directly follows the previous token.
     pub(super) glued: bool,
 }
 
 impl Token {
-    /// The word, if it is one.
     pub(super) fn word(&self) -> Option<&str> {
         match &self.kind {
             Kind::Word(word) => Some(word),
@@ -101,26 +98,25 @@ impl Token {
     }
 }
 
-/// Quotes that begin a text, and those that end it.
+/// Opening and closing quotes.
 const QUOTES: &[(&str, &str)] =
     &[("```", "```"), ("`", "`"), ("\"", "\""), ("“", "”"), ("„", "“"), ("«", "»"), ("'", "'"), ("‘", "’")];
 
-/// Numbers from two on, as words.
+/// Number words, from two on.
 const NUMBERS: &[&str] = &["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
-/// The ending that says whose something is; it is a token of its own.
+/// The possessive ending; it is a token of its own.
 pub(super) const POSSESSIVE: &str = "'s";
 
-/// Words with which `'s` is no possessive.
+/// Words after which `'s` is not a possessive.
 const CONTRACTED: &[&str] = &["let", "that", "it", "here", "there"];
 
-/// Tokens before a colon that are looked at for a verb.
+/// How many tokens before a colon are searched for a verb.
 const SENTENCE_TOKENS_MAX: usize = 64;
 
-/// What one may ask for one of.
+/// Nouns that `one` may count.
 const COUNTED: &[&str] = &["sentence", "issue", "file", "page", "result"];
 
-/// The tokens of a goal.
 pub(super) fn read(goal: &str) -> Vec<Token> {
     let mut reader = Reader { goal, at: 0, item: None, tokens: Vec::new() };
     while reader.at < goal.len() {
@@ -139,7 +135,7 @@ pub(super) fn read(goal: &str) -> Vec<Token> {
 struct Reader<'a> {
     goal: &'a str,
     at: usize,
-    /// The number of the list's last item.
+    /// The number of the last list item.
     item: Option<u64>,
     tokens: Vec<Token>,
 }
@@ -166,7 +162,7 @@ impl Reader<'_> {
     fn quoted(&mut self, rest: &str) -> bool {
         let Some((open, close)) = QUOTES.iter().find(|(open, _)| rest.starts_with(open)) else { return false };
         let inner = &rest[open.len()..];
-        // An apostrophe within a word ends nothing.
+        // An apostrophe within a word closes no quote.
         let escaped = |at: usize| *close == "\"" && inner[..at].ends_with('\\');
         let ends = |at: usize| !escaped(at) && (*close != "'" || !inner[at + 1..].starts_with(char::is_alphanumeric));
         let Some((end, _)) = inner.match_indices(close).find(|(at, _)| ends(*at)) else { return false };
@@ -200,7 +196,7 @@ impl Reader<'_> {
         let begins = self.tokens.last().is_none_or(|token| token.kind == Kind::Mark('\n') && token.text == "\n");
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let number: Option<u64> = rest[..digits].parse().ok();
-        // A list begins with one and leaves none out; any other number says something else.
+        // A numbered list begins with one and has no gaps; any other number is part of the text.
         let next = number.is_none() || number == Some(self.item.map_or(1, |item| item + 1));
         let within = number.is_some() && self.item.is_some();
         let signs = if digits > 0 { [". ", ") "] } else { ["- ", "* "] };
@@ -213,7 +209,7 @@ impl Reader<'_> {
         bullet
     }
 
-    /// What stands up to the next space. Every sign of it becomes a part of a token.
+    /// Reads up to the next space. Every character becomes part of a token.
     fn chunk(&mut self, rest: &str) {
         let stops = |c: char| c.is_whitespace() || matches!(c, '"' | '“' | '”' | '`' | '«' | '»');
         let first = rest.chars().next().map_or(1, char::len_utf8);
@@ -244,7 +240,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Signs around a word, each by itself.
+    /// Punctuation around a word, one token each.
     fn signs(&mut self, signs: &str) {
         for sign in signs.chars() {
             let (kind, text) = match sign {
@@ -259,7 +255,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What follows a colon, if that is a text.
+    /// The text behind a colon, if it is one.
     fn tail(&mut self) {
         let rest = self.goal[self.at..].trim_start();
         let sentence = self
@@ -288,7 +284,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a sign makes a question of what stands before it.
+/// Whether a punctuation mark ends a question.
 const fn is_question(sign: char) -> bool {
     matches!(sign, '?' | '？' | '؟' | '⁇' | '⁈' | '⁉' | '‽')
 }
@@ -304,7 +300,7 @@ fn next_label(text: &str) -> usize {
     text.match_indices([',', ';', '\n']).find_map(begins).unwrap_or(text.len())
 }
 
-/// What a chunk without spaces is, and its text without signs.
+/// The shape of a chunk without spaces, and its text without punctuation.
 fn look(chunk: &str) -> (Kind, &str) {
     if let Some((scheme, rest)) = chunk.split_once("://") {
         return match (scheme.to_ascii_lowercase().as_str(), rest.is_empty()) {

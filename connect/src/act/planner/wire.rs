@@ -1,8 +1,7 @@
-//! Data that flows from a step into a later one.
+//! Wires the output of a step into a later one.
 //!
-//! A noun (`the summary`, `its link`) picks an output by name; a pronoun takes what the latest step
-//! gives that can be handed on. Types must agree; lists become a text of lines, one title or name
-//! each.
+//! A noun (`the summary`, `its link`) selects an output by name; a pronoun takes the content of the latest step.
+//! Types must agree. A list becomes a text with one title or name per line.
 
 use super::choose::Profile;
 use super::lexicon::{self, stem};
@@ -11,31 +10,29 @@ use chimera_core::flow::expr::{Shape, Type};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Outputs that can be handed on, the likeliest first.
+/// Outputs with content, the likeliest first.
 const GIVEN: &[&str] = &["summary", "body", "text", "message", "content", "markdown"];
-/// Members that stand for an item of a list.
+/// Fields that stand for a list item.
 const ITEM_NAMES: &[&str] = &["title", "name"];
-/// Nouns for outputs that are called otherwise.
+/// Nouns for outputs with another name.
 const NOUNS: &[(&str, &[&str])] = &[
     ("url", &["link", "address", "location"]),
     ("body", &["response", "answer", "reply", "page", "contents"]),
     ("artifact", &["file", "pdf", "document"]),
 ];
 
-/// A step that was planned.
 pub(super) struct Made<'a> {
     pub(super) id: String,
     pub(super) tool: &'a Profile,
     pub(super) input: Map<String, Value>,
-    /// The same was done for something else in the same breath.
+    /// The same clause has another step like it, for a different target.
     pub(super) repeated: bool,
     shape: Arc<Shape>,
 }
 
 impl<'a> Made<'a> {
-    /// The step with this number.
     pub(super) fn new(number: usize, tool: &'a Profile, input: Map<String, Value>) -> Self {
-        // Only names that an expression can spell.
+        // Only names that are valid in an expression.
         let plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         let shape = match Type::from_schema(tool.spec.output.document()) {
             Type::Object(shape) if shape.named.keys().all(|name| plain(name)) => shape,
@@ -44,18 +41,18 @@ impl<'a> Made<'a> {
         Self { id: format!("s{number}"), tool, input, repeated: false, shape }
     }
 
-    /// Whether it makes a file, which is not the text that it was made of.
+    /// Whether it produces a file, which is not the text that it was made from.
     pub(super) fn makes_file(&self) -> bool {
         self.shape.named.contains_key("artifact")
     }
 
-    /// Whether it gives a list of things.
+    /// Whether it returns a list.
     pub(super) fn gives_list(&self) -> bool {
         let is_list = |kind: &Type| matches!(kind, Type::List(item) if matches!(**item, Type::Object(_)));
         self.shape.named.values().any(is_list)
     }
 
-    /// Whether what it gives is an input of this one.
+    /// Whether its output is an input of `later`.
     pub(super) fn feeds(&self, later: &Made<'_>) -> bool {
         Value::from(later.input.clone()).to_string().contains(&format!("nodes.{}.", self.id))
     }
@@ -65,20 +62,19 @@ impl<'a> Made<'a> {
     }
 }
 
-/// How a list is handed on that nobody said more of.
+/// How a list is handed on when the goal does not say.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listing {
     /// By the titles or names of its items.
     Names,
-    /// Not at all where names are not the things: a file is more than its name, and what is kept
-    /// must be whole.
+    /// Not at all where names are not enough: a file is more than its name, and an upload must be complete.
     Things,
     /// Not at all.
     Nothing,
 }
 
 impl Listing {
-    /// How a tool is handed a list of which a word speaks.
+    /// How a tool takes a list that a word refers to.
     pub(super) fn to(tool: &Profile, word: &str) -> Self {
         match (tool.does("upload"), stem(word) == stem("result")) {
             (true, _) => Self::Nothing,
@@ -96,8 +92,7 @@ impl Listing {
     }
 }
 
-/// The output of a step that a noun names: a member of the items that it lists (`titles`), or else
-/// an output or what it makes.
+/// The output of a step that a noun names: a field of the items it lists (`titles`), else an output or its product.
 pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str, of_item: bool, listing: Listing) -> Option<Value> {
     let (wanted, shape) = (stem(word), &step.shape);
     let also =
@@ -118,14 +113,14 @@ pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str, of_item: boo
     if of_item { item() } else { direct().or_else(|| given(step, slot, listing).filter(|_| makes)) }
 }
 
-/// Where a step put something.
+/// The link to what a step created.
 pub(super) fn link(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
     let shape = &step.shape;
     let kind = shape.named.get("url").filter(|_| slot.name != "artifact")?;
     convert(&step.path("url"), kind, slot, None)
 }
 
-/// What one step gives that can be handed on.
+/// The content of a step's output.
 pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>, listing: Listing) -> Option<Value> {
     let shape = &step.shape;
     if slot.class == Class::Open && slot.schema["type"] == "object" {
@@ -144,7 +139,7 @@ pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>, listing: Listing) -> Optio
     if slot.name == "artifact" {
         return same.and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));
     }
-    // What only makes a file has nothing to be read aloud.
+    // A step that only produces a file has no text.
     if shape.named.contains_key("artifact") {
         return None;
     }
@@ -154,7 +149,7 @@ pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>, listing: Listing) -> Optio
     named.or(same).and_then(|(name, kind)| convert(&step.path(name), kind, slot, None)).or_else(lists)
 }
 
-/// What a step was given to hand on.
+/// The content that a step was given.
 pub(super) fn repeated(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
     if slot.class != Class::Text || slot.name == "artifact" {
         return None;
@@ -162,8 +157,7 @@ pub(super) fn repeated(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
     GIVEN.iter().find_map(|name| step.input.get(*name)).filter(|value| value.is_string()).cloned()
 }
 
-/// An id of an earlier step for an input whose name ends with the output's: `page_id` is good as
-/// `parent_page_id`.
+/// An id from an earlier step, for an input whose name ends with the output's name: `page_id` fits `parent_page_id`.
 pub(super) fn id(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
     let shape = &step.shape;
     let fits = |name: &&String| name.ends_with("_id") && slot.name.ends_with(name.as_str());
@@ -171,16 +165,16 @@ pub(super) fn id(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
     Some(Value::from(format!("${{{}}}", step.path(name))))
 }
 
-/// Artifacts go where artifacts are taken, and nothing else does.
+/// Artifacts go into artifact inputs, and nothing else does.
 fn usable(name: &str, slot: &Slot<'_>) -> bool {
     (name == "artifact") == (slot.name == "artifact")
 }
 
-/// The expression that turns an output into what a place takes.
+/// The expression that converts an output to what an input accepts.
 fn convert(path: &str, kind: &Type, slot: &Slot<'_>, member: Option<&str>) -> Option<Value> {
     let lines = |kind: &Type| list(path, kind, member);
     let expression = match (slot.class, kind) {
-        // A text that is sent as JSON would get quotes; there is a place for plain texts.
+        // A text sent as JSON would be quoted; there is another input for plain text.
         (Class::Open, Type::Text) if slot.name == "json" => return None,
         (Class::Open, _) => format!("${{{path}}}"),
         (Class::Text, Type::Text | Type::Any) => format!("${{{path}}}"),

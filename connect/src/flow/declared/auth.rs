@@ -1,9 +1,8 @@
-//! How a vendor's requests show who makes them.
+//! Authentication of requests to a vendor.
 //!
-//! The plain kinds put a secret into a header. With `oauth2` the secret holds either a token that
-//! somebody else keeps fresh, or `{"client_id", "client_secret", "refresh_token"?, "tenant"?,
-//! "token_url"?}`, with which a token is fetched; it is kept in memory until shortly before it runs
-//! out, and dropped when the vendor refuses it.
+//! The plain kinds put a secret into a header. With `oauth2` the secret holds either a token that somebody else
+//! refreshes, or `{"client_id", "client_secret", "refresh_token"?, "tenant"?, "token_url"?}`, with which a token is
+//! fetched. The token is cached in memory until shortly before it expires, and dropped when the vendor rejects it.
 
 use crate::http::{Call, Care, Client, Keyring, Request, lasting};
 use chimera_core::error::Code;
@@ -16,7 +15,7 @@ use reqwest::{Method, Url};
 use serde::Deserialize;
 use std::sync::Mutex;
 
-/// What a file asks for, checked.
+/// The `auth` of a file, validated.
 #[derive(Debug, Clone)]
 pub(super) enum Credential {
     Bearer(SecretName),
@@ -25,7 +24,7 @@ pub(super) enum Credential {
     Oauth2 { secret: SecretName, token_url: String, scope: Option<String> },
 }
 
-/// What the secret of an OAuth client holds.
+/// The secret of an OAuth client.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Account {
@@ -44,18 +43,18 @@ struct Issued {
 }
 
 struct Token {
-    /// The secret it was fetched with; another one means another token.
+    /// The secret it was fetched with; a different one invalidates the token.
     account: Secret,
     value: Secret,
     until: Timestamp,
 }
 
-/// The token of one vendor, shared by its tools.
+/// The cached token of one vendor, shared by its tools.
 #[derive(Default)]
 pub(super) struct Tokens(Mutex<Option<Token>>);
 
 impl Credential {
-    /// The header that shows who calls.
+    /// The header that authenticates a request.
     pub(super) async fn header(
         &self,
         client: &Client,
@@ -85,7 +84,7 @@ impl Credential {
     }
 }
 
-/// What is needed to ask for a token.
+/// The inputs of a token request.
 struct Fetch<'a> {
     client: &'a Client,
     call: &'a Call,
@@ -95,7 +94,7 @@ struct Fetch<'a> {
 }
 
 impl Tokens {
-    /// Forgets the token: the vendor doesn't take it any more. Says whether there was one.
+    /// Drops the cached token, because the vendor rejected it. Returns whether there was one.
     pub(super) fn forget(&self) -> bool {
         self.0.lock().is_ok_and(|mut token| token.take().is_some())
     }
@@ -141,7 +140,7 @@ impl Fetch<'_> {
         url.set_query(None);
         let mut spelled = url.clone();
         spelled.query_pairs_mut().extend_pairs(form);
-        // Asking for a token changes nothing that the call is about.
+        // A token request has no side effect as far as the call is concerned.
         let mut request = Request::new(Method::POST, url, Care::Read);
         request.body = spelled.query().unwrap_or_default().to_owned().into();
         request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
@@ -152,11 +151,11 @@ impl Fetch<'_> {
             let words = keys.quote(&String::from_utf8_lossy(&answer.body));
             return Err(answer.refusal().with("answer", words));
         }
-        answer.open(|answer| answer.read()).await?.ok_or_else(|| answer.unusable("the answer is no token"))
+        answer.open(|answer| answer.read()).await?.ok_or_else(|| answer.unusable("the answer contains no token"))
     }
 }
 
 fn unusable(secret: &SecretName) -> ToolError {
-    let what = format!("the secret {secret} is neither a token nor the account of an OAuth client");
+    let what = format!("the secret {secret} is neither a token nor OAuth client credentials");
     lasting(ToolError::not_sent(Code::ToolUnavailable, what))
 }

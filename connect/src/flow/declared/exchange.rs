@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// Where a vendor is called, with what, and as whom.
+/// A vendor's endpoint, client and credentials.
 pub(super) struct Line {
     pub(super) client: Client,
     pub(super) secrets: Arc<dyn Secrets>,
@@ -24,12 +24,12 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// The request with its holes filled and without anything secret.
+    /// The request with its placeholders filled, before any secret is added.
     pub(super) fn request(&self, step: &Step, values: &Values<'_>, care: Care) -> Result<Request, ToolError> {
         let path = step.paths.iter().find_map(|path| path.fill(values, encoded));
-        let path = path.ok_or_else(|| malformed("a value that the address needs is missing"))?;
+        let path = path.ok_or_else(|| malformed("a value that the path needs is missing"))?;
         if path.split('/').skip(1).any(|part| matches!(unescaped(part).as_str(), "." | ".." | "")) {
-            return Err(malformed("a value makes another address: it is empty, or a dot, or two"));
+            return Err(malformed("a path value must not be empty, `.` or `..`"));
         }
         let mut url = self.base_url.clone();
         url.set_path(&format!("{}{path}", self.base_url.path().trim_end_matches('/')));
@@ -48,7 +48,7 @@ impl Line {
                 HeaderText::Secret(_) => continue,
                 HeaderText::Filled(text) => {
                     let Some(text) = text.fill(values, str::to_owned) else { continue };
-                    HeaderValue::from_str(&text).map_err(|_| malformed("a value can't stand in a header"))?
+                    HeaderValue::from_str(&text).map_err(|_| malformed("a value is not a valid header value"))?
                 }
             };
             request.headers.insert(name, value);
@@ -56,7 +56,7 @@ impl Line {
         Ok(request)
     }
 
-    /// Adds what shows who calls. Only the vendor's own address gets it.
+    /// Adds the credentials. Only the vendor's own origin gets them.
     pub(super) async fn sign(
         &self,
         request: &mut Request,
@@ -76,7 +76,7 @@ impl Line {
         Ok(())
     }
 
-    /// Sends it; an answer that is not a success is an error in the vendor's words.
+    /// Sends it; an answer that is not a success becomes an error that quotes the vendor.
     pub(super) async fn send(&self, call: &Call, request: Request, keys: &Keyring) -> Result<Answer, ToolError> {
         let answer = self.client.send(call, request).await?;
         if answer.status < 300 {
@@ -100,7 +100,7 @@ impl Line {
         if let Some(words) = words.map(|words| keys.quote(&words)) {
             let _ = write!(error.body.message, ": {words}");
         }
-        // A fetched token may have been withdrawn; the next try fetches another.
+        // A fetched token may have been revoked; the next try fetches another.
         let fetched = matches!(self.vendor.credential, Some(Credential::Oauth2 { .. }));
         if answer.status == 401 && fetched && self.tokens.forget() {
             error.body.retryable = true;
@@ -109,7 +109,7 @@ impl Line {
     }
 }
 
-/// The error, if the answer is one of those that mean "not so often".
+/// The error, if the answer means "rate limited".
 fn limited(rate: &Rate, answer: &Answer, document: &Value) -> Option<ToolError> {
     let header = |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok());
     let by_header = rate.header.as_ref().is_none_or(|(name, value)| {
@@ -127,7 +127,7 @@ fn limited(rate: &Rate, answer: &Answer, document: &Value) -> Option<ToolError> 
     Some(answer.rate_limited(answer.retry_after().or(wait)))
 }
 
-/// The parameters that one entry of a query makes: none, one, or one per element.
+/// The parameters for one query entry: none, one, or one per element.
 fn pairs(name: &str, tree: &Tree, values: &Values<'_>) -> Vec<(String, String)> {
     let filled = match tree.fill(values) {
         None => Vec::new(),
@@ -137,7 +137,7 @@ fn pairs(name: &str, tree: &Tree, values: &Values<'_>) -> Vec<(String, String)> 
     filled.iter().map(|value| (name.to_owned(), plain(value))).collect()
 }
 
-/// A value as one part of a path: everything but unreserved characters is escaped.
+/// A value as one path segment: everything but unreserved characters is escaped.
 fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut out, byte| {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
@@ -149,7 +149,7 @@ fn encoded(text: &str) -> String {
     })
 }
 
-/// Dots as the address parser sees them, which reads escaped ones as well.
+/// Decodes escaped dots, as the URL parser does.
 fn unescaped(part: &str) -> String {
     part.replace("%2e", ".").replace("%2E", ".")
 }

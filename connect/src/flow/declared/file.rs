@@ -1,4 +1,4 @@
-//! A vendor's file as it is written. Every key that is not here is refused.
+//! A vendor's file as written. Unknown keys are rejected.
 
 use chimera_core::tool::{Metadata, EffectKind};
 use serde::Deserialize;
@@ -14,7 +14,7 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
     pub(super) auth: Option<Auth>,
-    /// Where an error answer says in words what is wrong.
+    /// Where an error answer holds the error message.
     pub(super) error_message: Option<Value>,
     #[serde(default)]
     pub(super) rate_limited: Vec<RateLimited>,
@@ -22,7 +22,7 @@ pub(super) struct File {
     pub(super) tools: Vec<Entry>,
 }
 
-/// How requests show who makes them.
+/// How requests are authenticated.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Auth {
@@ -30,23 +30,23 @@ pub(super) enum Auth {
     Bearer { secret: String },
     /// `Authorization: Basic …`
     Basic { username: String, secret: String },
-    /// A header of the vendor's own.
+    /// A vendor-specific header.
     Header {
         name: String,
         secret: String,
         #[serde(default)]
         prefix: String,
     },
-    /// A short-lived bearer token, fetched with what the secret holds.
+    /// A short-lived bearer token, fetched with the secret.
     Oauth2 { secret: String, token_url: String, scope: Option<String> },
 }
 
-/// An answer other than 429 that means "not so often".
+/// An answer other than 429 that means "rate limited".
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RateLimited {
     pub(super) status: u16,
-    /// A header that must be there, with this value if one is given.
+    /// A header that must be present, with this value if one is given.
     pub(super) header: Option<String>,
     pub(super) value: Option<String>,
     /// A place in the answer that must hold one of `values`.
@@ -57,7 +57,6 @@ pub(super) struct RateLimited {
     pub(super) reset_header: Option<String>,
 }
 
-/// One tool.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
@@ -75,7 +74,7 @@ pub(super) struct Entry {
     pub(super) paging: Option<Paging>,
     pub(super) rollback: Option<Undo>,
     pub(super) check: Option<Check>,
-    /// What a dry run gives as output, with holes.
+    /// The output of a dry run, with placeholders.
     pub(super) dry_run: Option<Value>,
 }
 
@@ -83,12 +82,12 @@ const fn timeout_ms() -> u64 {
     30_000
 }
 
-/// A request with holes.
+/// A request with placeholders.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Exchange {
     pub(super) method: String,
-    /// A text or a list of them: the first whose holes all have values.
+    /// A text or a list of texts: the first one whose placeholders all have values.
     pub(super) path: Value,
     #[serde(default)]
     pub(super) query: BTreeMap<String, Value>,
@@ -97,36 +96,35 @@ pub(super) struct Exchange {
     pub(super) body: Option<Value>,
 }
 
-/// How further pages are asked for.
+/// How further pages are requested.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Paging {
     /// By the `Link` header.
     Link { items: Value, pages_max: usize, limit: Option<String> },
-    /// By a cursor in the answer that the next request carries.
+    /// By a cursor in the answer that goes into the next request.
     Cursor {
         items: Value,
         pages_max: usize,
         limit: Option<String>,
-        /// Where the cursor is.
         next: Value,
-        /// Where it says whether there is more; the cursor alone if absent.
+        /// The place that says whether there is more; without it, the presence of a cursor does.
         more: Option<Value>,
-        /// The parameter of the query, or the member of the body, that takes it.
+        /// The query parameter, or the body member, that takes the cursor.
         query: Option<String>,
         body: Option<String>,
     },
 }
 
-/// The call that undoes.
+/// The compensating call.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Undo {
     pub(super) request: Exchange,
-    /// Statuses that mean it is gone already.
+    /// Statuses that mean the object is already gone.
     #[serde(default)]
     pub(super) gone: Vec<u16>,
-    /// Whether a second one changes nothing; by its method when absent.
+    /// Whether repeating it is safe; derived from the method when absent.
     pub(super) repeatable: Option<bool>,
 }
 
@@ -140,6 +138,6 @@ pub(super) struct Check {
     /// The place in each element, and the text it must contain.
     pub(super) at: Value,
     pub(super) contains: String,
-    /// If it is not there after this time, it never will be. Absent: nobody can tell.
+    /// If the effect is absent after this time, it never happens. Without it, absence proves nothing.
     pub(super) never_after_ms: Option<u64>,
 }

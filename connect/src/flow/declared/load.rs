@@ -1,8 +1,7 @@
-//! Reads a vendor's file and refuses what could only fail later.
+//! Reads a vendor's file and rejects what could only fail later.
 //!
-//! Everything a call relies on is checked here: holes name inputs that the schema has, a path's
-//! holes always have values, pointers are pointers, secrets are names. An error says which file,
-//! which key and what is wrong.
+//! Everything a call relies on is checked here: placeholders name properties of the schema, placeholders in a path
+//! always have values, pointers and secret names are valid. An error names the file, the key and the problem.
 
 use super::auth::Credential;
 use super::file::{Auth, Check, Entry, Exchange, File, Paging, RateLimited, Undo};
@@ -23,22 +22,20 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Characters of a definition's digest behind a version.
+/// Length of the definition digest in a tool's version.
 const DEFINITION_CHARS: usize = 16;
 
-/// Why a file declares no tools.
+/// Why a file was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {key}: {reason}")]
 pub struct DeclareError {
-    /// The file.
     pub origin: String,
-    /// Where in it.
+    /// The key path in the file.
     pub key: String,
-    /// What is wrong there.
     pub reason: String,
 }
 
-/// A place in the file, for errors.
+/// A position in the file, for errors.
 struct At<'a> {
     origin: &'a str,
     key: String,
@@ -63,12 +60,12 @@ impl<'a> At<'a> {
     }
 }
 
-/// Reads a file. TOML, or JSON if its first character is a brace.
+/// Reads a file: JSON if its first character is a brace, TOML otherwise.
 pub fn load(text: &str, origin: &str) -> Result<Vec<Declaration>, DeclareError> {
     load_at(text, origin, &BTreeMap::new())
 }
 
-/// The same for vendors of which some are elsewhere, by their names.
+/// The same, with base URLs overridden by vendor name.
 pub(super) fn load_at(
     text: &str,
     origin: &str,
@@ -94,7 +91,7 @@ pub(super) fn load_at(
         .enumerate()
         .map(|(index, entry)| {
             let at = at.child("tool").child(&entry.name);
-            at.demand(names.insert(&entry.name), "the name stands twice")?;
+            at.demand(names.insert(&entry.name), "duplicate tool name")?;
             let (mut spec, plan) = tool(entry, &at)?;
             spec.version = format!("{}+{}", entry.version, definition(&document, index, &vendor.base_url));
             Ok(Declaration { spec: Arc::new(spec), vendor: Arc::clone(&vendor), plan: Arc::new(plan) })
@@ -102,9 +99,9 @@ pub(super) fn load_at(
         .collect()
 }
 
-/// A digest of everything that a file says about a tool, and of where its vendor is. It is part of the tool's
-/// version, so whatever goes by that asks again when a file was changed and its version was not: what people
-/// approved, what was planned, what was recorded.
+/// A digest of everything that a file says about a tool, and of the vendor's base URL. It is part of the tool's
+/// version. So whatever depends on the version (approvals, plans, records) notices a changed file even if its
+/// `version` was not changed.
 fn definition(document: &Value, index: usize, base_url: &Url) -> String {
     let mut shared = document.clone();
     let tool = shared.as_object_mut().and_then(|file| file.remove("tool")).unwrap_or_default();
@@ -153,7 +150,7 @@ fn vendor(file: &File, at: &At<'_>) -> Result<Vendor, DeclareError> {
     })
 }
 
-/// Where a vendor is called: http or https, without query and fragment.
+/// A vendor's base URL: http or https, without query and fragment.
 fn base_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     let plain = matches!(url.scheme(), "http" | "https")
@@ -176,7 +173,7 @@ fn credential(auth: &Auth, at: &At<'_>) -> Result<Credential, DeclareError> {
     Ok(match auth {
         Auth::Bearer { secret: name } => Credential::Bearer(secret(name, at)?),
         Auth::Basic { username, secret: name } => {
-            at.child("username").demand(!username.contains(':'), "a user name has no colon")?;
+            at.child("username").demand(!username.contains(':'), "a user name must not contain a colon")?;
             Credential::Basic { username: username.clone(), secret: secret(name, at)? }
         }
         Auth::Header { name, secret: of, prefix } => {
@@ -191,8 +188,8 @@ fn credential(auth: &Auth, at: &At<'_>) -> Result<Credential, DeclareError> {
 }
 
 fn rate(rule: &RateLimited, at: &At<'_>) -> Result<Rate, DeclareError> {
-    at.demand(rule.header.is_some() || rule.at.is_some(), "say by which header or at which place it shows")?;
-    at.demand(rule.at.is_some() != rule.values.is_empty(), "at and values belong together")?;
+    at.demand(rule.header.is_some() || rule.at.is_some(), "give `header`, `at`, or both")?;
+    at.demand(rule.at.is_some() != rule.values.is_empty(), "`at` and `values` must be given together")?;
     let place = optional_place(rule.at.as_ref(), &at.child("at"))?;
     Ok(Rate {
         status: rule.status,
@@ -202,7 +199,7 @@ fn rate(rule: &RateLimited, at: &At<'_>) -> Result<Rate, DeclareError> {
     })
 }
 
-/// What holes may name.
+/// The schemas that placeholders may refer to.
 #[derive(Default, Clone, Copy)]
 struct Scope<'a> {
     input: Option<&'a Value>,
@@ -214,7 +211,7 @@ impl Scope<'_> {
         let schema = match hole.root.as_str() {
             "input" => self.input,
             "output" => self.output,
-            "item" => return Err(at.error("{item} stands only inside $item")),
+            "item" => return Err(at.error("{item} is only allowed inside $item")),
             _ => return Ok(()),
         };
         let shown = format!("{}.{}", hole.root, hole.path.join("."));
@@ -279,13 +276,13 @@ fn step(exchange: &Exchange, at: &At<'_>, scope: &Scope<'_>) -> Result<Step, Dec
     };
     let paths = paths.into_iter().map(|path| {
         let text = path.as_str().filter(|path| path.starts_with('/') && !path.contains(['?', '#']));
-        let text = text.ok_or_else(|| place.error("a path begins with / and has no ? or #"))?;
+        let text = text.ok_or_else(|| place.error("a path must begin with / and must not contain ? or #"))?;
         let text = place.ok(Text::parse(text))?;
         text.holes().try_for_each(|hole| scope.check(hole, &place))?;
         Ok(text)
     });
     let paths: Vec<Text> = paths.collect::<Result<_, _>>()?;
-    let Some(last) = paths.last() else { return Err(place.error("there is no path")) };
+    let Some(last) = paths.last() else { return Err(place.error("at least one path is required")) };
     if let Some(hole) = last.holes().find(|hole| !scope.is_certain(hole)) {
         let name = format!("{}.{}", hole.root, hole.path.join("."));
         return Err(place.error(format!("{{{name}}} may be missing: make it required or give it a default")));
@@ -295,7 +292,7 @@ fn step(exchange: &Exchange, at: &At<'_>, scope: &Scope<'_>) -> Result<Step, Dec
         .iter()
         .map(|(name, value)| Ok((name.clone(), tree(value, &at.child("query").child(name), scope)?)));
     let bodyless = ["GET", "HEAD"].contains(&method) && exchange.body.is_some();
-    at.child("body").demand(!bodyless, "GET and HEAD have no body")?;
+    at.child("body").demand(!bodyless, "GET and HEAD can't have a body")?;
     Ok(Step {
         method: at.child("method").ok(Method::from_bytes(method.as_bytes()))?,
         paths,
@@ -333,7 +330,7 @@ fn lookup(check: &Check, at: &At<'_>, scope: &Scope<'_>) -> Result<Lookup, Decla
     let contains = at.child("contains").ok(Text::parse(&check.contains))?;
     let names_effect = contains.holes().any(|hole| ["idempotency_key", "effect_id"].contains(&hole.root.as_str()));
     at.child("contains")
-        .demand(names_effect, "name {idempotency_key} or {effect_id}: nothing else is the call's own")?;
+        .demand(names_effect, "must contain {idempotency_key} or {effect_id}: only these identify the call")?;
     Ok(Lookup {
         request: step(&check.request, &at.child("request"), scope)?,
         items: at.child("items").ok(Place::parse(&check.items))?,
@@ -343,14 +340,14 @@ fn lookup(check: &Check, at: &At<'_>, scope: &Scope<'_>) -> Result<Lookup, Decla
     })
 }
 
-/// Whether the call that undoes may be sent twice. HTTP promises it for `DELETE` and `PUT`; of others
-/// only the file can know.
+/// Whether the compensating call may be repeated. HTTP guarantees it for `DELETE` and `PUT`; for other methods only
+/// the file can say so.
 fn rollback(undo: &Undo) -> Rollback {
     let by_method = ["DELETE", "PUT"].contains(&undo.request.method.as_str());
     if undo.repeatable.unwrap_or(by_method) { Rollback::Repeatable } else { Rollback::Once }
 }
 
-/// Whom a message goes to stands in members that the tool takes.
+/// Destinations must be properties of the input schema.
 fn destinations(input: &Value, at: &At<'_>) -> Result<(), DeclareError> {
     let Some(listed) = input.get(DESTINATIONS) else { return Ok(()) };
     let taken = |name: &Value| name.as_str().is_some_and(|name| input["properties"].get(name).is_some());
@@ -367,7 +364,7 @@ fn tool(entry: &Entry, at: &At<'_>) -> Result<(Spec, Plan), DeclareError> {
     at.child("input").demand(entry.input["type"] == "object", "the schema of an object")?;
     let writes = entry.effect == EffectKind::Write;
     at.child("rollback").demand(writes || entry.rollback.is_none(), "a read has nothing to undo")?;
-    at.child("check").demand(writes || entry.check.is_none(), "a read has no effect to look for")?;
+    at.child("check").demand(writes || entry.check.is_none(), "a read has no effect to check for")?;
     let dry = entry.metadata.dry_run_supported == entry.dry_run.is_some();
     at.child("dry_run").demand(dry, "given if, and only if, metadata.dry_run_supported is true")?;
     let capable = !entry.metadata.capabilities.is_empty();

@@ -1,18 +1,18 @@
-//! From a vendor's answer to a tool's output.
+//! Maps a vendor's answer to a tool's output.
 //!
-//! A place in the answer is a JSON pointer, in which `*` stands for the first member or element
-//! that has the rest; a list of pointers means the first that leads to something. A table may be
-//! `{ value = … }` (fixed), `{ header = "…" }`, `{ from = pointer, each = mapping }` (a list),
-//! `{ paging = "more" | "cursor" }`, or a nested output. What is not there is left out.
+//! A place in the answer is a JSON pointer in which `*` stands for the first member or element that has the rest; a
+//! list of pointers means the first that finds something. A table may be `{ value = … }` (constant), `{ header = "…"
+//! }`, `{ from = pointer, each = mapping }` (a list), `{ paging = "more" | "cursor" }`, or a nested output. Missing
+//! values are left out.
 
 use serde_json::{Map, Value};
 
-/// Where outputs are taken from.
+/// What outputs are taken from.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) document: &'a Value,
     pub(super) header: &'a dyn Fn(&str) -> Option<String>,
-    /// Whether there are more pages than were read, and where they go on.
+    /// Whether there are more pages, and the cursor of the next one.
     pub(super) more: bool,
     pub(super) cursor: Option<&'a str>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Source<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Place(Vec<Vec<String>>);
 
-/// How an output is made.
+/// How an output is computed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Mapping {
     At(Place),
@@ -36,27 +36,28 @@ pub(super) enum Mapping {
 impl Place {
     pub(super) fn parse(value: &Value) -> Result<Self, String> {
         let one = |value: &Value| -> Result<Vec<String>, String> {
-            let text = value.as_str().ok_or("a pointer is a text")?;
+            let text = value.as_str().ok_or("a pointer must be a string")?;
             if text.is_empty() {
                 return Ok(Vec::new());
             }
-            let rest =
-                text.strip_prefix('/').ok_or_else(|| format!("{text:?} is no JSON pointer: it begins with /"))?;
+            let rest = text
+                .strip_prefix('/')
+                .ok_or_else(|| format!("{text:?} is not a JSON pointer: it must begin with /"))?;
             Ok(rest.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect())
         };
         match value {
-            Value::Array(several) if several.is_empty() => Err("no pointer in the list".into()),
+            Value::Array(several) if several.is_empty() => Err("the list of pointers is empty".into()),
             Value::Array(several) => Ok(Self(several.iter().map(one).collect::<Result<_, _>>()?)),
             single => Ok(Self(vec![one(single)?])),
         }
     }
 
-    /// What is there; null is nothing.
+    /// The value at this place; null counts as missing.
     pub(super) fn find<'a>(&self, document: &'a Value) -> Option<&'a Value> {
         self.0.iter().find_map(|path| walk(document, path))
     }
 
-    /// The same place, to change what is there. Only plain pointers lead to something.
+    /// The same for changing the value. Only plain pointers work.
     pub(super) fn find_mut<'a>(&self, document: &'a mut Value) -> Option<&'a mut Value> {
         let [path] = self.0.as_slice() else { return None };
         path.iter().try_fold(document, |at, part| match at {
@@ -96,7 +97,7 @@ impl Mapping {
         match only("paging").and_then(Value::as_str) {
             Some("more") => return Ok(Self::More),
             Some("cursor") => return Ok(Self::Cursor),
-            Some(other) => return Err(format!("paging knows more and cursor, not {other:?}")),
+            Some(other) => return Err(format!("unknown paging value {other:?}; use more or cursor")),
             None => {}
         }
         let members = members
@@ -105,7 +106,7 @@ impl Mapping {
         Ok(Self::Object(members.collect::<Result<_, String>>()?))
     }
 
-    /// The output, as far as the answer has it.
+    /// The output, as far as the answer has the values.
     pub(super) fn apply(&self, source: &Source<'_>) -> Option<Value> {
         match self {
             Self::At(place) => place.find(source.document).cloned(),

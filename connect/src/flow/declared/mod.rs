@@ -1,7 +1,7 @@
-//! Tools that are a file: method, address, schemas, and how to undo, look up and page.
+//! Tools that are declared in a file: method, address, schemas, rollback, lookup and paging.
 //!
-//! [`load`] reads and checks a file; [`HttpTool`] makes its calls. Nothing in a file is code: what
-//! it can't say needs a tool of its own.
+//! [`load`] reads and checks a file; [`HttpTool`] makes its calls. A file contains no code: a tool that needs code is
+//! written in Rust.
 
 mod auth;
 mod exchange;

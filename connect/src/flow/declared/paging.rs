@@ -1,4 +1,4 @@
-//! Page after page, until there are enough items, no more, or too many.
+//! Reads page after page, until there are enough items, no more pages, or too many.
 
 use super::exchange::Line;
 use super::mapping::Source;
@@ -11,20 +11,20 @@ use reqwest::Url;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Where the next page is.
+/// The next page.
 enum Onward {
     Link(Url),
     Cursor(String),
 }
 
-/// What was read of one answer.
+/// What was read from one answer.
 struct Page {
     document: Value,
     items: Vec<Value>,
     onward: Option<Onward>,
 }
 
-/// Sends the request, and further ones for further pages; gives the output.
+/// Sends the request, and further ones for further pages; returns the output.
 pub(super) async fn read(
     line: &Line,
     plan: &Arc<Plan>,
@@ -54,7 +54,7 @@ pub(super) async fn read(
     Ok((output, answer))
 }
 
-/// Reads one answer; what is not kept of it is dropped where it was read.
+/// Reads one answer. Whatever is not kept is dropped on the thread that parsed it.
 async fn page(plan: &Arc<Plan>, answer: &Answer, keeps_document: bool) -> Result<Page, ToolError> {
     let plan = Arc::clone(plan);
     let read = move |answer: &Opened<'_>| {
@@ -69,14 +69,14 @@ async fn page(plan: &Arc<Plan>, answer: &Answer, keeps_document: bool) -> Result
     answer.open(read).await?
 }
 
-/// The output that pages make.
+/// The output of all pages.
 fn output(plan: &Plan, answer: &Answer, pages: Page, wanted: Option<usize>) -> Option<Value> {
     let Page { mut document, mut items, onward } = pages;
     let (mut more, mut cursor) = (false, None);
     if let Some(pages) = &plan.paging {
         let cut = wanted.is_some_and(|wanted| items.len() > wanted);
         more = cut || onward.is_some();
-        // A page that was cut can't be continued behind its end without a gap.
+        // A truncated page can't be continued from the next cursor without a gap.
         cursor = match onward {
             Some(Onward::Cursor(at)) if !cut => Some(at),
             _ => None,
@@ -106,7 +106,7 @@ fn next(pages: &Pages, answer: &Answer, document: &Value) -> Option<Onward> {
     }
 }
 
-/// The first request, turned to the next page. It carries credentials, so it stays where it was.
+/// The first request, changed to fetch the next page. It carries credentials, so it must stay on the same server.
 fn turned(line: &Line, pages: &Pages, first: &Request, to: &Onward, answer: &Answer) -> Result<Request, ToolError> {
     let mut request = first.clone();
     match (to, &pages.next) {

@@ -1,4 +1,4 @@
-//! A vendor's file, read and checked: what a tool needs to make its requests.
+//! A vendor's file after validation: what a tool needs to make its requests.
 
 use super::auth::Credential;
 use super::mapping::{Mapping, Place};
@@ -9,7 +9,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use std::sync::Arc;
 
-/// A tool that a file declares. It becomes callable as an [`HttpTool`](super::HttpTool).
+/// A tool declared by a file. [`HttpTool`](super::HttpTool) makes it callable.
 #[derive(Clone, Debug)]
 pub struct Declaration {
     pub(super) spec: Arc<Spec>,
@@ -18,13 +18,11 @@ pub struct Declaration {
 }
 
 impl Declaration {
-    /// What it says of itself.
     #[must_use]
     pub fn spec(&self) -> &Arc<Spec> {
         &self.spec
     }
 
-    /// The vendor whose file it is from.
     #[must_use]
     pub fn vendor(&self) -> &str {
         &self.vendor.name
@@ -42,7 +40,6 @@ pub(super) struct Vendor {
     pub(super) rate_limited: Vec<Rate>,
 }
 
-/// The value of a header.
 #[derive(Clone, Debug)]
 pub(super) enum HeaderText {
     Fixed(HeaderValue),
@@ -50,7 +47,7 @@ pub(super) enum HeaderText {
     Filled(Text),
 }
 
-/// An answer that means "not so often".
+/// An answer that means "rate limited".
 #[derive(Debug)]
 pub(super) struct Rate {
     pub(super) status: u16,
@@ -70,7 +67,7 @@ pub(super) struct Plan {
     pub(super) dry_run: Tree,
 }
 
-/// A request with holes.
+/// A request with placeholders.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) method: Method,
@@ -80,24 +77,24 @@ pub(super) struct Step {
     pub(super) body: Option<Tree>,
 }
 
-/// How further pages are asked for.
+/// How further pages are requested.
 #[derive(Debug)]
 pub(super) struct Pages {
     pub(super) items: Place,
     pub(super) pages_max: usize,
-    /// The input that says how many items are wanted.
+    /// The input with the number of items wanted.
     pub(super) limit: Option<String>,
     pub(super) next: Next,
 }
 
-/// Where the next page is.
+/// How the next page is found.
 #[derive(Debug)]
 pub(super) enum Next {
     Link,
     Cursor { at: Place, more: Option<Place>, into: CursorInto },
 }
 
-/// What of the next request takes the cursor.
+/// Where the next request takes the cursor.
 #[derive(Debug)]
 pub(super) enum CursorInto {
     Query(String),

@@ -1,15 +1,15 @@
-//! Texts and documents with holes: `/repos/{input.owner}/issues`.
+//! Texts and documents with placeholders: `/repos/{input.owner}/issues`.
 //!
-//! A hole names a value: `input.…`, `output.…` (of the call that is undone), `item` (inside
-//! `$each`), `idempotency_key`, `effect_id`, `run_id`, `run_started_at`. A text that is one hole keeps the value's
-//! type. A member whose hole has no value is left out; one whose name ends with `?` is left out
-//! whole if anything inside has none. `{{` and `}}` stand for braces; `{x|quoted}` puts a backslash
-//! before single quotes and backslashes.
+//! A placeholder names a value: `input.…`, `output.…` (of the call that is rolled back), `item` (inside `$each`),
+//! `idempotency_key`, `effect_id`, `run_id`, `run_started_at`. A text that is a single placeholder keeps the value's
+//! type. A member whose placeholder has no value is left out; a member whose name ends with `?` is left out as a
+//! whole if anything inside has no value. `{{` and `}}` stand for braces; `{x|quoted}` escapes single quotes and
+//! backslashes.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// What holes are filled from.
+/// The values of placeholders.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Values<'a> {
     pub(super) input: Option<&'a Value>,
@@ -18,13 +18,13 @@ pub(super) struct Values<'a> {
     pub(super) idempotency_key: &'a str,
     pub(super) effect_id: &'a str,
     pub(super) run_id: &'a str,
-    /// Not after the run's start; empty if the run's id doesn't tell.
+    /// Not after the run's start; empty if the run's id holds no time.
     pub(super) run_started_at: &'a str,
     /// Properties of the input schema, for their defaults.
     pub(super) properties: Option<&'a Value>,
 }
 
-/// A hole.
+/// A placeholder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Hole {
     pub(super) root: String,
@@ -38,17 +38,17 @@ enum Part {
     Hole(Hole),
 }
 
-/// A text with holes.
+/// A text with placeholders.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Text(Vec<Part>);
 
-/// A document with holes.
+/// A document with placeholders.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Tree {
     Fixed(Value),
     Text(Text),
     List(Vec<Tree>),
-    /// Name, whether it is left out whole, value.
+    /// Name, whether the member is left out as a whole, value.
     Object(Vec<(String, bool, Tree)>),
     /// One element per element of a list.
     Each(Hole, Box<Tree>),
@@ -62,7 +62,7 @@ impl Hole {
         let (name, quoted) = match text.split_once('|') {
             None => (text, false),
             Some((name, "quoted")) => (name, true),
-            Some((_, filter)) => return Err(format!("{{{text}}}: there is no filter {filter}")),
+            Some((_, filter)) => return Err(format!("{{{text}}}: unknown filter {filter}")),
         };
         let mut parts = name.split('.').map(str::to_owned);
         let root = parts.next().unwrap_or_default();
@@ -71,7 +71,7 @@ impl Hole {
             && path.iter().all(|part| !part.is_empty())
             && (!BARE.contains(&root.as_str()) || path.is_empty())
             && (!["input", "output"].contains(&root.as_str()) || !path.is_empty());
-        if sound { Ok(Self { root, path, quoted }) } else { Err(format!("{{{text}}} names nothing")) }
+        if sound { Ok(Self { root, path, quoted }) } else { Err(format!("unknown placeholder {{{text}}}")) }
     }
 
     fn value(&self, values: &Values<'_>) -> Option<Value> {
@@ -101,7 +101,6 @@ impl Hole {
     }
 }
 
-/// A value as a text shows it.
 pub(super) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -118,7 +117,7 @@ impl Text {
                 continue;
             }
             let hole = (brace == "{").then(|| behind.split_once('}')).flatten();
-            let (name, behind) = hole.ok_or_else(|| format!("{text:?} has a brace without its partner"))?;
+            let (name, behind) = hole.ok_or_else(|| format!("unmatched brace in {text:?}"))?;
             if !plain.is_empty() {
                 parts.push(Part::Text(std::mem::take(&mut plain)));
             }
@@ -132,7 +131,7 @@ impl Text {
         Ok(Self(parts))
     }
 
-    /// The text with each hole filled and written by `spell`; nothing if one has no value.
+    /// The text with each placeholder filled and encoded by `spell`; `None` if one has no value.
     pub(super) fn fill(&self, values: &Values<'_>, spell: impl Fn(&str) -> String) -> Option<String> {
         self.0.iter().try_fold(String::new(), |text, part| {
             Some(match part {
@@ -166,11 +165,11 @@ impl Tree {
                 let (Some(Value::String(each)), Some(item), 2) =
                     (members.get("$each"), members.get("$item"), members.len())
                 else {
-                    return Err("$each needs the hole of a list, and $item beside it".into());
+                    return Err("$each must be the placeholder of a list, with $item beside it".into());
                 };
                 match Text::parse(each)?.0.as_slice() {
                     [Part::Hole(hole)] => Self::Each(hole.clone(), Box::new(Self::parse(item)?)),
-                    _ => return Err(format!("$each: {each:?} is not one hole")),
+                    _ => return Err(format!("$each: {each:?} is not a single placeholder")),
                 }
             }
             Value::Object(members) => {
@@ -184,7 +183,7 @@ impl Tree {
         })
     }
 
-    /// The document; nothing if it is one hole without a value.
+    /// The document; `None` if it is a single placeholder without a value.
     pub(super) fn fill(&self, values: &Values<'_>) -> Option<Value> {
         match self {
             Self::Fixed(value) => Some(value.clone()),
@@ -205,7 +204,7 @@ impl Tree {
         }
     }
 
-    /// Whether every hole has a value.
+    /// Whether every placeholder has a value.
     fn is_full(&self, values: &Values<'_>) -> bool {
         match self {
             Self::Fixed(_) => true,
@@ -216,7 +215,7 @@ impl Tree {
         }
     }
 
-    /// Every hole, for checking a file.
+    /// Every placeholder, for checking a file.
     pub(super) fn holes(&self) -> BTreeSet<Hole> {
         match self {
             Self::Fixed(_) => BTreeSet::new(),

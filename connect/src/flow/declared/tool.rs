@@ -1,4 +1,4 @@
-//! A declared tool at work.
+//! Executes, rolls back and looks up declared tools.
 
 use super::auth::Tokens;
 use super::exchange::{Line, malformed};
@@ -23,14 +23,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// A tool from a file.
+/// A tool declared in a file.
 pub struct HttpTool {
     spec: Arc<Spec>,
     plan: Arc<Plan>,
     line: Line,
 }
 
-/// The tools of a file, ready to be called. The toolbox may say that the vendor is elsewhere.
+/// The tools of a file, ready to be called. The toolbox may override the vendor's base URL.
 pub fn tools(text: &str, origin: &str, toolbox: &Toolbox) -> Result<Vec<HttpTool>, DeclareError> {
     let tokens = Arc::new(Tokens::default());
     let declared = load_at(text, origin, &toolbox.base_urls)?.into_iter();
@@ -65,7 +65,7 @@ impl HttpTool {
         usize::try_from(wanted).ok()
     }
 
-    /// What a dry run says: the line of the request, and its body.
+    /// What a dry run reports: the request line and the body.
     fn would_execute(&self, values: &Values<'_>) -> Result<String, ToolError> {
         let request = self.line.request(&self.plan.request, values, self.care())?;
         self.line.client.allows(&request)?;
@@ -86,20 +86,20 @@ impl HttpTool {
         self.line.client.allows(&request)?;
         self.line.sign(&mut request, &self.plan.request, call, keys).await?;
         let (output, answer) = paging::read(&self.line, &self.plan, call, request, keys, self.wanted(input)).await?;
-        // Masked before it is compared: places that don't fit are named in the error.
+        // Masked before validation: validation errors quote values.
         let output = keys.clean(Ok(output.unwrap_or(Value::Null))).await?;
         let (spec, large) = (Arc::clone(&self.spec), is_larger_than(&output, HTTP_RESPONSE_INLINE_BYTES_MAX));
         let checked = move || spec.output.check(&output).map(|()| output);
         match answer.worked(large, checked).await? {
             Ok(output) => Ok(output),
             Err(faults) => {
-                let error = answer.unusable("the answer has not what was promised");
+                let error = answer.unusable("the answer does not match the tool's output schema");
                 Err(error.with("faults", json!(faults.iter().map(|fault| &fault.pointer).collect::<Vec<_>>())))
             }
         }
     }
 
-    /// Looks for the effect once: what was found, and whether everything was looked through.
+    /// Looks for the effect once. Returns what was found, and whether the search was complete.
     async fn look(
         &self,
         lookup: &Lookup,
@@ -206,7 +206,7 @@ impl Tool for HttpTool {
             return Ok(found);
         }
         let Some(wait) = lookup.never_after_ms.map(Duration::from_millis) else { return Ok(CheckResult::Unknown) };
-        // What was sent a moment ago may still be on its way; only its absence later is a "never".
+        // A call sent a moment ago may still be in flight; only its absence later proves that it never happened.
         let later = Instant::now() + wait;
         let mut cancel = call.cancel.clone();
         if later >= call.until {
@@ -222,7 +222,7 @@ impl Tool for HttpTool {
     }
 }
 
-/// The output of the item in which a lookup finds the mark of a call.
+/// The output for the item in which a lookup finds the call's marker.
 fn found(plan: &Plan, document: &Value, mark: &str) -> Option<Option<Value>> {
     let lookup = plan.check.as_ref()?;
     let marked = |item: &&Value| lookup.at.find(item).and_then(Value::as_str).is_some_and(|text| text.contains(mark));
@@ -260,7 +260,7 @@ impl Named {
     }
 }
 
-/// A moment before the run began, which a time-ordered id tells, in whole seconds.
+/// The run's start from its time-ordered id, minus the allowed clock skew, in whole seconds.
 fn started_at(run: Uuid) -> Option<String> {
     let millis = i64::try_from(run.as_u128() >> 80).ok().filter(|_| run.get_version_num() == 7)?;
     let text =

@@ -1,7 +1,7 @@
-//! `local.echo`: gives back what it was given.
+//! `local.echo`: returns its input.
 //!
-//! For trying out a workflow, and for joining values of several nodes into one output. Its dry run
-//! gives the same values, because there is nothing that it would do.
+//! For trying out a workflow, and for joining values of several nodes into one output. A dry run returns the same
+//! values, because the tool has no side effects.
 
 use async_trait::async_trait;
 use chimera_core::json::schema::InvalidSchema;
@@ -10,7 +10,6 @@ use chimera_engine::flow::port::{CallContext, Tool, ToolError};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// The tool.
 pub(super) struct Echo {
     spec: Arc<Spec>,
 }

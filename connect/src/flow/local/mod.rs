@@ -1,4 +1,4 @@
-//! Tools that need nothing but this process.
+//! Tools that need nothing outside this process.
 
 mod echo;
 mod markdown_to_pdf;
@@ -9,7 +9,7 @@ use chimera_engine::flow::TenantBlobs;
 use chimera_engine::flow::port::Tool;
 use std::sync::Arc;
 
-/// All local tools; PDFs are kept in, and images taken from, `blobs`.
+/// All local tools; PDFs are stored in, and images taken from, `blobs`.
 pub fn local_tools(blobs: TenantBlobs) -> Result<Vec<Arc<dyn Tool>>, InvalidSchema> {
     Ok(vec![
         Arc::new(echo::Echo::new()?),

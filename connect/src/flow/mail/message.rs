@@ -1,7 +1,7 @@
-//! A mail as bytes.
+//! Composes a mail.
 //!
-//! Everything that could end a header line is refused, so no input can add a header. Nothing here
-//! is random: the same effect makes the same message, but for the date of the attempt.
+//! Every character that could end a header line is rejected, so no input can inject a header. Nothing is random: the
+//! same effect gives the same message, except for the date of the attempt.
 
 use chimera_core::error::Code;
 use chimera_core::limits::{MAIL_RECIPIENTS_MAX, MAIL_SUBJECT_CHARS_MAX, MAIL_TEXT_BYTES_MAX};
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::time::{Duration, SystemTime};
 
-/// What a workflow asks for.
+/// The tool's input.
 #[derive(Deserialize)]
 pub(super) struct Input {
     to: Addresses,
@@ -34,17 +34,14 @@ enum Addresses {
     Many(Vec<String>),
 }
 
-/// A mail that is ready to go.
+/// A composed mail.
 pub(super) struct Mail {
-    /// Its `Message-ID`.
     pub(super) id: String,
-    /// Who it is from and for.
+    /// Sender and recipients.
     pub(super) envelope: Envelope,
-    /// The message.
     pub(super) bytes: Vec<u8>,
 }
 
-/// Writes a mail.
 pub(super) fn write(from: &Mailbox, ctx: &CallContext, input: Input) -> Result<Mail, ToolError> {
     let refuse = |message: &str| ToolError::not_sent(Code::MalformedArgs, message);
     if input.subject.chars().any(char::is_control) || input.subject.chars().count() > MAIL_SUBJECT_CHARS_MAX {
@@ -75,7 +72,7 @@ pub(super) fn write(from: &Mailbox, ctx: &CallContext, input: Input) -> Result<M
         }
     }
     if receivers == 0 || receivers > MAIL_RECIPIENTS_MAX {
-        return Err(refuse("a mail has at least one receiver, and not too many").with("max", MAIL_RECIPIENTS_MAX));
+        return Err(refuse("a mail needs at least one recipient and at most `max`").with("max", MAIL_RECIPIENTS_MAX));
     }
     if let Some(address) = input.reply_to {
         let mut mailboxes = mailboxes(Addresses::One(address), "reply_to")?.into_iter();
@@ -91,11 +88,11 @@ pub(super) fn write(from: &Mailbox, ctx: &CallContext, input: Input) -> Result<M
         (None, Some(html)) => builder.singlepart(html),
         (text, None) => builder.singlepart(text.unwrap_or_else(|| SinglePart::plain(String::new()))),
     };
-    let message = message.map_err(|_| refuse("no mail can be made of this input"))?;
+    let message = message.map_err(|_| refuse("the input can't be composed into a mail"))?;
     Ok(Mail { id, envelope: message.envelope().clone(), bytes: message.formatted() })
 }
 
-/// The addresses of a field; each text may hold several with commas between them.
+/// The addresses of a field; each text may hold several, separated by commas.
 fn mailboxes(addresses: Addresses, field: &str) -> Result<Vec<Mailbox>, ToolError> {
     let texts = match addresses {
         Addresses::One(text) => vec![text],
@@ -115,7 +112,7 @@ fn mailboxes(addresses: Addresses, field: &str) -> Result<Vec<Mailbox>, ToolErro
     Ok(all)
 }
 
-/// The moment of the call, in whole seconds.
+/// The time of the call, in whole seconds.
 fn since_epoch(ctx: &CallContext) -> Duration {
     let now = ctx.deadline.micros().saturating_sub(i64::try_from(ctx.time_left.as_micros()).unwrap_or(i64::MAX));
     Duration::from_secs(u64::try_from(Timestamp::from_micros(now).micros() / 1_000_000).unwrap_or_default())

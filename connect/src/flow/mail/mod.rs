@@ -1,9 +1,8 @@
-//! `email_send`: a mail through the operator's SMTP server.
+//! `email_send`: sends a mail through the operator's SMTP server.
 //!
-//! Who it comes from is a setting, not an input. The message is made whole before anybody is
-//! called, and its `Message-ID` is the effect's id, so that a mail that was sent twice can be told
-//! by its receiver. It goes to all receivers or to none: one refused receiver ends the call before
-//! the message is sent.
+//! The sender is a setting, not an input. The message is composed before any connection is made. Its `Message-ID` is
+//! the effect's id, so a recipient can recognize a duplicate. It goes to all recipients or to none: one rejected
+//! recipient ends the call before the message is sent.
 
 mod message;
 mod talk;
@@ -23,53 +22,50 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use talk::Server;
 
-/// Where mail is handed over, and in whose name.
+/// The SMTP server and the sender.
 #[derive(Clone, Debug)]
 pub struct MailSettings {
     /// Host name of the SMTP server; its certificate must be for this name.
     pub server: String,
-    /// Its port: 587 for `StartTls`, 465 for `Implicit`, as a rule.
+    /// 587 for `StartTls` and 465 for `Implicit`, as a rule.
     pub port: u16,
-    /// How the connection is protected.
     pub tls: MailTls,
-    /// Who we are to it, if it asks.
+    /// The SMTP user, if the server requires authentication.
     pub user: Option<String>,
-    /// The password that goes with the user.
     pub password: Option<SecretName>,
-    /// Who mails are from: an address, or `Name <address>`.
+    /// The sender: an address, or `Name <address>`.
     pub from: String,
-    /// Certificates, as PEM, that are trusted besides the system's.
+    /// Additional root certificates, as PEM.
     pub roots_pem: Option<Vec<u8>>,
 }
 
-/// How a connection is protected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MailTls {
-    /// It begins in the clear and must be upgraded before anything else is said.
+    /// Starts in plain text and must upgrade before anything else is sent.
     #[default]
     StartTls,
     /// TLS from the first byte.
     Implicit,
-    /// Not at all: for a relay on this machine.
+    /// No TLS: only for a relay on this machine.
     None,
 }
 
-/// Settings that no mail can be sent with.
+/// Invalid mail settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMail {
     /// The sender is not an address.
     #[error("the sender is not a mail address")]
     From,
-    /// There is a user without a password, or the other way round.
-    #[error("a user needs a password, and a password a user")]
+    /// A user without a password, or a password without a user.
+    #[error("mail user and password must be set together")]
     Credentials,
-    /// The password would travel in the clear.
-    #[error("a password is sent over TLS only, unless the server is this machine")]
+    /// The password would be sent in plain text.
+    #[error("a mail password requires TLS, unless the server is on this machine")]
     PlainPassword,
     /// The certificates can't be read.
     #[error("the certificates are not PEM")]
     Roots,
-    /// The tool's own description can't be used.
+    /// The tool's own schema is invalid.
     #[error(transparent)]
     Schema(#[from] InvalidSchema),
 }
@@ -162,7 +158,7 @@ impl Tool for EmailSend {
             "bytes": mail.bytes.len(),
         });
         if is_dry_run(input) {
-            let what = format!("send a mail of {} bytes to {} receivers", mail.bytes.len(), mail.envelope.to().len());
+            let what = format!("send a mail of {} bytes to {} recipients", mail.bytes.len(), mail.envelope.to().len());
             return Ok(Spec::dry_run_response(output, what));
         }
         let mut keys = Keyring::of_process(&self.secrets);

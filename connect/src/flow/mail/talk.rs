@@ -1,8 +1,8 @@
-//! The conversation with an SMTP server.
+//! The SMTP dialogue.
 //!
-//! Every step before the message's first byte leaves nothing behind, and so does an answer that
-//! refuses. Once the message is on its way and no answer comes, nobody can tell: the server may
-//! have taken it and lost the connection with its answer.
+//! A failure before the first byte of the message has no effect, and neither has a rejecting reply. A missing reply
+//! after that leaves the outcome unknown: the server may have accepted the message and lost the connection before it
+//! replied.
 
 use super::message::Mail;
 use super::{InvalidMail, MailSettings, MailTls};
@@ -18,7 +18,7 @@ use lettre::transport::smtp::commands::{Data, Mail as From, Rcpt};
 use lettre::transport::smtp::extension::{ClientId, Extension, MailParameter};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The server and how to speak to it.
+/// The server and its connection settings.
 pub(super) struct Server {
     host: String,
     port: u16,
@@ -29,7 +29,6 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Where it is.
     pub(super) fn authority(&self) -> String {
         format!("{}:{}", self.host.to_ascii_lowercase(), self.port)
     }
@@ -49,7 +48,7 @@ impl Server {
             MailTls::StartTls | MailTls::Implicit => {
                 let mut builder = TlsParameters::builder(settings.server.clone());
                 if let Some(pem) = &settings.roots_pem {
-                    // Text without a certificate would be taken as an empty list.
+                    // Text without a certificate would be accepted as an empty list.
                     if !String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----") {
                         return Err(InvalidMail::Roots);
                     }
@@ -59,19 +58,19 @@ impl Server {
             }
         };
         let (host, port, tls) = (settings.server.clone(), settings.port, settings.tls);
-        // The name tells nothing about the machine; servers that check it check the sender's too.
+        // The EHLO name reveals nothing about the machine; servers that check it check the sender's domain too.
         let domain = settings.from.rsplit('@').next().unwrap_or_default().trim_end_matches('>').trim();
         Ok(Self { host, port, tls, parameters, login, hello: ClientId::Domain(domain.to_owned()) })
     }
 
-    /// Who we are to the server, if it is to know.
+    /// The credentials for the server, if it requires any.
     async fn credentials(&self, keys: &mut Keyring) -> Result<Option<Credentials>, ToolError> {
         let Some((user, password)) = &self.login else { return Ok(None) };
         let password = keys.text(password).await?;
         Ok(Some(Credentials::new(user.clone(), password.expose_text().unwrap_or_default().to_owned())))
     }
 
-    /// Hands a mail over within the time that the call has.
+    /// Delivers a mail to the server within the time limit of the call.
     pub(super) async fn hand_over(&self, ctx: &CallContext, mail: &Mail, keys: &mut Keyring) -> Result<(), ToolError> {
         let credentials = self.credentials(keys).await?;
         let begun = AtomicBool::new(false);
@@ -98,30 +97,30 @@ impl Server {
         let mut line = self.connect(ctx).await?;
         if let Some(credentials) = credentials {
             let outcome = line.auth(&[Mechanism::Plain, Mechanism::Login], &credentials).await;
-            outcome.map_err(|error| failed(&error, "does not let us in", Sent::No))?;
+            outcome.map_err(|error| failed(&error, "rejected the login", Sent::No))?;
         }
         let mut parameters = Vec::new();
         if mail.envelope.to().iter().chain(mail.envelope.from()).any(|address| !address.to_string().is_ascii()) {
             if !line.server_info().supports_feature(Extension::SmtpUtfEight) {
-                let why = "the mail server takes addresses in ASCII only";
+                let why = "the mail server accepts only ASCII addresses";
                 return Err(ToolError::not_sent(Code::ValidationFailed, why));
             }
             parameters.push(MailParameter::SmtpUtfEight);
         }
         let from = From::new(mail.envelope.from().cloned(), parameters);
-        line.command(from).await.map_err(|error| failed(&error, "refuses the sender", Sent::No))?;
+        line.command(from).await.map_err(|error| failed(&error, "rejected the sender", Sent::No))?;
         receivers(&mut line, mail).await?;
-        line.command(Data).await.map_err(|error| failed(&error, "takes no message", Sent::No))?;
+        line.command(Data).await.map_err(|error| failed(&error, "rejected the DATA command", Sent::No))?;
         begun.store(true, Ordering::SeqCst);
         let outcome = line.message(&mail.bytes).await;
-        outcome.map_err(|error| failed(&error, "does not accept the message", Sent::Maybe))?;
+        outcome.map_err(|error| failed(&error, "did not accept the message", Sent::Maybe))?;
         let _ = tokio::time::timeout(limits::MAIL_QUIT_TIMEOUT, line.quit()).await;
         Ok(())
     }
 
-    /// A connection on which nothing private was said before it was protected.
+    /// A connection on which nothing is sent before TLS is established.
     async fn connect(&self, ctx: &CallContext) -> Result<AsyncSmtpConnection, ToolError> {
-        let refused = |error: Error| failed(&error, "can't be reached as it should", Sent::No);
+        let refused = |error: Error| failed(&error, "can't be reached or refuses TLS", Sent::No);
         let implicit = self.parameters.clone().filter(|_| self.tls == MailTls::Implicit);
         let timeout = Some(limits::MAIL_CONNECT_TIMEOUT.min(ctx.time_left));
         let place = (self.host.as_str(), self.port);
@@ -138,18 +137,18 @@ impl Server {
     }
 }
 
-/// Names all receivers; if one is refused nobody gets the mail.
+/// Announces all recipients; if one is rejected, nobody gets the mail.
 async fn receivers(line: &mut AsyncSmtpConnection, mail: &Mail) -> Result<(), ToolError> {
     let (mut refused, mut for_good) = (Vec::new(), false);
     let mut first = None;
     for receiver in mail.envelope.to() {
         if let Err(error) = line.command(Rcpt::new(receiver.clone(), Vec::new())).await {
             if error.status().is_none() {
-                return Err(failed(&error, "has hung up", Sent::No));
+                return Err(failed(&error, "closed the connection", Sent::No));
             }
             for_good |= error.is_permanent();
             refused.push(receiver.to_string());
-            first.get_or_insert(failed(&error, "refuses a receiver", Sent::No));
+            first.get_or_insert(failed(&error, "rejected a recipient", Sent::No));
         }
     }
     let Some(mut error) = first else { return Ok(()) };
@@ -158,7 +157,7 @@ async fn receivers(line: &mut AsyncSmtpConnection, mail: &Mail) -> Result<(), To
     Err(error.with("refused", refused))
 }
 
-/// The error with its reply in a length that can be kept. A secret is masked while it is still whole.
+/// Truncates the server's reply in an error. Secrets are masked before it is cut.
 fn shortened(mut error: ToolError, keys: &Keyring) -> ToolError {
     if let Some(reply) = error.body.details.get_mut("reply") {
         *reply = keys.quote(reply.as_str().unwrap_or_default()).into();
@@ -166,8 +165,8 @@ fn shortened(mut error: ToolError, keys: &Keyring) -> ToolError {
     error
 }
 
-/// An error in the words of the conversation. A reply is an answer: what it refuses was not done,
-/// and it says itself whether a retry may help.
+/// The error for a failed step. A reply is definite: what it rejects did not happen, and its code says whether a
+/// retry may help.
 fn failed(error: &Error, what: &str, unanswered: Sent) -> ToolError {
     tracing::debug!(status = error.status().map(tracing::field::display), "mail server failed");
     let message = format!("the mail server {what}");

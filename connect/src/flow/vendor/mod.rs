@@ -1,7 +1,6 @@
-//! The vendors that come with Chimera, each a file. A file is read when the tools are made; a test
-//! reads them all.
+//! The vendors that are bundled with Chimera, one file each. A file is parsed when the tools are built; a test parses
+//! them all.
 
-/// Name and text of every file.
 pub static FILES: &[(&str, &str)] = &[
     ("github.toml", include_str!("github.toml")),
     ("google.toml", include_str!("google.toml")),
@@ -9,7 +8,6 @@ pub static FILES: &[(&str, &str)] = &[
     ("outlook.toml", include_str!("outlook.toml")),
 ];
 
-/// The text of one vendor's file.
 #[must_use]
 pub fn file(vendor: &str) -> Option<&'static str> {
     FILES.iter().find(|(name, _)| name.strip_suffix(".toml") == Some(vendor)).map(|(_, text)| *text)

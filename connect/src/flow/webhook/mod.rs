@@ -1,8 +1,7 @@
 //! Signed webhooks: the sender, which notifications use too, and the tool `webhook_send`.
 //!
-//! Receivers know a message by its `webhook-id` and take it once, so sending again under the same
-//! id is safe; that is why the tool counts as idempotent. A redirect is a failure: the address is
-//! the receiver's identity.
+//! Receivers deduplicate by `webhook-id`, so sending again with the same id is safe; that is why the tool counts as
+//! idempotent. A redirect is a failure: the URL identifies the receiver.
 
 mod sign;
 
@@ -22,33 +21,29 @@ use serde_json::{Value, json};
 pub use sign::{InvalidKey, own_key, public_keys, sign};
 use std::sync::Arc;
 
-/// A message on its way out.
+/// An outgoing message.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// Who receives it.
     pub url: &'a str,
-    /// What it is known by; the same for every attempt.
+    /// The same for every attempt.
     pub id: &'a str,
-    /// What happened, such as `run.completed`.
+    /// For example `run.completed`.
     pub event_type: &'a str,
-    /// When it happened; now, if nobody says.
+    /// When it happened; now if absent.
     pub timestamp: Option<&'a str>,
-    /// More about it.
     pub data: &'a Value,
-    /// What signs it.
     pub key: &'a Key,
 }
 
-/// Where the key or keys come from that sign a message.
+/// The source of the signing keys.
 #[derive(Clone, Debug)]
 pub enum Key {
-    /// The secret of this name; it is looked up each time, so that it can be changed.
+    /// The secret of this name; resolved for each message, so that it can be rotated.
     Named(SecretName),
-    /// A key of our own, as Standard Webhooks writes it.
+    /// A key of our own, in Standard Webhooks notation.
     Own(Secret),
 }
 
-/// Sends signed messages.
 #[derive(Clone)]
 pub struct WebhookSender {
     client: Client,
@@ -56,13 +51,12 @@ pub struct WebhookSender {
 }
 
 impl WebhookSender {
-    /// A sender.
     #[must_use]
     pub const fn new(client: Client, secrets: Arc<dyn Secrets>) -> Self {
         Self { client, secrets }
     }
 
-    /// Sends one message; gives the receiver's status, which is below 300.
+    /// Sends one message; returns the receiver's status, which is below 300.
     pub async fn send(&self, call: &Call, message: &Message<'_>) -> Result<u16, ToolError> {
         let mut keys = Keyring::of_call(&self.secrets, call);
         let told = self.deliver(call, message, &mut keys).await;
@@ -86,7 +80,7 @@ impl WebhookSender {
                 lasting(ToolError::not_sent(Code::ToolUnavailable, what))
             })?;
         for (name, text) in [("id", message.id), ("timestamp", &at.to_string()), ("signature", &signature)] {
-            let value = HeaderValue::from_str(text).map_err(|_| malformed("the id can't stand in a header"))?;
+            let value = HeaderValue::from_str(text).map_err(|_| malformed("the id is not a valid header value"))?;
             request.headers.insert(
                 HeaderName::from_bytes(format!("webhook-{name}").as_bytes()).map_err(|_| malformed("a header"))?,
                 value,
@@ -98,12 +92,12 @@ impl WebhookSender {
             return Err(answer.refusal().with("answer", words));
         }
         if answer.status >= 300 {
-            return Err(answer.unusable(&format!("answered {}, and a webhook is not redirected", answer.status)));
+            return Err(answer.unusable(&format!("answered {}; webhooks don't follow redirects", answer.status)));
         }
         Ok(answer.status)
     }
 
-    /// The public keys of what a key signs with Ed25519.
+    /// The public keys of a key's Ed25519 keys.
     pub async fn public_keys(&self, key: &Key) -> Vec<String> {
         let mut keys = Keyring::of_process(&self.secrets);
         let found = resolve(&mut keys, key).await;
@@ -112,7 +106,7 @@ impl WebhookSender {
         public.unwrap_or_default()
     }
 
-    /// Whether the rules allow a receiver, as far as it shows without a lookup.
+    /// Whether the egress rules allow a receiver, before its name is resolved.
     pub fn check(&self, url: &str) -> Result<(), ToolError> {
         self.request(url).map(drop)
     }
@@ -127,14 +121,12 @@ impl WebhookSender {
     }
 }
 
-/// `webhook_send`.
 pub struct WebhookSend {
     spec: Arc<Spec>,
     sender: WebhookSender,
 }
 
 impl WebhookSend {
-    /// The tool.
     pub fn new(sender: WebhookSender) -> Result<Self, InvalidSchema> {
         let spec = ToolDeclaration {
             name: "webhook_send",

@@ -1,8 +1,7 @@
-//! Signatures of webhooks, as Standard Webhooks writes them.
+//! Webhook signatures as defined by Standard Webhooks.
 //!
-//! What is signed is `id.timestamp.payload`. A key is `whsec_…` (HMAC-SHA256, version `v1`) or
-//! `whsk_…` (Ed25519, version `v1a`); several keys, with blanks between, give several signatures,
-//! so that a receiver can change over from one key to the next.
+//! The signed content is `id.timestamp.payload`. A key is `whsec_…` (HMAC-SHA256, version `v1`) or `whsk_…` (Ed25519,
+//! version `v1a`). Several keys, separated by spaces, give several signatures, so that a receiver can rotate keys.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,10 +10,10 @@ use ed25519_dalek::{Signer, SigningKey};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// Bytes that a shared key may have.
+/// Allowed length of a shared key.
 const SHARED_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// A key that can't sign. Doesn't show the key.
+/// An invalid signing key. The error doesn't show the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a webhook key; expected whsec_ and 24 to 64 bytes in base64, or whsk_ and an Ed25519 key")]
 pub struct InvalidKey;
@@ -41,20 +40,20 @@ fn signature(key: &str, signed: &[u8]) -> Result<String, InvalidKey> {
     Ok(format!("v1a,{}", STANDARD.encode(signer.sign(signed).to_bytes())))
 }
 
-/// An Ed25519 key of our own from its seed, as Standard Webhooks writes it.
+/// An Ed25519 key from its seed, in Standard Webhooks notation.
 #[must_use]
 pub fn own_key(seed: &[u8; 32]) -> Secret {
     Secret::new(format!("whsk_{}", STANDARD.encode(seed)))
 }
 
-/// The public halves (`whpk_…`) of those of the keys that have one, in their order.
+/// The public keys (`whpk_…`) of those keys that have one, in order.
 #[must_use]
 pub fn public_keys(keys: &str) -> Vec<String> {
     let public = |key: SigningKey| format!("whpk_{}", STANDARD.encode(key.verifying_key().as_bytes()));
     keys.split_whitespace().filter_map(signing_key).map(public).collect()
 }
 
-/// The Ed25519 key that is written as `whsk_…`: a seed, or a seed with its public key behind it.
+/// Parses a `whsk_…` key: a seed, optionally followed by its public key.
 fn signing_key(key: &str) -> Option<SigningKey> {
     let own = STANDARD.decode(key.strip_prefix("whsk_")?).ok()?;
     match own.len() {

@@ -1,7 +1,7 @@
-//! Values in and out of PostgreSQL in its own binary forms.
+//! Encodes and decodes values in PostgreSQL's binary formats.
 //!
-//! Bulk statements bind one array per column. A list column can't be unnested from an array of
-//! arrays, so its values travel as array literals in text and are cast back in the statement.
+//! Bulk statements bind one array per column. A list column can't be unnested from an array of arrays, so its values
+//! are sent as array literals in text and cast back in the statement.
 
 use bytes::BytesMut;
 use chimera_core::record::{Json, ColumnType, Value};
@@ -16,7 +16,7 @@ type Failure = Box<dyn Error + Sync + Send>;
 /// Microseconds between the Unix epoch and PostgreSQL's, 2000-01-01.
 const EPOCH_OFFSET: i64 = 946_684_800_000_000;
 
-/// The type that a column's array has in a bulk statement.
+/// The array type of a column in a bulk statement.
 pub(crate) const fn array_type(kind: ColumnType) -> &'static str {
     match kind {
         ColumnType::Bool => "boolean[]",
@@ -32,7 +32,7 @@ pub(crate) const fn array_type(kind: ColumnType) -> &'static str {
     }
 }
 
-/// How an element of such an array becomes the column's value.
+/// Converts an element of such an array to the column's value.
 pub(crate) fn element(kind: ColumnType, name: &str) -> String {
     match kind {
         ColumnType::Decimal => format!("{name}::numeric"),
@@ -42,7 +42,6 @@ pub(crate) fn element(kind: ColumnType, name: &str) -> String {
     }
 }
 
-/// One value as a parameter.
 #[derive(Debug)]
 pub(crate) struct Cell<'a>(pub(crate) &'a Value);
 
@@ -58,7 +57,6 @@ impl ToSql for Cell<'_> {
     to_sql_checked!();
 }
 
-/// One column of many rows as a parameter.
 #[derive(Debug)]
 pub(crate) struct Cells<'a>(pub(crate) Vec<&'a Value>);
 
@@ -124,7 +122,6 @@ fn literal(elements: impl Iterator<Item = String>) -> String {
     format!("{{{}}}", elements.map(quote).collect::<Vec<_>>().join(","))
 }
 
-/// One value on its way out.
 pub(crate) struct Read(pub(crate) Value);
 
 impl<'a> FromSql<'a> for Read {
@@ -154,7 +151,7 @@ impl<'a> FromSql<'a> for Read {
     }
 }
 
-/// What a column of this kind holds, from the form in which it was read.
+/// Converts a value as read to what a column of this kind holds.
 pub(crate) fn shape(kind: ColumnType, value: Value) -> Value {
     match (kind, value) {
         (ColumnType::Json | ColumnType::ExactJson, Value::Text(text)) => Value::Json(Json::from_stored(text)),

@@ -1,4 +1,4 @@
-//! Connections to the server: TLS when the URL asks for it, UTC, and every commit on the disk.
+//! Connections to the server: TLS when the URL asks for it, UTC, and durable commits.
 
 use super::super::OpenError;
 use super::failure::unavailable;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// What a session must be like, whatever the server's defaults are.
+/// Session settings that must not depend on the server's defaults.
 const SESSION: &str = "SET TIME ZONE 'UTC'; SET synchronous_commit = on; SET standard_conforming_strings = on";
 
-/// How long a session may wait, whatever the server's defaults are.
+/// Timeouts that must not depend on the server's defaults.
 fn patience() -> String {
     format!(
         "SET lock_timeout = '{}s'; SET statement_timeout = '{}s'; SET idle_in_transaction_session_timeout = '{}s'",
@@ -22,12 +22,12 @@ fn patience() -> String {
     )
 }
 
-/// A lane only touches rows by their keys. A plan made while a table is small and kept while it
-/// grows must not scan it.
+/// A lane accesses rows only by key. A cached plan that was made while a table was small must not scan it after it
+/// has grown.
 const LANE: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
      SET plan_cache_mode = force_generic_plan; SET jit = off";
 
-/// The server's address and credentials, and how TLS is done.
+/// The server's address, credentials and TLS settings.
 #[derive(Clone)]
 pub(crate) struct Server {
     config: Config,
@@ -35,8 +35,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Reads a `postgres://` URL; `sslmode=require` turns TLS on. The server's certificate and name
-    /// are checked then, so `verify-ca` and `verify-full` ask for nothing more.
+    /// Parses a `postgres://` URL; `sslmode=require` turns TLS on. The server's certificate and name are then
+    /// verified, so `verify-ca` and `verify-full` add nothing.
     pub(crate) fn parse(url: &str) -> Result<Self, OpenError> {
         let (place, query) = split_query(url);
         let usual =
@@ -51,13 +51,13 @@ impl Server {
         Ok(Self { config, tls })
     }
 
-    /// Opens a session, if the server answers in time.
+    /// Opens a session within the connect timeout.
     pub(crate) async fn connect(&self) -> Result<Client, Unavailable> {
         in_time(self.session()).await
     }
 
-    /// Opens a session, however long that takes: a server that was stopped takes connections and says
-    /// nothing. Its traffic runs on a task of its own until the client is dropped.
+    /// Opens a session without a timeout: a suspended server accepts connections and never answers. A task drives the
+    /// connection until the client is dropped.
     pub(super) async fn session(&self) -> Result<Client, Unavailable> {
         let client = match &self.tls {
             Some(tls) => {
@@ -89,15 +89,15 @@ async fn in_time<T>(work: impl Future<Output = Result<T, Unavailable>>) -> Resul
     done.unwrap_or_else(|_| Err(passing("the database does not answer")))
 }
 
-/// A URL up to its parameters, and the parameters. A password may hold a question mark, so only one
-/// behind the last `@` counts.
+/// Splits a URL into the part before its parameters, and the parameters. A password may contain a question mark, so
+/// only one behind the last `@` counts.
 fn split_query(url: &str) -> (&str, &str) {
     let authority = url.rfind('@').unwrap_or_default();
     let query = url[authority..].find('?').map_or(url.len(), |at| authority + at);
     url.split_at(query)
 }
 
-/// Which parameter is wrong, as far as that can be said without a part of a password.
+/// Names the invalid parameter, as far as possible without revealing part of a password.
 fn unreadable(query: &str, error: &tokio_postgres::Error) -> String {
     let names = query.trim_start_matches('?').split('&').filter_map(|pair| Some(pair.split_once('=')?.0));
     let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
@@ -107,10 +107,10 @@ fn unreadable(query: &str, error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// The oldest server whose SQL we speak.
+/// The oldest supported server version.
 const VERSION_MIN: i32 = 140_000;
 
-/// Refuses a server that can't hold what we store.
+/// Rejects a server that can't hold our data.
 pub(crate) async fn check(client: &Client) -> Result<(), Unavailable> {
     let text = "SELECT current_setting('server_version_num')::integer, current_setting('server_encoding')";
     let row = client.query_one(text, &[]).await.map_err(|error| unavailable(&error))?;
@@ -140,7 +140,7 @@ fn tls() -> Result<MakeRustlsConnect, Unavailable> {
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// Trouble that passes by itself.
+/// A transient outage.
 pub(crate) fn passing(words: &str) -> Unavailable {
     Unavailable::new(Outage::Transient, words)
 }

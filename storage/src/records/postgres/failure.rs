@@ -1,4 +1,4 @@
-//! What PostgreSQL's errors mean to the committer.
+//! Maps PostgreSQL errors to committer outcomes.
 
 use super::foreign;
 use chimera_engine::commit::BatchOutcome;
@@ -6,7 +6,7 @@ use chimera_engine::port::{Outage, Unavailable};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
-/// Why the server can't be used; the words name no host and no SQL.
+/// Why the server can't be used; the message contains no host and no SQL.
 pub(in super::super) fn unavailable(error: &Error) -> Unavailable {
     let Some(code) = error.code() else {
         return Unavailable::new(Outage::Transient, "the database can't be reached");
@@ -22,18 +22,18 @@ pub(in super::super) fn unavailable(error: &Error) -> Unavailable {
     Unavailable::new(outage, reason)
 }
 
-/// Why a database can't be used that leaves out changes of a table.
+/// The error for a database that silently skips changes of a table.
 pub(super) fn left_out(table: &str) -> Unavailable {
     let reason = format!("the database left out changes of {table} without an error");
     Unavailable::new(Outage::Unusable, reason)
 }
 
-/// Whether the schema or the rights are not what Chimera's own statements need.
+/// Whether the error means that a schema object or privilege is missing.
 fn lacks(code: &SqlState) -> bool {
     ["42", "3F"].iter().any(|class| code.code().starts_with(class))
 }
 
-/// What is missing, in the server's words, which name the table, the column or the right.
+/// What is missing, in the server's words, which name the table, column or privilege.
 fn lacking(code: &SqlState, words: &str) -> String {
     if *code == SqlState::INSUFFICIENT_PRIVILEGE {
         return format!("a right is missing in the database: {words}");
@@ -44,10 +44,10 @@ fn lacking(code: &SqlState, words: &str) -> String {
     format!("the database's schema is not whole: {words}")
 }
 
-/// What is said of a server that takes no changes.
+/// The message for a server that accepts no changes.
 const READ_ONLY: &str = "the database is read-only: it is a standby, or default_transaction_read_only is on";
 
-/// What a code of the server means, and words for it if there are any. What is not known passes.
+/// The meaning of an error code, and a message if there is one. Unknown codes count as transient.
 fn kind(code: &SqlState) -> (Outage, Option<&'static str>) {
     known(code).unwrap_or((Outage::Transient, None))
 }
@@ -55,7 +55,7 @@ fn kind(code: &SqlState) -> (Outage, Option<&'static str>) {
 fn known(code: &SqlState) -> Option<(Outage, Option<&'static str>)> {
     let named = [
         (SqlState::DISK_FULL, Outage::Full, "the database's disk is full"),
-        // A server that has just become a standby may be left for another one soon, but not by asking again.
+        // A server that has just become a standby may be replaced by another soon, but retrying does not help.
         (SqlState::READ_ONLY_SQL_TRANSACTION, Outage::Unusable, READ_ONLY),
         (SqlState::INVALID_CATALOG_NAME, Outage::Unusable, "the database does not exist"),
         (SqlState::TOO_MANY_CONNECTIONS, Outage::Transient, "the database has no free connection"),
@@ -76,19 +76,19 @@ fn known(code: &SqlState) -> Option<(Outage, Option<&'static str>)> {
     }
 }
 
-/// Whether a rule refuses that Chimera's schema does not have, and that may be gone in a moment. What the server says by
-/// itself with a code that is known is what it is, whoever raised it.
+/// Whether a rule that is not part of Chimera's schema refused the change; it may be dropped any moment. An error
+/// code that the server itself is known to raise keeps its meaning, whoever raised it.
 fn is_foreign(db: &DbError) -> bool {
     known(db.code()).is_none() && foreign::refuses(db)
 }
 
-/// Whether a change was refused for what is in it, by Chimera's own schema. Classes: 22 data, 23 integrity, CH ours.
+/// Whether Chimera's own schema rejected a change for its content. Classes: 22 data, 23 integrity, CH ours.
 pub(super) fn is_own_fault(error: &Error) -> bool {
     let classed = |db: &DbError| ["22", "23", "CH"].iter().any(|class| db.code().code().starts_with(class));
     error.as_db_error().is_some_and(|db| classed(db) && !is_foreign(db))
 }
 
-/// The outcome of a batch that failed before its commit was sent: nothing was changed.
+/// The outcome of a batch that failed before COMMIT was sent: nothing was changed.
 pub(super) fn of_batch(error: &Error) -> BatchOutcome {
     if is_lost(error) {
         return BatchOutcome::Unavailable(unavailable(error));
@@ -115,7 +115,7 @@ pub(super) fn of_batch(error: &Error) -> BatchOutcome {
     BatchOutcome::Unavailable(unavailable(error))
 }
 
-/// Whether the connection is of no more use, so that what it was doing may or may not have happened.
+/// Whether the connection is lost, so that the outcome of its last statement is unknown.
 pub(super) fn is_lost(error: &Error) -> bool {
     let io = std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>());
     let shut =
@@ -123,7 +123,7 @@ pub(super) fn is_lost(error: &Error) -> bool {
     error.is_closed() || io || shut
 }
 
-/// Whether an insert met a key that another row has.
+/// Whether an insert violated a unique key.
 pub(super) fn is_taken_key(error: &Error) -> bool {
     error.code() == Some(&SqlState::UNIQUE_VIOLATION)
 }

@@ -1,10 +1,9 @@
-//! One batch on a lane's connection, in two flights.
+//! Executes one batch on a lane's connection, in two round trips.
 //!
-//! The first carries everything from BEGIN to the last insert, sent without waiting in between.
-//! COMMIT follows only when every answer was read and nobody lost; a check of the lane row behind
-//! it tells a commit that the server turned into a rollback from one that happened. A taken key is
-//! rare and looking for it twice is dear, so inserts are plain at first; if one of them clashes, the
-//! batch begins anew with inserts that pass over what is taken, and one pass finds every loser.
+//! The first carries everything from BEGIN to the last insert, pipelined. COMMIT is sent only after every answer was
+//! read and no transaction lost. A check of the lane row behind it distinguishes a commit from one that the server
+//! turned into a rollback. Key conflicts are rare and locating them is expensive, so inserts are plain at first. If
+//! one conflicts, the batch is retried with inserts that skip taken keys, and one pass finds every loser.
 
 use super::cells::{Cell, Cells, Read};
 use super::failure::{self, left_out};
@@ -20,16 +19,16 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, SimpleQueryMessage};
 use uuid::Uuid;
 
-/// A lane's connection and the statements prepared on it.
+/// A lane's connection and its prepared statements.
 pub(super) struct Session {
     client: Client,
     prepared: HashMap<Text, tokio_postgres::Statement>,
     lease_seconds: f64,
-    /// Read with the first batch, and anew when they may have changed.
+    /// Read with the first batch, and again when they may have changed.
     numbers: Option<Numbers>,
 }
 
-/// What the last batch of a lane was.
+/// The id of the last batch of a lane.
 const LAST_BATCH: &str = "SELECT last_batch_id FROM ledger_lanes WHERE lane = $1";
 
 impl Session {
@@ -45,7 +44,7 @@ impl Session {
         self.client.is_closed()
     }
 
-    /// Runs the batch to its end. Whatever happens, no transaction stays open.
+    /// Executes the batch. No transaction stays open, whatever happens.
     pub(super) async fn execute(&mut self, batch: &Batch) -> BatchOutcome {
         for inserts in [Inserts::Plain, Inserts::PassingOver] {
             return match self.attempt(batch, inserts).await {
@@ -62,7 +61,7 @@ impl Session {
         BatchOutcome::Contended
     }
 
-    /// A statement that failed takes the look behind it along, so it is made now.
+    /// A failed statement also aborts the check behind it, so the check runs now.
     async fn refused(&self, outcome: BatchOutcome) -> BatchOutcome {
         match self.rolled_back(outcome).await {
             BatchOutcome::Contended => BatchOutcome::Contended,
@@ -71,7 +70,7 @@ impl Session {
     }
 
     async fn rolled_back(&self, outcome: BatchOutcome) -> BatchOutcome {
-        // A session that can't even roll back is lost, and its transaction with it.
+        // A session that can't roll back is lost, and its transaction with it.
         let _ = self.client.batch_execute("ROLLBACK").await;
         outcome
     }
@@ -97,7 +96,7 @@ impl Session {
         let keys: [&(dyn ToSql + Sync); 1] = [&keys];
 
         let begin = self.client.batch_execute("BEGIN");
-        // Nobody queues for nothing.
+        // Skip the lock statement if there is nothing to lock.
         let queue =
             async { if locks.is_empty() { Ok(Vec::new()) } else { self.client.query(&prepared[1], &keys).await } };
         let fence = self.client.query(&prepared[0], &advance);
@@ -127,7 +126,7 @@ impl Session {
         let mut lost = Vec::new();
         for (statement, answer) in statements.iter().zip(answers) {
             let rows = match answer {
-                // A row that was passed over is missing to those that refer to it: the loss comes first.
+                // A skipped row breaks the references to it: report the loss instead.
                 Err(error) if !lost.is_empty() && matches!(failure::of_batch(&error), BatchOutcome::Refused(_)) => break,
                 Err(error) => return Err(error),
                 Ok(Answer::Count { table, left_out: true }) => return Ok(BatchOutcome::Lacking(left_out(table))),
@@ -155,7 +154,7 @@ impl Session {
         }
     }
 
-    /// The short question about the tables that a batch changes. A probe asks about all of them.
+    /// The quick check of the tables that a batch changes. A probe checks all of them.
     async fn question(&mut self, batch: &Batch, statements: &[Statement<'_>]) -> Result<Option<String>, Error> {
         if batch.txs.iter().any(super::super::is_probe) {
             return Ok(None);
@@ -171,8 +170,8 @@ impl Session {
         Ok(question)
     }
 
-    /// Sends a statement and reads its answer. Rows that go in without a word are counted: a database that leaves
-    /// some out must not pass for one that keeps them.
+    /// Sends a statement and reads its answer. The rows of plain inserts are counted: a database that silently skips
+    /// some must not pass for one that stores them.
     async fn answer(
         &self,
         statement: &Statement<'_>,
@@ -188,9 +187,9 @@ impl Session {
         }
     }
 
-    /// Sends COMMIT and looks at the lane right behind it: a commit that the server turned into a
-    /// rollback is reported by the driver as success, but leaves no batch id there. Nothing if the look fails: then
-    /// it may be committed.
+    /// Sends COMMIT and checks the lane right behind it: the driver reports success for a commit that the server
+    /// turned into a rollback, but then the batch id is missing. `None` if the check fails: the batch may be
+    /// committed.
     pub(super) async fn commit(&mut self, lane: i64, batch: Uuid) -> Result<Option<bool>, Error> {
         let place: [&(dyn ToSql + Sync); 1] = [&lane];
         let look = self.prepare(&[&Text::Words(LAST_BATCH.into())]).await?.remove(0);
@@ -203,7 +202,7 @@ impl Session {
         Ok(Some(last == Some(batch)))
     }
 
-    /// Whether the ledger keeps what is appended, up to the commit; takes it back.
+    /// Whether the ledger accepts appends, up to the commit; rolls back.
     async fn probe(&self, batch: &Batch) -> Result<bool, Error> {
         let text = format!(
             "SAVEPOINT probe; \
@@ -236,9 +235,9 @@ impl Session {
         Ok(statements)
     }
 
-    /// Finds out what each loser clashed with. The transaction is still open and sees it.
+    /// Finds out what each loser conflicted with. The transaction is still open and sees it.
     async fn named(&mut self, batch: &Batch, lost: Vec<Lost<'_>>) -> Result<Vec<(usize, TxRejection)>, Error> {
-        // What lost must not see what its own batch just wrote.
+        // A loser must not see rows that its own batch just wrote.
         self.client.batch_execute("ROLLBACK").await?;
         let mut named: Vec<(usize, TxRejection)> = Vec::new();
         for Lost { tx, why } in lost {
@@ -265,7 +264,7 @@ impl Session {
                 return Ok(TxRejection::Conflict(Conflict::Exists(key)));
             }
         }
-        // Nobody has its keys: whoever had them is gone, or its own batch has the same row twice.
+        // No row has its keys: the conflicting row is gone, or the batch contains the same row twice.
         Ok(if is_twice(batch, insert) {
             TxRejection::Rejected(format!("unique key of {}", insert.table.name))
         } else {
@@ -282,7 +281,6 @@ impl Session {
     }
 }
 
-/// What a statement gave.
 enum Answer {
     Rows(Vec<Row>),
     Count { table: &'static str, left_out: bool },
@@ -292,7 +290,7 @@ fn borrowed<'a>(statement: &'a Statement<'_>) -> Vec<&'a (dyn ToSql + Sync)> {
     statement.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
 }
 
-/// A transaction that did not get what it asked for.
+/// A transaction that lost to a conflict.
 struct Lost<'a> {
     tx: usize,
     why: Why<'a>,

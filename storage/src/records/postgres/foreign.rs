@@ -1,31 +1,31 @@
-//! Rules that somebody else put into the database: triggers, functions and constraints.
+//! Foreign rules in the database: triggers, functions and constraints that are not Chimera's.
 //!
-//! What Chimera's own schema refuses is wrong with the change, and stays so. What such a rule refuses says nothing about
-//! the change: the rule may be gone in a moment, so the database is unusable as long as it is there.
+//! If Chimera's own schema rejects a change, the change is wrong and stays wrong. If a foreign rule rejects it, that
+//! says nothing about the change: the rule may be dropped any moment, so the database is unusable while it is there.
 
 use super::guards::constraints;
 use chimera_core::catalog;
 use tokio_postgres::error::{DbError, SqlState};
 
-/// The place in the server that raises what a function asks it to raise.
+/// The server routine that raises errors for functions.
 const RAISE: &str = "exec_stmt_raise";
 
-/// The place in the server that puts rules into the place of statements.
+/// The server routine that applies rewrite rules.
 const REWRITE: &str = "RewriteQuery";
 
-/// Whether a rule of the server's (`CREATE RULE`) stands in the place of a statement; Chimera's schema has none.
+/// Whether a rewrite rule (`CREATE RULE`) replaces a statement; Chimera's schema has none.
 pub(super) fn replaces(db: &DbError) -> bool {
     *db.code() == SqlState::FEATURE_NOT_SUPPORTED && db.routine() == Some(REWRITE)
 }
 
-/// What such a rule does, with its table if the server names it.
+/// The message for such a rule, with its table if the server names it.
 pub(super) fn replacing(db: &DbError) -> String {
     let named = catalog().into_iter().find(|table| db.message().contains(&format!("\"{}\"", table.name)));
     let table = named.map(|table| format!(": {}", table.name)).unwrap_or_default();
-    format!("a rule that is not Chimera's takes the place of changes in the database{table}; look into pg_rules")
+    format!("a rewrite rule that is not Chimera's replaces changes in the database{table}; see pg_rules and drop it")
 }
 
-/// Whether a rule refused that Chimera's schema does not have. Classes: 22 data, 23 integrity, P0 raised, CH ours.
+/// Whether a foreign rule rejected the change. Classes: 22 data, 23 integrity, P0 raised, CH ours.
 pub(super) fn refuses(db: &DbError) -> bool {
     match db.code().code().get(..2) {
         Some("CH") => false,
@@ -37,7 +37,7 @@ pub(super) fn refuses(db: &DbError) -> bool {
     }
 }
 
-/// What refused, in words that hold nothing of a statement and nothing that its author wrote.
+/// What rejected the change; contains no statement text and nothing written by the rule's author.
 pub(super) fn reason(db: &DbError) -> String {
     let name = functions(db).find_map(name_in);
     let (what, name) = match (db.constraint(), db.table(), db.column()) {
@@ -64,14 +64,13 @@ fn is_of_schema(db: &DbError) -> bool {
     db.constraint().is_some_and(|name| constraints().any(|known| known == name))
 }
 
-/// The lines of the server's account that tell of functions, the innermost first. A line that begins otherwise may repeat
-/// what somebody sent.
+/// The lines of the server's error context that name functions, innermost first. Other lines may repeat user data.
 fn functions(db: &DbError) -> impl Iterator<Item = &str> {
     let lines = db.where_().unwrap_or_default().lines();
     lines.filter(|line| line.starts_with("PL/") || line.starts_with("SQL function"))
 }
 
-/// The name in such a line, as `name()`.
+/// The function name in such a line, as `name()`.
 fn name_in(line: &str) -> Option<String> {
     let is_name = |word: &str| word.chars().all(|it| it.is_alphanumeric() || "_.".contains(it)) && !word.is_empty();
     let names = line.split_whitespace().filter_map(|word| word.split_once('('));

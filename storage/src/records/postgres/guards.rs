@@ -1,9 +1,10 @@
-//! What Chimera's own schema refuses: triggers, keys, constraints, and the tables themselves.
+//! The guards of Chimera's own schema: triggers, keys, constraints, and the tables themselves.
 //!
-//! Somebody may drop or disable a guard, or let the name of a table lead to another one. Nothing fails then; what was refused before
-//! just passes. So what the migrations made is compared by names, kinds and columns, never by the text of a definition, which
-//! differs between versions of the server. It is compared when a lane is taken, now and then while a node runs, and by `chimera doctor`.
-//! A table or a column that is missing is none of this: whoever needs it meets that.
+//! Somebody may drop or disable a guard, or shadow a table by another one of the same name. Nothing fails then;
+//! changes that were rejected before just succeed. So the schema is compared with what the migrations create, by
+//! names, kinds and columns, never by definition text, which differs between server versions. The check runs when a
+//! lane is claimed, from time to time while a node runs, and in `chimera doctor`. Missing tables and columns are not
+//! covered: the statements that need them fail by themselves.
 
 use super::super::plain;
 use super::failure::unavailable;
@@ -13,13 +14,14 @@ use chimera_engine::port::{Outage, Unavailable};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use tokio_postgres::{Client, Row};
 
-/// The guards of Chimera's schema, one a line: `KIND TABLE NAME COLUMNS`. Kinds: `c` CHECK, `f` foreign key (with the table that it
-/// leads to), `i` unique index, `n` NOT NULL (of a column), `p` primary key, `t` trigger (with type, arguments and `when`), `u` unique.
+/// The guards of Chimera's schema, one per line: `KIND TABLE NAME COLUMNS`. Kinds: `c` CHECK, `f` foreign key (with
+/// the referenced table), `i` unique index, `n` NOT NULL (of a column), `p` primary key, `t` trigger (with type,
+/// arguments and `when`), `u` unique.
 const OWN: &str = include_str!("guards.txt");
 
 static LINES: LazyLock<Vec<&str>> = LazyLock::new(|| OWN.lines().collect());
 
-/// Every guard of the relations in `own`, as a line and its state, which is empty if it guards.
+/// Every guard of the relations in `own`, as a line and its state, which is empty if it is active.
 const FOUND: &str = "SELECT concat_ws(' ', 't', own.name, g.tgname, g.tgtype, encode(g.tgargs, 'escape'), \
              CASE WHEN g.tgqual IS NOT NULL THEN 'when' END) AS line, \
          CASE WHEN g.tgenabled IN ('O', 'A') THEN '' ELSE 'disabled' END AS state \
@@ -46,7 +48,7 @@ const FOUND: &str = "SELECT concat_ws(' ', 't', own.name, g.tgname, g.tgtype, en
          FROM own JOIN pg_catalog.pg_attribute a ON a.attrelid = own.oid \
          WHERE own.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped";
 
-/// What is wrong: kind, table, name, state, columns. First what makes the rest look wrong.
+/// The flaws: kind, table, name, state, columns. Those that cause others come first.
 static LOOK: LazyLock<String> = LazyLock::new(|| {
     format!(
         "WITH own AS (SELECT c.oid, c.relname::text AS name, c.relkind, c.relpersistence, c.relnamespace \
@@ -71,12 +73,12 @@ static LOOK: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The schema in which Chimera's tables are, if new ones would come into another one.
+/// The schema that holds Chimera's tables, if new tables would be created in another one.
 const HOME: &str = "SELECT n.nspname::text, coalesce(current_schema()::text, '') FROM pg_catalog.pg_class c \
      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
      WHERE c.oid = to_regclass('ledger_lanes') AND n.nspname IS DISTINCT FROM current_schema()";
 
-/// One thing that is wrong with Chimera's own schema.
+/// One flaw of Chimera's own schema.
 struct Flaw {
     kind: String,
     table: String,
@@ -90,7 +92,7 @@ impl Flaw {
         Self { kind: row.get(1), table: row.get(2), name: row.get(3), state: row.get(4), columns: row.get(5) }
     }
 
-    /// What it is called in a message.
+    /// Its name in a message.
     fn words(&self) -> String {
         let kind = match &*self.kind {
             "t" => "trigger",
@@ -143,7 +145,7 @@ impl Flaw {
         format!("{} in the database is {state}; {how}", self.words())
     }
 
-    /// The statements that put it right. All that is in them stands in Chimera's own list.
+    /// The statements that repair it. They contain only names from Chimera's own list.
     fn repair(&self) -> Option<String> {
         let Self { table, name, columns, .. } = self;
         match (&*self.kind, &*self.state) {
@@ -174,7 +176,7 @@ pub(super) fn constraints() -> impl Iterator<Item = &'static str> {
     LINES.iter().copied().filter(named).filter_map(|line| line.split(' ').nth(2))
 }
 
-/// What is wrong with a database of this binary's schema; another one is told elsewhere.
+/// The flaws of a database with this binary's schema version; other versions are reported elsewhere.
 async fn flaws(client: &Client) -> Result<Vec<Flaw>, Unavailable> {
     if migrate::postgres_version(client).await.map_err(|error| unavailable(&error))? != migrate::newest() {
         return Ok(Vec::new());
@@ -183,12 +185,12 @@ async fn flaws(client: &Client) -> Result<Vec<Flaw>, Unavailable> {
     Ok(found.map_err(|error| unavailable(&error))?.iter().map(Flaw::of).collect())
 }
 
-/// Refuses a database in which something of Chimera's own schema does not guard any more.
+/// Rejects a database in which a guard of Chimera's own schema is missing or inactive.
 pub(in super::super) async fn look(client: &Client) -> Result<(), Unavailable> {
     flaws(client).await?.first().map_or(Ok(()), |flaw| Err(flaw.unusable()))
 }
 
-/// Refuses a database in which new tables would come into another schema than Chimera's own. To a node that runs it makes no difference.
+/// Rejects a database in which new tables would be created outside Chimera's schema. A running node is not affected.
 pub(in super::super) async fn look_at_home(client: &Client) -> Result<(), Unavailable> {
     let Some(row) = client.query_opt(HOME, &[]).await.map_err(|error| unavailable(&error))? else { return Ok(()) };
     let (home, first): (&str, &str) = (row.get(0), row.get(1));
@@ -199,7 +201,7 @@ pub(in super::super) async fn look_at_home(client: &Client) -> Result<(), Unavai
     Err(Unavailable::new(Outage::Unusable, reason))
 }
 
-/// Puts back what can be put back, all of it or nothing, and says what it was.
+/// Restores what can be restored, all or nothing, and describes it.
 pub(in super::super) async fn put_back(client: &Client) -> Result<Vec<String>, Unavailable> {
     let mut done = Vec::new();
     client
@@ -221,19 +223,19 @@ async fn mend(client: &Client, done: &mut Vec<String>) -> Result<(), Unavailable
     Ok(())
 }
 
-/// Rows may be there that it forbids, or the right to put it back may be missing.
+/// Existing rows may violate it, or the privilege to restore it may be missing.
 fn not_put_back(flaw: &Flaw, error: &tokio_postgres::Error) -> Unavailable {
     let why = unavailable(error);
     let reason = format!("{} can't be put back in the database ({}); restore a backup", flaw.words(), why.reason);
     Unavailable::new(Outage::Unusable, reason)
 }
 
-/// What was last seen of the guards; shared by all lanes of a store.
+/// The last result of the guard check; shared by all lanes of a store.
 #[derive(Clone, Default)]
 pub(super) struct GuardWatch(Arc<Mutex<Option<Unavailable>>>);
 
 impl GuardWatch {
-    /// Looks, and lets everybody know. What keeps it from looking says nothing about the guards.
+    /// Runs the check and publishes the result. A failure to check says nothing about the guards.
     pub(super) async fn look(&self, client: &Client) -> Result<(), Unavailable> {
         let seen = look(client).await;
         match &seen {
@@ -259,7 +261,7 @@ impl GuardWatch {
         *cell = flaw.cloned();
     }
 
-    /// Refuses while a guard is gone.
+    /// Fails while a guard is missing.
     pub(super) fn check(&self) -> Result<(), Unavailable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }
@@ -270,7 +272,7 @@ mod tests {
     use super::*;
     use chimera_testkit::postgres::PrivatePostgres;
 
-    /// The list is compared with what the migrations make, and every trigger of it can be made again.
+    /// Compares the list with what the migrations create, and every trigger in it can be created again.
     #[tokio::test]
     async fn every_guard_of_the_schema_is_known_and_no_other() {
         let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();

@@ -1,4 +1,4 @@
-//! Taking, settling and giving back a lane.
+//! Claims, settles and releases a lane.
 
 use super::super::hold::head;
 use super::failure::{left_out, unavailable};
@@ -27,8 +27,7 @@ const EPOCH: &str = "SELECT epoch FROM ledger_lanes WHERE lane = $1";
 
 const RELEASE: &str = "UPDATE ledger_lanes SET lease_until = '-infinity' WHERE lane = $1 AND epoch = $2";
 
-/// Takes the lane that this task had before if nobody took it meanwhile, else one whose lease has
-/// run out, else adds one.
+/// Claims the lane that this task had before if nobody took it over, else one with an expired lease, else adds one.
 pub(super) async fn claim(
     client: &Client,
     node: &str,
@@ -50,12 +49,12 @@ pub(super) async fn claim(
         if let Some(row) = added {
             return lane(&row);
         }
-        // Another node added the same number in the same moment, or there are as many as may be.
+        // Another node added the same number at the same time, or the maximum is reached.
     }
-    Err(super::connect::passing("every lane is taken; one is free when a lease has run out"))
+    Err(super::connect::passing("every lane is taken; one becomes free when a lease expires"))
 }
 
-/// Takes a lane that nobody took meanwhile. One whose epoch stays is nobody else's: the change of it was swallowed.
+/// Claims a lane again if nobody took it over. If its epoch is unchanged, the update was silently dropped.
 async fn take_anew(client: &Client, mine: Lane, lease_seconds: f64) -> Result<Option<Row>, Unavailable> {
     let taken = client.query_opt(TAKE_ANEW, &[&mine.id, &mine.epoch, &lease_seconds]).await;
     let taken = taken.map_err(|e| unavailable(&e))?;
@@ -66,8 +65,8 @@ async fn take_anew(client: &Client, mine: Lane, lease_seconds: f64) -> Result<Op
     if epoch == Some(mine.epoch) { Err(left_out(LEDGER_LANES.name)) } else { Ok(taken) }
 }
 
-/// Takes the batch's lane anew and looks whether the batch is in it. Waits for the old
-/// transaction to end, because both want the lane's row.
+/// Claims the batch's lane again and checks whether the batch is in it. Waits for the old transaction to end, because
+/// both lock the lane's row.
 pub(super) async fn settle(client: &Client, batch: &Batch, lease_seconds: f64) -> Result<Resolution, Unavailable> {
     let Some(row) = take_anew(client, batch.lane, lease_seconds).await? else {
         return Ok(Resolution::Fenced { durable: durable(client, batch).await? });
@@ -87,9 +86,9 @@ async fn durable(client: &Client, batch: &Batch) -> Result<Option<bool>, Unavail
     Ok(Some(found.map_err(|e| unavailable(&e))?.is_some()))
 }
 
-/// Lets the lease end now, so that another node need not wait for it.
+/// Ends the lease now, so that another node need not wait for it.
 pub(super) async fn release(client: &Client, lane: Lane) {
-    // The process is leaving: a lease that could not be ended runs out by itself.
+    // The process is stopping: a lease that could not be released expires by itself.
     let _ = client.execute(RELEASE, &[&lane.id, &lane.epoch]).await;
 }
 

@@ -1,8 +1,7 @@
-//! Looks for damage in a database: at everything, because the server checks its own pages only when
-//! somebody reads them.
+//! Checks a database for damage. Reads everything, because the server verifies its pages only when they are read.
 //!
-//! A table is read to its last byte. Its indexes are checked by amcheck where that is installed, and
-//! walked from end to end otherwise.
+//! A table is read completely. Its indexes are checked by amcheck where that is installed, and walked from end to end
+//! otherwise.
 
 use super::super::usage::Uses;
 use super::failure::unavailable;
@@ -11,10 +10,10 @@ use chimera_engine::port::{Outage, Unavailable};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-/// A look may take as long as it takes.
+/// A check may take any amount of time.
 const SESSION: &str = "SET statement_timeout = 0; SET enable_seqscan = on; SET jit = off";
 
-/// So that an order is got from its index.
+/// Forces ordered reads to use the index.
 const BY_INDEX: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off; \
      SET max_parallel_workers_per_gather = 0";
 
@@ -28,40 +27,39 @@ const INDEXES: &str = "SELECT i.indexrelid::regclass::text, i.indrelid::regclass
      FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam \
      WHERE a.amname = 'btree' AND i.indrelid = to_regclass($1) ORDER BY 1";
 
-/// A table of this session alone, which is gone with its transaction. What is stored in it is not compressed, and
-/// no page of it is there before: each needs room that is free.
+/// A temporary table that is dropped with its transaction. Its content is not compressed, and it starts without
+/// pages: each row needs free space.
 const ROOM: &str = "BEGIN; SET LOCAL temp_tablespaces = ''; CREATE TEMPORARY TABLE chimera_room (filler text) ON COMMIT DROP; \
      ALTER TABLE chimera_room ALTER filler SET STORAGE EXTERNAL; \
      INSERT INTO chimera_room SELECT string_agg(md5(n::text), '') FROM generate_series(1, {blocks} * 256) AS n \
      GROUP BY n % {blocks}; ROLLBACK";
 
-/// The bytes that one row of it has.
+/// Bytes per row of it.
 const ROOM_ROW_BYTES: u64 = 8_192;
 
-/// Shows that all of this could be done: tables, columns and rights are there.
+/// Proves that all of this could be done: tables, columns and privileges exist.
 pub(in super::super) async fn usable(client: &Client, uses: &Uses) -> Result<(), Unavailable> {
     let all: String = uses.statements().map(|text| format!("EXPLAIN {text};")).collect();
     client.batch_execute(&all).await.map_err(|error| unavailable(&error))
 }
 
-/// Shows that there is room for so much, and leaves nothing of it.
+/// Proves that there is space for so many bytes, and leaves nothing behind.
 pub(super) async fn room(client: &Client, bytes: u64) -> Result<(), Unavailable> {
     let text = ROOM.replace("{blocks}", &bytes.div_ceil(ROOM_ROW_BYTES).to_string());
     match client.batch_execute(&text).await {
-        // Who may make no such table has shown with a probe of the ledger what can be shown.
+        // Without the privilege to create temporary tables, the ledger probe has to be enough.
         Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(()),
         tried => tried.map_err(|error| unavailable(&error)),
     }
 }
 
-/// Every table of the schema.
 pub(crate) async fn tables(client: &Client) -> Result<Vec<String>, Unavailable> {
     client.batch_execute(SESSION).await.map_err(|error| unavailable(&error))?;
     let rows = client.query(TABLES, &[]).await.map_err(|error| unavailable(&error))?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Looks at all of one table and its indexes.
+/// Checks one table and its indexes completely.
 pub(crate) async fn whole(client: &Client, name: &str) -> Result<(), Unavailable> {
     let named = |error: &tokio_postgres::Error| {
         let why = unavailable(error);
@@ -69,7 +67,7 @@ pub(crate) async fn whole(client: &Client, name: &str) -> Result<(), Unavailable
     };
     client.batch_execute(SESSION).await.map_err(|error| named(&error))?;
     let table = quoted(name);
-    // The length of the text of a row needs every value in it, those stored aside included.
+    // The length of a row's text requires every value in it, including TOAST values.
     let text = format!("SELECT count(*), max(length(t::text)) FROM {table} t");
     client.query_one(&text, &[]).await.map_err(|error| named(&error))?;
     let amcheck = "SELECT to_regprocedure('bt_index_check(regclass, boolean)') IS NOT NULL";
@@ -91,7 +89,7 @@ pub(crate) async fn whole(client: &Client, name: &str) -> Result<(), Unavailable
     Ok(())
 }
 
-/// Those of these relations that are whole now.
+/// Those of these relations that are intact now.
 pub(crate) async fn whole_of(client: &Client, tables: Vec<&'static Table>) -> Vec<&'static Table> {
     let mut found = Vec::new();
     for table in tables {

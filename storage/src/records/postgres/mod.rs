@@ -1,7 +1,7 @@
-//! The shared store: PostgreSQL 14 or later, a few lanes per process, readers beside them.
+//! The shared store: PostgreSQL 14 or later, a few lanes per process, and a pool of readers.
 //!
-//! Each lane has a connection and a committer of its own. Several processes may work on one
-//! database: lanes are fenced by their row, and row keys are queued for in one order by all.
+//! Each lane has its own connection and committer. Several processes may share one database: lanes are fenced by
+//! their row, and all lock row keys in the same order.
 
 pub(crate) mod cells;
 pub(crate) mod connect;
@@ -45,26 +45,25 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use worker::Worker;
 
-/// How the store is to be used.
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
     /// `postgres://user:password@host:port/database?sslmode=…`
     pub url: String,
-    /// Lanes of this process.
+    /// Number of lanes of this process.
     pub lanes: usize,
     /// A name for this process, shown in the lane table.
     pub node: String,
-    /// How long a lane stays ours without a sign of life.
+    /// How long a lane stays ours without renewal.
     pub lease: Duration,
-    /// The file of marks. A database that is older than they say is held: it can be read, and every
-    /// commit of every node is refused. Without it nothing is compared.
+    /// The mark file. A database that is older than its marks is held: it can be read, but every commit of every node
+    /// is rejected. Without it nothing is compared.
     pub marks: Option<PathBuf>,
-    /// Take lanes of a database that is held, to resume it. No mark is compared or written.
+    /// Claim lanes of a database that is held, to resume it. No mark is compared or written.
     pub resume: bool,
 }
 
 impl PostgresOptions {
-    /// Options for a URL, everything else as usual.
+    /// Options for a URL, with defaults.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         let lease = Duration::from_secs(limits::LANE_LEASE_SECONDS.unsigned_abs());
@@ -72,27 +71,26 @@ impl PostgresOptions {
     }
 }
 
-/// Records in a PostgreSQL database.
 pub struct PostgresRecords {
     readers: Arc<reader::Readers>,
     lanes: Vec<mpsc::Sender<Message>>,
     held: Vec<LaneCell>,
     hold: HoldCell,
-    /// Dropped when nobody needs to look any more.
+    /// Dropped to stop the watch task.
     watching: Mutex<Option<oneshot::Sender<()>>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     schema: SchemaWatch,
     guards: GuardWatch,
     server: Server,
     health: Arc<Health>,
-    /// The marks that this process keeps.
+    /// The marks that this process writes.
     marks: Option<Arc<MarkFile>>,
-    /// What was wrong with them at the start.
+    /// What was wrong with the mark file at the start.
     note: Option<String>,
 }
 
 impl PostgresRecords {
-    /// Connects, brings the schema up to date and starts the lanes.
+    /// Connects, migrates the schema and starts the lanes.
     pub async fn open(options: PostgresOptions) -> Result<Self, OpenError> {
         let server = Server::parse(&options.url)?;
         let mut client = server.connect().await?;
@@ -102,7 +100,7 @@ impl PostgresRecords {
         migrate::postgres(&mut client).await?;
         let marks = options.marks.as_deref().map(MarkFile::open).transpose()?.map(Arc::new);
         let hold = HoldCell::default();
-        // Known before anybody asks: a server that starts on a held database looks at it first.
+        // Known before anybody asks: a server that starts on a held database must not begin any work.
         let known = marks.as_ref().map(|marks| marks.marks()).unwrap_or_default();
         let found = state::check(&client, &known).await?;
         guards::look(&client).await?;
@@ -145,7 +143,7 @@ impl PostgresRecords {
         Ok(Self { readers, lanes, held, hold, watching, tasks, schema, guards, server, health, marks, note })
     }
 
-    /// Opens for reading only: no lane is taken and nothing is migrated.
+    /// Opens for reading only: claims no lane and migrates nothing.
     pub async fn open_read_only(url: &str) -> Result<Self, OpenError> {
         let server = Server::parse(url)?;
         schema::readable(&migrate::postgres_status(&server.connect().await?).await?)?;
@@ -165,11 +163,11 @@ impl PostgresRecords {
         })
     }
 
-    /// Finds out whether what failed before would work now. It goes on when whoever asked has gone: a probe may take
-    /// longer than a question for readiness, and what it finds counts for the next one.
+    /// Probes whether what failed before would work now. The probe continues when the caller is gone: it may take
+    /// longer than a readiness request, and its result counts for the next one.
     async fn probe(&self, unproven: Unproven) -> Result<(), Unavailable> {
         if !self.health.begins_probe() {
-            return Err(connect::passing("what failed before is still being tried again"));
+            return Err(connect::passing("a probe of the previous failure is still in progress"));
         }
         let (server, health) = (self.server.clone(), Arc::clone(&self.health));
         let probing = tokio::spawn(async move {
@@ -183,7 +181,7 @@ impl PostgresRecords {
         probing.await.unwrap_or_else(|_| Err(connect::passing("the store is stopped")))
     }
 
-    /// Looks at damage that was met before, off the way of whoever asks.
+    /// Rechecks recorded damage in the background.
     fn look_again(&self) {
         let Some(tables) = self.health.due_look() else { return };
         let (server, health) = (self.server.clone(), Arc::clone(&self.health));
@@ -197,7 +195,7 @@ impl PostgresRecords {
     }
 }
 
-/// Shows that what failed before would work now.
+/// Proves that what failed before would work now.
 async fn shows(server: &Server, unproven: &Unproven) -> Result<(), Unavailable> {
     let client = server.connect().await?;
     if let Some(uses) = unproven.uses() {
@@ -222,7 +220,7 @@ impl Records for PostgresRecords {
             return Err(Blocked::from(hold).into());
         }
         if let Some(mismatch) = self.schema.mismatch() {
-            // Whoever asks again at once lets the lanes look again.
+            // Yield, so that a caller in a retry loop lets the lanes check again.
             tokio::task::yield_now().await;
             return Err(Blocked::from(mismatch).into());
         }
@@ -260,7 +258,7 @@ impl Records for PostgresRecords {
 
     fn damage(&self) -> Option<Unavailable> {
         let damage = self.health.damage()?;
-        // Whoever is refused lets it be looked at again, though nobody asks for readiness.
+        // A rejected caller also triggers a recheck, in case nobody asks for readiness.
         self.look_again();
         Some(damage)
     }
@@ -298,7 +296,7 @@ impl Records for PostgresRecords {
 
     async fn close(&self) {
         for lane in &self.lanes {
-            // A lane that is gone already has nothing left to finish.
+            // A lane that has already stopped has nothing left to finish.
             let _ = lane.send(Message::Close).await;
         }
         drop(self.watching.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -1,12 +1,12 @@
-//! What Chimera's tables and views carry: nothing but what its own migrations made.
+//! Chimera's tables and views must carry only what its own migrations created.
 //!
-//! A trigger, a rule or a row policy of somebody else can swallow a change, or set it back behind it, and nothing that a
-//! statement returns shows that. So the catalogue is looked at as the last statement of every batch, before its commit. Whoever
-//! puts such an object on a table needs a lock that a change of that table excludes: what is not seen there has not
-//! fired, and does not fire at the commit. Event triggers don't fire for changes of rows and are not looked at.
+//! A foreign trigger, rule or row policy can drop or revert a change, and no statement result shows that. So the
+//! catalogue is checked as the last statement of every batch, before its commit. Creating such an object needs a lock
+//! that conflicts with a change of the table: what the check does not see has not fired, and does not fire at the
+//! commit. Event triggers don't fire for row changes and are not checked.
 //!
-//! The whole look costs about as much as a small batch. A batch asks a short question about the tables that it changes, by
-//! their numbers, and looks at everything only if the answer is not a plain yes.
+//! The full check costs about as much as a small batch. A batch runs a quick check of the tables that it changes, by
+//! their OIDs, and the full check only if that does not pass.
 
 use crate::migrate;
 use chimera_engine::port::{Outage, Unavailable};
@@ -17,11 +17,11 @@ use tokio_postgres::{Client, Error, Row};
 
 use super::failure::unavailable;
 
-/// Relations and triggers of Chimera's schema, one a line: `r TABLE`, `v VIEW`, `t TABLE NAME TYPE ARGUMENTS`.
+/// Relations and triggers of Chimera's schema, one per line: `r TABLE`, `v VIEW`, `t TABLE NAME TYPE ARGUMENTS`.
 const OWN: &str = include_str!("objects.txt");
 
-/// The first object that is not Chimera's: what it is, its name, and the relation that carries it. A trigger is known by its table, name,
-/// type and arguments, and by what its function does.
+/// The first foreign object: its kind, its name, and its relation. A trigger is identified by its table, name, type
+/// and arguments, and by its function's body.
 pub(super) const LOOK: &str = "WITH own AS (SELECT c.oid, c.relname::text AS name, c.relkind::text = n.kind AS made, \
          c.relrowsecurity OR c.relforcerowsecurity AS secured \
          FROM unnest($1::text[], $2::text[]) AS n(name, kind) \
@@ -35,7 +35,7 @@ pub(super) const LOOK: &str = "WITH own AS (SELECT c.oid, c.relname::text AS nam
      UNION ALL SELECT 'row security', '', own.name FROM own WHERE own.secured \
      UNION ALL SELECT 'relation', '', own.name FROM own WHERE NOT own.made LIMIT 1";
 
-/// What the look compares with.
+/// What the check compares with.
 pub(super) struct Own {
     names: Vec<&'static str>,
     kinds: Vec<&'static str>,
@@ -61,7 +61,7 @@ impl Own {
     }
 }
 
-/// Chimera's tables, and its triggers with their functions, by the numbers that the database gave them.
+/// The OIDs of Chimera's tables, triggers and trigger functions.
 const NUMBERS: &str = "WITH own AS (SELECT n.name, to_regclass(n.name)::oid AS oid FROM unnest($1::text[]) AS n(name)) \
      SELECT name, oid, NULL::oid, NULL FROM own WHERE oid IS NOT NULL \
      UNION ALL SELECT NULL, g.oid, p.oid, p.xmin::text FROM own \
@@ -69,11 +69,11 @@ const NUMBERS: &str = "WITH own AS (SELECT n.name, to_regclass(n.name)::oid AS o
          WHERE NOT g.tgisinternal AND p.prosrc = $3 \
          AND concat_ws(' ', own.name, g.tgname, g.tgtype, encode(g.tgargs, 'escape')) = ANY ($2::text[])";
 
-/// What is Chimera's in one database. Nothing of somebody else is ever among it, whenever it was read.
+/// The OIDs of Chimera's objects in one database. Never includes foreign objects, whenever it was read.
 pub(super) struct Numbers {
     tables: HashMap<String, u32>,
     triggers: BTreeSet<u32>,
-    /// Each with the transaction that made it what it is.
+    /// Each with the transaction that last changed it.
     functions: BTreeSet<(u32, String)>,
 }
 
@@ -93,8 +93,8 @@ impl Numbers {
         Ok(numbers)
     }
 
-    /// A statement that says whether these tables, and the triggers on them, are as Chimera made them. It has no parameters, so that it
-    /// is planned once. Nothing if a table is not known: then only the whole look can tell.
+    /// A statement that checks whether these tables and their triggers are as Chimera created them. It has no
+    /// parameters, so that it is planned once. `None` if a table is unknown: then the full check is needed.
     pub(super) fn question(&self, tables: &BTreeSet<&str>) -> Option<String> {
         let numbers: Option<Vec<String>> =
             tables.iter().map(|name| self.tables.get(*name).map(ToString::to_string)).collect();
@@ -122,13 +122,13 @@ impl Numbers {
     }
 }
 
-/// Refuses a database in which Chimera's tables carry what is not Chimera's.
+/// Rejects a database in which Chimera's tables carry foreign objects.
 pub(in super::super) async fn look(client: &Client) -> Result<(), Unavailable> {
     let rows = client.query(LOOK, &OWN_OBJECTS.params()).await.map_err(|error| unavailable(&error))?;
     found(&rows).map_or(Ok(()), Err)
 }
 
-/// What the look has found.
+/// The result of the check.
 pub(super) fn found(rows: &[Row]) -> Option<Unavailable> {
     let row = rows.first()?;
     let (kind, name, table): (&str, &str, &str) = (row.get(0), row.get(1), row.get(2));
@@ -146,7 +146,7 @@ mod tests {
     use chimera_core::catalog;
     use chimera_testkit::postgres::PrivatePostgres;
 
-    /// The list is compared with what the migrations make.
+    /// Compares the list with what the migrations create.
     #[tokio::test]
     async fn every_object_of_the_schema_is_known_and_no_other() {
         let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();

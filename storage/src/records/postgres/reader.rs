@@ -1,4 +1,4 @@
-//! Reads on pooled connections, each with the statements that were prepared on it.
+//! Reads on pooled connections, each with its prepared statements.
 
 use super::super::slots::{reader, slots};
 use super::super::sql::{self, Dialect};
@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, RowStream, Statement};
 
-/// A connection and the statements prepared on it.
+/// A connection and its prepared statements.
 pub(super) struct Session {
     client: Client,
     prepared: HashMap<String, Statement>,
 }
 
-/// A few sessions, opened when needed and dropped when they fail.
+/// A pool of sessions, opened on demand and dropped when they fail.
 pub(super) struct Readers {
     server: Server,
     idle: Mutex<Vec<Session>>,
@@ -35,8 +35,8 @@ impl Readers {
         Self { server, idle: Mutex::new(Vec::new()), slots: slots(limits::POSTGRES_READS_MAX) }
     }
 
-    /// Reads one page, or counts rows. Waiting for a slot and holding one is the business of a task of its own: a caller that
-    /// begins to read and then looks at something else first keeps nothing from others.
+    /// Reads one page, or counts rows. A separate task waits for a slot and holds it, so a caller that starts a read
+    /// and then stops polling it blocks nobody.
     pub(super) async fn ask<Q: Query>(self: &Arc<Self>, query: Q) -> Result<Q::Answer, ReadError> {
         let readers = Arc::clone(self);
         let asked = Task::spawn(async move { readers.read(&query).await });
@@ -58,7 +58,7 @@ impl Readers {
         self.give_back(session, answer)
     }
 
-    /// Ends the sessions that nobody uses.
+    /// Closes idle sessions.
     pub(super) fn close(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -76,7 +76,7 @@ impl Readers {
     }
 }
 
-/// What a session can be asked.
+/// A query that a session can run.
 pub(super) trait Query: Send + Sync + 'static {
     type Answer: Send + 'static;
 
@@ -109,7 +109,7 @@ impl Query for CountQuery {
     }
 }
 
-/// Takes rows into a page as long as they have a place there; gives how many had one.
+/// Adds rows to a page while they fit; returns how many did.
 async fn gather(found: &mut PageBuilder<'_>, select: &Select, rows: RowStream) -> Result<usize, tokio_postgres::Error> {
     let (mut rows, mut taken) = (pin!(rows), 0);
     while let Some(row) = rows.try_next().await? {
@@ -149,7 +149,7 @@ impl Session {
             gather(&mut found, select, self.client.query_raw(&statement, params).await?).await?;
             return Ok(found.page());
         }
-        // A long page is fetched in pieces, so that rows which have no place in it are not even sent.
+        // A long page is fetched in chunks, so that rows which don't fit are not even sent.
         let transaction = self.client.transaction().await?;
         let portal = transaction.bind(&statement, &params).await?;
         let mut rows = limits::POSTGRES_ROWS_FETCHED_FIRST;

@@ -1,7 +1,7 @@
-//! Notices a server that answers nothing any more, such as one that was stopped in the middle.
+//! Detects a server that no longer answers, such as a suspended one.
 //!
-//! A statement may take as long as it takes, so its own silence says nothing. A second session is
-//! asked something trivial now and then: while that is answered, the server works.
+//! A statement may take any amount of time, so its own silence proves nothing. A second session sends a trivial query
+//! from time to time: while that is answered, the server works.
 
 use super::super::PostgresRecords;
 use super::connect::{Server, passing};
@@ -11,13 +11,13 @@ use tokio::time::timeout;
 use tokio_postgres::Client;
 
 impl PostgresRecords {
-    /// Ends when the server has answered nothing for so long; a server that refuses has answered.
+    /// Returns when the server has not answered for `silence`; an error is an answer too.
     pub async fn until_silent(url: &str, silence: Duration) -> Unavailable {
         let Ok(server) = Server::parse(url) else { return std::future::pending().await };
         let mut session = None;
         loop {
             let mut asked = Box::pin(ask(&server, session.take()));
-            // A thread that was held up may find the time over and the answer there.
+            // A delayed thread may find both the timeout and the answer.
             session = match (timeout(silence, &mut asked).await, silence / 4) {
                 (Ok(session), _) => session,
                 (Err(_), rest) => match timeout(rest, &mut asked).await {
@@ -30,7 +30,7 @@ impl PostgresRecords {
     }
 }
 
-/// Asks, in a new session if need be; gives the session if it can be asked again.
+/// Pings the server, in a new session if necessary; returns the session if it can be used again.
 async fn ask(server: &Server, session: Option<Client>) -> Option<Client> {
     let session = match session {
         Some(session) => session,

@@ -1,4 +1,4 @@
-//! Whether the database is the one that the marks tell of, and whether it is held.
+//! Whether the database matches the marks, and whether it is held.
 
 use super::super::hold::{Furthest, StoreState, head, reason};
 use super::failure::{left_out, unavailable};
@@ -21,7 +21,7 @@ const HEADS: &str = "SELECT l.lane, coalesce(s.generation, 0), l.epoch, l.head_s
 const ENTRIES: &str = "SELECT e.lane, e.hash FROM unnest($1::bigint[], $2::bigint[]) AS m(lane, seq) \
      JOIN audit_log_entries e ON e.lane = m.lane AND e.seq = m.seq";
 
-/// Whoever writes lanes at this moment is waited for; their epochs end with this transaction.
+/// Waits for running batches; their epochs end with this transaction.
 const HOLD: &str = "INSERT INTO store_state (id, held_reason, held_at, held_epoch, generation) \
      VALUES (1, $1, now(), $2, $3) ON CONFLICT (id) DO UPDATE SET held_reason = coalesce(store_state.held_reason, excluded.held_reason), \
      held_at = coalesce(store_state.held_at, excluded.held_at), \
@@ -33,7 +33,7 @@ const FENCE: &str = "UPDATE ledger_lanes SET epoch = epoch + 1, lease_until = '-
 const LEAP: &str = "UPDATE ledger_lanes SET lease_until = '-infinity', \
      epoch = greatest(epoch, $1, (SELECT held_epoch FROM store_state WHERE id = 1)) + 1";
 
-/// The row of the store. It may say that the store is held, so one that is hidden is not taken for none.
+/// The store's row. It may say that the store is held, so a hidden row must not count as missing.
 pub(in super::super) async fn read(client: &Client) -> Result<StoreState, Unavailable> {
     match client.query_opt(STATE, &[]).await.map_err(|error| unavailable(&error))? {
         Some(row) => Ok(StoreState::of_row(row.get(0), row.get(1), row.get(2), row.get(3))),
@@ -41,7 +41,8 @@ pub(in super::super) async fn read(client: &Client) -> Result<StoreState, Unavai
     }
 }
 
-/// Shows that a row which is not seen is not there. A policy may hide it, which says nothing about how old the data is.
+/// Proves that a row which is not visible does not exist. A row policy may hide it, which says nothing about the age
+/// of the data.
 async fn is_gone(client: &Client, table: &Table) -> Result<(), Unavailable> {
     let hides = client.query_one("SELECT row_security_active($1::text)", &[&table.name]).await;
     if !hides.map_err(|error| unavailable(&error))?.get::<_, bool>(0) {
@@ -55,13 +56,13 @@ async fn is_gone(client: &Client, table: &Table) -> Result<(), Unavailable> {
     Err(Unavailable::new(Outage::Unusable, reason))
 }
 
-/// Whether anybody has ever taken a lane of the database.
+/// Whether a lane of the database was ever claimed.
 pub(in super::super) async fn used(client: &Client) -> Result<bool, Unavailable> {
     let text = "SELECT EXISTS (SELECT 1 FROM ledger_lanes WHERE epoch > 0)";
     client.query_one(text, &[]).await.map(|row| row.get(0)).map_err(|error| unavailable(&error))
 }
 
-/// In what way the database is behind the marks. Nobody can tell while rows may be hidden.
+/// How the database is behind the marks. An error while rows may be hidden.
 pub(in super::super) async fn behind(
     client: &Client,
     generation: i64,
@@ -91,8 +92,7 @@ pub(in super::super) async fn behind(
     Ok(behind)
 }
 
-/// What is known of the database before a lane of it is taken. One that is behind the marks is held
-/// from now on, for every node.
+/// Checks the database before a lane is claimed. One that is behind the marks is held from now on, for every node.
 pub(in super::super) async fn check(client: &Client, marks: &[Mark]) -> Result<StoreState, Unavailable> {
     let state = read(client).await?;
     let known = Furthest::of(marks);
@@ -106,11 +106,11 @@ pub(in super::super) async fn check(client: &Client, marks: &[Mark]) -> Result<S
     };
     hold(client, &why, known).await.map_err(|error| unavailable(&error))?;
     let state = read(client).await?;
-    // A trigger may swallow what is remembered; the data is behind all the same.
+    // A trigger may drop the hold; the data is behind nevertheless.
     if state.hold.is_some() { Ok(state) } else { Err(left_out(STORE_STATE.name)) }
 }
 
-/// How far every lane has come, whoever has it, all of one moment.
+/// The progress of every lane, whoever holds it, from one snapshot.
 pub(in super::super) async fn heads(client: &Client) -> Result<Vec<Mark>, Unavailable> {
     let mark = |row: &Row| {
         let lane = row.get(0);
@@ -120,9 +120,8 @@ pub(in super::super) async fn heads(client: &Client) -> Result<Vec<Mark>, Unavai
     rows.iter().map(mark).collect()
 }
 
-/// Remembers that nobody may change the database, and how far anybody knows that it came: whoever resumes it
-/// goes beyond that. Every lane is taken from whoever has it in the same
-/// transaction, so nodes that have not heard of it can't commit either.
+/// Holds the database, and records the greatest known progress, which a resume must exceed. Takes over every lane in
+/// the same transaction, so nodes that don't know of the hold can't commit either.
 pub(in super::super) async fn hold(client: &Client, reason: &str, known: Furthest) -> Result<(), Error> {
     let held = async {
         client.batch_execute("BEGIN; LOCK TABLE ledger_lanes IN SHARE ROW EXCLUSIVE MODE").await?;
@@ -131,25 +130,25 @@ pub(in super::super) async fn hold(client: &Client, reason: &str, known: Furthes
     };
     let held = held.await;
     if held.is_err() {
-        // A session that can't even roll back is lost, and its transaction with it.
+        // A session that can't roll back is lost, and its transaction with it.
         let _ = client.batch_execute("ROLLBACK").await;
     }
     held
 }
 
-/// The same, as part of a transaction that is open.
+/// The same within an open transaction.
 pub(in super::super) async fn hold_within(client: &Client, reason: &str, known: Furthest) -> Result<(), Error> {
     client.execute(HOLD, &[&reason, &known.epoch, &known.generation]).await?;
     client.execute(FENCE, &[]).await.map(drop)
 }
 
-/// Whoever takes a lane from here on has an epoch that nobody had before.
+/// Raises the epochs, so that the next claim gets one that was never used.
 pub(in super::super) async fn leap(client: &Client, known: Furthest) -> Result<(), Error> {
     client.execute(LEAP, &[&known.epoch]).await.map(drop)
 }
 
-/// Whether the database is held, or would be if somebody wrote to it. Changes nothing; one without
-/// the table is older than any mark.
+/// Whether the database is held, or would be at the next write. Changes nothing; a database without the table is
+/// older than any mark.
 pub(in super::super) async fn seen(
     client: &Client,
     marks: &[Mark],

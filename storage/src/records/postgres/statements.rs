@@ -1,7 +1,7 @@
-//! A batch as a few statements: one per table for all the transactions in it.
+//! Turns a batch into a few statements: one per table for all its transactions.
 //!
-//! Updates go first, then inserts with parents before children, each in key order. A statement
-//! knows which transaction each of its rows belongs to, so that one pass finds every loser.
+//! Updates go first, then inserts with parents before children, each in key order. A statement knows which
+//! transaction each of its rows belongs to, so that one pass finds every loser.
 
 use super::super::sql::{self, Dialect};
 use super::cells::{Cell, Cells, array_type, element};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use tokio_postgres::types::ToSql;
 
-/// One statement of a batch and how its answer is to be read.
+/// One statement of a batch and how to interpret its answer.
 pub(super) struct Statement<'a> {
     pub(super) text: Text,
     pub(super) params: Vec<Box<dyn ToSql + Sync + Send + 'a>>,
@@ -39,8 +39,7 @@ impl Statement<'_> {
     }
 }
 
-/// What a statement says. One for many rows is known by its shape, so that it is spelled once and found again without
-/// being spelled.
+/// The SQL of a statement. A bulk statement is identified by its shape, so that its text is built only once.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum Text {
     /// Inserts rows with the columns at these positions.
@@ -49,12 +48,11 @@ pub(super) enum Text {
     Append(Named),
     /// Sets columns of rows whose other columns are as expected.
     Update { table: Named, set: Vec<usize>, expect: Vec<usize> },
-    /// These words.
+    /// Literal SQL.
     Words(Cow<'static, str>),
 }
 
 impl Text {
-    /// The statement in SQL.
     pub(super) fn spell(&self) -> Cow<'_, str> {
         match self {
             Self::Insert { table: Named(table), columns, mode: Inserts::Plain } => {
@@ -71,7 +69,7 @@ impl Text {
     }
 }
 
-/// A table that is told apart by its name.
+/// A table compared by name.
 #[derive(Clone, Copy)]
 pub(super) struct Named(&'static Table);
 
@@ -92,19 +90,19 @@ impl Hash for Named {
 /// What an insert does when its key is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Inserts {
-    /// It fails, and everything with it.
+    /// Fails, and the whole statement with it.
     Plain,
-    /// It passes over the row and leaves it out of its answer.
+    /// Skips the row and omits it from the answer.
     PassingOver,
 }
 
-/// What must come back.
+/// The expected answer.
 pub(super) enum Expect<'a> {
     /// The position of each of these updates.
     Updates(Vec<(usize, &'a Update)>),
     /// The key of each of these inserts.
     Inserts(Vec<(usize, &'a Insert)>),
-    /// A number of rows of one step of one transaction.
+    /// A number of rows for one step of one transaction.
     Step { tx: usize, at: usize, step: &'a Step },
     /// As many rows as there are entries.
     Entries(usize),
@@ -112,15 +110,14 @@ pub(super) enum Expect<'a> {
     Count { table: &'static str, rows: usize },
 }
 
-/// Compares the lane with what the batch builds on and moves it on.
+/// Compares the lane with the state the batch builds on, and advances it.
 pub(super) const ADVANCE: &str = "UPDATE ledger_lanes SET head_seq = $4, head_hash = $5, last_batch_id = $6, \
      lease_until = now() + make_interval(secs => $7) \
      WHERE lane = $1 AND epoch = $2 AND head_seq = $3 RETURNING 1";
 
-/// Queues for row keys in the order given, which is the same for every lane.
+/// Locks row keys in the order given, which is the same for every lane.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key";
 
-/// Every statement of the batch, in order.
 pub(super) fn statements<'a>(
     batch: &'a Batch,
     entries: &'a [Row],
@@ -142,7 +139,6 @@ pub(super) fn statements<'a>(
     Ok(all)
 }
 
-/// The ledger's rows for a batch.
 pub(super) fn entry_rows(batch: &Batch, links: &[ChainLink]) -> Vec<Row> {
     let sealed = batch.txs.iter().flat_map(|tx| &tx.entries);
     sealed.zip(links).map(|(sealed, link)| sealed.row(batch.lane.id, link)).collect()
@@ -173,7 +169,7 @@ fn updates<'a>(batch: &'a Batch) -> Vec<Statement<'a>> {
     groups.into_iter().map(statement).collect()
 }
 
-/// Sets rows by their keys, the expected columns, and the new values, in this order.
+/// Updates rows by their keys, the expected columns, and the new values, in this order.
 fn bulk_update(table: &Table, set: &[usize], expect: &[usize]) -> String {
     let kind = |at: &usize| table.columns[*at].kind;
     let key: Vec<usize> = table.key.iter().filter_map(|column| table.position(column)).collect();
@@ -200,7 +196,7 @@ fn bulk_update(table: &Table, set: &[usize], expect: &[usize]) -> String {
     )
 }
 
-/// Those of a statement's updates whose positions did not come back.
+/// The updates of a statement whose positions were not returned.
 pub(super) fn not_made<'r, 'a>(
     updates: &'r [(usize, &'a Update)],
     rows: &[tokio_postgres::Row],
@@ -231,7 +227,7 @@ fn inserts<'a>(batch: &'a Batch, mode: Inserts) -> Vec<Statement<'a>> {
     groups.into_iter().map(statement).collect()
 }
 
-/// Rows of UUID keys are inserted in key order; other keys are queued for beforehand.
+/// Rows with UUID keys are inserted in key order; other keys are locked beforehand.
 fn order_key(insert: &Insert) -> Option<uuid::Uuid> {
     insert.table.key.first().and_then(|column| insert.value(column).as_uuid())
 }

@@ -1,9 +1,9 @@
-//! Tries a change that failed for real, and takes it back.
+//! Repeats a change that failed, and rolls it back.
 //!
-//! Planning a statement shows that tables, columns and rights are there. What a constraint of somebody else and a function
-//! behind it do shows only when rows are touched. So the change itself is made again, with its ledger entries
-//! and with the same counts of rows, in a transaction that is rolled back instead of committed. The entries go to a lane
-//! that nobody has; that lanes can be moved on is what every probe of a lane shows.
+//! Planning a statement proves that tables, columns and privileges exist. The effect of a foreign constraint or
+//! function shows only when rows are touched. So the change itself is made again, with its ledger entries and the
+//! same row counts, in a transaction that is rolled back. The entries go to a lane that nobody holds; every probe of
+//! a lane proves that lanes can be advanced.
 
 use super::super::usage;
 use super::failure::{is_own_fault, left_out, unavailable};
@@ -19,18 +19,18 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 use uuid::Uuid;
 
-/// Shows that this could be committed now, as far as it is not the change's own fault.
+/// Proves that this could be committed now, apart from conflicts of the change itself.
 pub(super) async fn passes(client: &Client, tx: &Tx) -> Result<(), Unavailable> {
     let lane = Lane { id: 0, epoch: 0, head: ChainHead { seq: 0, hash: Digest32([0; 32]) } };
     let batch = Batch { lane, id: Uuid::nil(), txs: vec![tx.clone()], locks: Vec::new() };
-    // What can't even be written down was refused for another reason than the database.
+    // A change that can't even be encoded was not rejected by the database.
     let entries = statements::entry_rows(&batch, &batch.chain(|_| true).0);
     let Ok(statements) = statements::statements(&batch, &entries, Inserts::Plain) else { return Ok(()) };
-    // A row that somebody else is changing is waited for only so long; the next probe tries again.
+    // Waits only briefly for a row that another transaction is changing; the next probe tries again.
     let begin = format!("BEGIN; SET LOCAL lock_timeout = '{}s'", limits::POSTGRES_PROBE_LOCK_TIMEOUT.as_secs());
     client.batch_execute(&begin).await.map_err(|error| unavailable(&error))?;
     let tried = each(client, &statements).await;
-    // A session that can't even roll back is lost, and its transaction with it.
+    // A session that can't roll back is lost, and its transaction with it.
     let _ = client.batch_execute("ROLLBACK").await;
     tried
 }
@@ -62,7 +62,7 @@ async fn each(client: &Client, statements: &[Statement<'_>]) -> Result<(), Unava
     allowed(client, checked).await.map(drop)
 }
 
-/// How many rows were touched; none, if the statement failed by what it asked for.
+/// The number of touched rows; zero if the statement failed because of its own content.
 async fn allowed(client: &Client, touched: Result<usize, Error>) -> Result<usize, Unavailable> {
     match touched {
         Ok(touched) => Ok(touched),
@@ -74,8 +74,8 @@ async fn allowed(client: &Client, touched: Result<usize, Error>) -> Result<usize
     }
 }
 
-/// The same with another row, if the one that was meant has changed since. A key that is taken by now needs none: then
-/// somebody's insert has worked.
+/// The same statement for any other row, if the intended one has changed since. A key that is taken by now needs
+/// none: somebody's insert has succeeded.
 fn missed(statement: &Statement<'_>, touched: usize) -> Option<String> {
     match &statement.expects {
         Expect::Updates(updates) if touched < updates.len() => Some(usage::update_one(updates.first()?.1.table)),

@@ -1,9 +1,8 @@
-//! Looks once a second whether the database is held and whether it is behind the marks, writes down how
-//! far every lane has come, and brings the marks to the disk. Looks less often whether its guards are there.
+//! Checks once a second whether the database is held or behind the marks, records the progress of every lane, and
+//! syncs the marks. Checks the guards less often.
 //!
-//! A node marks the lanes of the others, too: the server that takes over from one that failed may lack
-//! only what they wrote, and none of them may be left to miss it. How soon a node hears of a hold does
-//! not matter: whoever holds a database takes every lane from its node.
+//! A node also marks the lanes of other nodes: after a failover, the new primary may lack only what they wrote, and
+//! some node must notice. How soon a node learns of a hold does not matter: holding a database takes over every lane.
 
 use super::super::hold::HoldCell;
 use super::super::mark::MarkFile;
@@ -17,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_postgres::Client;
 
-/// Looks until the other end of `stop` is gone.
+/// Runs until the other end of `stop` is dropped.
 pub(super) async fn watch(
     server: Server,
     hold: HoldCell,
@@ -38,7 +37,7 @@ pub(super) async fn watch(
             client = server.connect().await.ok();
         }
         let Some(open) = &client else { continue };
-        // A database that can't be reached is asked again; nobody can commit to it meanwhile.
+        // An unreachable database is checked again; nobody can commit to it meanwhile.
         let blind = look(open, &hold, marks.as_deref()).await.err();
         if blind.is_some() {
             client = None;
@@ -52,14 +51,14 @@ pub(super) async fn watch(
     sync(marks.as_ref()).await;
 }
 
-/// On a session of its own: it is set up as whoever connects next is, and names lead where theirs do.
+/// On a new session, which has the same settings and name resolution as the next connection.
 async fn look_at_guards(server: &Server, guards: &GuardWatch) {
     let Ok(client) = server.connect().await else { return };
-    // What was seen is known to everybody by now; what could not be seen is looked at again.
+    // The result is published; a failed check is repeated.
     let _ = guards.look(&client).await;
 }
 
-/// Compares before it marks: what is marked now is what the next look compares with.
+/// Compares before it writes marks: the next check compares with what is written now.
 async fn look(client: &Client, hold: &HoldCell, marks: Option<&MarkFile>) -> Result<(), Unavailable> {
     let found = state::check(client, &marks.map(MarkFile::marks).unwrap_or_default()).await?;
     let marks = marks.filter(|_| found.hold.is_none());
@@ -72,6 +71,6 @@ async fn look(client: &Client, hold: &HoldCell, marks: Option<&MarkFile>) -> Res
 
 async fn sync(marks: Option<&Arc<MarkFile>>) {
     let Some(marks) = marks.cloned() else { return };
-    // A disk that is slow must not keep others waiting.
+    // A slow disk must not block others.
     let _ = tokio::task::spawn_blocking(move || marks.sync()).await;
 }

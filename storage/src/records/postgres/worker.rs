@@ -1,4 +1,4 @@
-//! The task of one lane: the thin loop around its committer.
+//! The task of one lane: a thin loop around its committer.
 
 use super::super::held::LaneCell;
 use super::super::hold::{HoldCell, not_ready};
@@ -23,22 +23,22 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, timeout};
 use tokio_postgres::Client;
 
-/// The rest of the time until a server that is gone is tried again.
+/// The remaining time until an unreachable server is tried again.
 type Pause = Pin<Box<Sleep>>;
 
 /// What a lane knows of its store beyond its own row.
 pub(super) struct Known {
-    /// Why nobody may change it; nobody asks while it is resumed.
+    /// Why the store may not be changed; `None` while it is being resumed.
     pub(super) hold: Option<HoldCell>,
     pub(super) marks: Option<Arc<MarkFile>>,
-    /// Its generation when the lane was taken.
+    /// Its generation when the lane was claimed.
     pub(super) generation: i64,
     pub(super) schema: SchemaWatch,
     pub(super) guards: GuardWatch,
 }
 
 pub(super) struct Worker {
-    /// When the schema was last looked at.
+    /// When the schema was last checked.
     pub(super) looked: Option<Instant>,
     pub(super) held: LaneCell,
     pub(super) known: Known,
@@ -47,12 +47,12 @@ pub(super) struct Worker {
     pub(super) lease: Duration,
     pub(super) inbox: mpsc::Receiver<Message>,
     pub(super) session: Option<Session>,
-    /// The lane as it was last taken; after a lost connection it is taken again.
+    /// The lane as last claimed; it is claimed again after a lost connection.
     pub(super) lane: Option<Lane>,
 }
 
 impl Worker {
-    /// Runs until the committer gives its lane back.
+    /// Runs until the committer releases its lane.
     pub(super) async fn run(mut self) {
         let mut committer = Committer::new();
         let mut commands: VecDeque<Command<Waiter>> = VecDeque::from([Command::Claim]);
@@ -88,7 +88,7 @@ impl Worker {
         }
     }
 
-    /// Hands in what has arrived; waits when there is nothing to do, and renews the lease then.
+    /// Feeds arrived messages to the committer. When idle, waits and renews the lease.
     async fn gather(
         &mut self,
         committer: &mut Committer<Waiter>,
@@ -102,7 +102,7 @@ impl Worker {
             arrived += 1;
         }
         if let Some(pause) = down {
-            // The pause goes on while messages come: however many ask, the server is tried again.
+            // Messages don't restart the pause: however many arrive, the server is tried again.
             tokio::select! {
                 biased;
                 () = pause => {
@@ -120,8 +120,8 @@ impl Worker {
             }
             arrived += 1;
         }
-        // Those just answered are about to come back: one flush for all of them beats two. They run
-        // while this task stands aside, and when standing aside brings nobody any more, it goes on.
+        // Callers that were just answered are about to send again: one flush for all of them beats two. Yields to
+        // them, and continues when yielding brings no more messages.
         let mut vain = 0;
         while arrived < last_batch && vain < limits::LANE_YIELDS_MAX {
             tokio::task::yield_now().await;
@@ -135,7 +135,7 @@ impl Worker {
     }
 
     async fn execute(&mut self, batch: &Batch) -> BatchOutcome {
-        // A connection that died while the lane was idle took nothing with it: the lane is still ours.
+        // A connection that died while the lane was idle lost nothing: the lane is still ours.
         if self.session.as_ref().is_none_or(Session::is_lost) {
             self.session = match self.connect_anew().await {
                 Ok(client) => Some(Session::new(client, self.lease.as_secs_f64())),
@@ -151,11 +151,11 @@ impl Worker {
             }
             self.looked = Some(Instant::now());
         }
-        // A server that stopped in the middle answers nothing; what it did is found out later.
+        // A suspended server answers nothing; the outcome is settled later.
         let outcome = timeout(limits::POSTGRES_BATCH_TIMEOUT, session.execute(batch)).await;
         let outcome = outcome.unwrap_or(BatchOutcome::Unknown { lost: Vec::new() });
         if matches!(outcome, BatchOutcome::Fenced | BatchOutcome::Unavailable(_)) && !session.is_lost() {
-            // Whoever waits is told the reason; the claim that follows looks again.
+            // The waiter gets the reason; the next claim checks again.
             let _ = look(&self.known.schema, session.client()).await;
         }
         if session.is_lost() || matches!(outcome, BatchOutcome::Unavailable(_) | BatchOutcome::Unknown { .. }) {
@@ -169,7 +169,7 @@ impl Worker {
         Self::told(batch, outcome)
     }
 
-    /// Whoever answers now may be another server, which lacks the end of what others wrote.
+    /// The server may have failed over to one that lacks the latest writes of others.
     async fn connect_anew(&mut self) -> Result<Client, Unavailable> {
         let client = self.server.connect_lane().await?;
         self.known.check(&client).await?;
@@ -189,8 +189,8 @@ impl Worker {
         };
         self.known.check(session.client()).await?;
         let lane = lane::claim(session.client(), &self.node, self.lease.as_secs_f64(), self.lane).await?;
-        // Another node may have held the database in the very moment in which the lane was taken, and a
-        // migration that ended in between took no lane of this task away.
+        // Another node may have held the database at the moment the lane was claimed, and a migration that ended in
+        // between did not take over a lane of this task.
         if let Err(reason) = self.known.check(session.client()).await {
             lane::release(session.client(), lane).await;
             return Err(reason);
@@ -202,7 +202,7 @@ impl Worker {
         Ok(lane)
     }
 
-    /// Looks until there is an answer: who waits must not be told anything wrong.
+    /// Retries until there is an answer: a waiter must not get a wrong one.
     async fn settle(&mut self, batch: &Batch) -> Resolution {
         loop {
             let Ok(client) = self.server.connect_lane().await else {
@@ -234,13 +234,13 @@ impl Worker {
     }
 }
 
-/// Looks whether the schema is the one that this binary works with.
+/// Checks whether the schema version is this binary's.
 async fn look(schema: &SchemaWatch, client: &Client) -> Result<(), Unavailable> {
     schema.saw(migrate::postgres_version(client).await.map_err(|error| failure::unavailable(&error))?)
 }
 
 impl Known {
-    /// What is durable now is known outside, too.
+    /// Records the lane's durable progress in the mark file.
     fn mark(&self, lane: Lane) {
         if let Some(marks) = &self.marks {
             marks.write(Mark { lane: lane.id, generation: self.generation, epoch: lane.epoch, head: lane.head });
@@ -251,8 +251,8 @@ impl Known {
         self.hold.as_ref().is_some_and(|hold| hold.get().is_some())
     }
 
-    /// Refuses a database with another schema, one on whose tables somebody put something, one that is older than what is known of it, one that
-    /// is held, and one that lost a guard.
+    /// Rejects a database with another schema version, with foreign objects on its tables, older than its marks,
+    /// held, or with a missing guard.
     async fn check(&mut self, client: &Client) -> Result<(), Unavailable> {
         look(&self.schema, client).await?;
         objects::look(client).await?;
@@ -268,7 +268,7 @@ impl Known {
     }
 }
 
-/// A closed channel is a store that was dropped.
+/// A closed channel means that the store was dropped.
 fn event(message: Option<Message>) -> Event<Waiter> {
     message.map_or(Event::Closing, Into::into)
 }

@@ -1,4 +1,4 @@
-//! Values in and out of SQLite: UUIDs as 16-byte blobs, times as microseconds, lists as JSON.
+//! Encodes and decodes values: UUIDs as 16-byte blobs, times as microseconds, lists as JSON.
 
 use chimera_core::record::{Cell as Borrowed, Json, ColumnType, Value};
 use chimera_core::time::Timestamp;
@@ -6,7 +6,6 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Statement, ToSql};
 use uuid::Uuid;
 
-/// A value on its way in.
 struct Cell<'a>(&'a Value);
 
 impl ToSql for Cell<'_> {
@@ -39,7 +38,7 @@ pub(crate) fn bind<'a>(statement: &mut Statement<'_>, values: impl Iterator<Item
     Ok(())
 }
 
-/// Binds values that stand elsewhere as parameters 1, 2, …
+/// Binds borrowed values as parameters 1, 2, …
 pub(crate) fn bind_borrowed(statement: &mut Statement<'_>, values: &[Borrowed<'_>]) -> rusqlite::Result<()> {
     for (n, value) in values.iter().enumerate() {
         let at = n + 1;
@@ -55,7 +54,7 @@ pub(crate) fn bind_borrowed(statement: &mut Statement<'_>, values: &[Borrowed<'_
     Ok(())
 }
 
-/// A value on its way out. What doesn't fit the kind was not written by us: it reads as null.
+/// Decodes a value. One that doesn't fit the kind was not written by us: it reads as null.
 pub(crate) fn read(kind: ColumnType, cell: ValueRef<'_>) -> Value {
     let text = || cell.as_str().unwrap_or_default().to_owned();
     match (kind, cell) {

@@ -1,11 +1,10 @@
-//! One batch on the writer's connection.
+//! Executes one batch on the writer's connection.
 //!
-//! Losers are rare and savepoints cost a copy of every page they touch, so a batch is tried without
-//! them first. If one of its transactions loses, the batch begins anew with a savepoint for each,
-//! and the loser fails alone. The lane row is compared first and written last, in the same database
-//! transaction as everything else.
+//! Losers are rare and a savepoint costs a copy of every page it touches, so a batch is first tried without them. If
+//! one of its transactions loses, the batch is retried with a savepoint for each, and only the loser fails. The lane
+//! row is compared first and written last, in the same database transaction as everything else.
 //!
-//! Every row that is written is counted, and nobody else's trigger is on a table by then.
+//! Every written row is counted, after the tables were checked for foreign triggers.
 
 use super::super::is_probe;
 use super::super::sql::{self, Dialect};
@@ -21,7 +20,7 @@ use rusqlite::{CachedStatement, Connection, params};
 
 const D: Dialect = Dialect::Sqlite;
 
-/// What a batch is written with: each statement is looked up once.
+/// Writes a batch: each statement is looked up once.
 pub(super) struct Pen<'c> {
     pub(super) conn: &'c Connection,
     texts: &'c mut Texts,
@@ -33,7 +32,7 @@ impl<'c> Pen<'c> {
         Self { conn, texts, statements: Vec::new() }
     }
 
-    /// The statement whose text has this number.
+    /// The statement with this text number.
     fn statement(&mut self, number: usize) -> rusqlite::Result<&mut CachedStatement<'c>> {
         if self.statements.len() <= number {
             self.statements.resize_with(number + 1, || None);
@@ -46,7 +45,7 @@ impl<'c> Pen<'c> {
     }
 }
 
-/// Why a transaction of the batch did not go through.
+/// Why a transaction of the batch failed.
 pub(super) enum Failure {
     Loss(TxRejection),
     Whole(BatchOutcome),
@@ -58,13 +57,13 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-/// Runs the batch to its end. Whatever happens, no transaction stays open.
+/// Executes the batch. No transaction stays open, whatever happens.
 pub(super) fn execute(conn: &Connection, texts: &mut Texts, objects: &mut ObjectWatch, batch: &Batch) -> BatchOutcome {
     texts.trim();
     for careful in [false, true] {
         let outcome = attempt(conn, texts, objects, batch, careful).unwrap_or_else(|outcome| outcome);
         if !conn.is_autocommit() {
-            // A failed rollback leaves a connection that refuses everything; the next claim reopens it.
+            // After a failed rollback the connection rejects everything; the next claim reopens it.
             let _ = conn.execute_batch("ROLLBACK");
         }
         if careful || !matches!(outcome, BatchOutcome::Lost(_)) {
@@ -104,8 +103,8 @@ fn attempt(
     let head = chain(&mut pen, batch, keep).map_err(of_batch)?;
     match conn.prepare_cached("COMMIT").and_then(|mut s| s.raw_execute()) {
         Ok(_) => Ok(BatchOutcome::Committed { head, lost }),
-        // The commit's own record is written last: without room or right to write it is not there.
-        // After any other failure of the disk, such as that of a sync, it may be found there later.
+        // The commit record is written last: without space or permission it is not there. After any other disk
+        // failure, such as a failed sync, it may turn up later.
         Err(error) => match failure::of_statement(&error) {
             Err(BatchOutcome::Unavailable(reason)) if failure::wrote_nothing(&error) => Ok(BatchOutcome::Unavailable(reason)),
             Err(BatchOutcome::Unavailable(_)) => Ok(BatchOutcome::Unknown { lost }),
@@ -115,7 +114,7 @@ fn attempt(
     }
 }
 
-/// What becomes of a batch when what all of it needs fails.
+/// The outcome of a batch when a shared part fails.
 fn of_batch(failure: Failure) -> BatchOutcome {
     match failure {
         Failure::Loss(loss) => of_all(&loss),
@@ -123,7 +122,7 @@ fn of_batch(failure: Failure) -> BatchOutcome {
     }
 }
 
-/// Chains the entries of those that stay, and moves the lane on.
+/// Chains the entries of the remaining transactions, and advances the lane.
 pub(super) fn chain(pen: &mut Pen<'_>, batch: &Batch, keep: impl Fn(usize) -> bool) -> Result<ChainHead, Failure> {
     let (links, head) = batch.chain(&keep);
     let kept = batch.txs.iter().enumerate().filter(|(at, _)| keep(*at));
@@ -135,12 +134,12 @@ pub(super) fn chain(pen: &mut Pen<'_>, batch: &Batch, keep: impl Fn(usize) -> bo
     Ok(head)
 }
 
-/// Refuses a change that did not touch its one row, and met no error.
+/// Rejects a change that silently did not touch exactly one row.
 fn one_row(table: &Table, touched: usize) -> Result<(), Failure> {
     if touched == 1 { Ok(()) } else { Err(Failure::Loss(TxRejection::Lacking(failure::left_out(table.name)))) }
 }
 
-/// Whether the lane is ours, and the schema too: a lane is nobody's under a schema of another version.
+/// Whether the lane is ours under our schema version: with another version, nobody holds it.
 fn holds_lane(conn: &Connection, batch: &Batch) -> rusqlite::Result<bool> {
     let text = "SELECT 1 FROM ledger_lanes WHERE lane = ?1 AND epoch = ?2 AND head_seq = ?3 AND head_hash = ?4 \
                 AND (SELECT max(version) FROM schema_migrations) = ?5";
@@ -187,7 +186,7 @@ fn savepoint(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<TxRejection>, BatchOut
     Ok(loss)
 }
 
-/// What becomes of a batch when one of its transactions takes the others with it.
+/// The outcome of a batch when one of its transactions fails all of them.
 fn of_all(loss: &TxRejection) -> BatchOutcome {
     match loss {
         TxRejection::Lacking(reason) => BatchOutcome::Lacking(reason.clone()),
@@ -211,7 +210,7 @@ pub(super) fn add(pen: &mut Pen<'_>, insert: &Insert) -> Result<(), Failure> {
         // Unless one of its keys is taken.
         Ok(_) => TxRejection::Lacking(failure::left_out(insert.table.name)),
         Err(error) => match failure::of_statement(&error).map_err(Failure::Whole)? {
-            // Whoever refused may have left the row there, and it would be found.
+            // The refusing trigger may have left the row there, and the lookup would find it.
             lacking @ TxRejection::Lacking(_) => return Err(Failure::Loss(lacking)),
             refusal => refusal,
         },
@@ -219,7 +218,7 @@ pub(super) fn add(pen: &mut Pen<'_>, insert: &Insert) -> Result<(), Failure> {
     Err(Failure::Loss(taken(pen.conn, insert)?.map_or(refusal, |key| TxRejection::Conflict(Conflict::Exists(key)))))
 }
 
-/// The first key of the row that another row has already.
+/// The first key of the row that another row already has.
 fn taken(conn: &Connection, insert: &Insert) -> rusqlite::Result<Option<RowKey>> {
     for key in insert.keys().filter_map(|columns| insert.key(columns)) {
         if exists(conn, insert.table, &key)? {

@@ -1,4 +1,4 @@
-//! What SQLite's errors mean to the committer.
+//! Maps SQLite errors to committer outcomes.
 
 use chimera_core::ledger::ChainHead;
 use chimera_engine::commit::{TxRejection, BatchOutcome};
@@ -6,7 +6,7 @@ use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::types::Type;
 use rusqlite::{ErrorCode, Row, ffi};
 
-/// The store as a whole can't do it now; the words name no path.
+/// Why the store as a whole is unavailable; the message contains no path.
 pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
     if let rusqlite::Error::FromSqlConversionFailure(_, _, cause) = error
         && let Some(known) = cause.downcast_ref::<Unavailable>()
@@ -23,7 +23,7 @@ pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
             (Outage::Full, "a file has reached the size that this process may write (ulimit -f)")
         }
         Some(ErrorCode::SystemIoFailure) => (Outage::DiskError, "the disk reports an input/output error"),
-        // Too many open files pass, a folder that is gone comes back or not: nobody can tell.
+        // Too many open files is transient, a missing folder may come back or not: it is unknown.
         Some(ErrorCode::CannotOpen) => (Outage::Transient, "the data file can't be opened"),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => (Outage::Damaged, "the data file is damaged"),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
@@ -34,13 +34,13 @@ pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
     Unavailable::new(outage, reason)
 }
 
-/// Why a data file can't be used that leaves out changes of a table.
+/// The error for a data file that silently skips changes of a table.
 pub(super) fn left_out(table: &str) -> Unavailable {
     let reason = format!("the data file left out changes of {table} without an error");
     Unavailable::new(Outage::Unusable, reason)
 }
 
-/// What the data file lacks of what Chimera's own statements need, in words.
+/// What Chimera's own statements need and the data file lacks.
 fn lacking(error: &rusqlite::Error) -> Option<String> {
     let words = match error {
         rusqlite::Error::SqliteFailure(_, Some(words)) | rusqlite::Error::SqlInputError { msg: words, .. } => words,
@@ -53,25 +53,25 @@ fn lacking(error: &rusqlite::Error) -> Option<String> {
     lacks.then(|| format!("the data's schema is not whole: {words}"))
 }
 
-/// Whether a write failed while the process may write files of some size only. SQLite does not say which error it met.
+/// Whether a write failed under a file size limit of the process. SQLite does not report which error it met.
 fn is_too_large(error: &rusqlite::Error) -> bool {
     let writes = error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_WRITE);
     writes && rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
 }
 
-/// The end of a lane's chain, as two columns of a row tell it.
+/// The chain head of a lane, from two columns of a row.
 pub(in super::super) fn head(lane: i64, row: &Row<'_>, (seq, hash): (usize, usize)) -> rusqlite::Result<ChainHead> {
     let bytes: Vec<u8> = row.get(hash)?;
     let head = super::super::hold::head(lane, row.get(seq)?, &bytes);
     head.map_err(|damage| rusqlite::Error::FromSqlConversionFailure(hash, Type::Blob, Box::new(damage)))
 }
 
-/// Whether the failure means that the end of what was to be written is certainly not on the disk.
+/// Whether the failure proves that the end of the write is not on disk.
 pub(super) fn wrote_nothing(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::ReadOnly))
 }
 
-/// A failure that concerns one transaction only, or everything.
+/// A failure of one transaction only, or of everything.
 pub(super) fn of_statement(error: &rusqlite::Error) -> Result<TxRejection, BatchOutcome> {
     match error {
         error if lacking(error).is_some() => Ok(TxRejection::Lacking(unavailable(error))),

@@ -1,4 +1,4 @@
-//! The data file: how it is opened, and how its lane is taken.
+//! Opens the data file and claims its lane.
 
 use super::failure::{head, left_out, unavailable};
 use super::pair;
@@ -18,30 +18,28 @@ use std::path::{Path, PathBuf};
 
 /// The one lane of an embedded store.
 pub(crate) const LANE: i64 = 1;
-/// The number by which SQLite knows `synchronous = FULL`; only EXTRA is more.
+/// SQLite's number for `synchronous = FULL`; only EXTRA is higher.
 const SYNCHRONOUS_FULL: i64 = 2;
 
-/// Who may read and write the data: its owner.
 const PRIVATE: u32 = 0o600;
 
-/// Where the data file is.
 pub(crate) fn path_in(folder: &Path) -> PathBuf {
     folder.join("chimera.db")
 }
 
-/// Which file a path leads to: what is written to a file that was removed or replaced is lost.
+/// Device and inode of a file: writes to a file that was removed or replaced are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity(u64, u64);
 
 impl Identity {
-    /// The file at `path`, if there is one.
+    /// The file at `path`, if it exists.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().map(|file| Self(file.dev(), file.ino()))
     }
 }
 
-/// A data file that may be opened: it is there, and its log continues it. Connections are opened through it alone,
-/// and only while the path leads to the file that was looked at.
+/// A data file that is safe to open: it exists, and its log belongs to it. All connections are opened through it, and
+/// only while the path leads to the same file.
 #[derive(Clone, Debug)]
 pub(crate) struct DataFile {
     path: PathBuf,
@@ -49,14 +47,14 @@ pub(crate) struct DataFile {
 }
 
 impl DataFile {
-    /// The data file in `folder`, if there is one. Refused if it is missing or empty beside a log that is not, or
-    /// not the one that its log continues: the log holds what was written last, and SQLite deletes it, or lays it
-    /// over the wrong pages.
+    /// The data file in `folder`, if there is one. Rejects a file that is missing or empty beside a non-empty log, or
+    /// that its log does not belong to: the log holds the latest writes, and SQLite would delete it or apply it to
+    /// the wrong pages.
     pub(crate) fn find(folder: &Path) -> Result<Option<Self>, Unavailable> {
         Self::at(&path_in(folder))
     }
 
-    /// The same under another name.
+    /// The same for a path.
     pub(crate) fn at(path: &Path) -> Result<Option<Self>, Unavailable> {
         if !is_there(path)? {
             return Ok(None);
@@ -65,14 +63,14 @@ impl DataFile {
         Ok(Identity::of(path).map(|identity| Self { path: path.to_owned(), identity }))
     }
 
-    /// Opens the data file in `folder` for writing, and makes it if there is none.
+    /// Opens the data file in `folder` for writing, and creates it if it is missing.
     pub(crate) fn create(folder: &Path) -> Result<(Self, Connection), Unavailable> {
         let path = path_in(folder);
         if let Some(found) = Self::at(&path)? {
             let conn = found.open_writer()?;
             return Ok((found, conn));
         }
-        // What keeps it from being made, opening it says.
+        // If this fails, opening reports the reason.
         let _ = create_private(&path);
         let made = writer(&path, OpenFlags::SQLITE_OPEN_CREATE);
         let conn = made.map_err(|error| with_cause(&path, unavailable(&error)))?;
@@ -84,26 +82,26 @@ impl DataFile {
         &self.path
     }
 
-    /// Whether the path leads to this file still. What is written to a file without a name is lost, and so is a
-    /// log that is moved into it.
+    /// Whether the path still leads to this file. Writes to an unlinked file are lost, and so is a log that is merged
+    /// into it.
     pub(crate) fn in_place(&self) -> bool {
         Identity::of(&self.path) == Some(self.identity)
     }
 
-    /// Opens it for writing, with every commit forced to the disk.
+    /// Opens it for writing, with durable commits.
     pub(crate) fn open_writer(&self) -> Result<Connection, Unavailable> {
         self.may_open()?;
         narrow(&self.path);
         writer(&self.path, OpenFlags::empty()).map_err(|error| with_cause(&self.path, unavailable(&error)))
     }
 
-    /// Opens it for reading. Works beside a live writer, on a stopped one's data, and where
-    /// nothing can be written.
+    /// Opens it for reading. Works beside a live writer, on the data of a stopped one, and on a read-only file
+    /// system.
     pub(crate) fn open_reader(&self) -> Result<Connection, Unavailable> {
         self.may_open()?;
         reader(&self.path).map_err(|error| match error.sqlite_error() {
             Some(short) if short.extended_code == SQLITE_IOERR_SHORT_READ && is_empty(&log_of(&self.path)) => {
-                // There is less in the log than the one who writes has told of.
+                // The log holds less than the writer has acknowledged.
                 log_gone()
             }
             _ => with_cause(&self.path, unavailable(&error)),
@@ -116,13 +114,13 @@ impl DataFile {
     }
 }
 
-/// The answer when the data file was taken away.
+/// The error for a removed or replaced data file.
 pub(super) fn gone() -> Unavailable {
     Unavailable::new(Outage::Unusable, "the data file was removed or replaced; restart to use what is there now")
 }
 
-/// The answer when the log was. The open one still holds everything, and an orderly stop copies it into the data
-/// file.
+/// The error for a removed or replaced log. The open log still holds everything, and a clean shutdown copies it into
+/// the data file.
 pub(super) fn log_gone() -> Unavailable {
     let reason = "the write-ahead log was removed or replaced; stop the server with SIGTERM, which saves what it holds";
     Unavailable::new(Outage::Unusable, reason)
@@ -132,7 +130,6 @@ fn is_empty(path: &Path) -> bool {
     path.metadata().map_or(true, |file| file.len() == 0)
 }
 
-/// Whether there is a data file.
 fn is_there(path: &Path) -> Result<bool, Unavailable> {
     let bytes = |path: &Path| path.metadata().ok().map(|file| file.len());
     let found = bytes(path);
@@ -155,13 +152,13 @@ fn lone_log(path: &Path, empty: bool) -> String {
     )
 }
 
-/// Makes an empty file for its owner alone, whatever the umask; SQLite gives the files beside it the same mode.
+/// Creates an empty file that only its owner can access, whatever the umask; SQLite gives its companion files the
+/// same mode.
 pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)
 }
 
-/// Takes from others what they may do with a data file that was made wider. Who may not is not its owner, and
-/// the files are not theirs to narrow.
+/// Restricts a data file with wider permissions to its owner. Fails silently for anybody but the owner.
 fn narrow(path: &Path) {
     for file in [path.to_owned(), log_of(path), beside(path, "-shm")] {
         if file.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0) {
@@ -170,8 +167,7 @@ fn narrow(path: &Path) {
     }
 }
 
-/// The same trouble with the system's own reason, where there is one: SQLite says that a file can't be opened or
-/// written, not why.
+/// Adds the operating system's reason, if there is one: SQLite says that a file can't be opened or written, not why.
 pub(super) fn with_cause(path: &Path, told: Unavailable) -> Unavailable {
     let obstacle = matches!(told.outage, Outage::Transient | Outage::DiskError).then(|| obstacle(path)).flatten();
     obstacle.map_or(told, |error| {
@@ -179,8 +175,8 @@ pub(super) fn with_cause(path: &Path, told: Unavailable) -> Unavailable {
     })
 }
 
-/// What keeps the data file from being written. The file itself is not opened: to close a second handle of it
-/// would give up the locks that this process has on it.
+/// Why the data file can't be written. Does not open the file itself: closing a second handle would release this
+/// process's locks on it.
 fn obstacle(path: &Path) -> Option<io::Error> {
     let folder = path.parent()?;
     let writable = access(path, Access::READ_OK | Access::WRITE_OK).map_err(io::Error::from);
@@ -199,24 +195,23 @@ fn writer(path: &Path, more: OpenFlags) -> rusqlite::Result<Connection> {
     conn.busy_timeout(limits::SQLITE_BUSY_TIMEOUT)?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
     force_commits(&conn)?;
-    // What is removed or replaced is overwritten: a freed page holds nothing that was forgotten.
+    // Overwrites deleted content, so that freed pages hold no old data.
     conn.pragma_update(None, "secure_delete", true)?;
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
-    // A log that begins anew gives back what it does not need.
+    // A restarted log releases the space it does not need.
     conn.pragma_update(None, "journal_size_limit", limits::SQLITE_LOG_KEPT_BYTES)?;
     settle_rules(&conn)?;
     conn.pragma_update(None, "cache_size", -limits::SQLITE_WRITER_CACHE_KIB)?;
     Ok(conn)
 }
 
-/// Lets a connection leave the log alone when it closes: whoever only looks changes nothing, and whoever writes
-/// moves the log when it knows that the data file is the right one.
+/// Keeps a connection from merging the log on close: a reader changes nothing, and the writer merges only when it
+/// knows that the data file is the right one.
 fn keep_log(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map(drop)
 }
 
-/// Moves the log into the data file. If nobody else has them open, closing the connection leaves one file that is
-/// everything.
+/// Merges the log into the data file. If nobody else has them open, closing the connection leaves a single file.
 pub(crate) fn merge_log(conn: &Connection) -> rusqlite::Result<()> {
     let busy: i64 = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
     if busy == 0 {
@@ -225,12 +220,12 @@ pub(crate) fn merge_log(conn: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Lets every commit of a connection wait for the disk.
+/// Makes every commit of a connection wait for the disk.
 pub(crate) fn force_commits(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "synchronous", "FULL")
 }
 
-/// Whether every commit of a connection waits for the disk, as the connection itself says.
+/// Whether every commit of a connection waits for the disk, according to the connection.
 pub(crate) fn forces_commits(conn: &Connection) -> rusqlite::Result<bool> {
     let level: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;
     Ok(level >= SYNCHRONOUS_FULL)
@@ -247,8 +242,8 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
             Ok(conn)
         });
     let conn = match opened {
-        // Reading takes two files beside it. Where they can't be made nobody writes either, and
-        // without a log left to apply the file alone is everything.
+        // Reading needs two companion files. Where they can't be created nobody writes either, and without a leftover
+        // log the file alone is complete.
         Err(error) if needs_writing(&error) && !log_of(path).exists() => open_unchanging(path)?,
         other => other?,
     };
@@ -261,7 +256,7 @@ fn needs_writing(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
 }
 
-/// Where the write-ahead log of a data file is.
+/// The write-ahead log of a data file.
 pub(crate) fn log_of(path: &Path) -> PathBuf {
     beside(path, "-wal")
 }
@@ -293,7 +288,7 @@ fn settle_rules(conn: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Takes the lane: the epoch grows, so that whoever held it before can't commit any more.
+/// Claims the lane: increments the epoch, so that the previous holder can't commit any more.
 pub(crate) fn claim(conn: &Connection, lease_until: i64) -> Result<Lane, Unavailable> {
     let text = "INSERT INTO ledger_lanes (lane, epoch, head_seq, head_hash, lease_until) \
                 VALUES (?1, 1, 0, zeroblob(32), ?2) \
@@ -303,20 +298,20 @@ pub(crate) fn claim(conn: &Connection, lease_until: i64) -> Result<Lane, Unavail
     taken.map_err(|error| unavailable(&error))?.ok_or_else(|| left_out(LEDGER_LANES.name))
 }
 
-/// The lane as it is, whoever has it.
+/// The current lane, whoever holds it.
 pub(super) fn lane_now(conn: &Connection) -> rusqlite::Result<Option<Lane>> {
     let text = "SELECT epoch, head_seq, head_hash FROM ledger_lanes WHERE lane = ?1";
     conn.prepare_cached(text)?.query_row([LANE], lane).optional()
 }
 
-/// Runs a changing query in a transaction whose commit is looked at: a statement that commits by
-/// itself gives its row first, and a full disk after that would go unnoticed.
+/// Runs a changing query in an explicit transaction and checks its commit: an auto-committed statement returns its
+/// row first, and a full disk after that would go unnoticed.
 pub(super) fn durably<T>(conn: &Connection, work: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let named = work().and_then(|value| pair::stamp(conn).map(|()| value));
     let done = named.and_then(|value| conn.execute_batch("COMMIT").map(|()| value));
     if !conn.is_autocommit() {
-        // A connection that can't even roll back refuses the next transaction and is replaced then.
+        // A connection that can't roll back rejects the next transaction and is replaced then.
         let _ = conn.execute_batch("ROLLBACK");
     }
     done
@@ -326,7 +321,7 @@ fn lane(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lane> {
     Ok(Lane { id: LANE, epoch: row.get(0)?, head: head(LANE, row, (1, 2))? })
 }
 
-/// Looks for a batch whose commit gave no clear answer, after taking the lane anew.
+/// Claims the lane again and looks for a batch whose commit gave no clear answer.
 pub(crate) fn settle(conn: &Connection, batch: &Batch) -> Result<Resolution, Unavailable> {
     let text = "UPDATE ledger_lanes SET epoch = epoch + 1 WHERE lane = ?1 AND epoch = ?2 \
                 RETURNING epoch, head_seq, head_hash, last_batch_id";
@@ -338,7 +333,7 @@ pub(crate) fn settle(conn: &Connection, batch: &Batch) -> Result<Resolution, Una
     Ok(match found {
         Some((lane, last)) if last.as_deref() == Some(batch.id.as_bytes()) => Resolution::Committed(lane),
         Some((lane, _)) => Resolution::NotCommitted(lane),
-        // Nobody took it: the change was swallowed, and the lane may be taken once that is over.
+        // Nobody took it over: the update was silently dropped, and the lane can be claimed once that is fixed.
         None if lane_now(conn).map_err(|error| unavailable(&error))?.is_some_and(|lane| same(lane, batch)) => {
             return Err(left_out(LEDGER_LANES.name));
         }
@@ -355,14 +350,14 @@ fn durable(conn: &Connection, batch: &Batch) -> Result<Option<bool>, Unavailable
     let Some(first) = links.first() else { return Ok(None) };
     let text = "SELECT 1 FROM audit_log_entries WHERE lane = ?1 AND seq = ?2 AND hash = ?3";
     let found = conn.prepare(text).and_then(|mut s| s.exists(params![batch.lane.id, first.seq, first.hash.0]));
-    // Losers were left out of the sent batch, so a different hash proves nothing.
+    // Losers were removed from the sent batch, so a different hash proves nothing.
     found.map(|same| same.then_some(true)).map_err(|error| unavailable(&error))
 }
 
-/// Lets the lane's lease end now.
+/// Ends the lane's lease now.
 pub(crate) fn release(conn: &Connection, lane: Lane) {
     let text = "UPDATE ledger_lanes SET lease_until = 0 WHERE lane = ?1 AND epoch = ?2";
-    // The process is leaving: a lease that could not be ended runs out by itself.
+    // The process is stopping: a lease that could not be released expires by itself.
     let _ = durably(conn, || conn.execute(text, params![lane.id, lane.epoch]));
 }
 

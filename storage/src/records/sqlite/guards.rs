@@ -1,8 +1,8 @@
-//! What Chimera's own schema refuses: triggers, keys, constraints and types.
+//! The guards of Chimera's own schema: triggers, keys, constraints and types.
 //!
-//! Somebody may drop one of them. Nothing fails then; what was refused before just passes. So what the migrations make, in memory, is
-//! compared with what the file has, by names and columns. Of a CHECK there is only its text. A table or a column that is missing is
-//! none of this: whoever needs it meets that.
+//! Somebody may drop one of them. Nothing fails then; changes that were rejected before just succeed. So the file is
+//! compared with what the migrations create in memory, by names and columns; a CHECK only by its text. Missing tables
+//! and columns are not covered: the statements that need them fail by themselves.
 
 use super::failure::unavailable;
 use crate::migrate;
@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 
 const TEXTS: &str = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL";
 
-/// Unique indexes, each with its table, whether it was made by itself, whether it is partial, and its columns.
+/// Unique indexes, each with its table, whether it was created explicitly, whether it is partial, and its columns.
 const UNIQUE: &str = "SELECT s.name, i.name, i.origin = 'c', i.partial, \
      (SELECT group_concat(name, ',') FROM (SELECT name FROM pragma_index_info(i.name) ORDER BY seqno)) \
      FROM sqlite_schema s, pragma_index_list(s.name) i WHERE s.type = 'table' AND i.\"unique\"";
@@ -26,7 +26,7 @@ const REFERENCES: &str = "SELECT s.name, f.\"from\", f.\"table\" FROM sqlite_sch
 
 const STRICT: &str = "SELECT name, strict FROM pragma_table_list WHERE schema = 'main' AND type = 'table'";
 
-/// The guards that the newest schema has.
+/// The guards of the newest schema.
 static OWN: LazyLock<Result<Guards, Unavailable>> = LazyLock::new(|| {
     let mut conn = Connection::open_in_memory().map_err(|error| unavailable(&error))?;
     let made = migrate::sqlite(&mut conn);
@@ -34,32 +34,31 @@ static OWN: LazyLock<Result<Guards, Unavailable>> = LazyLock::new(|| {
     Guards::read(&conn).map_err(|error| unavailable(&error))
 });
 
-/// In the order in which they are told.
+/// Declared in the order in which they are reported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Guard {
     Trigger(String),
-    /// One that was made by itself, with its columns and whether it is partial.
+    /// An explicitly created index, with its columns and whether it is partial.
     Index(String, String, bool),
-    /// One that belongs to a table, with its columns.
+    /// A key in a table definition, with its columns.
     Key(String),
     Strict,
     NotNull(String),
-    /// A column, and the table that it leads to.
+    /// A column, and the referenced table.
     Reference(String, String),
     Check(String),
 }
 
 #[derive(Default)]
 struct Guards {
-    /// Each with its table.
     guards: BTreeSet<(String, Guard)>,
     /// Tables and their columns.
     columns: BTreeSet<(String, String)>,
-    /// Of triggers and indexes, by name.
+    /// SQL of triggers and indexes, by name.
     texts: BTreeMap<String, String>,
 }
 
-/// Refuses a file of the newest schema in which a guard is missing.
+/// Rejects a file of the newest schema version in which a guard is missing.
 pub(crate) fn look(conn: &Connection) -> Result<(), Unavailable> {
     match missing(conn)?.first() {
         None => Ok(()),
@@ -67,7 +66,7 @@ pub(crate) fn look(conn: &Connection) -> Result<(), Unavailable> {
     }
 }
 
-/// Puts back what can be put back, all of it or nothing, and says what it was.
+/// Restores what can be restored, all or nothing, and describes it.
 pub(crate) fn put_back(conn: &mut Connection) -> Result<Vec<String>, Unavailable> {
     let mut done = Vec::new();
     let tx = conn.transaction().map_err(|error| unavailable(&error))?;
@@ -85,7 +84,8 @@ pub(crate) fn put_back(conn: &mut Connection) -> Result<Vec<String>, Unavailable
     Ok(done)
 }
 
-/// What a file of this binary's schema misses, each with the statements that make it again if there are some. Another schema is told elsewhere.
+/// The missing guards of a file with this binary's schema version, each with the SQL that restores it, if any. Other
+/// versions are reported elsewhere.
 fn missing(conn: &Connection) -> Result<Vec<(String, Guard, Option<String>)>, Unavailable> {
     if migrate::sqlite_version(conn).map_err(|error| unavailable(&error))? != migrate::newest() {
         return Ok(Vec::new());
@@ -161,7 +161,7 @@ impl Guards {
         Ok(read)
     }
 
-    /// Whether the table, the column and the table that it leads to are there at all.
+    /// Whether the table, the column and the referenced table exist at all.
     fn concerns(&self, table: &str, guard: &Guard) -> bool {
         let has = |table: &str| self.columns.iter().any(|(name, _)| name == table);
         has(table)
@@ -172,7 +172,7 @@ impl Guards {
             }
     }
 
-    /// The statements that make it again, as the migrations made it. The names are Chimera's own.
+    /// The SQL that restores it, as in the migrations. The names are Chimera's own.
     fn text(&self, guard: &Guard) -> Option<String> {
         match guard {
             Guard::Trigger(name) => self.texts.get(name).cloned(),
@@ -191,7 +191,7 @@ fn each(conn: &Connection, text: &str, mut take: impl FnMut(&Row<'_>) -> rusqlit
     Ok(())
 }
 
-/// What stands in the parentheses of every CHECK of a table's text, without spaces and comments.
+/// The expression of every CHECK in a table definition, without spaces and comments.
 fn checks(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let words = squeezed(text);
@@ -212,7 +212,7 @@ fn checks(text: &str) -> Vec<String> {
     found
 }
 
-/// A text without spaces and without comments to the end of a line, but for what stands in quotes.
+/// SQL without spaces and line comments, except inside quotes.
 fn squeezed(text: &str) -> String {
     let mut quoted = false;
     let mut kept = String::new();

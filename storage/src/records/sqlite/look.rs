@@ -1,4 +1,4 @@
-//! Looks for damage: a glance that costs the same however much is stored, and a look at everything.
+//! Checks for damage: a quick check whose cost does not depend on the amount of data, and a full check.
 
 use super::super::usage::Uses;
 use super::failure::unavailable;
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-/// Looks at the header and at the first page of every table and index.
+/// Checks the header and the first page of every table and index.
 pub(crate) fn glance(conn: &Connection) -> Result<(), Unavailable> {
     let mut damaged = Vec::new();
     for (name, is_table) in trees(conn).map_err(|error| unavailable(&error))? {
@@ -33,7 +33,7 @@ fn trees(conn: &Connection) -> rusqlite::Result<Vec<(String, bool)>> {
 }
 
 fn root_is_whole(conn: &Connection, name: &str, is_table: bool) -> rusqlite::Result<bool> {
-    // The first row of a tree is its root, and no more is read for one row.
+    // The first row of a tree is its root; nothing else is read for one row.
     let text = "SELECT pagetype FROM dbstat WHERE name = ?1 LIMIT 1";
     let kind: Option<String> = conn.prepare_cached(text)?.query_row([name], |row| row.get(0)).optional()?;
     if !matches!(kind.as_deref(), Some("internal" | "leaf")) {
@@ -46,13 +46,13 @@ fn root_is_whole(conn: &Connection, name: &str, is_table: bool) -> rusqlite::Res
     Ok(true)
 }
 
-/// Shows that all of this could be done: tables and columns are there.
+/// Proves that all of this could be done: tables and columns exist.
 pub(in super::super) fn usable(conn: &Connection, uses: &Uses) -> Result<(), Unavailable> {
     uses.statements().try_for_each(|text| conn.prepare(&text).map(drop)).map_err(|error| unavailable(&error))
 }
 
-/// Shows that there is room for so much beside the data file, and leaves nothing of it. A transaction that is
-/// taken back would show nothing: its pages stay in memory.
+/// Proves that there is space for so many bytes beside the data file, and leaves nothing behind. A rolled-back
+/// transaction would prove nothing: its pages stay in memory.
 pub(super) fn room(data: &Path, bytes: u64) -> Result<(), Unavailable> {
     let path = data.with_extension("room");
     let filled = File::create(&path).and_then(|mut file| {
@@ -71,7 +71,7 @@ fn words_of(error: &std::io::Error) -> String {
     }
 }
 
-/// Looks at everything: pages, indexes against their tables, constraints, references.
+/// Checks everything: pages, indexes against their tables, constraints, references.
 pub(crate) fn deep(conn: &Connection) -> Result<(), Unavailable> {
     let mut faults =
         complaints(conn, "PRAGMA integrity_check", |row| row.get(0)).map_err(|error| unavailable(&error))?;
@@ -83,7 +83,7 @@ pub(crate) fn deep(conn: &Connection) -> Result<(), Unavailable> {
     if faults.is_empty() { Ok(()) } else { Err(found(&faults)) }
 }
 
-/// Looks at everything of one table; of a view, at all that it shows.
+/// Checks one table completely; for a view, reads all its rows.
 pub(crate) fn whole(conn: &Connection, table: &Table) -> Result<bool, Unavailable> {
     let name = quoted(table.name);
     let text = "SELECT 1 FROM sqlite_schema WHERE name = ?1 AND type = 'table'";
@@ -97,7 +97,7 @@ pub(crate) fn whole(conn: &Connection, table: &Table) -> Result<bool, Unavailabl
     looked.map_err(|error| unavailable(&error))
 }
 
-/// What a check complains about; one word means that it does not.
+/// The findings of a check; empty if it passed.
 fn complaints(
     conn: &Connection,
     check: &str,

@@ -1,7 +1,7 @@
-//! The embedded store: one SQLite file, one writer thread, readers beside it.
+//! The embedded store: one SQLite file, one writer thread, and a pool of readers.
 //!
-//! A folder belongs to one writing process at a time; the binary holds a lock file for that. Should
-//! two write all the same, the lane's epoch fences the one that came first, and no chain breaks.
+//! A folder belongs to one writing process at a time; the binary holds a lock file for that. If two processes write
+//! nevertheless, the lane's epoch fences the first one, and no chain breaks.
 
 pub(crate) mod cells;
 mod execute;
@@ -42,18 +42,16 @@ use tokio::sync::oneshot;
 use unsettled::Unsettled;
 use writer::Writer;
 
-/// What a process wants to do with the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Read and write, as the only process that does.
+    /// Read and write, as the only writing process.
     Write,
-    /// Read only, beside whoever writes.
+    /// Read only, beside a writer.
     Read,
     /// Read and write data that is held, to resume it. No mark is compared or written.
     Resume,
 }
 
-/// Records in one SQLite file.
 pub struct SqliteRecords {
     readers: Arc<reader::Readers>,
     writing: Option<Writing>,
@@ -62,9 +60,9 @@ pub struct SqliteRecords {
 }
 
 struct Writing {
-    /// The marks that this process keeps.
+    /// The marks that this process writes.
     marks: Option<Arc<MarkFile>>,
-    /// What was wrong with them at the start.
+    /// What was wrong with the mark file at the start.
     note: Option<String>,
     held: LaneCell,
     hold: HoldCell,
@@ -74,16 +72,15 @@ struct Writing {
 }
 
 impl SqliteRecords {
-    /// Opens the data in `folder`. For writing it creates the folder and the file, brings the
-    /// schema up to date and takes the lane; for reading and resuming the file must be there. A file whose
-    /// header or whose first page of any table or index is damaged is refused, and nothing is changed in it;
-    /// so is a log without its file.
+    /// Opens the data in `folder`. For writing it creates the folder and the file, migrates the schema and claims the
+    /// lane; for reading and resuming the file must exist. Rejects, unchanged, a file with a damaged header or a
+    /// damaged first page of any table or index, and a log without its file.
     pub fn open(folder: &Path, access: Access, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         Self::open_marked(folder, &folder.join(MARK_FILE), access, clock)
     }
 
-    /// The same, with its marks in a file of their own place. Data that is older than they say is
-    /// held: it can be read, and every commit is refused.
+    /// The same with a separate mark file. Data that is older than its marks is held: it can be read, but every
+    /// commit is rejected.
     pub fn open_marked(folder: &Path, marks: &Path, access: Access, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         if access == Access::Read {
             let data = DataFile::find(folder)?.ok_or(OpenError::Absent)?;
@@ -97,13 +94,13 @@ impl SqliteRecords {
         }
         crate::folder::create(folder).map_err(OpenError::Folder)?;
         let (data, mut conn) = DataFile::create(folder)?;
-        // On a connection of its own: what it reads is not kept, so that later readers meet the disk.
+        // On a separate connection: its page cache is dropped, so that later readers read from disk.
         look::glance(&data.open_reader()?)?;
         objects::look(&conn)?;
         migrate::sqlite(&mut conn)?;
         let marks = Arc::new(MarkFile::open(marks)?);
         let (held, hold) = (LaneCell::default(), HoldCell::default());
-        // Known before anybody asks: nothing begins on data that is held.
+        // Known before anybody asks: no work begins on data that is held.
         let found = state::check(&conn, &marks.marks(), clock.now()).map_err(|error| failure::unavailable(&error))?;
         guards::look(&conn)?;
         let mut note = None;
@@ -144,11 +141,11 @@ impl SqliteRecords {
         Ok(Self { readers, writing, schema, health: Arc::default() })
     }
 
-    /// Finds out whether what failed before would work now. It goes on when whoever asked has gone: a probe may take
-    /// longer than a question for readiness, and what it finds counts for the next one.
+    /// Probes whether what failed before would work now. The probe continues when the caller is gone: it may take
+    /// longer than a readiness request, and its result counts for the next one.
     async fn probe(&self, unproven: Unproven) -> Result<(), Unavailable> {
         if !self.health.begins_probe() {
-            return Err(stopped("what failed before is still being tried again"));
+            return Err(stopped("a probe of the previous failure is still in progress"));
         }
         let (readers, health) = (Arc::clone(&self.readers), Arc::clone(&self.health));
         let probing = tokio::task::spawn_blocking(move || {
@@ -162,7 +159,7 @@ impl SqliteRecords {
         probing.await.unwrap_or_else(|_| Err(stopped("the store is stopped")))
     }
 
-    /// Looks at damage that was met before, off the way of whoever asks.
+    /// Rechecks recorded damage in the background.
     fn look_again(&self) {
         let Some(tables) = self.health.due_look() else { return };
         let (readers, health) = (Arc::clone(&self.readers), Arc::clone(&self.health));
@@ -176,7 +173,7 @@ impl SqliteRecords {
     }
 }
 
-/// Shows that what failed before would work now. Planning shows all that a file may lack: nobody else's trigger is in it.
+/// Proves that what failed before would work now. Planning proves all of it: the file has no foreign triggers.
 fn shows(readers: &reader::Readers, unproven: &Unproven) -> Result<(), Unavailable> {
     if let Some(uses) = unproven.uses() {
         look::usable(&readers.fresh()?, &uses)?;
@@ -236,7 +233,7 @@ impl Records for SqliteRecords {
 
     fn damage(&self) -> Option<Unavailable> {
         let damage = self.health.damage()?;
-        // Whoever is refused lets it be looked at again, though nobody asks for readiness.
+        // A rejected caller also triggers a recheck, in case nobody asks for readiness.
         self.look_again();
         Some(damage)
     }
@@ -274,8 +271,8 @@ impl Records for SqliteRecords {
         let Some(writing) = &self.writing else { return };
         let thread = writing.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let inbox = writing.inbox.clone();
-        // Off the runtime's threads: a full inbox makes it wait. A writer that is gone already has
-        // nothing left to finish.
+        // On a blocking thread: a full inbox makes it wait. A writer that has already stopped has nothing left to
+        // finish.
         let _ = tokio::task::spawn_blocking(move || {
             let _ = inbox.send(Message::Close);
             thread.map(JoinHandle::join)

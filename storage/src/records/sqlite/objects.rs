@@ -1,8 +1,8 @@
-//! What Chimera's tables and views carry: nothing but what its own migrations made.
+//! Chimera's tables and views must carry only what its own migrations created.
 //!
-//! A trigger of somebody else can swallow a change, or set it back behind it, and nothing that a statement returns shows that. Whoever
-//! makes one changes the number of the schema in the file's header, so every batch compares that number, and looks at the triggers
-//! when it is another one. The batch has the write lock by then: no trigger comes behind the look.
+//! A foreign trigger can drop or revert a change, and no statement result shows that. Creating one changes the schema
+//! cookie in the file header, so every batch compares the cookie, and checks the triggers when it has changed. The
+//! batch holds the write lock by then: no trigger can be added after the check.
 
 use super::super::foreign_object;
 use super::failure::unavailable;
@@ -12,20 +12,20 @@ use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 
-/// A trigger of this connection alone is not in the file, and nobody else's.
+/// Temporary triggers of this connection are not in the file, and not foreign.
 const TRIGGERS: &str = "SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY name";
 const RELATIONS: &str = "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view')";
 
-/// What the migrations up to a version make.
+/// What the migrations up to a version create.
 pub(crate) struct Objects {
-    /// Each with its type.
+    /// Type and name.
     relations: BTreeSet<(String, String)>,
-    /// Name, table and text.
+    /// Name, table and SQL.
     triggers: BTreeSet<(String, String, String)>,
 }
 
 impl Objects {
-    /// Made by running them in memory: texts are compared as SQLite itself keeps them.
+    /// Built by running them in memory: SQL is compared as SQLite itself stores it.
     pub(crate) fn of_version(version: i64) -> Result<Self, Unavailable> {
         let mut conn = Connection::open_in_memory().map_err(|error| unavailable(&error))?;
         let made = migrate::sqlite_to(&mut conn, version);
@@ -41,7 +41,7 @@ impl Objects {
         Ok(Self { relations: relations.collect::<Result<_, _>>()?, triggers: triggers.collect::<Result<_, _>>()? })
     }
 
-    /// Refuses a file in which Chimera's tables carry what is not Chimera's.
+    /// Rejects a file in which Chimera's tables carry foreign objects.
     pub(crate) fn look(&self, conn: &Connection) -> Result<(), Unavailable> {
         let found = Self::read(conn).map_err(|error| unavailable(&error))?;
         let carries = |table: &str| self.relations.iter().any(|(_, name)| name.eq_ignore_ascii_case(table));
@@ -58,8 +58,8 @@ impl Objects {
     }
 }
 
-/// Refuses a file whose triggers are not those of the schema that it has. Nothing is compared in one without a schema, or with
-/// one that this binary does not know.
+/// Rejects a file whose triggers don't match its schema version. A file without a schema, or with an unknown version,
+/// is not compared.
 pub(crate) fn look(conn: &Connection) -> Result<(), Unavailable> {
     match migrate::sqlite_version(conn).map_err(|error| unavailable(&error))? {
         version if (1..=migrate::newest()).contains(&version) => Objects::of_version(version)?.look(conn),
@@ -67,10 +67,10 @@ pub(crate) fn look(conn: &Connection) -> Result<(), Unavailable> {
     }
 }
 
-/// What was last seen of a file.
+/// The last check of a file.
 pub(super) struct ObjectWatch {
     own: Objects,
-    /// The number of the schema under which nothing foreign was found and no guard was missing.
+    /// The schema cookie under which no foreign object and no missing guard was found.
     clean: Option<i64>,
 }
 
@@ -79,12 +79,12 @@ impl ObjectWatch {
         Ok(Self { own: Objects::of_version(migrate::newest())?, clean: None })
     }
 
-    /// The file may be another one.
+    /// Forces the next check: the file may be another one.
     pub(super) const fn forget(&mut self) {
         self.clean = None;
     }
 
-    /// The same, unless nothing has changed since the last time.
+    /// The same, unless the schema cookie is unchanged since the last check.
     pub(super) fn look(&mut self, conn: &Connection) -> Result<(), Unavailable> {
         let number = conn.prepare_cached("PRAGMA schema_version").and_then(|mut s| s.query_row([], |row| row.get(0)));
         let number: i64 = number.map_err(|error| unavailable(&error))?;

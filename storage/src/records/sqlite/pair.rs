@@ -1,10 +1,10 @@
 //! Whether a data file and a write-ahead log belong together.
 //!
-//! SQLite lays the pages of a log over whatever data file it finds. Over another one than the log continues that
-//! gives a mixture that was never committed, and may look whole. So every transaction names the state that it
-//! makes, and the one before it, in the header of the data file (`user_version` and `application_id`), which lies
-//! in page 1 and so in every transaction of the log. A data file belongs to a log that begins after its state, or
-//! holds it: the latter when the log was moved into it, wholly or in part.
+//! SQLite applies a log to whatever data file it finds. Applied to the wrong one, the result is a mixture that was
+//! never committed and may look intact. So every transaction records a random id of the state it creates, and the id
+//! of the previous state, in the header of the data file (`user_version` and `application_id`). The header is in page
+//! 1, and so in every transaction of the log. A data file belongs to a log that begins right after its state, or that
+//! contains it because the log was merged, completely or in part.
 
 use super::file::{log_of, open_unchanging};
 use chimera_core::limits;
@@ -14,17 +14,17 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-/// The first four bytes of a log, but for the last bit: that tells the byte order of its checksums.
+/// The first four bytes of a log, except for the last bit, which gives the byte order of its checksums.
 const MAGIC: u32 = 0x377f_0682;
 const LOG_HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
-/// Where the header of a data file has the name of its state, and that of the state before.
+/// Offsets of the state id and the previous state id in the header of a data file.
 const STATE_AT: usize = 60;
 const BEFORE_AT: usize = 68;
 const PAGE_BYTES_MAX: u32 = 65_536;
 
-/// Names the state that the open transaction makes. Histories that part have no name in common, so names are
-/// random, not counted.
+/// Records the id of the state that the open transaction creates. Ids are random, not counted, so that diverging
+/// histories have no id in common.
 pub(crate) fn stamp(conn: &Connection) -> rusqlite::Result<()> {
     let number = |text| conn.prepare_cached(text)?.query_row([], |row| row.get::<_, i64>(0));
     let before = number("PRAGMA user_version")?;
@@ -33,8 +33,8 @@ pub(crate) fn stamp(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute_batch(&format!("PRAGMA application_id = {before}; PRAGMA user_version = {state}"))
 }
 
-/// Refuses a log beside a data file that it does not continue. What is no log, and what can't be read, is
-/// SQLite's to judge.
+/// Rejects a log beside a data file that it does not belong to. Files that are no log or can't be read are left to
+/// SQLite.
 pub(super) fn check(path: &Path) -> Result<(), Unavailable> {
     for _ in 0..limits::SQLITE_FILE_READS_MAX {
         match look(path) {
@@ -43,7 +43,7 @@ pub(super) fn check(path: &Path) -> Result<(), Unavailable> {
             Some(Look::Changing) => {}
         }
     }
-    // A mixture that nobody has open stands still.
+    // A mismatch that nobody has open does not change.
     Ok(())
 }
 
@@ -56,12 +56,12 @@ fn mixture(path: &Path) -> String {
     )
 }
 
-/// How two files stand to each other.
+/// How two files relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     Together,
     Apart,
-    /// Somebody wrote to one of them in between.
+    /// One of them was written in between.
     Changing,
 }
 
@@ -72,16 +72,16 @@ fn look(path: &Path) -> Option<Look> {
     if states.is_none_or(|states| states.belong_to(state)) {
         return Some(Look::Together);
     }
-    // The log can begin anew, and its pages can reach the data file, between two looks, but not unseen.
+    // The log can restart, and its pages can reach the data file, between two reads, but not unnoticed.
     let same = self::header(&log) == Some(header) && self::state(path) == Some(state);
     Some(if same { Look::Apart } else { Look::Changing })
 }
 
-/// The name of the state of a data file, without its log. It is read by SQLite itself, because whoever else closes
-/// a file gives up the locks that this process has on it.
+/// The state id of a data file, without its log. SQLite itself reads it, because closing the file any other way would
+/// release this process's locks on it.
 fn state(path: &Path) -> Option<u32> {
     let conn = open_unchanging(path).ok()?;
-    // Reads the header of a file that is shorter than it says, such as a copy that was cut off.
+    // Also reads the header of a file that is shorter than it claims, such as a truncated copy.
     let _ = conn.pragma_update(None, "writable_schema", true);
     let state: i32 = conn.query_row("PRAGMA user_version", [], |row| row.get(0)).ok()?;
     Some(state.cast_unsigned())
@@ -93,17 +93,17 @@ fn header(log: &Path) -> Option<[u8; LOG_HEADER_BYTES]> {
     Some(header)
 }
 
-/// The states that the transactions of a log make.
+/// The states that the transactions of a log create.
 #[derive(Debug, PartialEq, Eq)]
 struct States {
-    /// The one that the first of them followed.
+    /// The state before the first of them.
     before: u32,
     made: Vec<u32>,
 }
 
 impl States {
-    /// Reads as much of a log as SQLite would: up to the last commit before the first frame that is not whole.
-    /// Nothing if no transaction of it tells its state.
+    /// Reads as much of a log as SQLite would: up to the last commit before the first invalid frame. `None` if no
+    /// transaction records its state.
     fn of(mut log: impl Read) -> io::Result<Option<Self>> {
         let mut header = [0; LOG_HEADER_BYTES];
         log.read_exact(&mut header)?;
@@ -146,7 +146,7 @@ struct Checksums {
 }
 
 impl Checksums {
-    /// Begins with the header of a log, if it is one.
+    /// Starts with the header of a log, if it is valid.
     fn begin(header: &[u8; LOG_HEADER_BYTES]) -> Option<Self> {
         let magic = word(header, 0);
         if magic & !1 != MAGIC {
@@ -166,7 +166,7 @@ impl Checksums {
     }
 }
 
-/// Four bytes in the order of SQLite's formats; zero where there are none.
+/// Four bytes in SQLite's byte order; zero if out of range.
 fn word(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
@@ -176,7 +176,7 @@ mod tests {
     use super::super::file::{DataFile, path_in};
     use super::*;
 
-    /// A store with a log of three transactions, the second of which does not name its state.
+    /// A store with a log of three transactions, the second of which does not record its state.
     fn made(folder: &Path) -> (Connection, Vec<u32>) {
         let (_, conn) = DataFile::create(folder).unwrap();
         let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! Short reads on connections of their own, so that they never wait for the writer.
+//! Short reads on separate connections, so that they never wait for the writer.
 
 use super::super::slots::{reader, slots};
 use super::super::sql::{self, Dialect};
@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A few connections, opened when needed.
+/// A pool of connections, opened on demand.
 pub(super) struct Readers {
     data: DataFile,
     idle: Mutex<Vec<Connection>>,
@@ -30,9 +30,8 @@ impl Readers {
         self.data.path()
     }
 
-    /// Asks on a thread for blocking work, at most `limits::SQLITE_READS_MAX` at a time. Waiting for a slot and holding one is
-    /// the business of a task of its own: a caller that begins to read and then looks at something else first keeps
-    /// nothing from others.
+    /// Runs a read on a blocking thread, at most `limits::SQLITE_READS_MAX` at a time. A separate task waits for a
+    /// slot and holds it, so a caller that starts a read and then stops polling it blocks nobody.
     pub(super) async fn ask<T: Send + 'static>(
         self: &Arc<Self>,
         scope: Scope,
@@ -42,7 +41,7 @@ impl Readers {
         let asked = Task::spawn(async move {
             let slot = readers.slots.acquire(&reader(&scope)).await;
             tokio::task::spawn_blocking(move || {
-                // A read goes on when nobody waits for it any more, and so long it has its slot.
+                // A read continues when nobody waits for it any more, and keeps its slot until it ends.
                 let _slot = slot;
                 ask(&readers)
             })
@@ -52,22 +51,22 @@ impl Readers {
         asked.await.map_err(|_| stopped())?.map_err(|_| stopped())?
     }
 
-    /// A connection that has read nothing yet.
+    /// A connection with an empty page cache.
     pub(super) fn fresh(&self) -> Result<Connection, Unavailable> {
         self.data.open_reader()
     }
 
-    /// Closes the connections that nobody uses, so that whoever closes the last one can remove the log.
+    /// Closes idle connections, so that whoever closes the last one can remove the log.
     pub(super) fn rest(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Reads one page. Blocks: belongs on a thread for blocking work.
+    /// Reads one page. Blocks the thread.
     pub(super) fn read(&self, select: &Select) -> Result<Page, ReadError> {
         self.on_idle(|conn| page(conn, select))
     }
 
-    /// Counts rows. Blocks like a read.
+    /// Counts rows. Blocks the thread.
     pub(super) fn count(&self, count: &CountQuery) -> Result<Vec<RowGroup>, ReadError> {
         self.on_idle(|conn| {
             let tenant = sql::tenant_of(&count.select.scope);
@@ -76,7 +75,7 @@ impl Readers {
         })
     }
 
-    /// Asks on an idle connection, which is used again if it gave an answer.
+    /// Uses an idle connection, which is returned to the pool if it gave an answer.
     fn on_idle<T>(&self, ask: impl FnOnce(&Connection) -> Result<T, ReadError>) -> Result<T, ReadError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let conn = match idle {
@@ -95,7 +94,7 @@ fn page(conn: &Connection, select: &Select) -> Result<Page, ReadError> {
     gathered(conn, &text, select).map_err(|error| ReadError::Unavailable(refused(&error)))
 }
 
-/// Reads rows until the page is full; those behind them are never fetched.
+/// Reads rows until the page is full; the rest is never fetched.
 fn gathered(conn: &Connection, text: &sql::Text<'_>, select: &Select) -> rusqlite::Result<Page> {
     let mut statement = conn.prepare_cached(&text.sql)?;
     cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;

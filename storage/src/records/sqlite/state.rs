@@ -1,4 +1,4 @@
-//! Whether the data file is the one that the marks tell of, and whether it is held.
+//! Whether the data file matches the marks, and whether it is held.
 
 use super::super::hold::{Furthest, StoreState, reason};
 use super::failure::head;
@@ -8,7 +8,7 @@ use chimera_core::time::Timestamp;
 use chimera_engine::port::Hold;
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// The row of the store.
+/// The store's row.
 pub(in super::super) fn read(conn: &Connection) -> rusqlite::Result<StoreState> {
     let text = "SELECT generation, held_reason, held_at, held_epoch FROM store_state WHERE id = 1";
     let row =
@@ -16,7 +16,7 @@ pub(in super::super) fn read(conn: &Connection) -> rusqlite::Result<StoreState> 
     Ok(row.optional()?.unwrap_or_default())
 }
 
-/// In what way the file is behind the marks.
+/// How the file is behind the marks.
 pub(in super::super) fn behind(conn: &Connection, generation: i64, marks: &[Mark]) -> rusqlite::Result<Option<MarkMismatch>> {
     for mark in marks {
         if let Some(behind) = mark.check(generation, lane_row(conn, mark)?) {
@@ -37,8 +37,7 @@ fn lane_row(conn: &Connection, mark: &Mark) -> rusqlite::Result<Option<StoredLan
     conn.query_row(text, params![mark.lane, mark.head.seq], row).optional()
 }
 
-/// What is known of the file before its lane is taken. One that is behind its marks is held from now
-/// on, and remembers it.
+/// Checks the file before its lane is claimed. One that is behind its marks is held from now on.
 pub(in super::super) fn check(conn: &Connection, marks: &[Mark], now: Timestamp) -> rusqlite::Result<StoreState> {
     let state = read(conn)?;
     let known = Furthest::of(marks);
@@ -51,13 +50,12 @@ pub(in super::super) fn check(conn: &Connection, marks: &[Mark], now: Timestamp)
         },
     };
     hold(conn, &found, known)?;
-    // A trigger may swallow what is remembered; the data is behind all the same.
+    // A trigger may drop the hold; the data is behind nevertheless.
     let state = read(conn)?;
     Ok(StoreState { hold: state.hold.or(Some(found)), ..state })
 }
 
-/// Remembers in the file that nobody may change it, and how far anybody knows that it came: whoever resumes
-/// it goes beyond that.
+/// Holds the file, and records the greatest known progress, which a resume must exceed.
 pub(in super::super) fn hold(conn: &Connection, hold: &Hold, known: Furthest) -> rusqlite::Result<()> {
     let text = "INSERT INTO store_state (id, held_reason, held_at, held_epoch, generation) VALUES (1, ?1, ?2, ?3, ?4) \
                 ON CONFLICT (id) DO UPDATE SET held_reason = ?1, held_at = ?2, held_epoch = max(held_epoch, ?3), \
@@ -66,14 +64,14 @@ pub(in super::super) fn hold(conn: &Connection, hold: &Hold, known: Furthest) ->
     durably(conn, || conn.execute(text, cells).map(drop))
 }
 
-/// Whoever takes the lane from here on has an epoch that nobody had before.
+/// Raises the epoch, so that the next claim gets one that was never used.
 pub(in super::super) fn leap(conn: &Connection, known: Furthest) -> rusqlite::Result<()> {
     let text = "UPDATE ledger_lanes SET epoch = max(epoch, ?1, (SELECT held_epoch FROM store_state WHERE id = 1))";
     durably(conn, || conn.execute(text, [known.epoch]).map(drop))
 }
 
-/// Whether the file is held, or would be if somebody wrote to it. Changes nothing; one without the
-/// table is older than any mark.
+/// Whether the file is held, or would be at the next write. Changes nothing; a file without the table is older than
+/// any mark.
 pub(in super::super) fn seen(conn: &Connection, marks: &[Mark], now: Timestamp) -> rusqlite::Result<Option<Hold>> {
     let known = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'store_state')";
     let known: bool = conn.query_row(known, [], |row| row.get(0))?;
@@ -85,7 +83,7 @@ pub(in super::super) fn seen(conn: &Connection, marks: &[Mark], now: Timestamp) 
     Ok(behind.map(|behind| Hold { reason: reason(&behind), since: now }))
 }
 
-/// Whether anybody has ever taken a lane of the file.
+/// Whether a lane of the file was ever claimed.
 pub(in super::super) fn used(conn: &Connection) -> rusqlite::Result<bool> {
     conn.query_row("SELECT EXISTS (SELECT 1 FROM ledger_lanes WHERE epoch > 0)", [], |row| row.get(0))
 }

@@ -1,14 +1,13 @@
-//! Statements that were spelled before.
+//! A cache of statement texts.
 //!
-//! A text depends on the table and on which columns are named, and a program has few of those
-//! shapes, so each is written once and found again by comparing positions. Within a batch a shape
-//! keeps its number, so that its statement is looked up once.
+//! A text depends on the table and its named columns, and a program has few such shapes, so each is built once and
+//! found by comparing positions. Within a batch a shape keeps its number, so that its statement is looked up once.
 
 use super::super::sql::{self, Dialect};
 use chimera_core::limits;
 use chimera_core::record::{Insert, Table, Update, Value};
 
-/// The texts of one connection.
+/// The statement texts of one connection.
 #[derive(Default)]
 pub(super) struct Texts(Vec<Shape>);
 
@@ -22,7 +21,7 @@ enum Verb {
 struct Shape {
     verb: Verb,
     table: &'static str,
-    /// Positions of the columns named, those set before those expected.
+    /// Positions of the named columns, those set before those expected.
     positions: Vec<usize>,
     /// How many of them are set.
     set: usize,
@@ -30,19 +29,19 @@ struct Shape {
 }
 
 impl Texts {
-    /// Forgets everything if it has become much. Numbers given before mean nothing then.
+    /// Clears the cache if it has grown large. Earlier numbers become invalid.
     pub(super) fn trim(&mut self) {
         if self.0.len() > limits::SQLITE_SHAPES_MAX {
             self.0.clear();
         }
     }
 
-    /// The text with a number.
+    /// The text with this number.
     pub(super) fn text(&self, number: usize) -> &str {
         self.0.get(number).map_or("", |shape| &shape.text)
     }
 
-    /// Number of the `INSERT` of a row with these columns.
+    /// The number of the `INSERT` of a row with these columns.
     pub(super) fn insert(&mut self, insert: &Insert) -> usize {
         let positions = || insert.cells.iter().map(|(at, _)| *at);
         self.find(Verb::Insert, insert.table.name, insert.cells.len(), positions, || {
@@ -50,9 +49,8 @@ impl Texts {
         })
     }
 
-    /// Number of the `INSERT` of a row with all columns into a table that is only appended to. What
-    /// is refused ends the whole batch, so SQLite need not keep copies of pages to undo the one
-    /// statement.
+    /// The number of the `INSERT` of a row with all columns into an append-only table. A failure ends the whole
+    /// batch, so SQLite need not keep page copies to undo the single statement.
     pub(super) fn append(&mut self, table: &'static Table) -> usize {
         let columns = table.columns.len();
         self.find(
@@ -64,8 +62,7 @@ impl Texts {
         )
     }
 
-    /// Number of the `UPDATE` of a row by its key that holds only while the expected columns have
-    /// their values.
+    /// The number of the `UPDATE` of a row by its key, conditional on the expected column values.
     pub(super) fn update(&mut self, update: &Update) -> usize {
         let positions = || update.set.iter().chain(&update.expect).map(|(at, _)| *at);
         self.find(Verb::Update, update.table.name, update.set.len(), positions, || spell(update))

@@ -1,25 +1,25 @@
-//! Why nobody can tell yet whether the last commit happened, for everybody in this process to see.
+//! Publishes within the process why the outcome of the last commit is still unknown.
 //!
-//! Who waits for that commit goes on waiting, since any answer could be wrong. Whoever comes after it is told the
-//! reason instead of waiting too.
+//! The caller of that commit keeps waiting, since any answer could be wrong. Later callers get the reason instead of
+//! waiting too.
 
 use chimera_engine::port::Unavailable;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A cell that the writer sets and anybody reads. Looking costs next to nothing while all is well.
+/// Set by the writer, read by anybody. Reading is nearly free in the normal case.
 #[derive(Clone, Default)]
 pub(super) struct Unsettled(Arc<(AtomicBool, Mutex<Option<Unavailable>>)>);
 
 impl Unsettled {
-    /// The reason, or that it is known by now.
+    /// Sets the reason, or `None` once the outcome is known.
     pub(super) fn set(&self, reason: Option<Unavailable>) {
         let (any, cell) = &*self.0;
         any.store(reason.is_some(), Ordering::Release);
         *cell.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
-    /// Refuses while nobody can tell.
+    /// Fails while the outcome is unknown.
     pub(super) fn check(&self) -> Result<(), Unavailable> {
         let (any, cell) = &*self.0;
         let reason =

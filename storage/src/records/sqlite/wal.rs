@@ -1,9 +1,8 @@
-//! Moving the write-ahead log into the data file, off the writer's path.
+//! Checkpoints the write-ahead log off the writer's path.
 //!
-//! A helper thread copies pages while the writer goes on appending: when the log has grown, and
-//! every other second while anything is written. The writer itself only does the last step, when
-//! little is left to copy and the log may begin anew. A log that nobody writes to is cut to nothing.
-//! The same thread brings the marks to the disk.
+//! A helper thread copies pages while the writer keeps appending: when the log has grown, and every other second
+//! while anything is written. The writer itself only does the last step, when little is left to copy and the log may
+//! restart. An idle log is truncated. The same thread syncs the marks.
 
 use super::super::mark::MarkFile;
 use super::file::{self, DataFile};
@@ -16,29 +15,29 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The writer's end.
+/// The writer's handle.
 pub(super) struct Keeper {
     data: DataFile,
     log: PathBuf,
     thread: JoinHandle<()>,
     nudge: SyncSender<()>,
     shared: Arc<Shared>,
-    /// Batches and transactions since the pages were last copied.
+    /// Batches and transactions since the last checkpoint.
     batches: usize,
     txs: usize,
 }
 
-/// What the two threads tell each other.
+/// State shared by the two threads.
 #[derive(Default)]
 struct Shared {
-    /// The log should begin anew.
+    /// The log should restart.
     restart: AtomicBool,
-    /// Something was written since the last look.
+    /// Something was written since the last round.
     written: AtomicBool,
 }
 
 impl Keeper {
-    /// Starts the copying thread for a data file.
+    /// Starts the checkpoint thread for a data file.
     pub(super) fn start(data: DataFile, marks: Arc<MarkFile>) -> std::io::Result<Self> {
         let (nudge, nudged) = sync_channel::<()>(1);
         let shared = Arc::new(Shared::default());
@@ -69,14 +68,14 @@ impl Keeper {
         }
         if self.shared.restart.swap(false, Ordering::Relaxed) && self.data.in_place() {
             let _ = conn.busy_timeout(limits::SQLITE_LOG_READERS_TIMEOUT);
-            // Readers in the way only put it off: the next look asks again.
+            // Readers only delay it: the next round tries again.
             let _ = checkpoint(conn, "RESTART");
             let _ = conn.busy_timeout(limits::SQLITE_BUSY_TIMEOUT);
         }
     }
 
-    /// Leaves a data file that needs no recovery. The log of one that is not in its place stays as it is: it
-    /// holds what the file lacks that is put back.
+    /// Leaves a data file that needs no recovery. The log of a file that is no longer in place is kept: it holds what
+    /// the restored file lacks.
     pub(super) fn finish(self, conn: &Connection) {
         drop(self.nudge);
         // A thread that panicked copies nothing either.
@@ -88,10 +87,10 @@ impl Keeper {
     }
 }
 
-/// Copies until the writer is gone.
+/// Runs until the writer is gone.
 fn look_after(data: &DataFile, marks: &MarkFile, nudged: &Receiver<()>, shared: &Shared) {
     let mut conn = None;
-    // What was written before the log was last cut needs no cutting again.
+    // Writes before the last truncation need no further one.
     let mut cut = true;
     loop {
         let idle = match nudged.recv_timeout(limits::SQLITE_LOG_CHECK_INTERVAL) {
@@ -104,12 +103,12 @@ fn look_after(data: &DataFile, marks: &MarkFile, nudged: &Receiver<()>, shared: 
             continue;
         }
         if !data.in_place() {
-            // Nobody would find again what is moved now. The file may come back.
+            // Pages merged now would be lost. The file may come back.
             continue;
         }
         conn = conn.take().or_else(|| data.open_writer().ok());
         let mode = if idle { "TRUNCATE" } else { "PASSIVE" };
-        // Whoever reads or writes at this moment is not waited for.
+        // Does not wait for current readers and writers.
         let copied = conn.as_ref().map(|conn: &Connection| {
             conn.busy_timeout(Duration::ZERO)?;
             checkpoint(conn, mode)
@@ -121,13 +120,13 @@ fn look_after(data: &DataFile, marks: &MarkFile, nudged: &Receiver<()>, shared: 
                     shared.restart.store(true, Ordering::Relaxed);
                 }
             }
-            // A file that can't be copied to now is opened anew at the next look.
+            // A file that can't be written now is reopened in the next round.
             Some(Err(_)) | None => conn = None,
         }
     }
 }
 
-/// Runs a checkpoint and says how many pages the log holds.
+/// Runs a checkpoint and returns the number of pages in the log.
 fn checkpoint(conn: &Connection, mode: &str) -> rusqlite::Result<i64> {
     conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| row.get(1))
 }

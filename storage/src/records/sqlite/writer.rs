@@ -1,7 +1,7 @@
-//! The writer thread: the thin loop around the committer.
+//! The writer thread: a thin loop around the committer.
 //!
-//! It owns the only connection that writes. While a batch is on its way to the disk, everything
-//! that arrives waits in the channel and becomes the next batch.
+//! It owns the only writing connection. While a batch is being flushed, everything that arrives waits in the channel
+//! and becomes the next batch.
 
 use super::super::held::LaneCell;
 use super::super::hold::{HoldCell, not_ready};
@@ -24,7 +24,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// The pause as the clock counts.
 const CLAIM_PAUSE_MICROS: i64 = limits::SQLITE_CLAIM_PAUSE.as_micros() as i64;
 
 pub(super) struct Writer {
@@ -32,9 +31,9 @@ pub(super) struct Writer {
     pub(super) held: LaneCell,
     pub(super) hold: HoldCell,
     pub(super) unsettled: Unsettled,
-    /// What was known of the data; none while it is resumed.
+    /// The marks of the data; `None` while it is being resumed.
     pub(super) marks: Option<Arc<MarkFile>>,
-    /// The store's generation when the lane was taken.
+    /// The store's generation when the lane was claimed.
     pub(super) generation: i64,
     pub(super) data: file::DataFile,
     pub(super) conn: Option<Connection>,
@@ -42,14 +41,14 @@ pub(super) struct Writer {
     pub(super) inbox: Receiver<Message>,
     pub(super) wal: wal::Keeper,
     pub(super) texts: Texts,
-    /// What is on its tables.
+    /// Watches its tables for foreign objects.
     pub(super) objects: ObjectWatch,
-    /// The write-ahead log that this connection writes to, once it has written to it.
+    /// The write-ahead log of this connection, once it has been written.
     pub(super) log: Option<file::Identity>,
 }
 
 impl Writer {
-    /// Runs until the committer gives its lane back.
+    /// Runs until the committer releases its lane.
     pub(super) fn run(mut self) {
         let mut committer = Committer::new();
         let mut commands: VecDeque<Command<Waiter>> = VecDeque::from([Command::Claim]);
@@ -89,7 +88,7 @@ impl Writer {
         }
     }
 
-    /// Hands in what has arrived; waits when there is nothing to do.
+    /// Feeds arrived messages to the committer; waits when idle.
     fn gather(
         &mut self,
         committer: &mut Committer<Waiter>,
@@ -100,7 +99,7 @@ impl Writer {
             commands.extend(committer.step(message.into()));
         }
         if let Some(at) = *retry_at {
-            // The pause does not begin anew with each message: however many ask, it is tried again.
+            // Messages don't restart the pause: however many arrive, the claim is retried.
             let rest = u64::try_from(at - self.clock.steady().micros()).map_or(Duration::ZERO, Duration::from_micros);
             match self.inbox.recv_timeout(rest.min(limits::SQLITE_CLAIM_PAUSE)) {
                 Ok(message) => commands.extend(committer.step(message.into())),
@@ -128,7 +127,7 @@ impl Writer {
             outcome => outcome,
         };
         match &outcome {
-            // Whoever waits is told the reason; the claim that follows looks again.
+            // The waiter gets the reason; the next claim checks again.
             BatchOutcome::Fenced => drop(self.look(conn)),
             BatchOutcome::Committed { head, .. } if *head != batch.lane.head => {
                 self.mark(Lane { head: *head, ..batch.lane });
@@ -141,8 +140,7 @@ impl Writer {
         outcome
     }
 
-    /// Whether what is written now would be lost: the paths do not lead to the files any more that this
-    /// connection has open.
+    /// Whether writes would be lost: the paths no longer lead to the files that this connection has open.
     fn files_gone(&self) -> Option<Unavailable> {
         if !self.data.in_place() {
             return Some(file::gone());
@@ -151,19 +149,19 @@ impl Writer {
         (file::Identity::of(&file::log_of(self.data.path())) != Some(log)).then(file::log_gone)
     }
 
-    /// Looks whether the schema is ours.
+    /// Checks whether the schema version is ours.
     fn look(&self, conn: &Connection) -> Result<(), Unavailable> {
         self.schema.saw(migrate::sqlite_version(conn).map_err(|error| failure::unavailable(&error))?)
     }
 
-    /// What is durable now is known outside, too.
+    /// Records the lane's durable progress in the mark file.
     fn mark(&self, lane: Lane) {
         if let Some(marks) = &self.marks {
             marks.write(Mark { lane: lane.id, generation: self.generation, epoch: lane.epoch, head: lane.head });
         }
     }
 
-    /// Refuses data with another schema, data on whose tables somebody put something, data that is older than what is known of it, and data that is held.
+    /// Rejects data with another schema version, with foreign objects on its tables, older than its marks, or held.
     fn check(&mut self, conn: &Connection) -> Result<(), Unavailable> {
         self.look(conn)?;
         self.objects.forget();
@@ -184,7 +182,7 @@ impl Writer {
     fn claim(&mut self) -> Result<Lane, Unavailable> {
         self.held.clear();
         if self.conn.is_none() {
-            // The last connection that closes removes the log in good order.
+            // The last connection to close removes the log cleanly.
             self.log = None;
         }
         if let Some(reason) = self.files_gone() {
@@ -207,7 +205,7 @@ impl Writer {
         Ok(lane)
     }
 
-    /// Looks until there is an answer: who waits must not be told anything wrong.
+    /// Retries until there is an answer: a waiter must not get a wrong one.
     fn settle(&mut self, batch: &Batch) -> Resolution {
         let settled = self.look_until_settled(batch);
         self.unsettled.set(None);
@@ -249,7 +247,7 @@ impl Writer {
 
     fn release(self, lane: Option<Lane>) {
         if let Some(conn) = &self.conn {
-            // A lease in a log whose file is gone runs out by itself.
+            // A lease in a log whose file is gone expires by itself.
             if let Some(lane) = lane.filter(|_| self.data.in_place()) {
                 file::release(conn, lane);
             }

@@ -1,4 +1,4 @@
-//! Where the stores under test keep their data, and the back doors into it.
+//! Where the stores under test keep their data, and direct access to it.
 
 use crate::records::{fresh_database, postgres, sqlite};
 use async_trait::async_trait;

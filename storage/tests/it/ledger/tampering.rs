@@ -1,7 +1,7 @@
-//! An intruder who owns the database: what was changed behind the guards is found and named.
+//! An intruder who owns the database: changes behind the guards are detected and located.
 //!
-//! The guards are taken down as only the owner of the tables can, rows are changed with SQL that
-//! both stores understand, and put back from a copy before the next attempt.
+//! The guards are removed as only the owner of the tables can, rows are changed with SQL that both stores accept, and
+//! restored from a copy before the next attempt.
 
 use super::sites;
 use crate::records::{fresh_database, one_lane, sqlite};
@@ -28,8 +28,7 @@ enum Door {
     Sqlite(rusqlite::Connection, #[expect(dead_code, reason = "the folder lives as long")] tempfile::TempDir),
 }
 
-/// A ledger of one lane, and the way in behind its back. Two checkpoints cover 300 entries; three
-/// more stand behind them.
+/// A ledger of one lane, with direct access. Two checkpoints cover 300 entries; three more follow them.
 struct Scene {
     world: World,
     store: Arc<dyn Records>,
@@ -115,7 +114,7 @@ impl Scene {
         verify(&*self.store, &self.world.keys()).await.unwrap()
     }
 
-    /// Runs statements, says which entry is found broken and why, and undoes them.
+    /// Runs statements, returns which entry is found broken and why, and reverts them.
     async fn after(&self, text: &str) -> (Option<i64>, LedgerFault) {
         self.run(text).await;
         let report = self.report().await;
@@ -148,7 +147,7 @@ impl Scene {
         format!("UPDATE ledger_lanes SET head_seq = {}, head_hash = {hash};", head.seq)
     }
 
-    /// The statement that puts forged content and hashes in an entry's place.
+    /// The statement that replaces an entry's content and hashes with forged ones.
     fn forge(&self, entry: &StoredEntry) -> String {
         let (digest, link) = (self.bytes(&entry.sealed.content_digest.0), &entry.link);
         format!(
@@ -162,7 +161,7 @@ impl Scene {
     }
 }
 
-/// `entry` by another actor, with digest and hash that fit, behind `head`.
+/// `entry` by another actor, with matching digest and hash, after `head`.
 fn forged(entry: &StoredEntry, head: ChainHead, actor: &str) -> StoredEntry {
     let mut content = entry.sealed.entry.clone();
     content.actor_id = Some(actor.to_owned());
@@ -238,7 +237,7 @@ async fn deleted_and_swapped_entries_are_found_and_named() {
     }
 }
 
-/// No guard refuses an added row, so this needs no owner of the tables.
+/// No guard rejects an added row, so this needs no ownership of the tables.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_added_entry_that_no_head_leads_to_is_found() {
     for scene in Scene::both().await {
@@ -258,7 +257,7 @@ async fn an_added_entry_that_no_head_leads_to_is_found() {
     }
 }
 
-/// A cut that takes the lane's head along goes unnoticed only behind the newest checkpoint.
+/// A truncation that includes the lane's head goes unnoticed only after the newest checkpoint.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_tail_is_found_up_to_the_newest_checkpoint() {
     for scene in Scene::both().await {

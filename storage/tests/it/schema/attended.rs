@@ -1,5 +1,5 @@
-//! A run with work left names its owner or a time to look again: the databases refuse anything else,
-//! and rows that an older schema let through are due at once.
+//! A run with work left has an owner or a wake-up time: the databases reject anything else, and rows that an older
+//! schema accepted are due at once.
 
 use super::store::{Refusal, both};
 use crate::migrate::empty_postgres;

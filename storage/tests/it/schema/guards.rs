@@ -1,4 +1,4 @@
-//! Tables that the database itself keeps from changing, on both stores.
+//! Tables that the database itself protects from changes, on both stores.
 
 use super::store::{Store, both, guard, postgres};
 use rusqlite::Connection;

@@ -1,8 +1,8 @@
-//! Where the embedded store begins to look: what a run costs must not grow with everybody else's.
+//! Query plans of the embedded store: the cost of a run must not grow with other runs.
 
 use crate::migrate::migrated_sqlite;
 
-/// The places that a query visits, in their order.
+/// The tables and indexes that a query visits, in order.
 fn plan(query: &str) -> Vec<String> {
     let connection = migrated_sqlite();
     let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
@@ -27,8 +27,8 @@ fn the_events_of_a_run_are_found_by_their_number() {
     assert!(plan[0].contains("idx_audit_log_entries_run (run_id=? AND run_seq>? AND run_seq<?)"), "{plan:?}");
 }
 
-/// An index that another one begins with is written all the same and answers nothing. A unique one
-/// is a promise of its own.
+/// An index that is a prefix of another one costs writes and answers nothing. A unique index is a constraint of its
+/// own.
 #[test]
 fn no_index_begins_another() {
     let connection = migrated_sqlite();

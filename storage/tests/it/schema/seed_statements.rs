@@ -8,8 +8,8 @@ async fn rows(client: &Client, sql: &str) -> Vec<tokio_postgres::Row> {
     client.query(sql, &[]).await.unwrap()
 }
 
-/// Runs of two actors, fresh and old, each with a step and calls: what the queries must find, and what they
-/// must leave out.
+/// Runs of two actors, fresh and old, each with a step and calls: rows that the queries must find, and rows that they
+/// must not.
 async fn seeded(client: &Client) {
     let id = |n: u32| format!("'00000000-0000-7000-8000-{n:012}'");
     // The run's number, its actor, how it ended, and how old it is.

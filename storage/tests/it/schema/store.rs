@@ -1,8 +1,8 @@
-//! Either store behind one small SQL dialect, so that one list of statements tries both.
+//! Either store behind one small SQL dialect, so that one list of statements tests both.
 //!
-//! `{u1}` is a UUID, `{b32}` thirty-two bytes, `{now}` a time, `{true}` and `{false}` booleans,
-//! `{none}` an empty array. On PostgreSQL all of a test happens in one transaction that is never
-//! committed, one test after the other, because making a database for each takes far longer.
+//! `{u1}` is a UUID, `{b32}` thirty-two bytes, `{now}` a time, `{true}` and `{false}` booleans, `{none}` an empty
+//! array. On PostgreSQL each test runs in one transaction that is never committed, one after the other, because
+//! creating a database for each takes far longer.
 
 use crate::migrate::{migrated_sqlite, shared_postgres};
 use rusqlite::Connection;

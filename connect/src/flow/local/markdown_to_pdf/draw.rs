@@ -1,7 +1,7 @@
-//! Pages written as a PDF.
+//! Writes pages as a PDF.
 //!
-//! No clock and no chance: the identifiers inside are made from the content, so the same document
-//! gives the same bytes.
+//! Uses neither clock nor randomness: the identifiers inside derive from the content, so the same document gives the
+//! same bytes.
 
 use super::fonts::Fonts;
 use super::lines::{Placed, Run, Setter, wrap};
@@ -24,21 +24,19 @@ use krilla::paint::{Fill, FillRule};
 use krilla::surface::Surface;
 use krilla::text::KrillaGlyph;
 
-/// How far the top of an italic letter leans, for each point of its height.
+/// Horizontal slant of italic text per point of height.
 const SLANT: f32 = 0.2;
 const FOOTER: f32 = 8.5;
 
-/// What a document says of itself, and how it is written.
+/// Document metadata and options.
 pub(super) struct About {
-    /// The title, if it has one.
     pub(super) title: Option<String>,
-    /// The language, as BCP 47 names it.
+    /// A BCP 47 language tag.
     pub(super) language: Option<String>,
-    /// Whether pages carry their number.
+    /// Whether pages are numbered.
     pub(super) page_numbers: bool,
 }
 
-/// Writes the pages.
 pub(super) fn write(
     fonts: &Fonts,
     laid: &Laid,
@@ -57,7 +55,7 @@ pub(super) fn write(
     document.set_metadata(metadata);
     let Sheet { width, height } = laid.sheet;
     for (at, page) in laid.pages.iter().enumerate() {
-        let settings = PageSettings::from_wh(width, height).ok_or(Refusal::Pages("the sheet has no size"))?;
+        let settings = PageSettings::from_wh(width, height).ok_or(Refusal::Pages("the page has no size"))?;
         let mut sheet = document.start_page_with(settings);
         for annotation in page.over.iter().filter_map(|mark| annotation(mark, links, &laid.headings)) {
             sheet.add_annotation(annotation.into());
@@ -76,7 +74,7 @@ pub(super) fn write(
             let number = pictures.iter().position(|picture| picture.image == image).map_or(0, |at| at + 1);
             Refusal::Image { number, reason: "the file is damaged".to_owned() }
         }
-        _ => Refusal::Pages("its parts don't fit together"),
+        _ => Refusal::Pages("the document structure is inconsistent"),
     })
 }
 
@@ -138,7 +136,7 @@ fn number(surface: &mut Surface<'_>, fonts: &Fonts, sheet: Sheet, page: usize, p
     }
 }
 
-/// The place on the page that leads to a link's target, if that is one we lead to.
+/// The clickable area for a link, if its target is allowed.
 fn annotation(mark: &Mark, links: &[String], headings: &[Heading]) -> Option<LinkAnnotation> {
     let Mark::Link { x, y, width, height, link } = mark else { return None };
     let rect = Rect::from_xywh(*x, *y, *width, *height)?;
@@ -157,7 +155,7 @@ fn destination(heading: &Heading) -> XyzDestination {
     XyzDestination::new(heading.page, Point::from_xy(0.0, (heading.y - 6.0).max(0.0)))
 }
 
-/// An address that a reader may open, in ASCII; scripts and local files are none.
+/// An address that is safe to open, in ASCII; scripts and local files are not.
 fn uri(address: &str) -> Option<String> {
     let scheme = address.split_once(':')?.0.to_ascii_lowercase();
     matches!(scheme.as_str(), "http" | "https" | "mailto").then(|| {
@@ -173,7 +171,7 @@ fn uri(address: &str) -> Option<String> {
     })
 }
 
-/// The anchor that a heading makes: its words in lower case, joined by hyphens.
+/// The anchor of a heading: its words in lower case, joined by hyphens.
 fn slug(text: &str) -> String {
     let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
@@ -190,7 +188,7 @@ fn outline(headings: &[Heading]) -> Outline {
     outline
 }
 
-/// Hangs every open heading of this level or below on the one above it.
+/// Attaches every open heading of this level or below to its parent.
 fn close(open: &mut Vec<(u8, OutlineNode)>, outline: &mut Outline, level: u8) {
     while let Some((_, node)) = open.pop_if(|(above, _)| *above >= level) {
         match open.last_mut() {

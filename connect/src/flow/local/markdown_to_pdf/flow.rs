@@ -1,8 +1,8 @@
-//! Blocks set onto pages.
+//! Lays out blocks on pages.
 //!
-//! The flow keeps a place on the current page and moves down; what no longer fits begins the next
-//! page. Space between blocks is remembered and spent only when something follows on the same
-//! page. Backgrounds and bars are drawn per page once it is known how far their content reached.
+//! The layout keeps a position on the current page and moves down; what no longer fits starts the next page. Space
+//! between blocks is pending until something follows on the same page. Backgrounds and bars are drawn per page once
+//! the extent of their content is known.
 
 use super::fonts::{ASCENT, DESCENT, Fonts};
 use super::lines::{Line, Setter, wrap};
@@ -17,29 +17,29 @@ const HEADINGS: [f32; 6] = [22.0, 17.0, 14.0, 12.0, 11.0, 10.5];
 const CODE: f32 = 9.5;
 const LEADING: f32 = 1.42;
 const GAP: f32 = 8.0;
-/// The space between short items.
+/// The space between items of a tight list.
 const TIGHT: f32 = 2.5;
 const PADDING: f32 = 6.0;
-/// The narrowest column that nesting leaves.
+/// The minimum column width in nested blocks.
 const COLUMN_MIN: f32 = 90.0;
-/// Points of one pixel at 96 dots per inch.
+/// Points per pixel at 96 dpi.
 const PIXEL: f32 = 0.75;
 const BULLETS: [&str; 3] = ["•", "◦", "▪"];
 
-/// A sign beside the first line of an item.
+/// A bullet or number beside the first line of an item.
 struct Sign {
     line: Line,
     right: f32,
 }
 
-/// A place on a page.
+/// A position on a page.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     page: usize,
     y: f32,
 }
 
-/// The flow.
+/// The layout in progress.
 pub(super) struct Flow<'a> {
     pub(super) setter: Setter<'a>,
     pictures: &'a [Picture],
@@ -55,7 +55,7 @@ pub(super) struct Flow<'a> {
     depth: usize,
 }
 
-/// Sets a document onto pages.
+/// Lays out a document.
 pub(super) fn lay(fonts: &Fonts, pictures: &[Picture], sheet: Sheet, blocks: &[Block]) -> Result<Laid, Refusal> {
     let mut flow = Flow {
         setter: Setter::new(fonts),
@@ -100,7 +100,7 @@ impl Flow<'_> {
         let lines = wrap(&cells, base, self.right - self.left);
         let height = base * 1.25;
         self.space(base * 0.9);
-        // A heading stays with the beginning of what it heads.
+        // A heading stays with the beginning of its section.
         let below = base * 0.45 + next.map_or(0.0, |next| self.beginning(next));
         self.need((height * lines.len() as f32 + below).min(self.page_room()))?;
         self.headings.push(Heading { level, text: plain(inlines), page: self.pages.len() - 1, y: self.y });
@@ -111,7 +111,7 @@ impl Flow<'_> {
         Ok(())
     }
 
-    /// Room that a block needs at least to begin on a page.
+    /// The minimum space that a block needs to begin on a page.
     fn beginning(&self, block: &Block) -> f32 {
         let lines = 2.0 * TEXT * LEADING;
         match block {
@@ -126,7 +126,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Width and height of an image, made to fit.
+    /// Width and height of an image, scaled to fit.
     fn extent(&self, number: usize) -> (f32, f32) {
         let Some(picture) = self.pictures.get(number) else { return (0.0, 0.0) };
         let (width, height) = (picture.width as f32 * PIXEL, picture.height as f32 * PIXEL);
@@ -157,7 +157,7 @@ impl Flow<'_> {
         let lines = wrap(&cells, TEXT, self.right - self.left);
         let height = TEXT * LEADING;
         if lines.len() > 1 {
-            // No paragraph leaves its first line alone on a page.
+            // A paragraph never leaves its first line alone on a page.
             self.need(2.0 * height)?;
         }
         lines.iter().try_for_each(|line| self.line(line, self.left, TEXT, height))
@@ -259,14 +259,14 @@ impl Flow<'_> {
         Ok(())
     }
 
-    /// Draws the signs that wait for their item's first line.
+    /// Draws the pending bullets beside their item's first line.
     pub(super) fn beside(&mut self, baseline: f32) {
         for sign in std::mem::take(&mut self.signs) {
             self.runs(&sign.line, sign.right - sign.line.width, baseline);
         }
     }
 
-    /// Draws the runs of a line with what belongs to them.
+    /// Draws the runs of a line with their decorations.
     pub(super) fn runs(&mut self, line: &Line, x: f32, baseline: f32) {
         for run in &line.runs {
             let (x, width, size) = (x + run.x, run.width, run.size);
@@ -284,7 +284,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Makes sure that `height` fits on the page, on the next one if need be.
+    /// Ensures that `height` fits on the page; starts the next page if it does not.
     pub(super) fn need(&mut self, height: f32) -> Result<(), Refusal> {
         let fresh = self.y <= self.sheet.top();
         if !fresh && self.y + self.gap + height > self.sheet.bottom() {
@@ -297,7 +297,7 @@ impl Flow<'_> {
         Ok(())
     }
 
-    /// Begins a page.
+    /// Starts a page.
     pub(super) fn turn(&mut self) -> Result<(), Refusal> {
         if self.pages.len() == PDF_PAGES_MAX {
             return Err(too_many("pages", PDF_PAGES_MAX));
@@ -308,7 +308,7 @@ impl Flow<'_> {
         Ok(())
     }
 
-    /// Asks for space before whatever comes next; the largest wish counts.
+    /// Requests space before the next block; the largest request wins.
     pub(super) const fn space(&mut self, space: f32) {
         self.gap = self.gap.max(space);
     }
@@ -325,7 +325,7 @@ impl Flow<'_> {
         Place { page: self.pages.len() - 1, y: self.y }
     }
 
-    /// Moves down, having drawn something.
+    /// Moves down after drawing.
     pub(super) fn advance(&mut self, height: f32) {
         self.y += height;
         if let Some(page) = self.pages.last_mut() {
@@ -339,7 +339,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Draws behind everything that was set since `from`, on each page as far as it reached.
+    /// Draws behind everything laid out since `from`, on each page as far as it reached.
     pub(super) fn behind(&mut self, from: Place, mark: impl Fn(f32, f32) -> Mark) {
         let top = self.sheet.top();
         for (at, page) in self.pages.iter_mut().enumerate().skip(from.page) {

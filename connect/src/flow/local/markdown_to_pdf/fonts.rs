@@ -1,7 +1,7 @@
-//! The fonts that every document carries: which glyph a character has, and how wide it is.
+//! The embedded fonts: the glyph and width of each character.
 //!
-//! Italics are the upright letters slanted, as the family's own oblique faces are, so three files
-//! serve four styles. A character that one face lacks is taken from another.
+//! Italics are slanted upright letters, as in the family's own oblique faces, so three files serve four styles. A
+//! character missing in one face is taken from another.
 
 use krilla::text::{Font, GlyphId};
 use skrifa::charmap::Charmap;
@@ -13,36 +13,34 @@ static SANS: &[u8] = include_bytes!("../../../../assets/fonts/DejaVuSans.ttf");
 static BOLD: &[u8] = include_bytes!("../../../../assets/fonts/DejaVuSans-Bold.ttf");
 static MONO: &[u8] = include_bytes!("../../../../assets/fonts/DejaVuSansMono.ttf");
 
-/// What stands for a character that no face has.
+/// Stands in for a character that no face has.
 const BOX: char = '□';
-/// Units of the em square of all three faces.
+/// Units per em of all three faces.
 const UNITS_PER_EM: f32 = 2048.0;
-/// How far letters reach above and below the baseline, in em.
+/// Ascent and descent around the baseline, in em.
 pub(super) const ASCENT: f32 = 0.928;
 /// See [`ASCENT`].
 pub(super) const DESCENT: f32 = 0.236;
 
-/// One of the faces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Face {
-    /// Text.
+    /// Body text.
     Sans,
-    /// Headings and what is stressed.
+    /// Headings and strong text.
     Bold,
     /// Code.
     Mono,
 }
 
-/// A character as a face draws it.
+/// A character as drawn by a face.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Glyph {
-    /// The face that has it.
     pub(super) face: Face,
-    /// Its number in the face.
+    /// Glyph id in the face.
     pub(super) id: GlyphId,
-    /// Its width in em.
+    /// Width in em.
     pub(super) advance: f32,
-    /// Whether no face has it, so that a box stands in its place.
+    /// No face has it; a box is drawn instead.
     pub(super) missing: bool,
 }
 
@@ -52,7 +50,6 @@ struct Loaded {
     metrics: GlyphMetrics<'static>,
 }
 
-/// All faces, read.
 pub(super) struct Fonts {
     sans: Loaded,
     bold: Loaded,
@@ -60,12 +57,12 @@ pub(super) struct Fonts {
 }
 
 impl Fonts {
-    /// Reads the embedded faces; `None` only if they are not fonts.
+    /// Reads the embedded faces; `None` only if they are not valid fonts.
     pub(super) fn load() -> Option<Self> {
         Some(Self { sans: load(SANS)?, bold: load(BOLD)?, mono: load(MONO)? })
     }
 
-    /// The face as the document embeds it.
+    /// The face as embedded in the document.
     pub(super) fn font(&self, face: Face) -> Font {
         self.loaded(face).font.clone()
     }
@@ -77,7 +74,7 @@ impl Fonts {
             faces.map(|face| (face, self.loaded(face).charmap.map(c))).find_map(|(face, id)| Some((face, id?)))
         };
         let found = find(c);
-        // A glyph of its own and not the face's glyph for nothing, which no reader can copy.
+        // A real glyph rather than `.notdef`, which PDF readers can't copy as text.
         let (face, id) = found.or_else(|| find(BOX)).unwrap_or((face, skrifa::GlyphId::NOTDEF));
         let advance = self.loaded(face).metrics.advance_width(id).unwrap_or_default() / UNITS_PER_EM;
         Glyph { face, id: GlyphId::new(id.to_u32()), advance, missing: found.is_none() }

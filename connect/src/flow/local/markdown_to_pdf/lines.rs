@@ -1,8 +1,8 @@
-//! Words set into lines of a width.
+//! Breaks text into lines of a given width.
 //!
-//! Text becomes cells, one for each character, so that a line can end anywhere without regard to
-//! where bold or a link begins. Lines break at spaces and after hyphens; a word that is wider than
-//! the line breaks after a mark within it, or wherever it must.
+//! Text becomes cells, one per character, so that a line can end anywhere regardless of where bold text or a link
+//! begins. Lines break at spaces and after hyphens; a word wider than the line breaks after punctuation within it, or
+//! anywhere.
 
 use super::fonts::{Face, Fonts, Glyph};
 use super::parse::{Inline, Style};
@@ -10,11 +10,11 @@ use krilla::text::GlyphId;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Code is drawn a little smaller, because its face looks larger than the others.
+/// Code is drawn slightly smaller, because its face looks larger than the others.
 const CODE_SCALE: f32 = 0.92;
 const BREAK: char = '\n';
 
-/// A character with its looks.
+/// A character with its style.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cell {
     c: char,
@@ -22,10 +22,10 @@ pub(super) struct Cell {
     style: Style,
 }
 
-/// Text of one look on one line.
+/// Text of one style on one line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Run {
-    /// Where it begins, from the line's own beginning.
+    /// Offset from the beginning of the line.
     pub(super) x: f32,
     pub(super) width: f32,
     pub(super) size: f32,
@@ -35,7 +35,7 @@ pub(super) struct Run {
     pub(super) glyphs: Vec<Placed>,
 }
 
-/// A glyph and the bytes of the text that it stands for.
+/// A glyph and the bytes of the text that it represents.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Placed {
     pub(super) id: GlyphId,
@@ -44,14 +44,13 @@ pub(super) struct Placed {
     pub(super) bytes: Range<usize>,
 }
 
-/// A line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Line {
     pub(super) runs: Vec<Run>,
     pub(super) width: f32,
 }
 
-/// Turns text into cells, and remembers what no face has.
+/// Turns text into cells, and collects characters that no face has.
 pub(super) struct Setter<'f> {
     fonts: &'f Fonts,
     pub(super) missing: BTreeSet<char>,
@@ -62,7 +61,7 @@ impl<'f> Setter<'f> {
         Self { fonts, missing: BTreeSet::new() }
     }
 
-    /// The cells of a paragraph; images are told by their words.
+    /// The cells of a paragraph; images appear as their alternative text.
     pub(super) fn cells(&mut self, inlines: &[Inline]) -> Vec<Cell> {
         let mut cells = Vec::new();
         for inline in inlines {
@@ -74,7 +73,6 @@ impl<'f> Setter<'f> {
         cells
     }
 
-    /// The cells of a plain text.
     pub(super) fn text(&mut self, text: &str, style: Style) -> Vec<Cell> {
         let mut cells = Vec::new();
         self.add(text, style, &mut cells);
@@ -87,7 +85,7 @@ impl<'f> Setter<'f> {
                 '\t' => cells.extend([self.cell(' ', style); 4]),
                 '\n' if style.code => cells.push(self.cell(BREAK, style)),
                 c if c.is_whitespace() && c != '\u{a0}' && c != '\u{202f}' => cells.push(self.cell(' ', style)),
-                // Marks that only tell where a word may part draw nothing.
+                // Characters that only allow a break draw nothing.
                 '\u{ad}' | '\u{feff}' => {}
                 c if c.is_control() => {}
                 c => cells.push(self.cell(c, style)),
@@ -122,7 +120,7 @@ fn size(style: Style, base: f32) -> f32 {
     if style.code { base * CODE_SCALE } else { base }
 }
 
-/// Sets cells into lines of at most `width`; a line holds at least one character.
+/// Breaks cells into lines of at most `width`; a line holds at least one character.
 pub(super) fn wrap(cells: &[Cell], base: f32, width: f32) -> Vec<Line> {
     let mut lines = Vec::new();
     for part in cells.split(|cell| cell.c == BREAK) {
@@ -130,7 +128,7 @@ pub(super) fn wrap(cells: &[Cell], base: f32, width: f32) -> Vec<Line> {
         while from < part.len() {
             let end = line_end(&part[from..], base, width) + from;
             lines.push(set(&part[from..end], base));
-            // A line that is broken at a space does not begin with it.
+            // A line does not begin with the space at which the previous one was broken.
             from = end + part[end..].iter().take_while(|cell| cell.c == ' ' && !cell.style.code).count();
         }
         if part.is_empty() {
@@ -140,7 +138,7 @@ pub(super) fn wrap(cells: &[Cell], base: f32, width: f32) -> Vec<Line> {
     lines
 }
 
-/// How wide the cells are on one line, and how wide their widest word is.
+/// The width of the cells on one line, and of their widest word.
 pub(super) fn extent(cells: &[Cell], base: f32) -> (f32, f32) {
     let (mut all, mut word) = (0.0_f32, 0.0_f32);
     for part in cells.split(|cell| cell.c == BREAK) {
@@ -158,7 +156,7 @@ fn line_end(cells: &[Cell], base: f32, width: f32) -> usize {
     let (mut good, mut fair) = (0, 0);
     for (at, cell) in cells.iter().enumerate() {
         used += cell.width(base);
-        // Spaces may stand beyond the edge.
+        // Spaces may extend beyond the edge.
         if used > width && cell.c != ' ' && at > 0 && !is_joined(cell.c) {
             let at = (0..=at).rev().find(|at| cells.get(*at).is_none_or(|cell| !is_joined(cell.c))).unwrap_or(at);
             return [good, fair, at].into_iter().find(|end| *end > 0).unwrap_or(1);
@@ -175,7 +173,7 @@ fn line_end(cells: &[Cell], base: f32, width: f32) -> usize {
     cells.len()
 }
 
-/// One line of these cells, without the spaces at its end.
+/// One line of these cells, without trailing spaces.
 fn set(cells: &[Cell], base: f32) -> Line {
     let end = cells.iter().rposition(|cell| cell.c != ' ').map_or(0, |last| last + 1);
     let mut line = Line::default();
@@ -203,7 +201,7 @@ fn set(cells: &[Cell], base: f32) -> Line {
     line
 }
 
-/// Characters that stand on the one before them.
+/// Characters that combine with the previous one.
 const fn is_joined(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
         | '\u{200b}'..='\u{200d}' | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}')

@@ -1,7 +1,7 @@
-//! `local.markdown_to_pdf`: a Markdown document as a PDF with its fonts inside.
+//! `local.markdown_to_pdf`: renders a Markdown document as a PDF with embedded fonts.
 //!
-//! The same Markdown gives the same bytes, so the artifact's address is known before it is made.
-//! Nothing is fetched: images come from the document or from the artifact store.
+//! The same Markdown gives the same bytes, and so the same artifact address. Nothing is fetched from the network:
+//! images come from the document or from the artifact store.
 
 mod draw;
 mod flow;
@@ -60,7 +60,6 @@ struct Made {
     missing: BTreeSet<char>,
 }
 
-/// The tool.
 pub(super) struct MarkdownToPdf {
     spec: Arc<Spec>,
     blobs: TenantBlobs,

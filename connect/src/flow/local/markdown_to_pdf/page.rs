@@ -1,4 +1,4 @@
-//! Pages as lists of marks, before they are written.
+//! Pages as lists of drawing operations, before they are written.
 
 use super::lines::Run;
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ impl Color {
     pub(super) const SHADE: Self = Self(0xf4, 0xf5, 0xf7);
 }
 
-/// Something on a page; `y` counts from the top.
+/// A drawing operation; `y` counts from the top.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Mark {
     Fill { x: f32, y: f32, width: f32, height: f32, color: Color },
@@ -54,18 +54,16 @@ pub(super) enum Mark {
     Link { x: f32, y: f32, width: f32, height: f32, link: usize },
 }
 
-/// A page.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Page {
-    /// What lies behind.
+    /// Drawn first, behind `over`.
     pub(super) under: Vec<Mark>,
-    /// What lies before it.
     pub(super) over: Vec<Mark>,
     /// How far down it is used.
     pub(super) used: f32,
 }
 
-/// A heading and where it stands.
+/// A heading and its position.
 #[derive(Debug, PartialEq)]
 pub(super) struct Heading {
     pub(super) level: u8,
@@ -74,7 +72,7 @@ pub(super) struct Heading {
     pub(super) y: f32,
 }
 
-/// A document set onto pages.
+/// A document after layout.
 #[derive(Debug)]
 pub(super) struct Laid {
     pub(super) sheet: Sheet,

@@ -1,65 +1,63 @@
-//! Markdown as a tree of blocks.
+//! Parses Markdown into a tree of blocks.
 //!
-//! CommonMark with tables, task lists and strike-through. Raw HTML is shown as it is written,
-//! apart from `<br>` and comments. `\newpage`, `\pagebreak` and `<!-- pagebreak -->`, alone in a
-//! paragraph, begin a new page. An image from the network stays a link to it.
+//! CommonMark with tables, task lists and strike-through. Raw HTML is shown verbatim, apart from `<br>` and comments.
+//! `\newpage`, `\pagebreak` and `<!-- pagebreak -->`, alone in a paragraph, start a new page. An image from the
+//! network becomes a link to it.
 
 use super::refusal::{Refusal, too_many};
 use chimera_core::limits::{MARKDOWN_DEPTH_MAX, PDF_IMAGES_MAX, PDF_TABLE_CELLS_MAX};
 use pulldown_cmark::{Alignment, Event, HeadingLevel, Options, Tag, TagEnd};
 
-/// How a piece of text looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Style {
     pub(super) bold: bool,
     pub(super) italic: bool,
     pub(super) code: bool,
     pub(super) struck: bool,
-    /// Number of the address it leads to.
+    /// Index of the link target.
     pub(super) link: Option<usize>,
 }
 
-/// A part of a paragraph.
+/// Inline content of a paragraph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Inline {
     Text(String, Style),
     Break,
-    /// Number of the image, its words, and its style.
+    /// Index of the image, its alternative text, and its style.
     Image(usize, String, Style),
 }
 
-/// A part of a document.
+/// A block of a document.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Block {
     Heading(u8, Vec<Inline>),
     Paragraph(Vec<Inline>),
-    /// Words of a short item, which keep close to what follows.
+    /// The text of a tight list item, set close to what follows.
     Words(Vec<Inline>),
     Code(String),
     Quote(Vec<Block>),
-    /// Number of the first item if they are numbered, and the items.
+    /// Number of the first item if the list is numbered, and the items.
     List(Option<u64>, Vec<Item>),
     Table(Table),
     Rule,
     PageBreak,
 }
 
-/// An item of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Item {
-    /// Whether it is done, if it is a task.
+    /// Whether it is checked, if it is a task.
     pub(super) done: Option<bool>,
     pub(super) blocks: Vec<Block>,
 }
 
-/// A table; the first row is its head.
+/// A table; the first row is its header.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Table {
     pub(super) alignments: Vec<Alignment>,
     pub(super) rows: Vec<Vec<Vec<Inline>>>,
 }
 
-/// A document, the addresses that its links lead to, and the sources of its images.
+/// A document, the targets of its links, and the sources of its images.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Document {
     pub(super) blocks: Vec<Block>,
@@ -67,7 +65,6 @@ pub(super) struct Document {
     pub(super) images: Vec<String>,
 }
 
-/// Reads a document.
 pub(super) fn parse(markdown: &str) -> Result<Document, Refusal> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let events = pulldown_cmark::Parser::new_ext(markdown, options);
@@ -77,7 +74,7 @@ pub(super) fn parse(markdown: &str) -> Result<Document, Refusal> {
     Ok(reader.document)
 }
 
-/// The words of a paragraph without their looks.
+/// The text of a paragraph without styles.
 pub(super) fn plain(inlines: &[Inline]) -> String {
     let text = |inline: &Inline| match inline {
         Inline::Text(text, _) | Inline::Image(_, text, _) => text.clone(),
@@ -94,7 +91,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Blocks up to the end of what holds them.
+    /// Blocks up to the end of their container.
     fn blocks(&mut self) -> Result<Item, Refusal> {
         self.depth += 1;
         if self.depth > MARKDOWN_DEPTH_MAX {
@@ -171,7 +168,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Text up to the end of what holds it.
+    /// Text up to the end of its container.
     fn raw(&mut self) -> String {
         let mut text = String::new();
         while let Some(event) = self.events.next() {
@@ -216,7 +213,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What stands between a mark and its end.
+    /// The content between a tag and its end.
     fn span(&mut self, tag: Tag<'a>, style: Style, out: &mut Vec<Inline>) -> Result<(), Refusal> {
         self.depth += 1;
         if self.depth > 2 * MARKDOWN_DEPTH_MAX {
@@ -248,7 +245,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// An image that we hold, or a link to one that would have to be fetched, which never happens.
+    /// An image that is at hand, or a link to one that would have to be fetched, which never happens.
     fn image(&mut self, source: String, words: String, style: Style) -> Inline {
         if source.starts_with("data:") || source.starts_with("cas://") {
             self.document.images.push(source);
@@ -260,7 +257,7 @@ impl Reader<'_> {
     }
 }
 
-/// Adds a block, after the loose words before it.
+/// Adds a block, after the loose text before it.
 fn push(item: &mut Item, loose: &mut Vec<Inline>, block: Block) {
     if !loose.is_empty() {
         item.blocks.push(Block::Words(std::mem::take(loose)));

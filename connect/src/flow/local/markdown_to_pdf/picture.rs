@@ -1,8 +1,7 @@
-//! Images of a document: from the document itself or from the artifact store, never from the
-//! network.
+//! Images of a document: from the document itself or from the artifact store, never from the network.
 //!
-//! The size is read from the file's head before anything is unpacked, because a small file can
-//! claim to be a very large image.
+//! The dimensions are read from the file header before anything is decoded, because a small file can claim to be a
+//! very large image.
 
 use super::refusal::{Refusal, too_many};
 use crate::flow::artifact;
@@ -16,7 +15,6 @@ use krilla::image::Image;
 
 /// An image that can be drawn.
 pub(super) struct Picture {
-    /// What is drawn.
     pub(super) image: Image,
     /// Width in pixels.
     pub(super) width: u32,
@@ -39,7 +37,7 @@ pub(super) async fn fetch(blobs: &TenantBlobs, ctx: &CallContext, sources: &[Str
     Ok(all)
 }
 
-/// Reads the heads of all images.
+/// Reads the headers of all images.
 pub(super) fn open(files: Vec<Bytes>) -> Result<Vec<Picture>, Refusal> {
     let mut room = PDF_IMAGE_PIXELS_MAX;
     let mut pictures = Vec::with_capacity(files.len());
@@ -52,7 +50,7 @@ pub(super) fn open(files: Vec<Bytes>) -> Result<Vec<Picture>, Refusal> {
             .ok_or_else(|| refuse("it is neither a PNG nor a JPEG file"))?;
         room = room
             .checked_sub(u64::from(width) * u64::from(height))
-            .ok_or_else(|| refuse("the images have too many pixels"))?;
+            .ok_or_else(|| refuse("the images have too many pixels in total"))?;
         let data = bytes.to_vec().into();
         let image = if png { Image::from_png(data, true) } else { Image::from_jpeg(data, true) };
         let image = image.map_err(|_| refuse("the file is damaged"))?;

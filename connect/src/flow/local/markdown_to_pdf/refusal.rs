@@ -1,25 +1,18 @@
-//! Why a document does not become a PDF.
+//! Why a document can't be rendered.
 
 use chimera_core::error::Code;
 use chimera_engine::flow::port::ToolError;
 
-/// Why a document does not become a PDF.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    /// It has more of something than a document may have.
+    /// It exceeds a limit.
     #[error("the document has too many {what}; at most {max} are allowed")]
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// How many it may have.
-        max: usize,
-    },
+    TooMany { what: &'static str, max: usize },
     /// An image can't be shown.
     #[error("image {number} can't be shown: {reason}")]
     Image {
-        /// Which, from one.
+        /// Counted from one.
         number: usize,
-        /// Why.
         reason: String,
     },
     /// The pages could not be written.
@@ -27,7 +20,6 @@ pub(super) enum Refusal {
     Pages(&'static str),
 }
 
-/// Too many of something.
 pub(super) const fn too_many(what: &'static str, max: usize) -> Refusal {
     Refusal::TooMany { what, max }
 }

@@ -1,7 +1,7 @@
-//! Tables set onto pages.
+//! Lays out tables.
 //!
-//! Columns get what their longest line asks for if there is room, and otherwise share it by their
-//! longest words. A row stays on one page if any page can hold it; the head is repeated on each.
+//! Columns get the width of their longest line if there is room, and otherwise share it by their longest words. A row
+//! stays on one page if any page can hold it; the header is repeated on each page.
 
 use super::flow::Flow;
 use super::fonts::{ASCENT, DESCENT};
@@ -15,7 +15,7 @@ const SIZE: f32 = 9.5;
 const HEIGHT: f32 = SIZE * 1.38;
 const PAD_X: f32 = 6.0;
 const PAD_Y: f32 = 4.0;
-/// The part of the width that one word can claim for its column.
+/// The fraction of the width that one word can claim for its column.
 const WORD_PART: f32 = 0.4;
 
 /// A row: the lines of each cell.
@@ -23,10 +23,10 @@ type Row = Vec<Vec<Line>>;
 
 struct Grid<'t> {
     alignments: &'t [Alignment],
-    /// Where columns begin and how wide they are, padding and all.
+    /// Offset and width of each column, including padding.
     columns: Vec<(f32, f32)>,
     width: f32,
-    /// The head, if it is short enough to be repeated.
+    /// The header, if it is short enough to be repeated.
     head: Option<Row>,
 }
 
@@ -48,7 +48,7 @@ impl Flow<'_> {
         let head = rows.first().filter(|head| height(head) < self.page_room() / 3.0).cloned();
         let grid = Grid { alignments: &table.alignments, columns, width: x - self.left, head };
         if let Some(first) = rows.get(1) {
-            // The head does not stand alone at the foot of a page.
+            // The header never stands alone at the bottom of a page.
             self.need((rows.first().map_or(0.0, height) + height(first)).min(self.page_room()))?;
         }
         for (at, row) in rows.iter().enumerate() {
@@ -122,7 +122,7 @@ fn height(row: &Row) -> f32 {
     lines(row) as f32 * HEIGHT + 2.0 * PAD_Y
 }
 
-/// How wide each column becomes.
+/// The width of each column.
 fn widths(rows: &[Vec<Vec<Cell>>], columns: usize, room: f32) -> Vec<f32> {
     let mut wishes = vec![(0.0_f32, 0.0_f32); columns];
     for row in rows {
@@ -132,7 +132,7 @@ fn widths(rows: &[Vec<Vec<Cell>>], columns: usize, room: f32) -> Vec<f32> {
         }
     }
     let padding = 2.0 * PAD_X;
-    // A little more than measured, because sums of parts are rounded.
+    // Slightly more than measured, to absorb rounding.
     let all = |pick: fn(&(f32, f32)) -> f32| wishes.iter().map(|wish| pick(wish) + padding + 0.1).collect::<Vec<_>>();
     let (most, least) = (all(|wish| wish.0.max(wish.1)), all(|wish| wish.1));
     let (most_sum, least_sum): (f32, f32) = (most.iter().sum(), least.iter().sum());

@@ -1,8 +1,7 @@
-//! `local.summarize`: the sentences of a text that say most of it, in their order.
+//! `local.summarize`: selects the most representative sentences of a text, in their original order.
 //!
-//! It extracts and never rewrites, so every sentence of the summary stands in the text as it is.
-//! Only sums, products and quotients in a fixed order are used: the same text gives the same
-//! summary on every machine.
+//! It extracts and never rewrites: every sentence of the summary appears verbatim in the text. Only arithmetic in a
+//! fixed order is used, so the same text gives the same summary on every machine.
 
 mod score;
 mod sentences;
@@ -28,7 +27,6 @@ struct Input {
     dry_run: bool,
 }
 
-/// The tool.
 pub(super) struct Summarize {
     spec: Arc<Spec>,
 }
@@ -125,8 +123,8 @@ fn summarize(input: &Input) -> Value {
     })
 }
 
-/// As many whole words as fit into `room` characters with a mark of omission, or as many
-/// characters when not even one word does.
+/// As many whole words as fit into `room` characters with an ellipsis, or as many characters if not even one word
+/// fits.
 fn shorten(text: &str, room: usize) -> String {
     let begin: String = text.chars().take(room.saturating_sub(1)).collect();
     let whole = begin.rfind(char::is_whitespace).map_or(begin.as_str(), |at| begin[..at].trim_end());

@@ -1,8 +1,8 @@
-//! Which sentences say most.
+//! Scores sentences.
 //!
-//! A word weighs as much as its share of the text; a sentence weighs the mean of its words. Once a
-//! sentence is taken its words weigh their square, so that the next one says something else.
-//! Scripts without spaces are counted by pairs of characters.
+//! A word's weight is its share of the text; a sentence's score is the mean of its words. Once a sentence is
+//! selected, the weights of its words are squared, so that the next one covers something else. Scripts without spaces
+//! are counted by character pairs.
 
 use super::sentences::Sentence;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +22,10 @@ const STOP_WORDS: &str = " a about after all also an and any are as at be been b
     это их или \
     και το να της του η ο οι τα των στο στη με για που από δεν θα είναι ";
 
-/// Words fewer than this make a sentence too short to stand alone.
+/// Sentences with fewer words are too short to stand alone.
 const WORDS_MIN: usize = 4;
 
-/// Places of the sentences, best first, at most `count` of them.
+/// Indices of the best sentences, best first, at most `count`.
 pub(super) fn rank(sentences: &[Sentence], count: usize) -> Vec<usize> {
     let (words, mut weights) = weighed(sentences);
     let mut taken: Vec<usize> = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn rank(sentences: &[Sentence], count: usize) -> Vec<usize> {
     taken
 }
 
-/// Every sentence as the numbers of its words, and what each word weighs.
+/// Every sentence as word ids, and the weight of each word.
 fn weighed(sentences: &[Sentence]) -> (Vec<Vec<usize>>, Vec<f64>) {
     let silent: BTreeSet<&str> = STOP_WORDS.split_whitespace().collect();
     let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
@@ -62,7 +62,7 @@ fn weighed(sentences: &[Sentence]) -> (Vec<Vec<usize>>, Vec<f64>) {
     (words, counts.into_iter().map(|count| count / total).collect())
 }
 
-/// The mean weight of the words; what stands first, or opens a paragraph, counts a little more.
+/// The mean weight of the words; the first sentence, and the first of a paragraph, get a small bonus.
 fn weight(words: &[usize], weights: &[f64], at: usize, opens: bool) -> f64 {
     let sum: f64 = words.iter().map(|word| weights[*word]).sum();
     let place = match (at, opens) {
@@ -73,7 +73,7 @@ fn weight(words: &[usize], weights: &[f64], at: usize, opens: bool) -> f64 {
     sum / words.len().max(WORDS_MIN) as f64 * place
 }
 
-/// What a sentence is counted by.
+/// The terms that a sentence is scored by.
 fn terms(text: &str, silent: &BTreeSet<&str>) -> Vec<String> {
     let mut terms = Vec::new();
     for word in text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
@@ -87,7 +87,7 @@ fn terms(text: &str, silent: &BTreeSet<&str>) -> Vec<String> {
     terms
 }
 
-/// Characters of scripts that put no space between words: kana, Han, Thai, Lao, Khmer.
+/// Characters of scripts without spaces between words: kana, Han, Thai, Lao, Khmer.
 const fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{e00}'..='\u{eff}' | '\u{1780}'..='\u{17ff}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}'
         | '\u{20000}'..='\u{3ffff}')

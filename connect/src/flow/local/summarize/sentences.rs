@@ -1,19 +1,18 @@
-//! Where sentences end.
+//! Splits a text into sentences.
 //!
-//! A full stop ends a sentence unless it stands in a number, after an abbreviation or an initial,
-//! or before a word in lower case. The marks of scripts that put no space after a sentence end it
-//! at once. A blank line, a heading and an item of a list end it too.
+//! A period ends a sentence unless it is in a number, after an abbreviation or an initial, or before a word in lower
+//! case. End marks of scripts without spaces end a sentence at once. A blank line, a heading and a list item end it
+//! too.
 
-/// A sentence as it stands in the text, white space folded.
+/// A sentence as it appears in the text, with white space collapsed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sentence {
-    /// Its words.
     pub(super) text: String,
-    /// Whether a paragraph begins with it.
+    /// Whether it begins a paragraph.
     pub(super) opens: bool,
 }
 
-/// Words before a full stop that does not end a sentence, in lower case and without it.
+/// Words whose period does not end a sentence, in lower case and without the period.
 const ABBREVIATIONS: &[&str] = &[
     "abb", "al", "art", "bzw", "ca", "cf", "co", "corp", "dept", "dr", "e.g", "ed", "eds", "eg", "est", "etc", "fig",
     "figs", "geb", "gen", "ggf", "gov", "i.e", "ie", "inc", "inkl", "jr", "lt", "ltd", "m", "messrs", "mio", "mlle",
@@ -22,14 +21,13 @@ const ABBREVIATIONS: &[&str] = &[
     "руб", "стр", "т.д", "т.е", "т.п", "тыс", "ул", "κ", "π.χ", "κ.ά", "δηλ",
 ];
 
-/// Ends of a sentence in scripts that use spaces.
+/// End marks in scripts with spaces.
 const SPACED_ENDS: &[char] = &['.', '!', '?', '…', '؟', '۔', '।', '॥', '։', '‽'];
-/// Ends of a sentence in scripts that don't.
+/// End marks in scripts without spaces.
 const CLOSE_ENDS: &[char] = &['。', '！', '？', '｡', '．'];
-/// What may follow the end and still belongs to the sentence.
+/// Closing characters that still belong to the sentence.
 const CLOSERS: &[char] = &['"', '\'', '”', '’', '»', '›', ')', ']', '}', '」', '』', '）', '】', '“'];
 
-/// The sentences of a text, in their order.
 pub(super) fn split(text: &str) -> Vec<Sentence> {
     let mut sentences = Vec::new();
     for paragraph in paragraphs(text) {
@@ -48,7 +46,7 @@ pub(super) fn split(text: &str) -> Vec<Sentence> {
     sentences
 }
 
-/// Adds a sentence that says something; says whether it did.
+/// Adds a sentence unless it is empty; returns whether it was added.
 fn push(sentences: &mut Vec<Sentence>, chars: &[char], opens: bool) -> bool {
     let text: String = chars.iter().collect();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -59,7 +57,7 @@ fn push(sentences: &mut Vec<Sentence>, chars: &[char], opens: bool) -> bool {
     says
 }
 
-/// Blocks of lines that belong together, without the marks of headings and lists.
+/// Paragraphs, without the markers of headings and lists.
 fn paragraphs(text: &str) -> Vec<String> {
     let mut blocks = vec![String::new()];
     for line in text.lines() {
@@ -82,7 +80,7 @@ fn paragraphs(text: &str) -> Vec<String> {
     blocks
 }
 
-/// Whether a line opens a block, whether it is a heading, and its words.
+/// Whether a line starts a block, whether it is a heading, and its text.
 fn unmarked(line: &str) -> (bool, bool, &str) {
     let words = line.trim_start_matches('#');
     if words.len() < line.len() && (words.is_empty() || words.starts_with(' ')) {
@@ -101,7 +99,7 @@ fn unmarked(line: &str) -> (bool, bool, &str) {
     }
 }
 
-/// The place after the sentence that ends with the mark at `at`.
+/// The position after the sentence that ends with the mark at `at`.
 fn end_of_sentence(chars: &[char], at: usize) -> Option<usize> {
     let mark = chars[at];
     let close = CLOSE_ENDS.contains(&mark);
@@ -127,7 +125,7 @@ fn end_of_sentence(chars: &[char], at: usize) -> Option<usize> {
     if goes_on || abbreviated { None } else { Some(end) }
 }
 
-/// Whether the text before a full stop ends with a word that is shortened by it.
+/// Whether the text before a period ends with an abbreviation.
 fn is_abbreviation(before: &[char]) -> bool {
     let word: Vec<char> =
         before.iter().rev().copied().take_while(|c| c.is_alphanumeric() || matches!(c, '.' | '-')).collect();
