@@ -1,4 +1,4 @@
-//! Somebody who was let in. A handler that takes a [`Caller`] can't be reached without a permit.
+//! The authenticated caller of a request. A handler that takes a [`Caller`] can't be reached without a permit.
 
 use crate::edge::Edge;
 use crate::problem::ApiError;
@@ -8,7 +8,6 @@ use chimera_core::error::Code;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::Flow;
 
-/// Somebody who was let in, and the room they came to.
 pub(crate) struct Caller {
     pub(crate) permit: Permit,
     pub(crate) flow: Flow,
@@ -18,9 +17,12 @@ impl FromRequestParts<Edge> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, ApiError> {
-        // A route without the gate before it is a fault of ours, not of the caller.
+        // A route without the gate in front of it is a bug here, not a fault of the caller.
         let permit = parts.extensions.get::<Permit>().cloned().ok_or_else(ApiError::internal)?;
-        let flow = edge.flow.clone().ok_or_else(|| ApiError::new(Code::NotFound, "no workflows run here"))?;
+        let flow = edge
+            .flow
+            .clone()
+            .ok_or_else(|| ApiError::new(Code::NotFound, "workflows are not configured on this server"))?;
         Ok(Self { permit, flow })
     }
 }

@@ -1,4 +1,4 @@
-//! What the handlers share: time, randomness, stores, the checks behind readiness, the metrics text.
+//! The state that handlers share: clock, randomness, stores, readiness checks, metrics.
 
 use crate::flow::streams::{Full, Place, Streams};
 use crate::gate::refused_bytes::RefusedBytes;
@@ -23,19 +23,18 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-/// Gives a request's span its place in whatever exports spans, and says under which ids it will be
-/// exported; nothing when spans stay here.
+/// Links a request's span into the exported trace, and returns the ids under which it is exported; `None`
+/// when spans are not exported.
 pub type TraceLink = Arc<dyn Fn(&tracing::Span, &Origin<'_>) -> Option<TraceContext> + Send + Sync>;
 
 type Probe = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
-/// A question that nobody has waited for to its end.
+/// A probe that outlived the timeout of its caller and is still running.
 type OpenQuestion = Arc<Mutex<Option<JoinHandle<Result<(), String>>>>>;
 type Note = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// One part that the process needs, and how to ask whether it works.
+/// A readiness check of one component.
 #[derive(Clone)]
 pub struct Check {
-    /// The part, in one word.
     pub name: &'static str,
     probe: Probe,
     note: Option<Note>,
@@ -43,8 +42,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// A check that asks `probe`. Its error is told to anybody who asks for readiness, so it may
-    /// hold no path, no address and no SQL.
+    /// The error of `probe` is public in `/readyz`, so it must not contain paths, addresses or SQL.
     pub fn new<F, Fut>(name: &'static str, probe: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -53,25 +51,23 @@ impl Check {
         Self { name, probe: Arc::new(move || Box::pin(probe())), note: None, open: Arc::default() }
     }
 
-    /// The same, and tells what an operator should look at though the part works. It may hold no path, no address
-    /// and no SQL either.
+    /// Adds a note for the operator that is shown while the check passes. It is public too.
     #[must_use]
     pub fn noting(self, note: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         Self { note: Some(Arc::new(note)), ..self }
     }
 
-    /// What should be looked at.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         self.note.as_ref().and_then(|note| note())
     }
 
-    /// Asks, and waits for the answer only so long. A question that takes longer goes on: what a part does to prove that it
-    /// works has to come to its end some time. Whoever asks meanwhile hears what comes first, its answer or that to a
-    /// question of their own; of those one goes on at a time.
+    /// Runs the probe and waits at most `limit`. A probe that takes longer keeps running in the background, so that what
+    /// it proves still counts. While one is running, a caller starts a probe of its own as well, and gets the result that
+    /// comes first; a caller's own probe is dropped with the call, so at most one runs in the background.
     pub(crate) async fn run_within(&self, limit: Duration) -> Result<(), String> {
         let mut open = self.open.lock().await;
-        // An answer that came when nobody waited is old by now.
+        // A result that arrived while nobody waited is stale.
         let late = open.take().filter(|question| !question.is_finished());
         let own = if late.is_some() { Some((self.probe)()) } else { None };
         let question = open.insert(late.unwrap_or_else(|| tokio::spawn((self.probe)())));
@@ -86,13 +82,12 @@ impl Check {
         tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err("no answer in time".to_owned()))
     }
 
-    /// Asks.
     pub async fn run(&self) -> Result<(), String> {
         (self.probe)().await
     }
 }
 
-/// What callers see of the server's address and a proxy may have changed on the way.
+/// Scheme and path prefix under which callers reach the server; a proxy may rewrite both.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PublicUrl(Option<Arc<(String, String)>>);
 
@@ -108,19 +103,18 @@ impl PublicUrl {
         self.0.as_ref().map_or("http", |parts| &parts.0)
     }
 
-    /// What stands before every path, without a slash at its end.
+    /// The path prefix, without a trailing slash.
     pub(crate) fn prefix(&self) -> &str {
         self.0.as_ref().map_or("", |parts| &parts.1)
     }
 }
 
-/// The state of the HTTP edge. Every layer copies it for each request, so a copy costs one count.
+/// The state of the HTTP API. Every layer clones it for each request, so a clone is one reference count.
 #[derive(Clone)]
 pub struct Edge {
     parts: Arc<Parts>,
 }
 
-/// What the edge is made of.
 #[derive(Clone)]
 pub struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
@@ -144,7 +138,7 @@ pub struct Parts {
 }
 
 impl Edge {
-    /// An edge without stores, checks, metrics or exported traces.
+    /// Without stores, checks, metrics or exported traces.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
         let parts = Parts {
@@ -175,26 +169,26 @@ impl Edge {
         self
     }
 
-    /// Sets where artifacts are kept. Without it, no link to an artifact leads anywhere.
+    /// Sets the artifact store. Without it, artifact links are `NOT_FOUND`.
     #[must_use]
     pub fn with_blobs(self, blobs: Arc<dyn Blobs>) -> Self {
         self.with(|parts| parts.blobs = Some(blobs))
     }
 
-    /// Sets what runs workflows.
+    /// Sets the workflow engine.
     #[must_use]
     pub fn with_flow(self, flow: Flow) -> Self {
         self.with(|parts| parts.flow = Some(flow))
     }
 
-    /// Sets how many streams of events may be open at a time, in all and for each actor.
+    /// Sets how many event streams may be open at a time, in total and per actor.
     #[must_use]
     pub fn with_streams_max(self, total: usize, per_actor: usize) -> Self {
         self.with(|parts| parts.streams = Streams::bounded(total, per_actor))
     }
 
-    /// Goes through work that waits in between, where it holds up nobody if it may keep a processor busy. Refused if
-    /// too much of the same caller waits already.
+    /// Runs async work; if it may use much CPU, on a worker thread where it does not block other requests. Refused if
+    /// too much work of the same caller is already queued.
     pub(crate) async fn aside<T>(
         &self,
         who: &Claimant,
@@ -207,13 +201,13 @@ impl Edge {
         }
     }
 
-    /// A place for a stream of events.
+    /// Reserves a slot for an event stream.
     pub(crate) fn stream_for(&self, permit: &Permit) -> Result<Place, Full> {
         let shared = self.access.as_ref().is_some_and(|access| access.directory().is_shared());
         self.streams.enter(permit.tenant(), permit.actor(), shared)
     }
 
-    /// Sets who lets callers in, and what they may start. Without it nobody is let in.
+    /// Sets authentication and what callers may start. Without it every guarded route is `UNAUTHENTICATED`.
     #[must_use]
     pub fn with_actions(self, actions: Arc<Actions>) -> Self {
         self.with(|parts| {
@@ -222,7 +216,7 @@ impl Edge {
         })
     }
 
-    /// Sets the parts that readiness asks.
+    /// Sets the readiness checks.
     #[must_use]
     pub fn with_checks(self, checks: Vec<Check>) -> Self {
         self.with(|parts| parts.checks = checks.into())
@@ -240,37 +234,37 @@ impl Edge {
         self.with(|parts| parts.metrics = Arc::new(render))
     }
 
-    /// Sets how spans are tied to a caller's trace.
+    /// Sets how spans are linked to exported traces.
     #[must_use]
     pub fn with_link(self, link: TraceLink) -> Self {
         self.with(|parts| parts.link = Some(link))
     }
 
-    /// Sets how long a request may take until its answer begins.
+    /// Sets how long a request may take until its response begins.
     #[must_use]
     pub fn with_request_timeout(self, timeout: Duration) -> Self {
         self.with(|parts| parts.request_timeout = timeout)
     }
 
-    /// Sets how long a body may take before it has to arrive at the least rate.
+    /// Sets how long a body may arrive at any rate before the minimum rate applies.
     #[must_use]
     pub fn with_body_timeout(self, timeout: Duration) -> Self {
         self.with(|parts| parts.body_timeout = timeout)
     }
 
-    /// Sets how many bytes of refused requests are read for one sender in a minute.
+    /// Sets how many body bytes of refused requests are read per sender and minute.
     #[must_use]
     pub fn with_refused_bytes_max(self, bytes_max: u64) -> Self {
         self.with(|parts| parts.refused_bytes = Arc::new(RefusedBytes::bounded(bytes_max)))
     }
 
-    /// Sets the address under which callers see this server.
+    /// Sets the URL under which callers reach this server.
     #[must_use]
     pub fn with_public_url(self, url: &str) -> Self {
         self.with(|parts| parts.public = PublicUrl::of(url))
     }
 
-    /// From now on readiness says no, so that nobody sends more.
+    /// Makes readiness fail, so that load balancers stop sending requests.
     pub fn begin_stopping(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
@@ -297,7 +291,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(20);
     const LONG: Duration = Duration::from_secs(20);
 
-    /// A part that proves that it works by something that takes longer than anybody waits.
+    /// The probe takes longer than any caller waits.
     #[tokio::test]
     async fn a_question_that_takes_longer_goes_on_and_what_it_proves_counts() {
         let (proven, done) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
@@ -320,7 +314,7 @@ mod tests {
         assert_eq!(check.run_within(LONG).await, Ok(()));
     }
 
-    /// The first question hangs, and the part knows by now what is wrong.
+    /// The first probe hangs; later ones report what is wrong.
     #[tokio::test]
     async fn a_question_that_hangs_keeps_nobody_from_hearing_what_is_wrong() {
         let asked = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! The one way to read a request: bodies bounded, typed by their header, strict; parameters checked.
+//! Extractors for bodies and query parameters: bounded, checked by content type, strict JSON.
 
 use crate::json::{self, JsonError};
 use crate::problem::ApiError;
@@ -27,7 +27,7 @@ impl<S: Send + Sync, T: DeserializeOwned + 'static> FromRequest<S> for ApiJson<T
     }
 }
 
-/// A JSON body that may be left out; it is `T`'s default then.
+/// An optional JSON body; an empty one is `T::default()`.
 pub(crate) struct OptionalJson<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Default + 'static> FromRequest<S> for OptionalJson<T> {
@@ -44,7 +44,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default + 'static> FromRequest<S> for
     }
 }
 
-/// A JSON body as its text, of as many values as any other, for a reader that is strict itself.
+/// A JSON body as raw text, for a parser that is strict itself. Only the number of values is checked here.
 pub(crate) struct JsonText(pub(crate) String);
 
 impl<S: Send + Sync> FromRequest<S> for JsonText {
@@ -59,7 +59,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
     }
 }
 
-/// The parameters behind the question mark.
+/// The query parameters.
 pub(crate) struct ApiQuery<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for ApiQuery<T> {
@@ -67,12 +67,12 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for ApiQuer
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         if parts.uri.query().is_some_and(|query| query.contains("%00")) {
-            return Err(ApiError::new(Code::SchemaInvalid, "a parameter holds the NUL character"));
+            return Err(ApiError::new(Code::SchemaInvalid, "a query parameter contains the NUL character"));
         }
         let Query(given) = Query::from_request_parts(parts, state).await.map_err(|rejection| {
             let reason = rejection.body_text();
             let reason = reason.rsplit(": ").next().unwrap_or_default().to_owned();
-            ApiError::new(Code::SchemaInvalid, format!("the parameters are not valid: {reason}")).with("reason", reason)
+            ApiError::new(Code::SchemaInvalid, format!("invalid query parameters: {reason}")).with("reason", reason)
         })?;
         Ok(Self(given))
     }
@@ -89,8 +89,8 @@ impl From<JsonError> for ApiError {
             .with("column", column)
             .with("reason", reason),
             JsonError::Nul { line, column } => {
-                let what = "holds the character U+0000, which can't be stored";
-                Self::new(Code::ValidationFailed, format!("a text at line {line} column {column} {what}"))
+                let what = "contains U+0000, which cannot be stored";
+                Self::new(Code::ValidationFailed, format!("the string at line {line} column {column} {what}"))
                     .with("line", line)
                     .with("column", column)
             }
@@ -111,11 +111,11 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
     if json && !headers.contains_key(header::CONTENT_ENCODING) {
         return Ok(());
     }
-    Err(ApiError::new(Code::UnsupportedMediaType, "the body must be plain application/json")
+    Err(ApiError::new(Code::UnsupportedMediaType, "the body must be application/json without a Content-Encoding")
         .with("expected", "application/json"))
 }
 
-/// How slowly a body may arrive: for so long as it likes, and then at this rate on the whole.
+/// How slowly a body may arrive: at any rate during `grace`, then at `bytes_per_second` on average.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) grace: Duration,
@@ -129,19 +129,19 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// How long a body may have taken until more of it arrives.
+    /// How long after the start the next chunk may arrive.
     fn allowed(self, received: usize) -> Duration {
         self.grace + Duration::from_secs_f64(received as f64 / self.bytes_per_second.max(1) as f64)
     }
 }
 
-/// Reads a body that the gate has read already, or that nothing stands before.
+/// Reads a body that the gate has buffered already, or on a route without the gate.
 async fn read_plain(body: Body) -> Result<Bytes, ApiError> {
     read(body, limits::BODY_BYTES_MAX, Pace::default(), |_| ()).await
 }
 
-/// Reads a body to its end, and says how many bytes came with each piece. One that is too long is refused as soon as that
-/// is known, whether its length was announced or not, and one that arrives too slowly as soon as it is late.
+/// Reads a whole body and reports the size of each chunk to `received`. A body that is too long or too slow is refused
+/// as soon as that is known, whether its length was announced or not.
 pub(crate) async fn read(
     body: Body,
     bytes_max: usize,
@@ -158,7 +158,8 @@ pub(crate) async fn read(
     while let Some(chunk) =
         timeout_at(began + pace.allowed(bytes.len()), chunks.next()).await.map_err(|_| too_slow(bytes.len(), pace))?
     {
-        let chunk = chunk.map_err(|_| ApiError::new(Code::SchemaInvalid, "the body ended before its end"))?;
+        let chunk = chunk
+            .map_err(|_| ApiError::new(Code::SchemaInvalid, "the connection closed before the whole body arrived"))?;
         received(chunk.len());
         if bytes.len() + chunk.len() > bytes_max {
             return Err(too_large(bytes_max));
@@ -178,6 +179,6 @@ fn too_slow(received: usize, pace: Pace) -> ApiError {
 
 pub(crate) fn too_large(bytes_max: usize) -> ApiError {
     metrics::counter!("chimera_http_bodies_refused_total", "reason" => "size").increment(1);
-    ApiError::new(Code::PayloadTooLarge, format!("the body may have at most {bytes_max} bytes"))
+    ApiError::new(Code::PayloadTooLarge, format!("the body is larger than {bytes_max} bytes"))
         .with("bytes_max", bytes_max)
 }

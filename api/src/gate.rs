@@ -1,9 +1,9 @@
-//! What stands before every route that demands a token or takes a body: the head is checked, the body
-//! is read whole, its caller is let in or turned away, and the answer says where the caller stands.
+//! Authentication and rate limiting, before every route that requires a token or takes a body.
 //!
-//! Nothing of a body is read before all that the head shows was found good; what the route demands
-//! stands in its line of the table. The body's type and shape come last, in the handler, because they
-//! are nobody's business before the caller is known.
+//! The gate checks the request head, reads the whole body, authenticates the caller, counts the request
+//! and adds rate-limit headers. What a route requires is in its line of the route table. No byte of a
+//! body is read before the head passes. The handler checks the body's type and shape last, so that an
+//! unauthenticated caller learns nothing about them.
 
 pub(crate) mod headers;
 pub(crate) mod refused_bytes;
@@ -32,15 +32,14 @@ use chimera_core::limits::{BODY_RECHECK_MS, JSON_INLINE_BYTES_MAX};
 use chimera_engine::access::{Authenticator, AuthenticatedCaller, Permit, Rate, Rejection};
 use std::sync::Arc;
 
-/// The parameter by which an operator acts for another tenant.
+/// Query parameter with which an operator acts for another tenant.
 pub(crate) const FOR_TENANT: &str = "for_tenant";
 
-/// Checks what the head of a request shows, reads its body, and lets its handler have it: with a permit, if the route
-/// demands a token.
+/// Middleware: checks the head, reads the body and runs the handler, with a [`Permit`] if the route requires a token.
 pub(crate) async fn enter(State(edge): State<Edge>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let Some(mut shown) = Shown::of(&edge, &parts) else {
-        // A route that the table doesn't know is a fault of ours: nobody gets through it.
+        // A route that is not in the table is a bug: fail closed.
         return ApiError::internal().into_response();
     };
     let (announced, has_body) = (body.size_hint().lower(), !body.is_end_stream());
@@ -66,26 +65,26 @@ pub(crate) async fn enter(State(edge): State<Edge>, request: Request, next: Next
     }
 }
 
-/// The last answer of a connection on which a body was left unread: nothing that follows it could be told from it.
+/// Closes the connection after this response: the unread body would be taken for the next request.
 fn last(mut response: Response) -> Response {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// Strangers share what one tenant has; an address counts as an actor.
+/// Unauthenticated callers share one tenant's budget; each address counts as an actor.
 fn stranger(shown: &Shown) -> Claimant {
     let address = shown.peer.map(|peer| peer.address.to_string());
     Claimant::new("", address.as_deref().unwrap_or_default())
 }
 
-/// Lets the handler decide about whoever has no token.
+/// Runs the handler of a route without a token; the handler authenticates the caller itself.
 async fn let_through(shown: Shown, spent: Spent<'_>, mut request: Request, next: Next) -> Response {
     request.extensions_mut().insert(Arc::new(shown));
     let response = next.run(request).await;
     if response.status().is_client_error() { response } else { spent.forgiven(response) }
 }
 
-/// Lets somebody in whose token counts, if the request is their own and within their quota.
+/// Runs the handler if the signature proves that the request is the caller's own and the quota allows it.
 async fn let_in(
     (edge, known, shown, spent): (&Edge, AuthenticatedCaller, Shown, Spent<'_>),
     mut request: Request,
@@ -105,7 +104,7 @@ async fn let_in(
     rate_limit_middleware((door, &permit, &shown, spent), request, next).await
 }
 
-/// Whoever sends a request, if its head shows all that the route demands and announces no body that is too large.
+/// Authenticates the caller from the head alone. A body announced as too large is refused here.
 async fn admit(edge: &Edge, shown: &mut Shown, parts: &mut Parts, announced: u64) -> Result<Option<AuthenticatedCaller>, Response> {
     if let Err(error) = shown.read_head(&parts.headers, announced) {
         return Err(shown.refuse(edge, error).await);
@@ -128,8 +127,8 @@ async fn link_token(parts: &mut Parts) -> String {
     link_open::named(Path::from_request_parts(parts, &()).await)
 }
 
-/// Reads the body of somebody who was admitted. A sender whose bodies were refused too often is refused unread, and one who
-/// took long is admitted anew: a token may have been revoked meanwhile.
+/// Reads the body of an admitted caller. A sender over its budget of refused bytes is refused unread. After a slow body
+/// the caller is authenticated again, because the token may have been revoked in the meantime.
 async fn receive<'a>(
     edge: &'a Edge,
     shown: &mut Shown,
@@ -161,11 +160,11 @@ async fn receive<'a>(
     Ok((Some(known), spent))
 }
 
-/// Lets an operator act for another tenant, if the request says so. The parameter is no business of the handler.
+/// Lets an operator act for the tenant in `for_tenant`. The parameter is removed before the handler sees the query.
 async fn act_for(door: &Authenticator, permit: &Permit, shown: &Shown, request: &mut Request) -> Result<(), ApiError> {
     let Some((slug, uri)) = for_tenant(request.uri())? else { return Ok(()) };
     if shown.rules.signed == Signed::Body {
-        return Err(misplaced("the query is not signed here, so nobody acts for another tenant"));
+        return Err(misplaced("this endpoint does not sign the query string, so it cannot act for another tenant"));
     }
     let permit = door.act_for(permit, &slug, &shown.presented()).await?;
     *request.uri_mut() = uri;
@@ -173,26 +172,26 @@ async fn act_for(door: &Authenticator, permit: &Permit, shown: &Shown, request: 
     Ok(())
 }
 
-/// The tenant for which a request acts, and its address without that.
+/// The tenant in `for_tenant`, and the URI without that parameter.
 fn for_tenant(uri: &Uri) -> Result<Option<(String, Uri)>, ApiError> {
     let parts = uri.query().unwrap_or_default().split('&');
     let (named, others): (Vec<&str>, Vec<&str>) = parts.partition(|part| part.split('=').next() == Some(FOR_TENANT));
     let slug = match named[..] {
         [] => return Ok(None),
         [one] => one.split_once('=').map_or("", |(_, slug)| slug),
-        _ => return Err(misplaced("it stands more than once")),
+        _ => return Err(misplaced("given more than once")),
     };
     let rest = others.join("&");
     let rest = if rest.is_empty() { uri.path().to_owned() } else { format!("{}?{rest}", uri.path()) };
-    let rest = rest.parse().map_err(|_| misplaced("the rest is no address"))?;
+    let rest = rest.parse().map_err(|_| misplaced("the rest of the query is not a valid URI"))?;
     Ok(Some((slug.to_owned(), rest)))
 }
 
 fn misplaced(why: &str) -> ApiError {
-    ApiError::new(Code::SchemaInvalid, format!("the parameter {FOR_TENANT}: {why}")).with("parameter", FOR_TENANT)
+    ApiError::new(Code::SchemaInvalid, format!("invalid parameter {FOR_TENANT}: {why}")).with("parameter", FOR_TENANT)
 }
 
-/// Counts a request of somebody who is known, and says in the answer where they stand.
+/// Counts the request of an authenticated caller against their quota, and adds the rate-limit headers.
 async fn rate_limit_middleware(
     (door, permit, shown, spent): (&Authenticator, &Permit, &Shown, Spent<'_>),
     mut request: Request,
@@ -212,7 +211,7 @@ async fn rate_limit_middleware(
     with_rate(entered(door, permit, shown, response).await, &rate)
 }
 
-/// A request that was obeyed counts no second time, also if it changed nothing.
+/// Uses up the nonce of a successful request, even if it changed nothing, so it cannot be sent twice.
 async fn finished(door: &Authenticator, permit: &Permit, response: Response) -> Response {
     if !response.status().is_success() {
         return response;
@@ -223,8 +222,8 @@ async fn finished(door: &Authenticator, permit: &Permit, response: Response) -> 
     }
 }
 
-/// Enters in the ledger what was refused to somebody who is known: what they may not do, and whatever
-/// they asked to be done.
+/// Records the refusal of an authenticated caller in the ledger: every 403, and every refusal on routes
+/// that start a run.
 async fn entered(door: &Authenticator, permit: &Permit, shown: &Shown, mut response: Response) -> Response {
     let counts = |error: &ApiError| match error.code.status() {
         403 => true,
@@ -242,13 +241,11 @@ async fn entered(door: &Authenticator, permit: &Permit, shown: &Shown, mut respo
     }
 }
 
-/// The door, if this server has one.
 pub(crate) fn door(edge: &Edge) -> Result<&Authenticator, ApiError> {
-    let closed = || ApiError::new(Code::Unauthenticated, "nobody is let in here");
+    let closed = || ApiError::new(Code::Unauthenticated, "authentication is not configured on this server");
     edge.access.as_ref().map(|access| access.authenticator()).ok_or_else(closed)
 }
 
-/// The answer to somebody who was turned away.
 pub(crate) fn turned_away(turned: Rejection) -> Response {
     let response = ApiError::from(turned.body).into_response();
     match &turned.rate {
@@ -257,7 +254,7 @@ pub(crate) fn turned_away(turned: Rejection) -> Response {
     }
 }
 
-/// An answer that says where the caller stands.
+/// Adds the rate-limit headers.
 pub(crate) fn with_rate(mut response: Response, rate: &Rate) -> Response {
     tell(response.headers_mut(), rate);
     response

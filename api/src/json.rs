@@ -1,8 +1,8 @@
-//! Strict JSON: what serde_json lets pass and we don't.
+//! Strict JSON parsing of request bodies.
 //!
-//! A key that stands twice means different things to different readers, deep nesting costs stack,
-//! and not every store can hold the NUL character; all are refused before a typed value is made, also
-//! where a typed reader would not look.
+//! serde_json accepts documents that are refused here: duplicate keys mean different things to different
+//! parsers, deep nesting costs stack, and not every store can hold NUL. They are refused anywhere in the
+//! document, before a typed value is made.
 
 use chimera_core::json::{self, ParseLimit, ParseError};
 use chimera_core::limits;
@@ -11,43 +11,42 @@ use serde_json::{Map, Value};
 use std::any::TypeId;
 use std::fmt;
 
-/// Why a text is not the document that was asked for.
 #[derive(Debug, PartialEq)]
 pub(crate) enum JsonError {
-    /// It isn't JSON, or not strict JSON.
+    /// Not JSON, or not strict JSON.
     Syntax { line: usize, column: usize, reason: String },
-    /// A text in it holds the character U+0000, which not every store can hold.
+    /// A string contains U+0000, which not every store can hold.
     Nul { line: usize, column: usize },
-    /// It is JSON of another shape.
+    /// JSON that does not match the type.
     Shape { pointer: String, reason: String },
 }
 
-/// What stands before the type that was wanted.
+/// Precedes the expected type in serde's messages.
 const EXPECTED: &str = "expected ";
 
-/// What the strict reader says of a text that can't be stored.
-const NUL: &str = "a text holds the character U+0000";
+/// The strict parser's message for a string with NUL; [`syntax`] recognises it.
+const NUL: &str = "a string contains U+0000";
 
-/// Reads one strict JSON document. Every number in it is the number that was sent: one that would be rounded
-/// is refused, else people are shown, and others are sent, something else than was asked for.
+/// Parses one strict JSON document. A number that would be rounded is refused, because people would approve,
+/// and tools would get, another number than was sent.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     let inexact = |at: usize, reason: &str| {
         let pointer = json::pointer_at(bytes, at);
-        Err(JsonError::Shape { pointer, reason: format!("{reason}; send it as a text") })
+        Err(JsonError::Shape { pointer, reason: format!("{reason}; send it as a string") })
     };
     match json::parse_bounded(bytes) {
         Ok(document) if !json::has_nul(&document) => Ok(document),
         Err(ParseError::LimitExceeded { at, what: ParseLimit::Values }) => Err(too_many_values(bytes, at)),
-        Err(ParseError::IntegerTooLarge { at }) => inexact(at, "a whole number beyond 64 bits would be rounded"),
-        Err(ParseError::NumberTooLarge { at }) => inexact(at, "the number is beyond every double"),
+        Err(ParseError::IntegerTooLarge { at }) => inexact(at, "an integer beyond 64 bits would be rounded"),
+        Err(ParseError::NumberTooLarge { at }) => inexact(at, "the number exceeds the range of a double"),
         Err(ParseError::NumberInexact { at }) => inexact(at, "the number has more digits than a double holds"),
         Ok(_) | Err(_) => worded(bytes),
     }
 }
 
-/// Refuses a text of too many values before a reader of its own makes them; everything else is for that reader to say.
+/// Refuses a document with too many values before another parser allocates them. That parser reports everything else.
 pub(crate) fn check_values(bytes: &[u8]) -> Result<(), JsonError> {
-    // Each value takes a byte at least.
+    // Each value takes at least one byte.
     if bytes.len() <= limits::JSON_VALUES_MAX {
         return Ok(());
     }
@@ -62,19 +61,19 @@ fn too_many_values(bytes: &[u8], at: usize) -> JsonError {
     JsonError::Shape { pointer: json::pointer_at(bytes, at), reason }
 }
 
-/// The same document for its refusal: this reader knows line, column and words.
+/// Parses a refused document again with a slower parser, which knows line, column and reason.
 fn worded(bytes: &[u8]) -> Result<Value, JsonError> {
     let mut strict = serde_json::Deserializer::from_slice(bytes);
     let read = Strict { depth: 0 }.deserialize(&mut strict);
     read.and_then(|value| strict.end().map(|()| value)).map_err(|error| syntax(&error))
 }
 
-/// A document as a value of one shape.
+/// Deserialises a document into a type.
 ///
-/// A list is never read as an object whose members come in their order, as serde would.
+/// Unlike serde, never accepts an array for a struct.
 pub(crate) fn shaped<T: DeserializeOwned + 'static>(document: &Value) -> Result<T, JsonError> {
     if document.is_array() && TypeId::of::<T>() != TypeId::of::<Value>() {
-        return Err(JsonError::Shape { pointer: String::new(), reason: "expected an object, not a list".to_owned() });
+        return Err(JsonError::Shape { pointer: String::new(), reason: "expected an object, not an array".to_owned() });
     }
     serde_path_to_error::deserialize(document)
         .map_err(|error| JsonError::Shape { pointer: pointer(error.path()), reason: without_place(error.inner()) })
@@ -85,15 +84,15 @@ fn syntax(error: &serde_json::Error) -> JsonError {
     if reason == NUL { JsonError::Nul { line, column } } else { JsonError::Syntax { line, column, reason } }
 }
 
-/// The message without the position that serde_json appends, which is given apart, and without the
-/// text that was found, which may be private and would end in a log.
+/// serde's message without the position, which is reported separately, and without the string that was
+/// found, which may be private and would end up in a log.
 fn without_place(error: &serde_json::Error) -> String {
     let mut text = error.to_string();
     if let Some(at) = text.rfind(" at line ") {
         text.truncate(at);
     }
     let mut text = match (text.find(": string \""), text.rfind("\", expected ")) {
-        (Some(from), Some(to)) => format!("{}: text{}", &text[..from], &text[to + 1..]),
+        (Some(from), Some(to)) => format!("{}: string{}", &text[..from], &text[to + 1..]),
         _ => text,
     };
     if let Some(at) = text.rfind(EXPECTED) {
@@ -104,16 +103,15 @@ fn without_place(error: &serde_json::Error) -> String {
     text
 }
 
-/// A type in the words of JSON.
+/// The JSON name of a Rust type.
 fn in_words(kind: &str) -> String {
     match kind.split_once(' ') {
         Some(("struct" | "internally", _)) => "an object".to_owned(),
         _ => match kind {
             "f32" | "f64" => "a number".to_owned(),
-            "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number".to_owned(),
-            "a sequence" => "a list".to_owned(),
+            "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "usize" => "an integer".to_owned(),
+            "a sequence" => "an array".to_owned(),
             "a map" => "an object".to_owned(),
-            "a boolean" => "true or false".to_owned(),
             other => other.to_owned(),
         },
     }
@@ -204,7 +202,7 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(key) = entries.next_key::<String>()? {
             storable::<A::Error>(&key)?;
             if members.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("the key `{key}` stands twice")));
+                return Err(A::Error::custom(format_args!("duplicate key `{key}`")));
             }
             let value = entries.next_value_seed(inner)?;
             members.insert(key, value);
@@ -242,16 +240,16 @@ mod tests {
 
     #[test]
     fn a_key_that_stands_twice_is_refused_at_any_depth() {
-        assert_eq!(refusal(r#"{"a":[{"b":1,"b":2}]}"#), "1:16 the key `b` stands twice");
+        assert_eq!(refusal(r#"{"a":[{"b":1,"b":2}]}"#), "1:16 duplicate key `b`");
     }
 
     #[test]
     fn a_number_that_would_be_another_is_refused_with_its_place() {
         let cases = [
-            ("123456789012345678901234567890", "whole number beyond 64 bits"),
-            ("-9223372036854775809", "whole number beyond 64 bits"),
-            ("18446744073709551617", "whole number beyond 64 bits"),
-            ("1e999", "beyond every double"),
+            ("123456789012345678901234567890", "integer beyond 64 bits"),
+            ("-9223372036854775809", "integer beyond 64 bits"),
+            ("18446744073709551617", "integer beyond 64 bits"),
+            ("1e999", "exceeds the range of a double"),
             ("1234567890123456.78", "more digits than a double"),
             ("0.1000000000000000055511151231257827", "more digits than a double"),
         ];
@@ -259,7 +257,7 @@ mod tests {
             let refused = parse(format!(r#"{{"a\"b":[true,{{"x/y":"],","n":{number}}}]}}"#).as_bytes());
             let Err(JsonError::Shape { pointer, reason }) = refused else { panic!("{number}: {refused:?}") };
             assert_eq!(pointer, "/a\"b/1/n", "{number}");
-            assert!(reason.contains(why) && reason.ends_with("send it as a text"), "{reason}");
+            assert!(reason.contains(why) && reason.ends_with("send it as a string"), "{reason}");
         }
         for number in ["0", "-0", "-0.0", "0.000", "1.50", "1e3", "1E+30", "0.10000000000000001", "5e-324"] {
             parse(number.as_bytes()).expect(number);
@@ -279,8 +277,8 @@ mod tests {
 
     #[test]
     fn a_text_that_no_store_can_hold_is_refused_as_value_and_as_key() {
-        assert_eq!(refusal(r#"["a\u0000b"]"#), "1:11 a text holds the character U+0000");
-        assert_eq!(refusal(r#"{"\u0000":1}"#), "1:9 a text holds the character U+0000");
+        assert_eq!(refusal(r#"["a\u0000b"]"#), "1:11 a string contains U+0000");
+        assert_eq!(refusal(r#"{"\u0000":1}"#), "1:9 a string contains U+0000");
     }
 
     #[test]
@@ -305,7 +303,7 @@ mod tests {
         }
         let document = parse(br#"{"items":[{"count":1},{"count":"x"}]}"#).unwrap();
         let error = shaped::<Outer>(&document).unwrap_err();
-        let reason = "invalid type: text, expected a whole number".to_owned();
+        let reason = "invalid type: string, expected an integer".to_owned();
         assert_eq!(error, JsonError::Shape { pointer: "/items/1/count".into(), reason });
     }
 }

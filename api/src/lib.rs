@@ -1,9 +1,8 @@
-//! Everything that calls us: the HTTP edge.
+//! The HTTP API.
 //!
-//! A handler returns its answer or an [`ApiError`]; the request layer gives every request a trace,
-//! a span and metrics, and spells every error, whoever made it, as a problem document. The route
-//! table is `routes.rs`; connections and their limits are `server.rs`. No rule of the domain lives
-//! here.
+//! A handler returns a response or an [`ApiError`]. The request layer gives every request a trace, a span
+//! and metrics, and renders every error as a problem document, whether a handler or a library made it.
+//! The route table is `routes.rs`; connections and their limits are `server.rs`. No domain rules live here.
 
 mod access;
 mod act;

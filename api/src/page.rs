@@ -1,7 +1,7 @@
-//! Pages for people: one look, nothing loaded from elsewhere, no script.
+//! HTML pages for people: one stylesheet, no scripts, no external resources.
 //!
-//! What a page quotes may come from anybody, so everything is escaped, and the browser is told to
-//! run nothing, load nothing, send forms to this server only and tell nobody where it came from.
+//! A page may show untrusted text, so everything is escaped. The headers forbid scripts, external
+//! resources, framing, forms to other servers and referrers.
 
 use crate::problem::{ApiError, Worded};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -27,7 +27,7 @@ const CSP: HeaderName = header::CONTENT_SECURITY_POLICY;
 const FRAMES: HeaderName = header::X_FRAME_OPTIONS;
 const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
 
-/// The beginning of a page. The nonce lets its own style through, and no other.
+/// The start of a page. The nonce allows its own stylesheet only.
 pub(crate) fn head(title: &str, nonce: &str) -> String {
     format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -37,13 +37,13 @@ pub(crate) fn head(title: &str, nonce: &str) -> String {
     )
 }
 
-/// Text that is nothing but text in a page, and in a quoted attribute. No character of it hides.
+/// Escapes text for HTML content and quoted attributes, and removes invisible characters.
 pub(crate) fn escape(text: &str) -> String {
     let escaped = escape_invisible_only(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     escaped.replace('"', "&quot;").replace('\'', "&#39;")
 }
 
-/// A private page: kept nowhere, shown in no frame, found by no search.
+/// A page that is not cached, framed or indexed.
 pub(crate) fn private(
     status: StatusCode,
     title: &str,
@@ -69,7 +69,7 @@ pub(crate) fn private(
     response
 }
 
-/// A refusal as a page, with the status and the code that a problem document would have.
+/// An error page, with the status and code that a problem document would have.
 pub(crate) fn refused(error: ApiError, random: &dyn Random) -> Response {
     let status = StatusCode::from_u16(error.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = private(status, error.code.title(), random, |page| {
@@ -83,7 +83,7 @@ pub(crate) fn refused(error: ApiError, random: &dyn Random) -> Response {
     response
 }
 
-/// A message as people write: with a capital and a full stop.
+/// Adds a capital letter and a full stop.
 fn sentence(message: &str) -> String {
     let mut rest = message.chars();
     let first = rest.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! What an address names: a workflow, a run, a step of a run.
+//! Parsing of path and query parameters, and a few shared responses.
 //!
-//! A name that nothing can have is not found, like one that nothing has.
+//! A malformed id is `NOT_FOUND`, like an id that does not exist.
 
 use crate::caller::Caller;
 use crate::problem::ApiError;
@@ -18,34 +18,34 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The run that a path names.
+/// Parses a run id.
 pub(crate) fn run(text: &str) -> Result<Uuid, ApiError> {
     Uuid::parse_str(text).map_err(|_| ApiError::new(Code::NotFound, "there is no such run"))
 }
 
-/// The workflow that a path names.
+/// Checks a workflow id.
 pub(crate) fn workflow(text: &str) -> Result<&str, ApiError> {
     let nameable = !text.contains(char::is_control) && (1..=WORKFLOW_ID_CHARS_MAX).contains(&text.chars().count());
     if nameable { Ok(text) } else { Err(ApiError::new(Code::NotFound, "there is no such workflow")) }
 }
 
-/// The workflow that a path names, which need not be there yet.
+/// Checks the id of a workflow that may not exist yet: a malformed one is `VALIDATION_FAILED`.
 pub(crate) fn new_workflow(text: &str) -> Result<&str, ApiError> {
     workflow(text).map_err(|_| {
-        let what = format!("a workflow's id has 1 to {WORKFLOW_ID_CHARS_MAX} letters, digits, '_', '-' and '.'");
+        let what = format!("a workflow id must have 1 to {WORKFLOW_ID_CHARS_MAX} letters, digits, '_', '-' or '.'");
         ApiError::new(Code::ValidationFailed, what).with("parameter", "id")
     })
 }
 
-/// How long somebody wants to wait.
+/// Parses the `wait` parameter.
 pub(crate) fn patience(seconds: Option<f64>) -> Result<Option<Duration>, ApiError> {
     let Some(seconds) = seconds else { return Ok(None) };
     let wait = Duration::try_from_secs_f64(seconds).ok().filter(|wait| wait.as_secs_f64() <= WAIT_SECONDS_MAX);
-    let what = format!("wait is a number of seconds from 0 to {WAIT_SECONDS_MAX}");
+    let what = format!("wait must be a number of seconds from 0 to {WAIT_SECONDS_MAX}");
     wait.map(Some).ok_or_else(|| ApiError::new(Code::ValidationFailed, what).with("parameter", "wait"))
 }
 
-/// The step that a path or body names, by its own id or by its node's.
+/// Resolves a step by its own id or by its node's id.
 pub(crate) async fn step(caller: &Caller, run: Uuid, text: &str) -> Result<Uuid, ApiError> {
     if let Ok(id) = Uuid::parse_str(text) {
         return Ok(id);
@@ -56,7 +56,6 @@ pub(crate) async fn step(caller: &Caller, run: Uuid, text: &str) -> Result<Uuid,
     Ok(caller.flow.step_of(&caller.permit, run, text).await?)
 }
 
-/// A digest of 64 hex digits.
 pub(crate) fn digest(text: &str) -> Result<Digest32, ApiError> {
     Digest32::from_hex(text).ok_or_else(|| {
         ApiError::new(Code::SchemaInvalid, "a digest has 64 hex digits")
@@ -65,47 +64,47 @@ pub(crate) fn digest(text: &str) -> Result<Digest32, ApiError> {
     })
 }
 
-/// A moment that a parameter names.
+/// Parses an RFC 3339 time.
 pub(crate) fn time(parameter: &str, text: Option<&str>) -> Result<Option<Timestamp>, ApiError> {
     let refused = |_| {
-        let what = format!("{parameter} is a time such as 2026-01-31T12:00:00Z");
+        let what = format!("{parameter} must be an RFC 3339 time such as 2026-01-31T12:00:00Z");
         ApiError::new(Code::SchemaInvalid, what).with("parameter", parameter)
     };
     text.map(|text| text.parse().map_err(refused)).transpose()
 }
 
-/// How many rows a page may have.
+/// Parses the `limit` parameter.
 pub(crate) fn page_rows(limit: Option<usize>) -> Result<usize, ApiError> {
     let limit = limit.unwrap_or(PAGE_ROWS_DEFAULT);
     if (1..=PAGE_ROWS_MAX).contains(&limit) {
         return Ok(limit);
     }
-    let what = format!("limit is a number from 1 to {PAGE_ROWS_MAX}");
+    let what = format!("limit must be a number from 1 to {PAGE_ROWS_MAX}");
     Err(ApiError::new(Code::SchemaInvalid, what).with("parameter", "limit"))
 }
 
-/// What is answered when a run was told something: it takes it in with its next turn.
+/// The response after a signal was sent to a run, which processes it in its next turn.
 pub(crate) async fn told(caller: &Caller, run: Uuid) -> Result<Value, ApiError> {
     let status = caller.flow.status(&caller.permit, run).await?;
     Ok(json!({"run_id": run, "status": status.as_str(), "accepted": true}))
 }
 
-/// A note that somebody leaves, if it is not too long.
+/// Checks the length of a note.
 pub(crate) fn note(text: Option<String>) -> Result<Option<String>, ApiError> {
     match text {
         Some(text) if text.len() > NOTES_BYTES_MAX => {
-            Err(ApiError::new(Code::PayloadTooLarge, "the note is too long").with("bytes_max", NOTES_BYTES_MAX))
+            Err(ApiError::new(Code::PayloadTooLarge, "the text is too long").with("bytes_max", NOTES_BYTES_MAX))
         }
         text => Ok(text),
     }
 }
 
-/// The answer that shows a document which is written already.
+/// A response from JSON that is serialised already.
 pub(crate) fn written(document: Document) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], document.into_text()).into_response()
 }
 
-/// The answer that shows a document, written where it holds up nobody if it is large.
+/// A JSON response. A large document is serialised on a worker thread.
 pub(crate) async fn document(caller: &Caller, document: Value) -> Result<Response, ApiError> {
     let large = documents::is_larger_than(&document, JSON_INLINE_BYTES_MAX);
     Ok(caller.flow.offload(&caller.permit.claimant(), large, async { Json(document).into_response() }).await?)

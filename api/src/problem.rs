@@ -1,8 +1,8 @@
-//! Errors on their way out.
+//! Errors as responses.
 //!
-//! A handler fails with an [`ApiError`]. As a response it is only a status with the error attached:
-//! the request layer, which knows the address and the trace, writes the document. A refusal that
-//! some library made on its own gets its document there too, by its status.
+//! A handler fails with an [`ApiError`]. Its response is only a status with the error attached; the
+//! request layer, which knows the path and the trace, writes the problem document. An error response
+//! from a library gets its document there too, derived from the status.
 
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
@@ -13,29 +13,26 @@ use chimera_engine::flow::port::{BlobError, InvalidLink};
 use chimera_engine::port::{Blocked, CommitError, ReadError};
 use serde_json::Value;
 
-/// The media type of a problem document.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// A refusal or a failure that is told to the caller.
+/// An error that is shown to the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiError {
-    /// Which one.
     pub code: Code,
-    /// What is told.
     pub body: ErrorBody,
 }
 
 impl ApiError {
-    /// An error with a message for the caller.
+    /// The message is truncated and stripped of control characters.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, body: ErrorBody::new(code, told(message.into(), ERROR_TEXT_CHARS_MAX)) }
     }
 
-    /// Our own fault: the caller learns nothing but that.
+    /// An internal error. It reveals nothing else to the caller.
     #[must_use]
     pub fn internal() -> Self {
-        Self::new(Code::Internal, "something went wrong inside; the log has it under this trace id")
+        Self::new(Code::Internal, "internal error; the server log has the details under this trace id")
     }
 
     /// Adds a detail.
@@ -49,36 +46,36 @@ impl ApiError {
         self
     }
 
-    /// Says when a retry makes sense.
+    /// Sets `Retry-After`.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.body = self.body.retry_after(seconds);
         self
     }
 
-    /// The error that a bare status stands for.
+    /// The error for a response that has only a status.
     pub(crate) fn of_status(status: StatusCode) -> Self {
         let (code, message) = match status.as_u16() {
-            401 => (Code::Unauthenticated, "a valid credential is needed"),
-            403 => (Code::RbacForbidden, "the actor may not do this"),
-            404 => (Code::NotFound, "nothing is here"),
-            405 => (Code::MethodNotAllowed, "the address does not take this method"),
+            401 => (Code::Unauthenticated, "a valid credential is required"),
+            403 => (Code::RbacForbidden, "the actor is not allowed to do this"),
+            404 => (Code::NotFound, "not found"),
+            405 => (Code::MethodNotAllowed, "this method is not allowed here"),
             408 => (Code::BodyTimeout, "the body arrived too slowly"),
             504 => (Code::RequestTimeout, "the request took too long"),
-            409 => (Code::OccConflict, "somebody else was faster"),
+            409 => (Code::OccConflict, "another request changed the record first; reload it and retry"),
             413 => (Code::PayloadTooLarge, "the body is too large"),
-            415 => (Code::UnsupportedMediaType, "the body has a type that is not taken here"),
-            422 => (Code::ValidationFailed, "the values are not valid"),
+            415 => (Code::UnsupportedMediaType, "this content type is not supported here"),
+            422 => (Code::ValidationFailed, "a value is missing or invalid"),
             429 => (Code::RateLimited, "too many requests"),
             503 => (Code::NotReady, "not ready"),
-            400..=499 => (Code::SchemaInvalid, "the request can't be read"),
+            400..=499 => (Code::SchemaInvalid, "malformed request"),
             _ => return Self::internal(),
         };
         Self::new(code, message)
     }
 
-    /// What a client is told to do about its credential (RFC 6750): a token that merely lacks a scope
-    /// needs no new one.
+    /// The `WWW-Authenticate` header (RFC 6750). It tells a missing scope, which a new token would not
+    /// fix, from an invalid token.
     fn challenge(&self) -> Option<HeaderValue> {
         match (self.code, self.body.details.get("required_scope").and_then(Value::as_str)) {
             (Code::RbacForbidden, Some(scope)) => {
@@ -92,14 +89,13 @@ impl ApiError {
         }
     }
 
-    /// The document for this error.
     pub(crate) fn problem(&self, instance: &str, trace_id: &str) -> ProblemDetails {
         ProblemDetails::new(self.code, self.body.clone(), instance, trace_id)
     }
 }
 
-/// Text that may repeat what the caller sent, made fit for an answer and a log line: of bounded
-/// length, and without characters that steer a terminal.
+/// Makes text that may echo the caller's input safe for responses and log lines: truncates it and
+/// replaces control characters.
 pub(crate) fn told(text: String, chars_max: usize) -> String {
     let bounded = text.len() <= chars_max || text.chars().nth(chars_max).is_none();
     if bounded && !text.contains(char::is_control) {
@@ -110,11 +106,11 @@ pub(crate) fn told(text: String, chars_max: usize) -> String {
     text.chars().take(chars_max).map(harmless).chain(cut).collect()
 }
 
-/// Attached to a response that still needs its document.
+/// Response extension: the request layer must still write the problem document.
 #[derive(Clone)]
 pub(crate) struct Attached(pub(crate) ApiError);
 
-/// Attached to a response that tells its error in words of its own: only the log needs it.
+/// Response extension: the response has its own body (an HTML page), and the error is only logged.
 #[derive(Clone)]
 pub(crate) struct Worded(pub(crate) ApiError);
 
@@ -136,7 +132,9 @@ impl IntoResponse for ApiError {
 impl From<CommitError> for ApiError {
     fn from(error: CommitError) -> Self {
         match error {
-            CommitError::Conflict(_) => Self::new(Code::OccConflict, "somebody else changed the record first"),
+            CommitError::Conflict(_) => {
+                Self::new(Code::OccConflict, "another request changed the record first; reload it and retry")
+            }
             CommitError::Invalid(_) | CommitError::Rejected { .. } => Self::internal(),
             CommitError::Unavailable(why) => why.body("the store is not available; nothing was changed").into(),
             CommitError::Fenced => {
@@ -168,12 +166,12 @@ impl From<ReadError> for ApiError {
 impl From<BlobError> for ApiError {
     fn from(error: BlobError) -> Self {
         match error {
-            BlobError::NotFound(_) => Self::new(Code::NotFound, "there is no such content, or it is no longer kept"),
+            BlobError::NotFound(_) => Self::new(Code::NotFound, "no such artifact, or it has been deleted"),
             BlobError::TooLarge { bytes_max } => {
-                Self::new(Code::PayloadTooLarge, format!("the content may have at most {bytes_max} bytes"))
+                Self::new(Code::PayloadTooLarge, format!("the content is larger than {bytes_max} bytes"))
                     .with("bytes_max", bytes_max)
             }
-            BlobError::Interrupted => Self::new(Code::SchemaInvalid, "the content ended before its end"),
+            BlobError::Interrupted => Self::new(Code::SchemaInvalid, "the content ended early"),
             BlobError::Damaged(_) => Self::internal(),
             BlobError::Unavailable(why) => why.body("the store is not available").into(),
         }
@@ -184,7 +182,7 @@ impl From<InvalidLink> for ApiError {
     fn from(refused: InvalidLink) -> Self {
         match refused {
             InvalidLink::Expired => Self::new(Code::ExpiredTtl, "the link has expired; ask for a new one"),
-            InvalidLink::Forged => Self::new(Code::SignatureInvalid, "the link is not one that was given out here"),
+            InvalidLink::Forged => Self::new(Code::SignatureInvalid, "the link's signature is not valid"),
         }
     }
 }
@@ -200,8 +198,8 @@ impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         let told = Self::from(error.body());
         if told.code == Code::Internal {
-            // The caller learns nothing of the inside; whoever runs the server must.
-            tracing::error!(reason = %error, "a request of the flow room failed inside");
+            // The caller sees no details; the operator needs them.
+            tracing::error!(reason = %error, "a request failed with an internal error");
             return Self::internal();
         }
         told

@@ -1,9 +1,9 @@
-//! The refusals that many endpoints share, in the words of OpenAPI.
+//! OpenAPI descriptions of the error responses that many endpoints share.
 
 use crate::ops::schema::ProblemDocument;
 use utoipa::IntoResponses;
 
-/// Of whoever asks.
+/// Errors of endpoints that read.
 #[derive(IntoResponses)]
 #[allow(dead_code)]
 pub(crate) enum Asking {
@@ -27,7 +27,7 @@ pub(crate) enum Asking {
     Unavailable(ProblemDocument),
 }
 
-/// Of whoever wants something changed.
+/// Errors of endpoints that change something.
 #[derive(IntoResponses)]
 #[allow(dead_code)]
 pub(crate) enum Changing {
@@ -66,7 +66,7 @@ pub(crate) enum Changing {
     Unavailable(ProblemDocument),
 }
 
-/// Of whoever comes in.
+/// Errors of sign-in and refresh.
 #[derive(IntoResponses)]
 #[allow(dead_code)]
 pub(crate) enum Entering {

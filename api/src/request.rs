@@ -1,7 +1,7 @@
-//! What surrounds every request: trace, span, metrics, time limit, and the words of its errors.
+//! The outermost middleware: trace, span, metrics, timeout and problem documents.
 //!
-//! This is the outermost layer, so that an error made anywhere inside, by a handler, a panic, a
-//! time limit or a library, leaves as a problem document with the trace it belongs to.
+//! Because it is outermost, an error from a handler, a panic, a timeout or a library leaves as a problem
+//! document with its trace id.
 
 use crate::edge::Edge;
 use crate::problem::{ApiError, Attached, PROBLEM_JSON, Worded, told};
@@ -24,7 +24,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 
-/// Runs a request inside its span and finishes its answer.
+/// Middleware: runs a request in its span, renders its error, and records metrics.
 pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next: Next) -> Response {
     let began = edge.clock.steady();
     let _running = Running::begin();
@@ -82,14 +82,14 @@ pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next
     response
 }
 
-/// Answers a request, unless its head is one that HTTP forbids and its parser lets pass, since proxies
-/// before us may read such a request differently than we do; and gives up on an answer that doesn't begin
-/// in time. These are no layers of their own: every layer copies all those within for each request.
+/// Runs the request with a timeout. Heads that HTTP forbids but the parser accepts are refused, because a
+/// proxy may interpret them differently (request smuggling). These checks are not middleware of their own:
+/// every layer clones all inner layers for each request.
 async fn answer(edge: &Edge, request: Request, next: Next) -> Response {
     if let Some(fault) = fault(&request) {
         return ApiError::new(Code::SchemaInvalid, fault).into_response();
     }
-    // A store that is held takes no change, whoever asks for it, and nothing new is begun on one that is damaged.
+    // A store on hold accepts no changes from anybody, and no new work starts on a damaged one.
     if !request.method().is_safe() {
         if let Some(hold) = edge.flow.as_ref().and_then(Flow::hold) {
             return ApiError::from(hold.body()).into_response();
@@ -100,9 +100,9 @@ async fn answer(edge: &Edge, request: Request, next: Next) -> Response {
     }
     match tokio::time::timeout(edge.request_timeout, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => ApiError::new(Code::RequestTimeout, "the answer took longer than a request may take")
-            .retry_after(1)
-            .into_response(),
+        Err(_) => {
+            ApiError::new(Code::RequestTimeout, "the request exceeded its time limit").retry_after(1).into_response()
+        }
     }
 }
 
@@ -115,22 +115,22 @@ fn fault(request: &Request) -> Option<&'static str> {
     let mut codings = request.headers().get_all(header::TRANSFER_ENCODING).iter();
     let target = request.uri().path_and_query().map_or("", |target| target.as_str());
     match hosts[..] {
-        _ if target.len() > TARGET_BYTES_MAX => Some("the address is too long"),
+        _ if target.len() > TARGET_BYTES_MAX => Some("the request target is too long"),
         _ if codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) => {
-            Some("the only transfer coding that is taken is chunked")
+            Some("unsupported Transfer-Encoding: only chunked is supported")
         }
         [] if request.version() < Version::HTTP_11 => None,
         [host] if is_host(host) => None,
-        _ => Some("a request names its host, once"),
+        _ => Some("exactly one Host header is required"),
     }
 }
 
-/// The answer to a panic. What the panic said is for the log only.
+/// The response after a panic. Its message goes to the log only.
 pub(crate) fn after_panic(_: Box<dyn std::any::Any + Send>) -> Response {
     ApiError::internal().into_response()
 }
 
-/// Gives an error its document and its log line; leaves every other answer alone.
+/// Writes the problem document and the log line of an error; leaves other responses alone.
 fn explain(mut response: Response, instance: &str, trace_id: &str) -> Response {
     let status = response.status();
     if let Some(Worded(error)) = response.extensions_mut().remove::<Worded>() {
@@ -154,8 +154,8 @@ fn explain(mut response: Response, instance: &str, trace_id: &str) -> Response {
     explained
 }
 
-/// A path as errors repeat it. It may hold the token of a link, also if that was copied with a slash too many, and a secret
-/// that is cut would not be recognised, so it is masked before it is cut.
+/// The path as shown in errors. It may contain a link token, so it is redacted, and before it is truncated: the
+/// redactor would not recognise part of a token.
 pub(crate) fn shown_path(path: &str) -> String {
     let taken = &path[..path.floor_char_boundary(TARGET_BYTES_MAX)];
     told(Redactor::default().text(taken).into_owned(), PATH_SHOWN_CHARS_MAX)
@@ -172,7 +172,7 @@ fn log(error: &ApiError) {
     );
 }
 
-/// Counts a request as running until it is dropped, however it ends.
+/// Counts a request as in flight until dropped.
 struct Running(metrics::Gauge);
 
 impl Running {
@@ -197,7 +197,7 @@ fn count(method: &'static str, route: &str, status: &str, micros: i64) {
     metrics::histogram!("chimera_http_request_duration_seconds", "method" => method, "route" => route).record(seconds);
 }
 
-/// Methods are a closed list in metrics, or a caller could grow them without end.
+/// A closed list, so that callers cannot create unbounded metric labels.
 fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -211,7 +211,7 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
-/// The caller's own id for this request, if it is short and harmless in a log line.
+/// The caller's id for this request, if it is short and safe in a log line.
 fn correlation_id(headers: &HeaderMap) -> Option<String> {
     let given = header_text(headers, &CORRELATION_ID).or_else(|| header_text(headers, &REQUEST_ID))?;
     let harmless = |c: u8| c.is_ascii_alphanumeric() || b"-_.:/+=".contains(&c);

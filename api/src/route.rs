@@ -1,5 +1,5 @@
-//! What a route demands of whoever asks, and what else hangs on it. Nothing else in the edge looks at
-//! the text of a route to find that out.
+//! The rules of a route: authentication, signature, freshness, rate limit, body size. Nothing in this
+//! crate derives any of these from the text of a path.
 
 use axum::http::Method;
 use chimera_core::limits::{BODY_BYTES_MAX, UNAUTHENTICATED_BODY_BYTES_MAX};
@@ -7,35 +7,31 @@ use chimera_core::limits::{BODY_BYTES_MAX, UNAUTHENTICATED_BODY_BYTES_MAX};
 /// One line of the route table.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// The method; GET answers HEAD as well.
+    /// GET answers HEAD as well.
     pub method: Method,
-    /// The path, with its parameters in braces.
+    /// Parameters are in braces.
     pub path: &'static str,
-    /// What it demands.
     pub rules: &'static Rules,
 }
 
-/// What a route demands.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Only those are let in who have a token.
+    /// Requires an access token.
     pub token: bool,
     /// What the actor has to sign.
     pub signed: Signed,
-    /// Whether the request says when it was made and counts once.
     pub dated: Dated,
-    /// How it is counted.
     pub limit: Limit,
-    /// A run may begin with it: the request begins the run's trace, and whatever is refused is entered.
+    /// May start a run: the request is the root of the run's trace, and every refusal is recorded in the ledger.
     pub acts: bool,
-    /// The path ends with a link's token, which is the credential, and a person sees the answer.
+    /// The last path segment is a link token, which is the credential. Responses are HTML pages.
     pub link: bool,
-    /// Bytes of its body at the most; with none a body is never read.
+    /// Maximum body size. With 0 the body is never read.
     pub body_bytes_max: usize,
 }
 
 impl Rules {
-    /// Whether the gate stands before it: whoever comes shows a token or sends a body.
+    /// Whether the gate runs before the handler: the route requires a token or takes a body.
     pub(crate) const fn is_guarded(&self) -> bool {
         self.token || self.body_bytes_max > 0
     }
@@ -44,7 +40,6 @@ impl Rules {
 /// What the actor has to sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signed {
-    /// Nothing.
     No,
     /// The raw body, in `X-HMAC-Signature`.
     Body,
@@ -52,29 +47,25 @@ pub enum Signed {
     Message,
 }
 
-/// Whether a request says when it was made and counts once.
+/// Whether a request carries a time and a nonce, and is accepted once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dated {
-    /// It doesn't.
     No,
-    /// If it says so.
+    /// Checked if the request carries them.
     IfSaid,
     /// Always.
     Always,
 }
 
-/// How a request is counted.
+/// Which rate limit a request counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Not at all.
     Free,
-    /// As one that asks.
     Reads,
-    /// As one that changes something.
     Writes,
 }
 
-/// Anybody may ask. What a presigned address proves is its handler's business.
+/// No authentication by the gate. The handler checks presigned links.
 pub(crate) static OPEN: Rules = Rules {
     token: false,
     signed: Signed::No,
@@ -84,9 +75,8 @@ pub(crate) static OPEN: Rules = Rules {
     link: false,
     body_bytes_max: 0,
 };
-/// Whoever holds a link decides by it.
+/// Decides an approval with a link token.
 pub(crate) static LINK: Rules = Rules { link: true, body_bytes_max: UNAUTHENTICATED_BODY_BYTES_MAX, ..OPEN };
-/// Somebody signs in.
 pub(crate) static SIGN_IN: Rules = Rules {
     signed: Signed::Body,
     dated: Dated::Always,
@@ -94,15 +84,13 @@ pub(crate) static SIGN_IN: Rules = Rules {
     body_bytes_max: UNAUTHENTICATED_BODY_BYTES_MAX,
     ..OPEN
 };
-/// Somebody stays signed in: the refresh token itself is used up.
+/// No nonce: the refresh token itself is single-use.
 pub(crate) static REFRESH: Rules = Rules { dated: Dated::No, ..SIGN_IN };
-/// Somebody who is known asks.
 pub(crate) static READ: Rules = Rules { token: true, limit: Limit::Reads, ..OPEN };
-/// Somebody who is known asks with a body; nothing changes.
+/// A read with a body.
 pub(crate) static CHECK: Rules = Rules { limit: Limit::Writes, body_bytes_max: BODY_BYTES_MAX, ..READ };
-/// The front door.
+/// `POST /act`.
 pub(crate) static ACT: Rules = Rules { signed: Signed::Body, dated: Dated::IfSaid, acts: true, ..CHECK };
-/// Something is changed.
 pub(crate) static CHANGE: Rules = Rules { signed: Signed::Message, dated: Dated::Always, ..CHECK };
-/// A run is begun.
+/// Starts a run.
 pub(crate) static CALL: Rules = Rules { acts: true, ..CHANGE };

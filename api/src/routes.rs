@@ -1,6 +1,6 @@
 //! The route table, and the OpenAPI document made from the same handlers.
 //!
-//! Each route stands once, with everything that it demands of whoever asks.
+//! Each route is listed once, with the rules that apply to it.
 
 use crate::access::{
     actor_get, actor_key, actor_list, actor_put, actor_remove, jwks, tenant_add, tenant_get, tenant_list, tenant_set,
@@ -34,7 +34,7 @@ use utoipa::openapi::security::{
 use utoipa::openapi::{ObjectBuilder, RefOr, Required};
 use utoipa::{Modify, OpenApi};
 
-/// Makes the route table, the router's part and the OpenAPI document of one list.
+/// Generates the route table, the list of handlers and the OpenAPI document from one list.
 macro_rules! routes {
     ($($method:ident $path:literal $module:ident::$handler:ident $rules:ident;)*) => {
         /// The route table.
@@ -42,7 +42,7 @@ macro_rules! routes {
             vec![$(Route { method: Method::$method, path: $path, rules: &route::$rules }),*]
         });
 
-        /// Every route with its handler.
+        /// One handler per line of the table, in the same order.
         fn handlers() -> Vec<MethodRouter<Edge>> {
             vec![$(on(MethodFilter::$method, $module::$handler)),*]
         }
@@ -110,13 +110,12 @@ routes! {
     DELETE "/runs/{id}/patches/{number}" run_unpatch::unpatch CHANGE;
 }
 
-/// The line of the table for a request that was matched.
+/// The route of a matched path. HEAD uses the route of GET.
 pub(crate) fn route(method: &Method, path: &str) -> Option<&'static Route> {
     let method = if *method == Method::HEAD { &Method::GET } else { method };
     ROUTES.iter().find(|route| route.path == path && route.method == *method)
 }
 
-/// The route table.
 #[must_use]
 pub fn table() -> &'static [Route] {
     &ROUTES
@@ -124,20 +123,20 @@ pub fn table() -> &'static [Route] {
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Chimera", description = "Lets AI agents act, and keeps every act under control."),
+    info(title = "Chimera", description = "Lets AI agents act under control."),
     components(schemas(schema::ProblemDocument)),
     tags(
         (name = "ops", description = "Health, metrics, documentation"),
-        (name = "access", description = "Who calls, and what they ask for"),
+        (name = "access", description = "Authentication, actors and tenants"),
         (name = "flow", description = "Workflows, runs and tools"),
-        (name = "link", description = "Links that are sent to people"),
-        (name = "ledger", description = "What happened, by whom, and why"),
-        (name = "intent", description = "Intents and what they produce"),
+        (name = "link", description = "Approval links sent to people"),
+        (name = "ledger", description = "The audit ledger"),
+        (name = "intent", description = "Intents and their artifacts"),
     ),
 )]
 struct Document;
 
-/// How callers prove who they are.
+/// Adds the security schemes, and what each operation requires of them.
 struct Credentials;
 
 impl Modify for Credentials {
@@ -145,16 +144,16 @@ impl Modify for Credentials {
         let token = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
             .bearer_format("JWT")
-            .description(Some("An access token of `/auth/token`"))
+            .description(Some("Access token issued by `/auth/token`"))
             .build();
         let body = ApiKeyValue::with_description(
             "X-HMAC-Signature",
-            "Lower-case hex of the HMAC-SHA256 of the raw body, with the actor's key",
+            "HMAC-SHA256 of the raw body with the actor's key, in lower-case hex",
         );
         let message = ApiKeyValue::with_description(
             "Signature",
             "An HTTP message signature (RFC 9421) with the actor's key, `alg=\"hmac-sha256\"`, over `@method`, `@path`, \
-             `@query` and, with a body, `content-digest`; `Signature-Input` has `created`, `nonce` and `keyid`, the actor",
+             `@query` and, with a body, `content-digest`; `Signature-Input` has `created`, `nonce` and `keyid`: the actor",
         );
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("bearer", SecurityScheme::Http(token));
@@ -184,18 +183,16 @@ fn operation<'a>(item: &'a mut PathItem, method: &Method) -> Option<&'a mut Oper
     slot.as_mut()
 }
 
-/// The tenant for which an operator acts.
 fn for_tenant() -> Parameter {
     ParameterBuilder::new()
         .name(gate::FOR_TENANT)
         .parameter_in(ParameterIn::Query)
         .required(Required::False)
-        .description(Some("For operators: the slug of another tenant for which the request acts"))
+        .description(Some("Operators only: slug of the tenant to act for"))
         .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
         .build()
 }
 
-/// What a route demands, in the words of OpenAPI.
 fn demanded(rules: &Rules) -> SecurityRequirement {
     let none: [&str; 0] = [];
     let token = rules.token.then_some("bearer");
@@ -216,12 +213,12 @@ pub fn document() -> utoipa::openapi::OpenApi {
     document
 }
 
-/// The whole edge as one service.
+/// All routes with their middleware.
 pub fn router(edge: Edge) -> Router {
     with_routes(edge, Router::new())
 }
 
-/// The whole edge with further routes under the same layers.
+/// Like [`router`], with further routes under the same middleware.
 pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
     table()
         .iter()
@@ -242,7 +239,7 @@ pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
         .with_state(edge)
 }
 
-/// The edge of a process that may not begin yet: it says so, and why.
+/// The routes of a process that may not start yet: health, readiness and metrics; everything else is `NOT_READY`.
 pub fn waiting_router(edge: Edge) -> Router {
     Router::new()
         .route("/healthz", get(healthz::healthz))
@@ -256,13 +253,16 @@ pub fn waiting_router(edge: Edge) -> Router {
 }
 
 async fn not_begun() -> ApiError {
-    ApiError::new(Code::NotReady, "this node has not begun its work; /readyz says why").retry_after(1)
+    ApiError::new(Code::NotReady, "this node has not started yet; see /readyz for the reason").retry_after(1)
 }
 
 async fn not_found(uri: Uri) -> ApiError {
-    ApiError::new(Code::NotFound, format!("nothing is at {}", request::shown_path(uri.path())))
+    ApiError::new(Code::NotFound, format!("no route matches {}", request::shown_path(uri.path())))
 }
 
 async fn method_not_allowed(method: Method) -> ApiError {
-    ApiError::new(Code::MethodNotAllowed, format!("the address does not take {method}"))
+    ApiError::new(
+        Code::MethodNotAllowed,
+        format!("{method} is not allowed here; the Allow header lists the methods that are"),
+    )
 }

@@ -1,11 +1,10 @@
-//! Connections: how many, how slow, and how they end.
+//! Connections: limits, timeouts and graceful shutdown.
 //!
-//! Connections beyond the limit wait in the kernel's queue, and those of an address that has too many
-//! are refused. A client that dawdles with its request
-//! head, keeps an idle connection open too long, or doesn't take its answer, is cut off. On stop
-//! nobody new is let in, every request that has begun may finish, to the last byte of its answer,
-//! within the grace time, and what is left then is dropped.
-//! Only HTTP/1.1 is spoken: its head timer covers the whole life of a connection.
+//! Connections beyond the total limit wait in the kernel's accept queue; those beyond the limit of their
+//! address are refused. A client is disconnected when it sends its request head too slowly, keeps an idle
+//! connection open too long, or does not read its response. On shutdown no new connections are accepted,
+//! requests in flight may finish within the grace period, and the rest are dropped.
+//! Only HTTP/1.1 is supported: its header timer covers the whole life of a connection.
 
 mod direct;
 mod places;
@@ -31,38 +30,34 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-/// The limits of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Connections at one time.
     pub connections_max: usize,
-    /// Of these, connections from one address; one is left for others in any case.
+    /// Concurrent connections from one address. One connection is always left for other addresses.
     pub connections_per_address_max: usize,
-    /// Addresses of proxies, which have no limit of their own.
+    /// Proxies are exempt from the limit per address.
     pub proxies: Arc<[Network]>,
-    /// How long a client may take to send a request head, how long a connection may idle, and how
-    /// long an answer may wait for a client that takes nothing of it.
+    /// Applies to three waits: for a request head, on an idle connection, and for a client that reads
+    /// nothing of its response.
     pub header_timeout: Duration,
-    /// How long requests may run on after the stop.
+    /// How long requests in flight may run after shutdown begins.
     pub shutdown_grace: Duration,
 }
 
-/// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,
-    /// Many callers share the address.
+    /// Many callers share a proxy's address.
     pub(crate) is_proxy: bool,
 }
 
-/// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Connections that were cut because the grace time was over.
+    /// Connections dropped at the end of the grace period.
     pub cut: usize,
 }
 
-/// Serves until `stop` completes, then lets requests finish.
+/// Serves until `stop` completes, then lets requests in flight finish.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -73,7 +68,7 @@ pub async fn serve(
     serve_until(listener, router, limits, stop.map(|()| grace)).await
 }
 
-/// The same; `stop` says how long requests may still take, whatever the limits say.
+/// Like [`serve`], but `stop` returns the grace period, which overrides the one in `limits`.
 pub async fn serve_until(
     listener: TcpListener,
     router: Router,
@@ -104,7 +99,7 @@ pub async fn serve_until(
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(reason = io_reason(&error), "a connection could not be accepted");
+                    tracing::warn!(reason = io_reason(&error), "failed to accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -153,7 +148,7 @@ async fn converse(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(reason = %error, "a connection ended early");
+        tracing::debug!(reason = %error, "connection ended with an error");
     }
     drop(held);
 }

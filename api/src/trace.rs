@@ -1,9 +1,9 @@
 //! W3C trace context: reading and writing `traceparent`.
 //!
-//! A header that doesn't follow the recommendation is ignored, as it asks for: the request then
-//! begins a trace of its own. Versions above 00 are read by their first four parts.
-//! A request that asks for a run begins the run's own trace, and the caller's is only linked: every
-//! run has one trace, whoever asked for however many.
+//! An invalid header is ignored, as the recommendation demands: the request starts a new trace. Versions
+//! above 00 are read by their first four parts.
+//! A request that starts a run belongs to the run's own trace and only links to the caller's, so that
+//! every run has exactly one trace.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -14,16 +14,16 @@ use std::convert::Infallible;
 use std::fmt;
 use uuid::Uuid;
 
-/// Where a request's span belongs.
+/// The trace that a request's span belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
-    /// The run that it asks for: its trace is the run's.
+    /// The run that the request starts; its trace takes precedence.
     pub run: Option<Uuid>,
-    /// The caller's trace: gone on with unless the request asks for a run, then linked.
+    /// The caller's trace: continued, or only linked if the request starts a run.
     pub caller: Option<&'a TraceContext>,
 }
 
-/// The id of the run that a request asks for, and the request's own span; both absent on routes that
+/// The id of the run that a request starts, and the request's own span; both absent on routes that
 /// start no run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunSeed {
@@ -32,7 +32,7 @@ pub(crate) struct RunSeed {
 }
 
 impl RunSeed {
-    /// The seed of a run in whose trace the request was given a place, if spans leave the process.
+    /// The span is set only if it is exported in the run's own trace.
     pub(crate) fn new(run: Uuid, exported: Option<&TraceContext>) -> Self {
         let own = exported.filter(|context| context.trace_id == id::trace_id(run));
         Self { run_id: Some(run), span: own.and_then(|context| SpanId::parse(&context.span_id)) }
@@ -47,19 +47,19 @@ impl<S: Sync> FromRequestParts<S> for RunSeed {
     }
 }
 
-/// The trace that a request belongs to, and the span within it.
+/// The trace and span of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     /// 32 hex digits, not all zero.
     pub trace_id: String,
     /// 16 hex digits, not all zero.
     pub span_id: String,
-    /// Whether the caller records it.
+    /// Whether the caller records the trace.
     pub sampled: bool,
 }
 
 impl TraceContext {
-    /// The context that a header carries, if it is valid.
+    /// Parses a `traceparent` header.
     #[must_use]
     pub fn parse(header: &str) -> Option<Self> {
         let mut parts = header.split('-');

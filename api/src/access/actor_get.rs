@@ -1,4 +1,4 @@
-//! `GET /actors/{id}`: what an actor may do, how often and how freely.
+//! `GET /actors/{id}`: an actor's scopes, quota and autonomy level.
 
 use crate::caller::Caller;
 use crate::edge::Edge;
@@ -15,34 +15,34 @@ use utoipa::ToSchema;
 /// An actor, or a pattern of actors.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ActorDocument {
-    /// The name or pattern.
+    /// Name or pattern.
     id: String,
-    /// The slug of its tenant.
+    /// Slug of its tenant.
     tenant: String,
-    /// A person or not: `human` or `service`.
+    /// `human` or `service`.
     #[schema(value_type = String)]
     kind: Kind,
-    /// Scopes of its own.
+    /// Scopes granted directly.
     scopes: Vec<String>,
-    /// Roles of its tenant, whose scopes it has too. A role that is gone gives nothing.
+    /// Roles of its tenant, which grant further scopes. A deleted role grants nothing.
     roles: Vec<String>,
-    /// What it may do: its own scopes, and those of its roles.
+    /// All scopes it holds: granted directly and through roles.
     effective_scopes: Vec<String>,
-    /// Requests a minute.
+    /// Maximum requests per minute.
     quota_per_minute: u32,
-    /// How freely it may act; null: the risk decides.
+    /// Autonomy level; null if it is derived from the risk.
     #[schema(value_type = Option<String>)]
     autonomy_level: Option<Level>,
-    /// Where it is told how its runs ended.
+    /// Where notifications about its runs are sent.
     #[schema(value_type = Option<Object>)]
     notify: Option<Value>,
-    /// It may do nothing for now.
+    /// A disabled actor is refused everything.
     disabled: bool,
-    /// The name or pattern of the entry that counts.
+    /// Name or pattern of the registry entry that applies.
     matched: Option<String>,
     /// Where that entry comes from: `shipped`, `config`, `registry` or `none`.
     source: &'static str,
-    /// How many keys count now.
+    /// Number of valid keys.
     keys: usize,
 }
 
@@ -67,13 +67,13 @@ impl From<ActorView> for ActorDocument {
     }
 }
 
-/// What an actor may do.
+/// Retrieves an actor.
 #[utoipa::path(
     get,
     path = "/actors/{id}",
     tag = "access",
-    params(("id" = String, Path, description = "The actor's name, or a pattern")),
-    responses((status = 200, body = ActorDocument, description = "The entry that counts"), Asking)
+    params(("id" = String, Path, description = "Actor name or pattern")),
+    responses((status = 200, body = ActorDocument, description = "The entry that applies"), Asking)
 )]
 pub(crate) async fn get(
     State(edge): State<Edge>,
@@ -83,7 +83,6 @@ pub(crate) async fn get(
     Ok(Json(directory(&edge)?.actor(&caller.permit, &id)?.into()))
 }
 
-/// The registry of this server.
 pub(super) fn directory(edge: &Edge) -> Result<&Directory, ApiError> {
     edge.access.as_ref().map(|access| access.directory()).ok_or_else(ApiError::internal)
 }

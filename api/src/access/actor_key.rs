@@ -1,4 +1,4 @@
-//! `POST /actors/{id}/keys`: makes a key for an actor. It is told once.
+//! `POST /actors/{id}/keys`: creates a key for an actor. The key is returned only once.
 
 use super::actor_get::directory;
 use crate::caller::Caller;
@@ -14,37 +14,37 @@ use chimera_core::limits;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How the key is made.
+/// Options of a new key.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyBody {
-    /// The key; without it a random one is made.
+    /// The key; generated if omitted.
     hmac_key: Option<String>,
-    /// Seconds that the keys before it still count: a day without it; `0` ends them now.
+    /// How long earlier keys stay valid, in seconds; one day if omitted. `0` revokes them now.
     overlap_seconds: Option<u32>,
 }
 
-/// A key.
+/// A new key.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct KeyDocument {
-    /// The actor.
+    /// Name of the actor.
     actor: String,
-    /// The key's id.
+    /// Id of the key.
     key_id: String,
-    /// The key. Nobody can read it again.
+    /// The key. It cannot be retrieved again.
     hmac_key: String,
-    /// Until when the keys before it count.
+    /// When earlier keys expire.
     keys_before_until: Option<String>,
 }
 
-/// Makes a key.
+/// Creates a key for an actor.
 #[utoipa::path(
     post,
     path = "/actors/{id}/keys",
     tag = "access",
-    params(("id" = String, Path, description = "The actor's name")),
-    request_body(content = Option<KeyBody>, description = "May be left out"),
-    responses((status = 201, body = KeyDocument, description = "The key, told once"), Changing)
+    params(("id" = String, Path, description = "Actor name")),
+    request_body(content = Option<KeyBody>, description = "Optional"),
+    responses((status = 201, body = KeyDocument, description = "The key, returned only once"), Changing)
 )]
 pub(crate) async fn add(
     State(edge): State<Edge>,

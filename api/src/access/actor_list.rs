@@ -1,4 +1,4 @@
-//! `GET /actors`: the registry of a tenant.
+//! `GET /actors`: lists the actors of a tenant.
 
 use super::actor_get::{ActorDocument, directory};
 use crate::caller::Caller;
@@ -10,21 +10,21 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// The registry.
+/// The actors of a tenant.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ActorPage {
-    /// Names in their order, then patterns, the longest first.
+    /// Names in alphabetical order, then patterns, longest first.
     items: Vec<ActorDocument>,
-    /// Always null: the list is whole.
+    /// Always null: the list is complete.
     next_cursor: Option<String>,
 }
 
-/// Lists the registry.
+/// Lists actors.
 #[utoipa::path(
     get,
     path = "/actors",
     tag = "access",
-    responses((status = 200, body = ActorPage, description = "Every entry"), Asking)
+    responses((status = 200, body = ActorPage, description = "All actors"), Asking)
 )]
 pub(crate) async fn list(State(edge): State<Edge>, caller: Caller) -> Result<Json<ActorPage>, ApiError> {
     let items = directory(&edge)?.actors(&caller.permit)?.into_iter().map(ActorDocument::from).collect();

@@ -1,7 +1,7 @@
-//! `PUT /actors/{id}`: writes an entry of the registry.
+//! `PUT /actors/{id}`: creates or replaces an actor.
 //!
-//! The whole entry is written. What is left out gets the value of somebody who has no entry: no
-//! scopes, sixty requests a minute; the level is then decided by the risk.
+//! The whole entry is replaced. An omitted member gets the default of an actor without an entry: no
+//! scopes, sixty requests per minute, a level derived from the risk.
 
 use super::actor_get::{ActorDocument, directory};
 use super::notify::Notify;
@@ -16,42 +16,42 @@ use chimera_core::access::{Entry, Kind, Level};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// An entry.
+/// An actor's registry entry.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ActorBody {
-    /// Scopes of its own.
+    /// Scopes granted directly.
     #[serde(default)]
     scopes: Vec<String>,
-    /// Roles of its tenant, whose scopes it has too.
+    /// Roles of its tenant, which grant further scopes.
     #[serde(default)]
     #[schema(example = json!(["clerk"]))]
     roles: Vec<String>,
-    /// Requests a minute.
+    /// Maximum requests per minute.
     quota_per_minute: Option<u32>,
-    /// How freely it may act; without it the risk decides.
+    /// Autonomy level; derived from the risk if omitted.
     #[schema(value_type = Option<String>, example = "L1_Draft")]
     autonomy_level: Option<Level>,
-    /// `human` or `service`; without it what the registry says of the name so far.
+    /// `human` or `service`; unchanged if omitted.
     #[schema(value_type = Option<String>, example = "service")]
     kind: Option<Kind>,
-    /// The slug of its tenant; the caller's own without it.
+    /// Slug of its tenant; the caller's tenant if omitted.
     tenant: Option<String>,
-    /// Where it is told how its runs ended.
+    /// Where notifications about its runs are sent.
     notify: Option<Notify>,
-    /// It may do nothing for now.
+    /// A disabled actor is refused everything.
     #[serde(default)]
     disabled: bool,
 }
 
-/// Writes an entry.
+/// Creates or replaces an actor.
 #[utoipa::path(
     put,
     path = "/actors/{id}",
     tag = "access",
-    params(("id" = String, Path, description = "The actor's name, or a pattern")),
+    params(("id" = String, Path, description = "Actor name or pattern")),
     request_body = ActorBody,
-    responses((status = 200, body = ActorDocument, description = "The entry that counts now"), Changing)
+    responses((status = 200, body = ActorDocument, description = "The entry that applies now"), Changing)
 )]
 pub(crate) async fn put(
     State(edge): State<Edge>,

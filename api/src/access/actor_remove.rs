@@ -1,4 +1,4 @@
-//! `DELETE /actors/{id}`: removes an actor's entry, ends its keys and its sign-ins.
+//! `DELETE /actors/{id}`: removes an actor's entry and revokes its keys and sessions.
 
 use super::actor_get::{ActorDocument, directory};
 use crate::caller::Caller;
@@ -8,16 +8,16 @@ use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::{Path, State};
 
-/// Removes an actor.
+/// Removes an actor and revokes its keys and sessions.
 ///
-/// What was beneath its entry counts for the name from then on: an entry of the configuration, or a
-/// pattern that fits it.
+/// From then on the entry beneath applies to the name: one from the configuration, or a pattern that
+/// matches it.
 #[utoipa::path(
     delete,
     path = "/actors/{id}",
     tag = "access",
-    params(("id" = String, Path, description = "The actor's name, or a pattern")),
-    responses((status = 200, body = ActorDocument, description = "What counts for the name now"), Changing)
+    params(("id" = String, Path, description = "Actor name or pattern")),
+    responses((status = 200, body = ActorDocument, description = "The entry that applies to the name now"), Changing)
 )]
 pub(crate) async fn remove(
     State(edge): State<Edge>,

@@ -1,4 +1,4 @@
-//! `GET /.well-known/jwks.json`: the public keys that access tokens are signed with.
+//! `GET /.well-known/jwks.json`: the public keys that verify access tokens.
 
 use crate::edge::Edge;
 use axum::Json;
@@ -12,12 +12,12 @@ use utoipa::ToSchema;
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct KeySet {
-    /// Keys that count now: the one that signs, and those before it while they overlap.
+    /// Valid keys: the signing key, and earlier ones during a rotation.
     #[schema(value_type = Vec<Object>)]
     keys: Vec<Value>,
 }
 
-/// The public keys of access tokens.
+/// Returns the public keys that verify access tokens.
 #[utoipa::path(
     get,
     path = "/.well-known/jwks.json",

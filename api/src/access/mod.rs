@@ -1,4 +1,4 @@
-//! The access room: who calls, and the front door.
+//! Endpoints for sign-in, actors and tenants.
 
 pub(crate) mod actor_get;
 pub(crate) mod actor_key;

@@ -1,4 +1,4 @@
-//! Who is told: in a request, and in an entry of the registry.
+//! Notification targets, in a request and in an actor's registry entry.
 
 use crate::problem::ApiError;
 use chimera_core::error::Code;
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// Who is told how a run ended.
+/// Where notifications about a run are sent.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Notify {
-    /// Gets a signed request.
+    /// URL that receives signed webhooks.
     #[serde(skip_serializing_if = "Option::is_none")]
     webhook: Option<String>,
-    /// Gets a mail.
+    /// Email address.
     #[serde(skip_serializing_if = "Option::is_none")]
     email: Option<String>,
 }
 
 impl Notify {
-    /// As a document, if somebody could be there.
+    /// Validates the targets and returns them as JSON.
     pub(crate) fn checked(self) -> Result<Value, ApiError> {
         let invalid = |pointer: &str, what: &str| ApiError::new(Code::ValidationFailed, what).with("pointer", pointer);
         let is_url = |url: &str| {
@@ -28,11 +28,11 @@ impl Notify {
             url.len() <= TARGET_BYTES_MAX && rest.is_some_and(|rest| !rest.is_empty())
         };
         if self.webhook.as_deref().is_some_and(|url| !is_url(url)) {
-            return Err(invalid("/notify/webhook", "a webhook is an http or https address"));
+            return Err(invalid("/notify/webhook", "the webhook must be an http or https URL"));
         }
         let is_mail = |mail: &str| mail.len() <= 320 && mail.contains('@') && !mail.contains(char::is_control);
         if self.email.as_deref().is_some_and(|mail| !is_mail(mail)) {
-            return Err(invalid("/notify/email", "that is no mail address"));
+            return Err(invalid("/notify/email", "the email address is not valid"));
         }
         serde_json::to_value(self).map_err(|_| ApiError::internal())
     }

@@ -1,4 +1,4 @@
-//! `POST /tenants`: adds a tenant, for an operator.
+//! `POST /tenants`: creates a tenant. Operators only.
 
 use super::actor_get::directory;
 use super::tenant_list::TenantDocument;
@@ -17,14 +17,14 @@ use utoipa::ToSchema;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantBody {
-    /// What people call it: lower-case letters, digits and hyphens, beginning with a letter.
+    /// Lower-case letters, digits and hyphens, starting with a letter.
     #[schema(example = "acme")]
     slug: String,
-    /// Its name in full; the slug without it.
+    /// Display name; the slug if omitted.
     name: Option<String>,
 }
 
-/// Adds a tenant. Nothing is shared with it until the configuration says so.
+/// Creates a tenant. Nothing is shared with it until the configuration says so.
 #[utoipa::path(
     post,
     path = "/tenants",

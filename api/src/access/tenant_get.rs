@@ -1,4 +1,4 @@
-//! `GET /tenants/{slug}`: a tenant, for an operator.
+//! `GET /tenants/{slug}`: one tenant. Operators only.
 
 use super::actor_get::directory;
 use super::tenant_list::TenantDocument;
@@ -9,12 +9,12 @@ use crate::refusals::Asking;
 use axum::Json;
 use axum::extract::{Path, State};
 
-/// Shows a tenant.
+/// Retrieves a tenant.
 #[utoipa::path(
     get,
     path = "/tenants/{slug}",
     tag = "access",
-    params(("slug" = String, Path, description = "What the tenant is called")),
+    params(("slug" = String, Path, description = "Slug of the tenant")),
     responses((status = 200, body = TenantDocument, description = "The tenant"), Asking)
 )]
 pub(crate) async fn get(

@@ -1,4 +1,4 @@
-//! `GET /tenants`: every tenant, for an operator.
+//! `GET /tenants`: all tenants. Operators only.
 
 use super::actor_get::directory;
 use crate::caller::Caller;
@@ -14,15 +14,15 @@ use utoipa::ToSchema;
 /// A tenant.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TenantDocument {
-    /// Its id, which says nothing and never changes.
+    /// Opaque id; never changes.
     id: String,
-    /// What people call it.
+    /// Short name, used in paths and parameters.
     slug: String,
-    /// Its name in full.
+    /// Display name.
     name: String,
-    /// Its actors are let in no more.
+    /// Whether its actors are refused.
     disabled: bool,
-    /// Since when it is there.
+    /// When it was created.
     created_at: Option<String>,
 }
 
@@ -33,21 +33,21 @@ impl From<TenantView> for TenantDocument {
     }
 }
 
-/// The tenants.
+/// All tenants.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TenantPage {
-    /// By their slugs.
+    /// Ordered by slug.
     items: Vec<TenantDocument>,
-    /// Always null: the list is whole.
+    /// Always null: the list is complete.
     next_cursor: Option<String>,
 }
 
-/// Lists the tenants.
+/// Lists tenants.
 #[utoipa::path(
     get,
     path = "/tenants",
     tag = "access",
-    responses((status = 200, body = TenantPage, description = "Every tenant"), Asking)
+    responses((status = 200, body = TenantPage, description = "All tenants"), Asking)
 )]
 pub(crate) async fn list(State(edge): State<Edge>, caller: Caller) -> Result<Json<TenantPage>, ApiError> {
     let items = directory(&edge)?.list_tenants(&caller.permit)?.into_iter().map(TenantDocument::from).collect();

@@ -1,4 +1,4 @@
-//! `PATCH /tenants/{slug}`: disables or enables a tenant, for an operator.
+//! `PATCH /tenants/{slug}`: disables or enables a tenant. Operators only.
 
 use super::actor_get::directory;
 use super::tenant_list::TenantDocument;
@@ -12,11 +12,11 @@ use axum::extract::{Path, State};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// What changes.
+/// A change of a tenant.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantChange {
-    /// True: its actors are let in no more, its streams end, and its runs make no further call.
+    /// True: its actors are refused, its event streams end, and its runs make no further calls.
     disabled: bool,
 }
 
@@ -25,9 +25,9 @@ pub(crate) struct TenantChange {
     patch,
     path = "/tenants/{slug}",
     tag = "access",
-    params(("slug" = String, Path, description = "What the tenant is called")),
+    params(("slug" = String, Path, description = "Slug of the tenant")),
     request_body = TenantChange,
-    responses((status = 200, body = TenantDocument, description = "The tenant as it is now"), Changing)
+    responses((status = 200, body = TenantDocument, description = "The updated tenant"), Changing)
 )]
 pub(crate) async fn set(
     State(edge): State<Edge>,

@@ -1,6 +1,6 @@
-//! `POST /auth/token`: signs somebody in.
+//! `POST /auth/token`: signs an actor in.
 //!
-//! The body is signed with the actor's key, says when it was made, and is used once.
+//! The body is signed with the actor's key and carries a time and a nonce, so it is accepted once.
 
 use crate::edge::Edge;
 use crate::gate::shown::Shown;
@@ -18,19 +18,19 @@ use std::sync::Arc;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 
-/// Who signs in.
+/// A sign-in request.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SignInBody {
-    /// The actor.
+    /// Name of the actor.
     #[schema(example = "n8n_workflow_abc")]
     actor: String,
-    /// When the request was made, within a minute of now: Unix seconds or RFC 3339.
+    /// When the request was made, at most one minute from now: Unix seconds or RFC 3339.
     #[schema(schema_with = moment)]
     issued_at: Value,
-    /// Any text that was not used before.
+    /// Unique string; a repeated one is refused.
     nonce: String,
-    /// Narrows the token to fewer scopes than the actor has.
+    /// Limits the token to these scopes; all of the actor's scopes if omitted.
     scopes: Option<Vec<String>>,
 }
 
@@ -41,22 +41,22 @@ pub(crate) fn moment() -> Schema {
     OneOfBuilder::new().item(seconds).item(text).into()
 }
 
-/// What is given out.
+/// An access token and a refresh token.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TokenDocument {
-    /// Goes into `Authorization: Bearer …`.
+    /// Send it as `Authorization: Bearer …`.
     access_token: String,
     /// Always `Bearer`.
     token_type: &'static str,
-    /// Seconds until it ends.
+    /// Lifetime of the access token in seconds.
     expires_in: i64,
-    /// Gets the next one at `/auth/refresh`.
+    /// Exchange it once at `/auth/refresh` for new tokens.
     refresh_token: String,
-    /// What the actor may do with it.
+    /// Scopes of the access token.
     scopes: Vec<String>,
 }
 
-/// Signs somebody in.
+/// Signs an actor in.
 #[utoipa::path(
     post,
     path = "/auth/token",
@@ -80,7 +80,7 @@ pub(crate) async fn sign_in(
     })
 }
 
-/// Tokens as an answer that nobody keeps.
+/// The token response, with `Cache-Control: no-store`.
 pub(super) fn given(tokens: Tokens) -> Response {
     let Tokens { access_token, expires_in, refresh_token, scopes, rate } = tokens;
     let document = TokenDocument { access_token, token_type: "Bearer", expires_in, refresh_token, scopes };

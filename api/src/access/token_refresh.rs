@@ -1,6 +1,6 @@
-//! `POST /auth/refresh`: exchanges a refresh token for the next one and a new access token.
+//! `POST /auth/refresh`: exchanges a refresh token for a new refresh token and access token.
 //!
-//! The body is signed with the actor's key; the access token may have ended already.
+//! The body is signed with the actor's key; the access token may have expired already.
 
 use super::token::{TokenDocument, given};
 use crate::edge::Edge;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// What is exchanged.
+/// A refresh request.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RefreshBody {
@@ -24,13 +24,13 @@ pub(crate) struct RefreshBody {
     refresh_token: String,
 }
 
-/// Exchanges a refresh token.
+/// Exchanges a refresh token for new tokens.
 #[utoipa::path(
     post,
     path = "/auth/refresh",
     tag = "access",
     request_body = RefreshBody,
-    responses((status = 200, body = TokenDocument, description = "The next tokens"), Entering)
+    responses((status = 200, body = TokenDocument, description = "The new tokens"), Entering)
 )]
 pub(crate) async fn refresh(
     State(edge): State<Edge>,

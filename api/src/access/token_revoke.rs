@@ -1,4 +1,4 @@
-//! `POST /auth/revoke`: takes a token back before its time.
+//! `POST /auth/revoke`: revokes a token before it expires.
 
 use crate::caller::Caller;
 use crate::edge::Edge;
@@ -13,29 +13,29 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// What is taken back.
+/// A revocation request.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RevokeBody {
-    /// An access token, or a refresh token with its whole sign-in. Without one: the token of this very
-    /// request and its sign-in.
+    /// An access token, or a refresh token, which revokes its whole session. If omitted: the token of this
+    /// request and its session.
     token: Option<String>,
 }
 
-/// It is done.
+/// Result of a revocation.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RevokedDocument {
-    /// Whether there was a token to end; one that nobody knows counts for nothing anyway.
+    /// Whether a token was revoked; false for an unknown one.
     revoked: bool,
 }
 
-/// Takes a token back.
+/// Revokes a token.
 #[utoipa::path(
     post,
     path = "/auth/revoke",
     tag = "access",
-    request_body(content = Option<RevokeBody>, description = "May be left out"),
-    responses((status = 200, body = RevokedDocument, description = "It counts no more"), Changing)
+    request_body(content = Option<RevokeBody>, description = "Optional"),
+    responses((status = 200, body = RevokedDocument, description = "The token is not valid any more"), Changing)
 )]
 pub(crate) async fn revoke(
     State(edge): State<Edge>,

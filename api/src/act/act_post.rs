@@ -1,8 +1,8 @@
-//! `POST /act`: somebody asks for something to be done.
+//! `POST /act`: starts a run for a goal in words, a workflow with inputs, or a list of steps.
 //!
-//! A goal in words, a workflow with inputs, or steps. The answer depends on the level: at L0 and L1 it
-//! is the plan that waits for a person, at L2 the result if it came in time, at L3 only that it was
-//! begun. The gate enters in the ledger whatever is refused.
+//! The response depends on the autonomy level: at L0 and L1 the plan that waits for approval, at L2 the
+//! result if it is ready in time, at L3 only that the run started. The gate records every refusal in the
+//! ledger.
 
 use crate::access::notify::Notify;
 use crate::caller::Caller;
@@ -35,68 +35,68 @@ use uuid::Uuid;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Bytes that most summaries fit in.
+/// Initial buffer size; most summaries fit.
 const SUMMARY_BYTES: usize = 1_024;
 
-/// What is different each time the same thing is asked for.
+/// Members that differ between retries of the same request, so they are not compared.
 const PASSING: [&str; 4] = ["issued_at", "nonce", "wait", "on_duplicate"];
 
-/// What is asked for: exactly one of `goal`, `workflow_id` and `steps`.
+/// A request to act. Exactly one of `goal`, `workflow_id` and `steps` is required.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ActBody {
-    /// Who asks; the token's actor without it, and no other.
+    /// Must be the token's actor; may be omitted.
     actor: Option<String>,
-    /// What is wanted, in words.
+    /// The goal in natural language.
     #[schema(example = "Summarize \"…\" and mail it to ada@example.com")]
     goal: Option<String>,
-    /// A workflow.
+    /// Id of the workflow to run.
     workflow_id: Option<String>,
-    /// Its version; the newest without it.
+    /// Workflow version; the latest if omitted.
     version: Option<i64>,
-    /// What the workflow works on, or values that the goal leaves open.
+    /// Inputs of the workflow, or values that the goal leaves open.
     #[schema(value_type = Option<Object>)]
     inputs: Option<Value>,
-    /// Calls of tools, one after the other. `${nodes.s1.outputs.…}` is what the first one gave.
+    /// Tool calls to run in sequence. `${nodes.s1.outputs.…}` refers to the output of the first one.
     steps: Option<Vec<StepBody>>,
-    /// A second request under this key starts nothing.
+    /// Idempotency key: a second request with this key starts no run.
     #[schema(max_length = 256, min_length = 1)]
     idempotency_key: Option<String>,
-    /// Only what would be done is wanted: nothing runs, at any level.
+    /// Only plan: nothing is executed, whatever the level.
     #[serde(default)]
     dry_run: bool,
-    /// Another level than the one it would get; a freer one needs the scope `autonomy.override`.
+    /// Overrides the autonomy level; a higher one requires the scope `autonomy.override`.
     #[schema(value_type = Option<String>, example = "L1_Draft")]
     autonomy_level: Option<Level>,
-    /// Seconds to wait for the result.
+    /// How long to wait for the result, in seconds.
     wait: Option<f64>,
-    /// Who is told how it ended.
+    /// Where notifications about the run are sent.
     notify: Option<Notify>,
-    /// What is answered when the key was used before: `conflict` (409), or `return` (200 with the run).
+    /// What to return for a used idempotency key: `conflict` (409), or `return` (200 with the run).
     #[serde(default)]
     on_duplicate: Duplicate,
-    /// When the request was made, within a minute of now: Unix seconds or RFC 3339.
+    /// When the request was made, at most one minute from now: Unix seconds or RFC 3339.
     #[schema(schema_with = crate::access::token::moment, required = false)]
-    #[expect(dead_code, reason = "the door has looked at it")]
+    #[expect(dead_code, reason = "checked before the handler runs")]
     issued_at: Option<Value>,
-    /// Makes the request usable once.
-    #[expect(dead_code, reason = "the door has looked at it")]
+    /// Unique string; makes the request single-use.
+    #[expect(dead_code, reason = "checked before the handler runs")]
     nonce: Option<String>,
-    /// One is most urgent, ten least.
+    /// Priority from 1 (highest) to 10 (lowest).
     #[schema(minimum = 1, maximum = 10)]
     priority: Option<i32>,
-    /// The caller's own id for it.
+    /// The caller's own id for the request.
     correlation_id: Option<String>,
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StepBody {
-    /// The tool's name.
+    /// Name of the tool.
     #[schema(example = "local.summarize")]
     tool: String,
-    /// What it is given.
+    /// Input of the tool.
     #[serde(default = "nothing")]
     #[schema(value_type = Object)]
     input: Value,
@@ -106,18 +106,18 @@ fn nothing() -> Value {
     json!({})
 }
 
-/// What is answered when the key was used before.
+/// What to return for a used idempotency key.
 #[derive(Clone, Copy, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Duplicate {
-    /// A conflict that names the run.
+    /// A 409 that names the run.
     #[default]
     Conflict,
     /// The run.
     Return,
 }
 
-/// Asks for something to be done.
+/// Starts a run for a goal, a workflow or a list of steps.
 #[utoipa::path(
     post,
     path = "/act",
@@ -127,9 +127,9 @@ pub(crate) enum Duplicate {
         (
             status = 200,
             body = ActedDocument,
-            description = "The result; or what waits for a person, would be done, or was asked for before, as the whole run"
+            description = "The result, or the whole run if it awaits approval, is a dry run or a duplicate"
         ),
-        (status = 202, body = ActedDocument, description = "It was begun"),
+        (status = 202, body = ActedDocument, description = "The run started"),
         Changing
     )
 )]
@@ -149,12 +149,11 @@ pub(crate) async fn act(
     }
 }
 
-/// The front door of this server.
 pub(crate) fn actions(edge: &Edge) -> Result<&Actions, ApiError> {
     edge.actions.as_deref().ok_or_else(ApiError::internal)
 }
 
-/// A request for something, as it is to be kept, with nothing special about it.
+/// A request with default options. `request` is the document that is stored with the run.
 pub(crate) fn plain(what: Objective, request: Value, seed: RunSeed) -> ActRequest {
     ActRequest {
         actor: None,
@@ -173,18 +172,18 @@ pub(crate) fn plain(what: Objective, request: Value, seed: RunSeed) -> ActReques
     }
 }
 
-/// Reads the body; what is wrong with it is told here.
+/// Parses and validates the body.
 fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(ActRequest, Option<Duration>), ApiError> {
     let mut request = shown.document(headers)?;
     let body: ActBody = json::shaped(&request)?;
     let wait = place::patience(body.wait)?;
     let invalid = |pointer: &str, what: &str| ApiError::new(Code::ValidationFailed, what).with("pointer", pointer);
     if body.correlation_id.as_ref().is_some_and(|id| id.chars().count() > IDEMPOTENCY_KEY_CHARS_MAX) {
-        return Err(invalid("/correlation_id", "a correlation id is shorter"));
+        return Err(invalid("/correlation_id", "the correlation id is too long"));
     }
     let header = headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str().unwrap_or_default());
     if header.is_some() && header != body.idempotency_key.as_deref() {
-        let what = "the Idempotency-Key header is not signed: it counts only beside the same idempotency_key";
+        let what = "the Idempotency-Key header is not signed: send the same idempotency_key in the body";
         return Err(invalid("/idempotency_key", what));
     }
     if let Some(members) = request.as_object_mut() {
@@ -220,7 +219,7 @@ fn what(
 ) -> Result<Objective, ApiError> {
     let invalid = |what: &str| ApiError::new(Code::SchemaInvalid, what).with("pointer", "");
     if inputs.as_ref().is_some_and(|inputs| !inputs.is_object()) {
-        let error = ApiError::new(Code::SchemaInvalid, "the inputs are a JSON object");
+        let error = ApiError::new(Code::SchemaInvalid, "inputs must be a JSON object");
         return Err(error.with("pointer", "/inputs"));
     }
     let given = inputs.is_some();
@@ -229,14 +228,14 @@ fn what(
         (Some(goal), None, None) if version.is_none() => Ok(Objective::Goal { goal, inputs }),
         (None, Some(id), None) => Ok(Objective::Workflow { id: place::workflow(&id)?.to_owned(), version, inputs }),
         (None, None, Some(_)) if given || version.is_some() => {
-            Err(invalid("steps have inputs of their own, and no version"))
+            Err(invalid("steps cannot be combined with inputs or version"))
         }
         (None, None, Some(steps)) => Ok(Objective::Steps(steps.into_iter().map(|step| (step.tool, step.input)).collect())),
-        _ => Err(invalid("a request has exactly one of goal, workflow_id and steps")),
+        _ => Err(invalid("exactly one of goal, workflow_id and steps is required; version goes with workflow_id only")),
     }
 }
 
-/// The answer: how long it takes, and what it shows, depends on the level.
+/// Waits for the run and builds the response; both depend on the level.
 async fn answer(edge: &Edge, caller: &Caller, begun: &StartedAction, wait: Option<Duration>) -> Result<Response, ApiError> {
     let (run, level) = (begun.started.run_id, begun.started.level);
     if level == Level::ExecuteSilent && !begun.dry_run {
@@ -244,11 +243,11 @@ async fn answer(edge: &Edge, caller: &Caller, begun: &StartedAction, wait: Optio
     }
     let drafts = begun.dry_run || level.needs_approval();
     let wait = if drafts { wait.unwrap_or_default().max(DRAFT_WAIT_MIN) } else { wait.unwrap_or(ACT_WAIT_DEFAULT) };
-    // The answer must begin before the request as a whole is given up.
+    // The response must begin before the request times out.
     let until = Instant::now() + wait.min(edge.request_timeout.mul_f64(0.9));
     let status = if wait.is_zero() { RunStatus::Running } else { wait_for(caller, &begun.started, until).await? };
     match status {
-        // A run that went on elsewhere, or later, is known to the store alone.
+        // The end of a run that continued on another node, or later, is only in the store.
         status if !drafts && status.is_final() && begun.started.standing.borrow().ended.is_some() => {
             summed_up(StatusCode::OK, run, begun)
         }
@@ -259,7 +258,7 @@ async fn answer(edge: &Edge, caller: &Caller, begun: &StartedAction, wait: Optio
     }
 }
 
-/// What is known of a run without asking the store.
+/// A summary of the run from memory, without reading the store.
 fn summed_up(status: StatusCode, run: Uuid, begun: &StartedAction) -> Result<Response, ApiError> {
     let mut text = Vec::with_capacity(SUMMARY_BYTES);
     serde_json::to_writer(&mut text, &begun.summary()).map_err(|_| ApiError::internal())?;
@@ -267,7 +266,7 @@ fn summed_up(status: StatusCode, run: Uuid, begun: &StartedAction) -> Result<Res
     Ok((status, place_of(run), kind, text).into_response())
 }
 
-/// The run that was asked for under this key before, and whether it is what is asked for now.
+/// The earlier run with this idempotency key, and whether the request differs.
 async fn known(caller: &Caller, run: Uuid, differs: bool) -> Result<Response, ApiError> {
     let mut shown = caller.flow.show(&caller.permit, run).await?;
     shown["request_differs"] = differs.into();

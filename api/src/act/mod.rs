@@ -1,4 +1,4 @@
-//! The act room: asking for something to be done, again, or otherwise.
+//! Endpoints that start, repeat and patch runs.
 
 pub(crate) mod act_post;
 pub(crate) mod run_call;

@@ -1,7 +1,7 @@
 //! `POST /workflows/{id}/call`: calls a workflow like a function.
 //!
-//! The body is the inputs, the answer is the result. The run behind it is a run like any other, named
-//! in `Location`; when it does not end in time the answer is where it stands, and it goes on.
+//! The body is the inputs, the response is the result. `Location` names the run. If it does not end in
+//! time, the response is its current status, and the run continues.
 
 use super::act_post;
 use crate::caller::Caller;
@@ -28,25 +28,24 @@ use tokio::time::timeout;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-/// How long to wait.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Patience {
-    /// Seconds to wait for the result; thirty when absent.
+    /// How long to wait for the result, in seconds; 30 if omitted.
     wait: Option<f64>,
 }
 
-/// Calls a workflow like a function: the body is its inputs, the answer its result.
+/// Runs a workflow and returns its result.
 #[utoipa::path(
     post,
     path = "/workflows/{id}/call",
     tag = "flow",
-    params(("id" = String, Path, description = "The workflow's id"), Patience),
+    params(("id" = String, Path, description = "Workflow id"), Patience),
     request_body(content = Object, description = "The inputs"),
     responses(
         (status = 200, body = Object, description = "The result"),
-        (status = 202, body = StartedDocument, description = "It has not ended; it goes on"),
+        (status = 202, body = StartedDocument, description = "The run has not ended yet; it continues"),
         Changing
     )
 )]
@@ -66,7 +65,7 @@ pub(crate) async fn call(
     let ActOutcome::Started(begun) = acted else { return Err(ApiError::internal()) };
     let mut started = begun.started;
     let wait = wait.min(edge.request_timeout.mul_f64(0.9));
-    // Whether it rests or the time is over: where it stands is the answer.
+    // Idle or timed out: either way the response is the current status.
     drop(timeout(wait, started.standing.wait_for(|standing| standing.is_resting)).await);
     let standing = started.standing.borrow().clone();
     answer(started.run_id, started.level, &standing)

@@ -1,4 +1,4 @@
-//! `POST /runs/{id}/patch`: an overlay on the graph of a run that goes on, or what it would change.
+//! `POST /runs/{id}/patch`: patches the graph of an active run, or previews the patch.
 
 use super::act_post;
 use crate::caller::Caller;
@@ -14,28 +14,28 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// A patch.
+/// A patch of a run.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PatchBody {
     /// The patch document.
     #[schema(value_type = Object)]
     patch: Value,
-    /// The version of the run that it was made for.
+    /// `state_version` of the run that the patch was made for.
     state_version: Option<i64>,
-    /// Only what it would change is wanted.
+    /// Only preview the patch.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// What a patch changes.
+/// A proposed patch.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProposedDocument {
-    /// The run.
+    /// Id of the run.
     run_id: String,
-    /// The patch's number; none for a dry run.
+    /// Number of the patch; null for a dry run.
     number: Option<u32>,
-    /// What it changes, and how it is taken out again.
+    /// What the patch changes, and how to revert it.
     preview: Value,
 }
 
@@ -44,11 +44,11 @@ pub(crate) struct ProposedDocument {
     post,
     path = "/runs/{id}/patch",
     tag = "flow",
-    params(("id" = String, Path, description = "The run's id")),
+    params(("id" = String, Path, description = "Run id")),
     request_body = PatchBody,
     responses(
-        (status = 200, body = ProposedDocument, description = "What it would change"),
-        (status = 202, body = ProposedDocument, description = "The run was told"),
+        (status = 200, body = ProposedDocument, description = "Preview of a dry run"),
+        (status = 202, body = ProposedDocument, description = "The patch was sent to the run"),
         Changing
     )
 )]

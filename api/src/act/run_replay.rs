@@ -1,4 +1,4 @@
-//! `POST /runs/{id}/replay`: runs a run over again, frozen or as a shadow.
+//! `POST /runs/{id}/replay`: replays a run with recorded outputs, as a shadow, or for real.
 
 use super::act_post;
 use crate::caller::Caller;
@@ -15,40 +15,40 @@ use chimera_core::flow::run::{Replay, ReplayMode};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// How to repeat it.
+/// Options of a replay.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplayBody {
-    /// How.
+    /// Replay mode.
     mode: ReplayWord,
-    /// From which node on; from the beginning when absent.
+    /// Node to start from; the beginning if omitted.
     from: Option<String>,
-    /// Seconds to wait for its end.
+    /// How long to wait for the end of the run, in seconds.
     wait: Option<f64>,
 }
 
-/// A way to repeat a run.
+/// Replay mode.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ReplayWord {
-    /// With recorded outputs only: nothing outside is called.
+    /// Uses recorded outputs only; no tool is called.
     Freeze,
-    /// Without effects; the differences are told.
+    /// Has no effects; reports differences to the original run.
     Shadow,
-    /// For real.
+    /// Executes for real.
     Retry,
 }
 
-/// Repeats a run.
+/// Replays a run.
 #[utoipa::path(
     post,
     path = "/runs/{id}/replay",
     tag = "flow",
-    params(("id" = String, Path, description = "The id of the run to repeat")),
+    params(("id" = String, Path, description = "Id of the run to replay")),
     request_body = ReplayBody,
     responses(
-        (status = 200, body = RunDocument, description = "It ended in time"),
-        (status = 202, body = StartedDocument, description = "It was started"),
+        (status = 200, body = RunDocument, description = "The run ended in time"),
+        (status = 202, body = StartedDocument, description = "The run started"),
         Changing
     )
 )]

@@ -1,4 +1,4 @@
-//! `POST /runs/{id}/retry`: runs a run again for real, from a node on, with effects of its own.
+//! `POST /runs/{id}/retry`: runs a run again for real, from a given node, with new effects.
 
 use super::act_post;
 use crate::caller::Caller;
@@ -15,26 +15,26 @@ use chimera_core::flow::run::{Replay, ReplayMode};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// From where.
+/// Options of a retry.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RetryBody {
-    /// From which node on; from the beginning when absent.
+    /// Node to start from; the beginning if omitted.
     from: Option<String>,
-    /// Seconds to wait for its end.
+    /// How long to wait for the end of the run, in seconds.
     wait: Option<f64>,
 }
 
-/// Runs a run again.
+/// Retries a run.
 #[utoipa::path(
     post,
     path = "/runs/{id}/retry",
     tag = "flow",
-    params(("id" = String, Path, description = "The id of the run to run again")),
-    request_body(content = Option<RetryBody>, description = "May be left out"),
+    params(("id" = String, Path, description = "Id of the run to retry")),
+    request_body(content = Option<RetryBody>, description = "Optional"),
     responses(
-        (status = 200, body = RunDocument, description = "It ended in time"),
-        (status = 202, body = StartedDocument, description = "It was started"),
+        (status = 200, body = RunDocument, description = "The run ended in time"),
+        (status = 202, body = StartedDocument, description = "The run started"),
         Changing
     )
 )]

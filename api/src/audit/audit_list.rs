@@ -1,4 +1,4 @@
-//! `GET /audit`: entries of the ledger.
+//! `GET /audit`: lists ledger entries.
 
 use crate::caller::Caller;
 use crate::edge::Edge;
@@ -14,7 +14,6 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// Which entries.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Which {
@@ -27,33 +26,33 @@ pub(crate) struct Which {
     after: Option<String>,
 }
 
-/// A page of entries.
+/// A page of ledger entries.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct EntryPage {
-    /// In the order of the lanes: `lane`, `seq`, `id`, `event_type`, `subject_id`, `actor_id`, `timestamp`,
-    /// `data_json`, `run_id`, `trace_id`, `content_digest`, `prev_hash`, `hash`.
+    /// Ordered by lane and sequence number. Members: `lane`, `seq`, `id`, `event_type`, `subject_id`, `actor_id`,
+    /// `timestamp`, `data_json`, `run_id`, `trace_id`, `content_digest`, `prev_hash`, `hash`.
     #[schema(value_type = Vec<Object>)]
     items: Vec<Value>,
-    /// Where the next page begins.
+    /// Cursor of the next page; null on the last one.
     next_cursor: Option<String>,
 }
 
-/// Lists entries of the ledger.
+/// Lists ledger entries.
 #[utoipa::path(
     get,
     path = "/audit",
     tag = "ledger",
     params(
-        ("subject_id" = Option<String>, Query, description = "Only about this"),
-        ("event_type" = Option<String>, Query, description = "Only of this type"),
-        ("actor" = Option<String>, Query, description = "Only caused by this actor"),
-        ("run_id" = Option<String>, Query, description = "Only of this run"),
-        ("since" = Option<String>, Query, description = "Only from this time on (RFC 3339)"),
-        ("limit" = Option<usize>, Query, description = "Entries of the page"),
-        ("after" = Option<String>, Query, description = "Where the page before ended"),
+        ("subject_id" = Option<String>, Query, description = "Only entries about this subject"),
+        ("event_type" = Option<String>, Query, description = "Only entries of this type"),
+        ("actor" = Option<String>, Query, description = "Only entries caused by this actor"),
+        ("run_id" = Option<String>, Query, description = "Only entries of this run"),
+        ("since" = Option<String>, Query, description = "Only entries at or after this time (RFC 3339)"),
+        ("limit" = Option<usize>, Query, description = "Maximum number of entries"),
+        ("after" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = EntryPage, description = "A page"), Asking)
+    responses((status = 200, body = EntryPage, description = "A page of entries"), Asking)
 )]
 pub(crate) async fn list(
     State(edge): State<Edge>,

@@ -1,3 +1,3 @@
-//! The audit room: reading what the ledger holds.
+//! Endpoints that read the ledger.
 
 pub(crate) mod audit_list;

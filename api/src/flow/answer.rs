@@ -1,4 +1,4 @@
-//! The answer to whoever started a run: at once, or when it has ended or needs somebody.
+//! The response after starting a run: at once, or when the run has ended or awaits approval.
 
 use crate::caller::Caller;
 use crate::edge::Edge;
@@ -14,7 +14,7 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// The answer to whoever started a run: at once, or when it has ended or needs somebody.
+/// Responds at once, or waits until the run has ended or awaits approval.
 pub(crate) async fn answer(
     edge: &Edge,
     caller: &Caller,
@@ -31,20 +31,20 @@ pub(crate) async fn answer(
         });
         return Ok((StatusCode::ACCEPTED, place, Json(told)).into_response());
     };
-    // The answer must begin before the request as a whole is given up.
+    // The response must begin before the request times out.
     let patience = wait.min(edge.request_timeout.mul_f64(0.9));
     let ended = wait_for(caller, &started, Instant::now() + patience).await?.is_final();
     let code = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((code, place, written(caller.flow.show_document(&caller.permit, run).await?)).into_response())
 }
 
-/// Waits until the run has ended or needs somebody; says where it stands.
+/// Waits until the run has ended or awaits approval, and returns its status.
 pub(crate) async fn wait_for(caller: &Caller, started: &RunHandle, until: Instant) -> Result<RunStatus, ApiError> {
     let stands = |status: RunStatus| status.is_final() || status == RunStatus::AwaitingApproval;
     let mut standing = started.standing.clone();
     let in_time = timeout_at(until, standing.wait_for(|standing| standing.is_resting)).await.is_ok();
     let mut status = standing.borrow().status;
-    // A run that rests while a child runs or a timer waits goes on later, perhaps elsewhere.
+    // A run that is idle while a child runs or a timer is pending continues later, perhaps on another node.
     while in_time && !stands(status) && Instant::now() < until {
         sleep(limits::RUN_POLL_INTERVAL).await;
         status = caller.flow.status(&caller.permit, started.run_id).await?;

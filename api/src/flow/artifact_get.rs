@@ -1,10 +1,9 @@
-//! `GET /artifacts/{sha256}`: a blob, for whoever holds a link that we signed.
+//! `GET /artifacts/{sha256}`: downloads a blob with a presigned link.
 //!
-//! The link is its own permission. Nothing is asked of the store before the signature is found
-//! good, so that a stranger can't learn which blobs exist. The content is verified while it is
-//! sent, and its last piece leaves only when all of it is known to be right: of a damaged blob
-//! nobody gets the announced length, the connection is cut instead. A part of a blob can't be
-//! verified, so ranges are not offered.
+//! The link is the credential. The store is not read before the signature is verified, so that a
+//! stranger can't learn which blobs exist. The content is verified while it is sent, and the last piece
+//! is sent only when the whole is verified: the connection is cut before the end of a damaged blob.
+//! Part of a blob can't be verified, so range requests are not supported.
 
 use crate::edge::Edge;
 use crate::ops::schema::{Octets, ProblemDocument};
@@ -30,26 +29,26 @@ pub(crate) struct Link {
     signature: String,
 }
 
-/// Reads an artifact by its presigned link.
+/// Downloads an artifact with a presigned link.
 #[utoipa::path(
     get,
     path = "/artifacts/{sha256}",
     tag = "intent",
     params(
-        ("sha256" = String, Path, description = "Digest of the content: 64 lower-case hex digits"),
+        ("sha256" = String, Path, description = "SHA-256 of the content: 64 lower-case hex digits"),
         ("expires" = i64, Query, description = "When the link expires, in Unix seconds"),
-        ("signature" = String, Query, description = "What makes the link ours"),
-        ("if-none-match" = Option<String>, Header, description = "Entity tags that the caller has already"),
+        ("signature" = String, Query, description = "Signature of the link"),
+        ("if-none-match" = Option<String>, Header, description = "Entity tags that the client has cached"),
     ),
     responses(
         (
             status = 200,
-            description = "The content. The connection is cut before its end if it turns out to be damaged",
+            description = "The content. If it is damaged, the connection is closed before its end",
             body = inline(Octets),
             content_type = "application/octet-stream",
             headers(("etag" = String, description = "The digest"), ("cache-control" = String, description = "Until the link expires")),
         ),
-        (status = 304, description = "The caller has the content already"),
+        (status = 304, description = "The client has the content already"),
         (status = 400, body = ProblemDocument, content_type = "application/problem+json", description = "SCHEMA_INVALID"),
         (status = 401, body = ProblemDocument, content_type = "application/problem+json", description = "SIGNATURE_INVALID, EXPIRED_TTL"),
         (status = 404, body = ProblemDocument, content_type = "application/problem+json", description = "NOT_FOUND"),
@@ -63,7 +62,10 @@ pub(crate) async fn artifact(
     link: Result<Query<Link>, QueryRejection>,
     asked: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let blobs = edge.blobs.clone().ok_or_else(|| ApiError::new(Code::NotFound, "no artifacts are kept here"))?;
+    let blobs = edge
+        .blobs
+        .clone()
+        .ok_or_else(|| ApiError::new(Code::NotFound, "artifact storage is not configured on this server"))?;
     let id = BlobId::from_hex(&digest).map_err(|_| malformed("sha256", "expected 64 lower-case hex digits"))?;
     let Query(link) = link.map_err(|_| malformed("expires, signature", "expected once each"))?;
     let now = edge.clock.now();
@@ -88,27 +90,27 @@ pub(crate) async fn artifact(
 }
 
 fn malformed(parameter: &str, reason: &str) -> ApiError {
-    ApiError::new(Code::SchemaInvalid, format!("the link is malformed at {parameter}: {reason}"))
+    ApiError::new(Code::SchemaInvalid, format!("malformed link: {parameter}: {reason}"))
         .with("parameter", parameter)
         .with("reason", reason)
 }
 
-/// Whole seconds until the link expires; the link has been checked.
+/// Seconds until the link expires. The link has been checked.
 fn seconds_left(expires: &str, now: Timestamp) -> i64 {
     let end = Timestamp::from_micros(0).plus_seconds(expires.parse().unwrap_or(0));
     end.micros().saturating_sub(now.micros()).max(0) / 1_000_000
 }
 
-/// Whether one of the caller's entity tags is this one. Weak or strong is the same to a GET.
+/// Whether `If-None-Match` matches. GET uses weak comparison.
 fn has_already(asked: &HeaderMap, etag: &str) -> bool {
     let lines = asked.get_all(header::IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
     let mut tags = lines.flat_map(|line| line.split(',')).map(str::trim);
     tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
 }
 
-/// The content of a blob, of which nobody can take a part for the whole: each piece waits until
-/// the next one is there, and what ends early, late or with an error ends in an error before the
-/// announced length is reached. Damage within the first pieces is found before the answer begins.
+/// The content of a blob as a stream that never looks complete when it is not. Each piece is held back
+/// until the next one is read; content that ends early, late or with an error fails before the announced
+/// length is reached. Damage within the first pieces is found before the response begins.
 async fn whole(blob: Blob) -> Result<impl Stream<Item = Result<Bytes, BlobError>> + use<>, BlobError> {
     struct Rest {
         content: DownloadStream,
@@ -132,12 +134,12 @@ async fn whole(blob: Blob) -> Result<impl Stream<Item = Result<Bytes, BlobError>
     Ok(pieces.inspect_err(move |error| span.in_scope(|| report(error))))
 }
 
-/// Tells the operators what the caller isn't told, or can't be told any more.
+/// Logs errors that the caller does not see, because they are internal or the response has begun.
 fn report(error: &BlobError) {
     let code = ApiError::from(error.clone()).code;
     let class = code.error_type();
     if class.is_alerting() {
         let (code, class) = (code.as_str(), class.as_str());
-        tracing::error!(error_code = code, error_type = class, critical = true, "an artifact can't be sent: {error}");
+        tracing::error!(error_code = code, error_type = class, critical = true, "cannot send artifact: {error}");
     }
 }

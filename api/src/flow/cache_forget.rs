@@ -1,4 +1,4 @@
-//! `DELETE /workflows/{id}/cache`: forgets recorded outputs of a workflow, one or all.
+//! `DELETE /workflows/{id}/cache`: deletes cached outputs of a workflow.
 
 use crate::caller::Caller;
 use crate::extract::ApiQuery;
@@ -9,23 +9,22 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use serde::Deserialize;
 
-/// Which.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Which {
     key: Option<String>,
 }
 
-/// Forgets recorded outputs.
+/// Deletes cached outputs of a workflow.
 #[utoipa::path(
     delete,
     path = "/workflows/{id}/cache",
     tag = "flow",
     params(
-        ("id" = String, Path, description = "The workflow's id"),
-        ("key" = Option<String>, Query, description = "One key; all without it"),
+        ("id" = String, Path, description = "Workflow id"),
+        ("key" = Option<String>, Query, description = "Cache key; all keys if omitted"),
     ),
-    responses((status = 204, description = "They are forgotten"), Changing)
+    responses((status = 204, description = "Deleted"), Changing)
 )]
 pub(crate) async fn forget(
     caller: Caller,

@@ -1,4 +1,4 @@
-//! `GET /tool-calls`: what was called, the newest first.
+//! `GET /tool-calls`: lists tool calls, newest first.
 
 use crate::caller::Caller;
 use crate::extract::ApiQuery;
@@ -11,7 +11,6 @@ use chimera_engine::flow::CallFilter;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// Which calls.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Which {
@@ -22,46 +21,46 @@ pub(crate) struct Which {
     cursor: Option<String>,
 }
 
-/// A call and the run that it belongs to.
+/// A tool call and its run.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct ListedCall {
     #[serde(flatten)]
     #[schema(inline)]
     call: CallDocument,
-    /// The run.
+    /// Id of the run.
     run_id: String,
-    /// Who asked for it.
+    /// Actor who requested the run.
     actor: Option<String>,
-    /// Where the run stands.
+    /// Status of the run.
     run_status: Option<String>,
-    /// The step.
+    /// Id of the step.
     step_id: Option<String>,
 }
 
-/// A page of calls.
+/// A page of tool calls.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct CallPage {
-    /// The newest first.
+    /// Newest first.
     items: Vec<ListedCall>,
-    /// Where the next page begins.
+    /// Cursor of the next page; null on the last one.
     next_cursor: Option<String>,
 }
 
-/// Lists calls of tools.
+/// Lists tool calls.
 #[utoipa::path(
     get,
     path = "/tool-calls",
     tag = "flow",
     params(
-        ("actor" = Option<String>, Query, description = "Only of this actor's runs"),
-        ("tool" = Option<String>, Query, description = "Only of this tool"),
-        ("since" = Option<String>, Query, description = "Only from this time on (RFC 3339)"),
-        ("limit" = Option<usize>, Query, description = "Calls of the page"),
-        ("cursor" = Option<String>, Query, description = "Where the page before ended"),
+        ("actor" = Option<String>, Query, description = "Only calls of this actor's runs"),
+        ("tool" = Option<String>, Query, description = "Only calls of this tool"),
+        ("since" = Option<String>, Query, description = "Only calls at or after this time (RFC 3339)"),
+        ("limit" = Option<usize>, Query, description = "Maximum number of calls"),
+        ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = CallPage, description = "A page"), Asking)
+    responses((status = 200, body = CallPage, description = "A page of tool calls"), Asking)
 )]
 pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Response, ApiError> {
     let filter = CallFilter {

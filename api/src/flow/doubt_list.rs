@@ -1,4 +1,4 @@
-//! `GET /doubts`: calls of which nobody knows whether they happened.
+//! `GET /doubts`: lists tool calls whose outcome is unknown.
 
 use crate::caller::Caller;
 use crate::extract::ApiQuery;
@@ -11,7 +11,6 @@ use chimera_engine::flow::DoubtFilter;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// Which calls.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListDoubtsQuery {
@@ -21,28 +20,28 @@ pub(crate) struct ListDoubtsQuery {
     cursor: Option<String>,
 }
 
-/// A page of calls in doubt.
+/// A page of tool calls whose outcome is unknown.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct DoubtPage {
-    /// Those of the oldest steps first.
+    /// Calls of the oldest steps first.
     items: Vec<DoubtDocument>,
-    /// Where the next page begins.
+    /// Cursor of the next page; null on the last one.
     next_cursor: Option<String>,
 }
 
-/// Lists calls whose outcome is unknown, until somebody settles them.
+/// Lists tool calls whose outcome is unknown and not resolved yet.
 #[utoipa::path(
     get,
     path = "/doubts",
     tag = "flow",
     params(
-        ("actor" = Option<String>, Query, description = "Only of this actor's runs"),
-        ("tool" = Option<String>, Query, description = "Only of this tool"),
-        ("limit" = Option<usize>, Query, description = "Calls of the page"),
-        ("cursor" = Option<String>, Query, description = "Where the page before ended"),
+        ("actor" = Option<String>, Query, description = "Only calls of this actor's runs"),
+        ("tool" = Option<String>, Query, description = "Only calls of this tool"),
+        ("limit" = Option<usize>, Query, description = "Maximum number of calls"),
+        ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = DoubtPage, description = "A page"), Asking)
+    responses((status = 200, body = DoubtPage, description = "A page of tool calls"), Asking)
 )]
 pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListDoubtsQuery>) -> Result<Response, ApiError> {
     let filter = DoubtFilter {

@@ -1,4 +1,4 @@
-//! `GET /inbox`: what the caller was told and has no other channel for.
+//! `GET /inbox`: the caller's notifications that no other channel delivers.
 
 use crate::caller::Caller;
 use crate::extract::ApiQuery;
@@ -10,7 +10,6 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// Which page.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListInboxQuery {
@@ -18,44 +17,44 @@ pub(crate) struct ListInboxQuery {
     cursor: Option<String>,
 }
 
-/// A message of an inbox.
+/// An inbox message.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct InboxMessage {
-    /// Its id.
+    /// Message id.
     message_id: String,
-    /// What happened.
+    /// Event type.
     #[schema(example = "run.completed")]
     r#type: String,
-    /// When it was written.
+    /// When the message was created.
     at: String,
-    /// The run that it is about.
+    /// Id of the run that the message is about.
     run_id: Option<String>,
-    /// The same as a webhook of this type has.
+    /// Same payload as a webhook of this type.
     #[schema(value_type = Object)]
     data: Value,
 }
 
-/// A page of an inbox.
+/// A page of inbox messages.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct InboxPage {
-    /// The newest message first.
+    /// Newest first.
     items: Vec<InboxMessage>,
-    /// Where the next page begins.
+    /// Cursor of the next page; null on the last one.
     next_cursor: Option<String>,
 }
 
-/// Lists the caller's own messages.
+/// Lists the caller's inbox messages.
 #[utoipa::path(
     get,
     path = "/inbox",
     tag = "flow",
     params(
-        ("limit" = Option<usize>, Query, description = "Messages of the page"),
-        ("cursor" = Option<String>, Query, description = "Where the page before ended"),
+        ("limit" = Option<usize>, Query, description = "Maximum number of messages"),
+        ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = InboxPage, description = "A page"), Asking)
+    responses((status = 200, body = InboxPage, description = "A page of messages"), Asking)
 )]
 pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListInboxQuery>) -> Result<Response, ApiError> {
     let limit = place::page_rows(query.limit)?;

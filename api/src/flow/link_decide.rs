@@ -1,6 +1,6 @@
-//! `POST /approvals/{token}`: the form on the page behind the link in a mail.
+//! `POST /approvals/{token}`: the form on the approval page that a mailed link opens.
 //!
-//! It decides as the person to whom the link was sent, once, about the digest that the page showed.
+//! It decides once, as the person to whom the link was sent, about the digest that the page showed.
 
 use super::link_open;
 use crate::edge::Edge;
@@ -16,48 +16,48 @@ use chimera_engine::flow::{DecisionResult, Decision};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// What a person says on the page.
+/// A decision on the approval page.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Button {
-    /// It may run.
+    /// Approve the request.
     Approve,
-    /// It may not.
+    /// Reject the request.
     Reject,
 }
 
-/// The form.
+/// The form of the approval page.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct Said {
-    /// What is said.
+    /// The decision.
     decision: Button,
-    /// What the page showed: 64 hex digits.
+    /// Digest of what the page showed: 64 hex digits.
     digest: String,
-    /// Why.
+    /// Reason for the decision.
     #[serde(default)]
     reason: String,
 }
 
-/// Decides by the link in a mail.
+/// Approves or rejects with an approval link.
 #[utoipa::path(
     post,
     path = "/approvals/{token}",
     tag = "link",
-    params(("token" = String, Path, description = "What the link in the mail ends with")),
+    params(("token" = String, Path, description = "Token of the approval link")),
     request_body(content = Said, content_type = "application/x-www-form-urlencoded"),
     responses(
-        (status = 200, body = String, content_type = "text/html", description = "What became of the request"),
-        (status = 400, body = String, content_type = "text/html", description = "The form can't be read"),
-        (status = 403, body = String, content_type = "text/html", description = "The person may not decide any more"),
-        (status = 404, body = String, content_type = "text/html", description = "There is no such link"),
+        (status = 200, body = String, content_type = "text/html", description = "The decision was recorded"),
+        (status = 400, body = String, content_type = "text/html", description = "The form is malformed"),
+        (status = 403, body = String, content_type = "text/html", description = "The person is not allowed to decide any more"),
+        (status = 404, body = String, content_type = "text/html", description = "Unknown link"),
         (status = 408, body = String, content_type = "text/html", description = "The form arrived too slowly"),
-        (status = 409, body = String, content_type = "text/html", description = "It was decided otherwise, or is not what the page showed"),
+        (status = 409, body = String, content_type = "text/html", description = "The request was decided elsewhere, or changed since the page was shown"),
         (status = 410, body = String, content_type = "text/html", description = "The link was used or has expired"),
         (status = 413, body = String, content_type = "text/html", description = "The reason is too long"),
-        (status = 415, body = String, content_type = "text/html", description = "It is no form"),
-        (status = 422, body = String, content_type = "text/html", description = "The form lacks something"),
+        (status = 415, body = String, content_type = "text/html", description = "The body is not a form"),
+        (status = 422, body = String, content_type = "text/html", description = "A form field is missing"),
         (status = 429, body = String, content_type = "text/html", description = "Too many bytes of refused requests came from the address"),
-        (status = 503, body = String, content_type = "text/html", description = "The store takes no changes now"),
+        (status = 503, body = String, content_type = "text/html", description = "The store accepts no changes now"),
     )
 )]
 pub(crate) async fn decide(
@@ -98,7 +98,7 @@ fn outcome(decision: Decision, decided: &DecisionResult) -> (&'static str, Strin
             let (said, needed) = (decided.approvals, decided.needed);
             (
                 "Approved",
-                format!("{said} of {needed} people have approved; it runs when all have. You can close this page."),
+                format!("{said} of {needed} people have approved. It runs once all have. You can close this page."),
             )
         }
         (Decision::Approve, _) => ("Approved", "It runs now. You can close this page.".to_owned()),

@@ -1,7 +1,7 @@
-//! `GET /approvals/{token}`: the page behind the link in a mail, which shows what would run and asks.
+//! `GET /approvals/{token}`: the approval page that a mailed link opens.
 //!
-//! The token is the credential. Looking changes nothing, because programs that guard a mailbox open
-//! links before people do; only the form decides.
+//! The token is the credential. Opening the page changes nothing, because mail scanners open links
+//! before people do; only the form decides.
 
 use crate::edge::Edge;
 use crate::page::{self, escape};
@@ -16,17 +16,17 @@ use chimera_core::limits::NOTES_BYTES_MAX;
 use chimera_core::text::{render_lines, escape_invisible};
 use chimera_engine::flow::{Flow, LinkView};
 
-/// Shows what a link asks to decide about.
+/// Shows the approval page of a link.
 #[utoipa::path(
     get,
     path = "/approvals/{token}",
     tag = "link",
-    params(("token" = String, Path, description = "What the link in the mail ends with")),
+    params(("token" = String, Path, description = "Token of the approval link")),
     responses(
         (status = 200, body = String, content_type = "text/html", description = "What would run, and a form to decide"),
-        (status = 403, body = String, content_type = "text/html", description = "The person may not decide any more"),
-        (status = 404, body = String, content_type = "text/html", description = "There is no such link"),
-        (status = 409, body = String, content_type = "text/html", description = "It was decided otherwise, or changed"),
+        (status = 403, body = String, content_type = "text/html", description = "The person is not allowed to decide any more"),
+        (status = 404, body = String, content_type = "text/html", description = "Unknown link"),
+        (status = 409, body = String, content_type = "text/html", description = "The request was decided elsewhere, or changed"),
         (status = 410, body = String, content_type = "text/html", description = "The link was used or has expired"),
         (status = 503, body = String, content_type = "text/html", description = "The store can't be read now"),
     )
@@ -46,14 +46,13 @@ pub(crate) async fn open(State(edge): State<Edge>, token: Result<Path<String>, P
     }
 }
 
-/// The token of a path; one that can't be read is nobody's.
+/// The token in the path; empty, and so unknown, if it can't be decoded.
 pub(crate) fn named(token: Result<Path<String>, PathRejection>) -> String {
     token.map(|Path(token)| token).unwrap_or_default()
 }
 
-/// The room behind the link.
 pub(crate) fn flow(edge: &Edge) -> Result<&Flow, ApiError> {
-    edge.flow.as_ref().ok_or_else(|| ApiError::new(Code::NotFound, "no workflows run here"))
+    edge.flow.as_ref().ok_or_else(|| ApiError::new(Code::NotFound, "workflows are not configured on this server"))
 }
 
 fn show(page: &mut String, opened: &LinkView) {
@@ -68,14 +67,14 @@ fn show(page: &mut String, opened: &LinkView) {
         let prompt = question.prompt.as_deref().unwrap_or("(no prompt, only data)");
         let prompt: Vec<String> = prompt.lines().map(shown).collect();
         page.push_str(&format!("<blockquote>{}</blockquote>", prompt.join("<br>")));
-        block(page, "What goes with the question", &render_lines(&question.shown));
+        block(page, "Context", &render_lines(&question.shown));
     }
     changes(page, review);
     calls(page, review);
     if let Some(patch) = &review.patch {
-        block(page, "The change", &render_lines(patch));
+        block(page, "Proposed change", &render_lines(patch));
     }
-    page.push_str("<h2>Who asks, and until when</h2><table>");
+    page.push_str("<h2>Request details</h2><table>");
     for (label, value) in review.facts() {
         page.push_str(&format!("<tr><th>{label}</th><td>{}</td></tr>", shown(&value)));
     }
@@ -84,12 +83,12 @@ fn show(page: &mut String, opened: &LinkView) {
     form(page, opened);
 }
 
-/// Text in which no character hides, as part of a page.
+/// Escaped text in which invisible characters are made visible.
 fn shown(text: &str) -> String {
     escape(&escape_invisible(text))
 }
 
-/// Lines that are visible already, as a block.
+/// `lines` must be free of invisible characters.
 fn block(page: &mut String, title: &str, lines: &[String]) {
     page.push_str(&format!("<h2>{title}</h2><pre>{}</pre>", escape(&lines.join("\n"))));
 }
@@ -131,7 +130,7 @@ fn risk(page: &mut String, review: &Review) {
 }
 
 fn form(page: &mut String, opened: &LinkView) {
-    // Without one nothing can be decided: the server compares it.
+    // Without a digest no decision is accepted: the server compares it.
     let digest = opened.review.digest.as_deref().map_or_else(String::new, escape);
     let person = shown(&opened.person);
     let approve = if opened.review.refusals.is_empty() {
@@ -140,9 +139,10 @@ fn form(page: &mut String, opened: &LinkView) {
         ""
     };
     page.push_str(&format!(
-        "<h2>Your decision</h2><p>You decide as <code>{person}</code>, about exactly what is shown here, and once.</p>\
+        "<h2>Your decision</h2><p>You decide as <code>{person}</code>, about exactly what is shown here. \
+         The link works once.</p>\
          <form method=\"post\" autocomplete=\"off\"><input type=\"hidden\" name=\"digest\" value=\"{digest}\">\
-         <label for=\"reason\">Reason, if you want to give one</label>\
+         <label for=\"reason\">Reason (optional)</label>\
          <textarea id=\"reason\" name=\"reason\" rows=\"3\" maxlength=\"{}\"></textarea>{approve}\
          <button class=\"plain\" name=\"decision\" value=\"reject\">Reject</button></form>",
         NOTES_BYTES_MAX / 4

@@ -1,7 +1,7 @@
-//! `POST /runs/{id}/approve`: a person decides about what a run wants to do.
+//! `POST /runs/{id}/approve`: a person decides an approval request.
 //!
-//! A decision covers a digest. Without a digest or a step it counts only while exactly one first
-//! approval waits. A request without a body approves, under the same rule.
+//! A decision covers a digest. Without a digest or a step it is accepted only while exactly one first
+//! approval is pending. An empty body approves, under the same rule.
 
 use crate::caller::Caller;
 use crate::extract::OptionalJson;
@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// What a person says.
+/// A decision about an approval request.
 #[derive(Clone, Copy, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Word {
-    /// It may run.
+    /// Approve the request.
     #[default]
     Approve,
-    /// It may not.
+    /// Reject the request.
     Reject,
-    /// Not like this.
+    /// Ask for changes.
     RequestChanges,
 }
 
@@ -38,63 +38,63 @@ impl From<Word> for Decision {
     }
 }
 
-/// A decision.
+/// A decision about an approval request.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DecisionBody {
-    /// What is said.
+    /// The decision.
     decision: Word,
-    /// The step, by its id or its node's.
+    /// Step id or node id.
     step_id: Option<String>,
-    /// What was looked at: 64 hex digits.
+    /// Digest of what was reviewed: 64 hex digits.
     digest: Option<String>,
-    /// The request itself.
+    /// Id of the approval request.
     #[schema(value_type = Option<String>)]
     approval_id: Option<Uuid>,
-    /// Why.
+    /// Reason for the decision.
     reason: Option<String>,
 }
 
-/// What a decision is about, and why.
+/// The approval request to reject, and the reason.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct About {
-    /// The step, by its id or its node's.
+    /// Step id or node id.
     step_id: Option<String>,
-    /// What was looked at: 64 hex digits.
+    /// Digest of what was reviewed: 64 hex digits.
     digest: Option<String>,
-    /// The request itself.
+    /// Id of the approval request.
     #[schema(value_type = Option<String>)]
     approval_id: Option<Uuid>,
-    /// Why.
+    /// Reason for the decision.
     reason: Option<String>,
 }
 
-/// What became of the request.
+/// Result of a decision.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DecidedDocument {
-    /// The run.
+    /// Id of the run.
     run_id: String,
-    /// The request.
+    /// Id of the approval request.
     approval_id: String,
-    /// What was said.
+    /// The decision.
     decision: &'static str,
     /// `approved`, `denied`, or `pending` while more people must approve.
     approval_status: &'static str,
-    /// How many have approved.
+    /// Number of approvals so far.
     approvals: usize,
-    /// How many it takes in all, at the least: who counts for one demand may not for another.
+    /// Minimum number of approvals; more may be needed if one person does not satisfy every requirement.
     approvals_needed: i64,
 }
 
-/// Decides about an approval.
+/// Decides an approval request.
 #[utoipa::path(
     post,
     path = "/runs/{id}/approve",
     tag = "flow",
-    params(("id" = String, Path, description = "The run's id")),
-    request_body(content = Option<DecisionBody>, description = "May be left out, which approves"),
-    responses((status = 200, body = DecidedDocument, description = "What became of the request"), Changing)
+    params(("id" = String, Path, description = "Run id")),
+    request_body(content = Option<DecisionBody>, description = "Optional; an empty body approves"),
+    responses((status = 200, body = DecidedDocument, description = "The decision was recorded"), Changing)
 )]
 pub(crate) async fn approve(
     caller: Caller,
@@ -105,7 +105,7 @@ pub(crate) async fn approve(
     decide(&caller, &id, decision.into(), About { step_id, digest, approval_id, reason }).await.map(Json)
 }
 
-/// Decides, for every endpoint that lets people do so.
+/// Shared by the approve and reject endpoints.
 pub(super) async fn decide(
     caller: &Caller,
     id: &str,

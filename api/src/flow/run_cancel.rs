@@ -1,4 +1,4 @@
-//! `POST /runs/{id}/cancel`: stops a run; a call under way is told, and waited for.
+//! `POST /runs/{id}/cancel`: cancels a run. Tool calls in flight are signalled and awaited.
 
 use crate::caller::Caller;
 use crate::extract::OptionalJson;
@@ -13,22 +13,22 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// Why.
+/// Options of a cancellation.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CancelBody {
-    /// In words.
+    /// Reason for the cancellation.
     reason: Option<String>,
 }
 
-/// Stops a run.
+/// Cancels a run.
 #[utoipa::path(
     post,
     path = "/runs/{id}/cancel",
     tag = "flow",
-    params(("id" = String, Path, description = "The run's id")),
-    request_body(content = Option<CancelBody>, description = "May be left out"),
-    responses((status = 202, body = Accepted, description = "The run was told"), Changing)
+    params(("id" = String, Path, description = "Run id")),
+    request_body(content = Option<CancelBody>, description = "Optional"),
+    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), Changing)
 )]
 pub(crate) async fn cancel(
     caller: Caller,

@@ -1,10 +1,9 @@
-//! `GET /runs/{id}/events`: what happens to a run, as server-sent events from the ledger.
+//! `GET /runs/{id}/events`: the events of a run from the ledger, as server-sent events.
 //!
-//! The id of an event is its number within the run, so a client that reconnects with
-//! `Last-Event-ID` misses nothing and gets nothing twice. The store is asked again and again: no
-//! hint has to arrive for an event to be seen. When the run has ended and everything was sent the
-//! stream ends, and whoever reconnects after that is told that there is no more. It ends too when the caller
-//! would not be let in any more.
+//! The id of an event is its number within the run, so a client that reconnects with `Last-Event-ID`
+//! misses nothing and gets nothing twice. The store is polled, so no event depends on a notification.
+//! The stream ends when the run has ended and every event was sent; a client that reconnects after that
+//! gets 204. It also ends when the caller's access is revoked or expires.
 
 use super::streams::{Full, Place};
 use crate::caller::Caller;
@@ -33,26 +32,25 @@ use uuid::Uuid;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Where to begin.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Which {
     after: Option<i64>,
 }
 
-/// Follows a run.
+/// Streams the events of a run.
 #[utoipa::path(
     get,
     path = "/runs/{id}/events",
     tag = "flow",
     params(
-        ("id" = String, Path, description = "The run's id"),
-        ("after" = Option<i64>, Query, description = "Number of the last event that is known already"),
-        ("last-event-id" = Option<i64>, Header, description = "The same, as reconnecting clients send it; it counts more"),
+        ("id" = String, Path, description = "Run id"),
+        ("after" = Option<i64>, Query, description = "Number of the last event received"),
+        ("last-event-id" = Option<i64>, Header, description = "Like `after`, sent by reconnecting clients; takes precedence"),
     ),
     responses(
         (status = 200, body = String, content_type = "text/event-stream", description = "`id` is the event's number, `event` its type, `data` the event as JSON"),
-        (status = 204, description = "The run has ended and the caller has seen everything"),
+        (status = 204, description = "The run has ended and there are no more events"),
         Asking
     )
 )]
@@ -67,7 +65,7 @@ pub(crate) async fn events(
     let run = place::run(&id)?;
     let resumed = last_event_id(&headers)?;
     if which.after.is_some_and(|after| after < 0) {
-        let what = "after is the number of an event of this run, or 0";
+        let what = "after must be an event number of this run, or 0";
         return Err(ApiError::new(Code::SchemaInvalid, what).with("parameter", "after"));
     }
     let after = resumed.or(which.after).unwrap_or(0);
@@ -86,26 +84,25 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
     let Some(value) = headers.get(&LAST_EVENT_ID) else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.trim().parse().ok()).filter(|number| *number >= 0);
     let refused = || {
-        let what = "Last-Event-ID is the number of an event of this run, or 0";
+        let what = "Last-Event-ID must be an event number of this run, or 0";
         ApiError::new(Code::SchemaInvalid, what).with("header", "last-event-id")
     };
     number.map(Some).ok_or_else(refused)
 }
 
-/// The refusal of a stream for which there is no place.
 fn full_up(full: Full, permit: &Permit) -> ApiError {
     let (actor, tenant) = (permit.actor(), permit.tenant());
     let what = match full {
-        Full::All => "too many streams of events are open".to_owned(),
+        Full::All => "too many event streams are open".to_owned(),
         Full::Tenant(held) => {
-            format!("tenant {tenant} has {held} streams of events open, as many as it may: close one first")
+            format!("tenant {tenant} has reached its limit of {held} open event streams; close one first")
         }
-        Full::Actor(held) => format!("{actor} has {held} streams of events open, as many as it may: close one first"),
+        Full::Actor(held) => format!("{actor} has reached its limit of {held} open event streams; close one first"),
     };
     ApiError::new(Code::Overloaded, what).retry_after(1)
 }
 
-/// What let the caller in, and when it was last looked at.
+/// The caller's token, and when it was last checked.
 struct Admitted {
     bearer: String,
     at: Instant,
@@ -121,8 +118,8 @@ struct Follower {
 }
 
 impl Follower {
-    /// Whether the caller would be let in now, with the scopes of now. A stream may be open for days: whoever was
-    /// disabled meanwhile, or whose token was revoked or has run out, hears no more.
+    /// Checks the caller's access again, with their current scopes. A stream may be open for days, and the actor may be
+    /// disabled or the token revoked or expired in the meantime.
     async fn is_still_let_in(&mut self) -> bool {
         if self.admitted.at.elapsed() < limits::STREAM_REAUTHORIZE_INTERVAL {
             return true;
@@ -134,8 +131,8 @@ impl Follower {
         true
     }
 
-    /// The next events; none when there will be no more, or none can be read now: whoever reconnects
-    /// goes on where this ends.
+    /// The next events; `None` when there are no more, or the store can't be read: a client that
+    /// reconnects continues where this ended.
     async fn next(&mut self) -> Option<Vec<Value>> {
         loop {
             if !self.is_still_let_in().await {

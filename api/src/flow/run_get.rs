@@ -1,4 +1,4 @@
-//! `GET /runs/{id}`: one run, with all that is needed to decide about it.
+//! `GET /runs/{id}`: one run, with everything needed to decide its approvals.
 
 use crate::caller::Caller;
 use crate::flow::schema::RunDocument;
@@ -8,12 +8,12 @@ use crate::refusals::Asking;
 use axum::extract::Path;
 use axum::response::Response;
 
-/// Shows a run.
+/// Retrieves a run.
 #[utoipa::path(
     get,
     path = "/runs/{id}",
     tag = "flow",
-    params(("id" = String, Path, description = "The run's id")),
+    params(("id" = String, Path, description = "Run id")),
     responses((status = 200, body = RunDocument, description = "The run"), Asking)
 )]
 pub(crate) async fn get(caller: Caller, Path(id): Path<String>) -> Result<Response, ApiError> {

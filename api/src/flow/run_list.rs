@@ -1,4 +1,4 @@
-//! `GET /runs`: runs, the newest first.
+//! `GET /runs`: lists runs, newest first.
 
 use crate::caller::Caller;
 use crate::extract::ApiQuery;
@@ -12,7 +12,6 @@ use chimera_core::flow::run::RunStatus;
 use chimera_engine::flow::RunFilter;
 use serde::Deserialize;
 
-/// Which runs.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Which {
@@ -32,23 +31,23 @@ pub(crate) struct Which {
     path = "/runs",
     tag = "flow",
     params(
-        ("status" = Option<String>, Query, description = "Only with this status"),
-        ("actor" = Option<String>, Query, description = "Only of this actor"),
-        ("workflow_id" = Option<String>, Query, description = "Only of this workflow"),
-        ("since" = Option<String>, Query, description = "Only asked for from this time on (RFC 3339)"),
-        ("until" = Option<String>, Query, description = "Only asked for before this time (RFC 3339)"),
-        ("in_doubt" = Option<bool>, Query, description = "`true`: only with a call whose outcome is unknown"),
-        ("limit" = Option<usize>, Query, description = "Runs of the page"),
-        ("cursor" = Option<String>, Query, description = "Where the page before ended"),
+        ("status" = Option<String>, Query, description = "Only runs with this status"),
+        ("actor" = Option<String>, Query, description = "Only runs of this actor"),
+        ("workflow_id" = Option<String>, Query, description = "Only runs of this workflow"),
+        ("since" = Option<String>, Query, description = "Only runs created at or after this time (RFC 3339)"),
+        ("until" = Option<String>, Query, description = "Only runs created before this time (RFC 3339)"),
+        ("in_doubt" = Option<bool>, Query, description = "`true`: only runs with a tool call whose outcome is unknown"),
+        ("limit" = Option<usize>, Query, description = "Maximum number of runs"),
+        ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = RunPage, description = "A page"), Asking)
+    responses((status = 200, body = RunPage, description = "A page of runs"), Asking)
 )]
 pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Response, ApiError> {
     if let Some(status) = &which.status
         && RunStatus::parse(status).is_none()
     {
         let known: Vec<&str> = RunStatus::ALL.iter().map(|status| status.as_str()).collect();
-        return Err(ApiError::new(Code::SchemaInvalid, "no run has this status")
+        return Err(ApiError::new(Code::SchemaInvalid, "unknown run status")
             .with("parameter", "status")
             .with("expected", known.join(", ")));
     }

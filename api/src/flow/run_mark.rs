@@ -1,5 +1,5 @@
-//! `PATCH /runs/{id}`: a person has undone by hand what a failed run did, or what a rollback left, and says so. Nothing is called, and
-//! nothing else of a run can be set.
+//! `PATCH /runs/{id}`: marks a run as rolled back, after a person has undone by hand what a failed run
+//! did or what a rollback left. No tool is called, and nothing else of a run can be set.
 
 use crate::caller::Caller;
 use crate::extract::ApiJson;
@@ -18,27 +18,27 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use utoipa::ToSchema;
 
-/// The status that is wanted.
+/// A status change.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MarkBody {
-    /// `rolled_back`.
+    /// Must be `rolled_back`.
     #[schema(example = "rolled_back")]
     status: String,
-    /// How it was undone, or why.
+    /// How or why it was undone.
     reason: Option<String>,
 }
 
-/// Marks a run that has failed, or of which a rollback left something, as rolled back.
+/// Marks a failed or partly rolled back run as rolled back.
 #[utoipa::path(
     patch,
     path = "/runs/{id}",
     tag = "flow",
-    params(("id" = String, Path, description = "The run's id")),
+    params(("id" = String, Path, description = "Run id")),
     request_body = MarkBody,
     responses(
-        (status = 200, body = Accepted, description = "It is marked"),
-        (status = 202, body = Accepted, description = "The run was told, and has not taken it in yet"),
+        (status = 200, body = Accepted, description = "The run is marked"),
+        (status = 202, body = Accepted, description = "The signal was sent, and the run has not processed it yet"),
         Changing
     )
 )]
@@ -51,7 +51,7 @@ pub(crate) async fn mark(
     caller.flow.status(&caller.permit, run).await?;
     if body.status != RunStatus::RolledBack.as_str() {
         return Err(
-            ApiError::new(Code::ValidationFailed, "a run can only be set to rolled_back").with("pointer", "/status")
+            ApiError::new(Code::ValidationFailed, "status can only be set to rolled_back").with("pointer", "/status")
         );
     }
     caller.flow.mark_rolled_back(&caller.permit, run, place::note(body.reason)?).await?;

@@ -1,4 +1,4 @@
-//! `POST /runs/{id}/pause`: holds a run: what is under way ends, nothing new starts.
+//! `POST /runs/{id}/pause`: pauses a run. Steps in flight finish, and no new ones start.
 
 use crate::caller::Caller;
 use crate::flow::schema::Accepted;
@@ -10,13 +10,13 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use serde_json::Value;
 
-/// Holds a run.
+/// Pauses a run.
 #[utoipa::path(
     post,
     path = "/runs/{id}/pause",
     tag = "flow",
-    params(("id" = String, Path, description = "The run's id")),
-    responses((status = 202, body = Accepted, description = "The run was told"), Changing)
+    params(("id" = String, Path, description = "Run id")),
+    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), Changing)
 )]
 pub(crate) async fn pause(caller: Caller, Path(id): Path<String>) -> Result<(StatusCode, Json<Value>), ApiError> {
     let run = place::run(&id)?;

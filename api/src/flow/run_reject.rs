@@ -1,4 +1,4 @@
-//! `POST /runs/{id}/reject`: a person says no.
+//! `POST /runs/{id}/reject`: a person rejects an approval request.
 
 use super::run_approve::{About, DecidedDocument, decide};
 use crate::caller::Caller;
@@ -9,14 +9,14 @@ use axum::Json;
 use axum::extract::Path;
 use chimera_engine::flow::Decision;
 
-/// Rejects what a run wants to do.
+/// Rejects an approval request.
 #[utoipa::path(
     post,
     path = "/runs/{id}/reject",
     tag = "flow",
-    params(("id" = String, Path, description = "The run's id")),
-    request_body(content = Option<About>, description = "May be left out"),
-    responses((status = 200, body = DecidedDocument, description = "What became of the request"), Changing)
+    params(("id" = String, Path, description = "Run id")),
+    request_body(content = Option<About>, description = "Optional"),
+    responses((status = 200, body = DecidedDocument, description = "The decision was recorded"), Changing)
 )]
 pub(crate) async fn reject(
     caller: Caller,

@@ -1,4 +1,4 @@
-//! `POST /runs/{id}/resume`: lets a paused run go on.
+//! `POST /runs/{id}/resume`: resumes a paused run.
 
 use crate::caller::Caller;
 use crate::flow::schema::Accepted;
@@ -10,13 +10,13 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use serde_json::Value;
 
-/// Lets a paused run go on.
+/// Resumes a paused run.
 #[utoipa::path(
     post,
     path = "/runs/{id}/resume",
     tag = "flow",
-    params(("id" = String, Path, description = "The run's id")),
-    responses((status = 202, body = Accepted, description = "The run was told"), Changing)
+    params(("id" = String, Path, description = "Run id")),
+    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), Changing)
 )]
 pub(crate) async fn resume(caller: Caller, Path(id): Path<String>) -> Result<(StatusCode, Json<Value>), ApiError> {
     let run = place::run(&id)?;

@@ -1,4 +1,4 @@
-//! `POST /runs/{id}/rollback`: undoes a run that has ended, all of it or some steps.
+//! `POST /runs/{id}/rollback`: rolls back an ended run, all of it or some steps.
 
 use crate::caller::Caller;
 use crate::extract::OptionalJson;
@@ -15,24 +15,24 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// What to undo, and why.
+/// Options of a rollback.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RollbackBody {
-    /// Steps, by their ids or their nodes'; all of them when absent.
+    /// Step ids or node ids; all steps if omitted.
     step_ids: Option<Vec<String>>,
-    /// Why.
+    /// Reason for the rollback.
     reason: Option<String>,
 }
 
-/// Undoes a run.
+/// Rolls back a run.
 #[utoipa::path(
     post,
     path = "/runs/{id}/rollback",
     tag = "flow",
-    params(("id" = String, Path, description = "The run's id")),
-    request_body(content = Option<RollbackBody>, description = "May be left out"),
-    responses((status = 202, body = Accepted, description = "The run was told"), Changing)
+    params(("id" = String, Path, description = "Run id")),
+    request_body(content = Option<RollbackBody>, description = "Optional"),
+    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), Changing)
 )]
 pub(crate) async fn rollback(
     caller: Caller,
@@ -43,7 +43,7 @@ pub(crate) async fn rollback(
     let mut steps = None;
     if let Some(named) = body.step_ids {
         if !(1..=PAGE_ROWS_MAX).contains(&named.len()) {
-            let what = format!("name 1 to {PAGE_ROWS_MAX} steps, or leave them out to undo all");
+            let what = format!("step_ids must name 1 to {PAGE_ROWS_MAX} steps; omit it to roll back all");
             return Err(ApiError::new(Code::ValidationFailed, what).with("pointer", "/step_ids"));
         }
         let mut found = Vec::with_capacity(named.len());

@@ -1,6 +1,6 @@
-//! `GET /runs/{id}/steps`: the steps of a run and every call they made, page by page.
+//! `GET /runs/{id}/steps`: the steps of a run with their tool calls, paginated.
 //!
-//! Whoever doesn't say how many gets as many as a page may have, because most runs fit in one.
+//! The default page size is the maximum, because most runs fit in one page.
 
 use crate::caller::Caller;
 use crate::extract::ApiQuery;
@@ -13,7 +13,6 @@ use axum::response::Response;
 use chimera_core::limits::PAGE_ROWS_MAX;
 use serde::Deserialize;
 
-/// Which page.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Which {
@@ -27,11 +26,11 @@ pub(crate) struct Which {
     path = "/runs/{id}/steps",
     tag = "flow",
     params(
-        ("id" = String, Path, description = "The run's id"),
-        ("limit" = Option<usize>, Query, description = "Steps of the page"),
-        ("cursor" = Option<String>, Query, description = "Where the page before ended"),
+        ("id" = String, Path, description = "Run id"),
+        ("limit" = Option<usize>, Query, description = "Maximum number of steps"),
+        ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = StepList, description = "A page"), Asking)
+    responses((status = 200, body = StepList, description = "A page of steps"), Asking)
 )]
 pub(crate) async fn steps(
     caller: Caller,

@@ -1,4 +1,4 @@
-//! `DELETE /runs/{id}/patches/{number}`: takes the last patch out, while none of its nodes has begun.
+//! `DELETE /runs/{id}/patches/{number}`: reverts the last patch, while none of its nodes has started.
 
 use crate::caller::Caller;
 use crate::flow::schema::Accepted;
@@ -11,16 +11,16 @@ use axum::http::StatusCode;
 use chimera_core::error::Code;
 use serde_json::Value;
 
-/// Takes a patch out.
+/// Reverts a patch.
 #[utoipa::path(
     delete,
     path = "/runs/{id}/patches/{number}",
     tag = "flow",
     params(
-        ("id" = String, Path, description = "The run's id"),
-        ("number" = String, Path, description = "The patch's number"),
+        ("id" = String, Path, description = "Run id"),
+        ("number" = String, Path, description = "Patch number"),
     ),
-    responses((status = 202, body = Accepted, description = "The run was told"), Changing)
+    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), Changing)
 )]
 pub(crate) async fn unpatch(
     caller: Caller,

@@ -1,130 +1,130 @@
-//! Runs, steps, events and workflows in the words of OpenAPI.
+//! OpenAPI schemas of runs, steps, approvals and workflows.
 //!
-//! The engine makes these documents, and knows no OpenAPI; these types only describe them. A test
-//! compares the two.
+//! The engine builds these documents and does not depend on OpenAPI; these types only describe them.
+//! A test compares the two.
 
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// A run in a listing.
+/// A run in a list.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct RunSummary {
-    /// Its id.
+    /// Run id.
     run_id: String,
     /// `pending`, `running`, `awaiting_approval`, `completed`, `failed`, `cancelled` or `rolled_back`.
     #[schema(example = "completed")]
     status: String,
-    /// The workflow.
+    /// Id of the workflow.
     workflow_id: Option<String>,
-    /// Its version.
+    /// Version number.
     workflow_version: Option<i64>,
-    /// Who asked for it.
+    /// Actor who requested the run.
     actor: String,
-    /// How freely it may act.
+    /// Autonomy level.
     #[schema(example = "L2_ExecuteNotify")]
     autonomy_level: Option<String>,
     /// W3C trace id.
     trace_id: String,
-    /// When it was asked for.
+    /// When the run was created.
     created_at: Option<String>,
     /// When it ended.
     completed_at: Option<String>,
-    /// One is most urgent, ten least.
+    /// Priority from 1 (highest) to 10 (lowest).
     priority: i64,
-    /// Only what it would do was asked for.
+    /// Whether the run is a dry run.
     dry_run: bool,
-    /// Nothing new starts until it is resumed.
+    /// Whether the run is paused: no new step starts until it is resumed.
     paused: bool,
-    /// Somebody wants it stopped.
+    /// Whether cancellation was requested.
     cancel_requested: bool,
-    /// Grows with every change.
+    /// Increases with every change of the run.
     state_version: i64,
-    /// Number of its last event.
+    /// Number of the last event.
     run_seq: i64,
-    /// The run that started it.
+    /// Id of the run that started this one.
     parent_run_id: Option<String>,
-    /// The run that it repeats.
+    /// Id of the run that this one replays.
     replay_of: Option<String>,
-    /// How: `freeze`, `shadow` or `retry`.
+    /// Replay mode: `freeze`, `shadow` or `retry`.
     replay_mode: Option<String>,
-    /// Why it failed, in words.
+    /// Why the run failed.
     error_message: Option<String>,
-    /// Since when the outcome of one of its calls is unknown.
+    /// Since when the outcome of a tool call is unknown.
     in_doubt_since: Option<String>,
 }
 
-/// A run with all that is needed to decide about it.
+/// A run with everything needed to decide its approvals.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct RunDocument {
     #[serde(flatten)]
     #[schema(inline)]
     summary: RunSummary,
-    /// What it works on.
+    /// Inputs of the run.
     inputs: Option<Value>,
-    /// What it would do: `steps` and the digest that an approval of all of it covers.
+    /// The plan: `steps`, and the digest that an approval of the whole plan covers.
     plan: Value,
-    /// The same steps, as the dry run showed them.
+    /// Dry-run results of the same steps.
     dry_run_results: Option<Value>,
-    /// How risky the plan is, and why.
+    /// Risk score of the plan, with reasons.
     risk: Option<Value>,
-    /// What waits for a decision.
+    /// Pending approval requests.
     approvals: Vec<ApprovalDocument>,
-    /// What was decided about, superseded or expired: by whom and when.
+    /// Closed approval requests: decided, superseded, expired or cancelled.
     decided_approvals: Vec<DecidedApprovalDocument>,
-    /// Where to decide.
+    /// URL of the decision endpoint.
     approve_url: Option<String>,
-    /// Calls whose outcome is unknown, until somebody settles them.
+    /// Tool calls whose outcome is unknown and not resolved yet.
     doubts: Vec<DoubtDocument>,
-    /// What it gave.
+    /// Result of the run.
     result: Option<Value>,
     /// Why it failed.
     error: Option<Value>,
-    /// What was undone, and what is left.
+    /// State of the rollback: what was undone, and what is left.
     rollback: Option<Value>,
-    /// Who is told when it ends.
+    /// Where notifications are sent.
     notify: Option<Value>,
-    /// What became of the messages about it.
+    /// Delivery status of the notifications.
     messages: Vec<Value>,
-    /// What became of its patches.
+    /// Patches of the run.
     patches: Vec<PatchState>,
 }
 
-/// A call of which nobody knows whether it happened.
+/// A tool call whose outcome is unknown.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct DoubtDocument {
-    /// The run.
+    /// Id of the run.
     run_id: String,
-    /// Its workflow.
+    /// Id of the workflow.
     workflow_id: Option<String>,
-    /// Who asked for it.
+    /// Actor who requested the run.
     actor: String,
-    /// Where it stands.
+    /// Current status.
     run_status: String,
-    /// The step.
+    /// Id of the step.
     step_id: String,
-    /// Its node.
+    /// Id of the node.
     node_id: String,
-    /// Position of the item in its list.
+    /// Index of the map item.
     map_index: Option<i64>,
-    /// The tool that was called.
+    /// Name of the tool.
     tool: Option<String>,
-    /// `execute`: the step waits until somebody settles it; `undo`: a rollback could not finish.
+    /// `execute`: the step waits until the call is resolved; `undo`: a rollback could not finish.
     #[schema(example = "execute")]
     call: String,
-    /// Tries of the step so far.
+    /// Attempts of the step so far.
     attempt: i64,
-    /// When it became unknown.
+    /// When the outcome became unknown.
     since: Option<String>,
-    /// Why.
+    /// Reason.
     reason: Option<String>,
-    /// Where to say what became of a call; null for an undo.
+    /// URL of the resolve endpoint; null for an undo.
     resolve_url: Option<String>,
-    /// Where to settle it: the run's `…/resolve`, or its `…/rollback`.
+    /// URL of the endpoint that resolves it: `…/resolve` or `…/rollback`.
     settle_url: String,
-    /// The commands of which one settles it.
+    /// CLI commands, any of which resolves it.
     settle_with: Vec<String>,
 }
 
@@ -132,71 +132,71 @@ pub(crate) struct DoubtDocument {
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct PatchState {
-    /// Its number within the run.
+    /// Patch number within the run.
     number: i64,
     /// `proposed`, `applied`, `refused` or `reverted`.
     status: String,
-    /// Who proposed it.
+    /// Actor who proposed the patch.
     actor: String,
-    /// Why.
+    /// Reason.
     justification: Option<String>,
-    /// Why it was refused.
+    /// Why the patch was refused.
     reason: Option<String>,
-    /// The request that people decide about.
+    /// Id of the approval request for the patch.
     approval_id: Option<String>,
-    /// When it was proposed.
+    /// When the patch was proposed.
     created_at: Option<String>,
 }
 
-/// A request that nobody can decide about any more.
+/// A closed approval request.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct DecidedApprovalDocument {
-    /// Its id.
+    /// Id of the approval request.
     approval_id: String,
-    /// The node that it was about; none for a plan.
+    /// Id of the node; null if the request was about the whole plan.
     node_id: Option<String>,
-    /// What would have been done.
+    /// Type of the action.
     action_type: String,
-    /// What it covered.
+    /// Digest that the request covered.
     digest: String,
     /// `status` (`approved`, `denied`, `superseded`, `expired` or `cancelled`), `by`, `at` and `notes`.
     #[schema(value_type = Object)]
     standing: Value,
 }
 
-/// Something that waits for a decision.
+/// A pending approval request.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct ApprovalDocument {
-    /// Its id.
+    /// Id of the approval request.
     approval_id: String,
-    /// The step that waits; none when it is about the whole plan.
+    /// Id of the step; null if the request is about the whole plan.
     step_id: Option<String>,
-    /// The node of that step.
+    /// Id of the step's node.
     node_id: Option<String>,
-    /// What would be done.
+    /// Type of the action.
     action_type: String,
-    /// With what.
+    /// The action with its input.
     action: Option<Value>,
-    /// What a decision is about, in the form that people are shown: who asks, every call with its input and what the
-    /// dry run says of it, the risk with its reasons in words, what changed since it was last shown, and where it stands.
+    /// The review that people are shown: the requester, every tool call with its input and dry-run result, the risk with
+    /// its reasons, what changed since it was last shown, and the current status.
     #[schema(value_type = Object)]
     review: Value,
-    /// What a decision covers, exactly.
+    /// Digest that a decision covers.
     digest: Option<String>,
-    /// How many people must approve in all, at the least: who counts for one demand may not for another.
+    /// Minimum number of approvals; more may be needed if one person does not satisfy every requirement.
     approvals_needed: i64,
-    /// What people have said.
+    /// Decisions so far.
     decisions: Option<Value>,
-    /// Who asked for the run.
+    /// Actor who requested the run.
     requested_by: String,
-    /// Who else counts as having asked: whoever last changed what would run, or asked for the run that is repeated.
-    /// Where somebody other than the requester must decide, none of these does.
+    /// Actors who count as requesters too: those who last changed what would run, or requested the run that is replayed.
+    /// Where somebody other than the requester must decide, they cannot.
     changed_by: Vec<String>,
-    /// Since when it waits.
+    /// When the approval was requested.
     created_at: Option<String>,
-    /// Until when.
+    /// When the request expires.
     expires_at: Option<String>,
 }
 
@@ -204,9 +204,9 @@ pub(crate) struct ApprovalDocument {
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct RunPage {
-    /// The newest first.
+    /// Newest first.
     items: Vec<RunSummary>,
-    /// Where the next page begins.
+    /// Cursor of the next page; null on the last one.
     next_cursor: Option<String>,
 }
 
@@ -214,9 +214,9 @@ pub(crate) struct RunPage {
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct StepList {
-    /// In the order of the workflow's nodes; those that have not begun stand last.
+    /// In the order of the workflow's nodes; steps that have not started come last.
     steps: Vec<StepDocument>,
-    /// Where the next page begins.
+    /// Cursor of the next page; null on the last one.
     next_cursor: Option<String>,
 }
 
@@ -224,75 +224,75 @@ pub(crate) struct StepList {
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct StepDocument {
-    /// Its id; none before it begins.
+    /// Step id; null before the step starts.
     step_id: Option<String>,
-    /// The node.
+    /// Id of the node.
     node_id: String,
-    /// What kind of node.
+    /// Type of the node.
     node_type: String,
-    /// Which item of a map.
+    /// Index of the map item.
     map_index: Option<i64>,
-    /// The tool.
+    /// Name of the tool.
     tool: Option<String>,
-    /// Where it stands.
+    /// Current status.
     status: String,
-    /// Which try.
+    /// Attempt number.
     attempt: i64,
-    /// What the tool was given.
+    /// Input of the tool.
     input: Option<Value>,
-    /// Digest of that.
+    /// Digest of the input.
     input_digest: Option<String>,
-    /// What it gave.
+    /// Output of the tool.
     output: Option<Value>,
     /// Why it failed.
     error: Option<Value>,
-    /// The run that it started.
+    /// Id of the child run that the step started.
     child_run_id: Option<String>,
-    /// When it is tried again.
+    /// When the next attempt is due.
     retry_at: Option<String>,
-    /// When it began.
+    /// When it started.
     started_at: Option<String>,
     /// When it ended.
     completed_at: Option<String>,
-    /// Every call of the tool.
+    /// Tool calls of the step.
     tool_calls: Vec<CallDocument>,
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct CallDocument {
-    /// The tool.
+    /// Name of the tool.
     tool_name: String,
-    /// What it was given.
+    /// Input of the tool.
     tool_input: Option<Value>,
-    /// What it gave.
+    /// Output of the tool.
     tool_output: Option<Value>,
     /// Why it failed.
     error: Option<String>,
-    /// How long it took.
+    /// Duration of the call.
     duration_ms: Option<i64>,
-    /// Nothing outside was changed.
+    /// Whether the call was a dry run without effects.
     dry_run: bool,
-    /// What makes repeated sends one effect.
+    /// Idempotency key that was sent to the tool.
     idempotency_key: Option<String>,
-    /// Which try.
+    /// Attempt number.
     attempt: i64,
-    /// What became of it.
+    /// Outcome of the call.
     outcome: Option<String>,
-    /// When it began.
+    /// When it started.
     created_at: Option<String>,
     /// When it ended.
     completed_at: Option<String>,
 }
 
-/// What is answered when a run was told something. It takes it in with its next turn.
+/// A signal was sent to a run, which processes it in its next turn.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct Accepted {
-    /// The run.
+    /// Id of the run.
     run_id: String,
-    /// Where it stands now.
+    /// Current status.
     status: String,
     /// Always true.
     accepted: bool,
@@ -302,43 +302,43 @@ pub(crate) struct Accepted {
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct StartedDocument {
-    /// Its id.
+    /// Run id.
     run_id: String,
-    /// Where it stands now.
+    /// Current status.
     status: String,
-    /// How freely it may act.
+    /// Autonomy level.
     autonomy_level: String,
     /// W3C trace id.
     trace_id: String,
 }
 
-/// A run that was asked for.
+/// A run that `/act` started.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct ActedDocument {
-    /// Its id.
+    /// Run id.
     run_id: String,
-    /// Where it stands now.
+    /// Current status.
     status: String,
-    /// How freely it may act.
+    /// Autonomy level.
     autonomy_level: String,
     /// W3C trace id.
     trace_id: String,
-    /// What it does: `steps` with `step_id`, `tool` and `input`.
+    /// The plan: `steps` with `step_id`, `tool` and `input`.
     #[schema(value_type = Object)]
     plan: Value,
-    /// How risky that looked, and why: `score`, and `reasons` with `factor`, `pointer` and `points`.
+    /// Risk of the plan: `score`, and `reasons` with `factor`, `pointer` and `points`.
     #[schema(value_type = Object)]
     risk: Value,
-    /// Only what it would do was wanted.
+    /// Whether the run is a dry run.
     dry_run: bool,
-    /// What a dry run of each step gave.
+    /// Dry-run result of each step.
     dry_run_results: Option<Vec<Value>>,
-    /// Where to decide.
+    /// URL of the decision endpoint.
     approve_url: Option<String>,
-    /// What waits for a decision.
+    /// Pending approval requests.
     approvals: Vec<ApprovalDocument>,
-    /// What it gave.
+    /// Result of the run.
     result: Option<Value>,
     /// Why it failed.
     error: Option<Value>,
@@ -348,17 +348,17 @@ pub(crate) struct ActedDocument {
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct WorkflowDocument {
-    /// Its id.
+    /// Workflow id.
     workflow_id: String,
-    /// Its version.
+    /// Version number.
     version: i64,
     /// SHA-256 of its canonical JSON.
     digest: String,
-    /// Who applied it; null for one that another tenant shares.
+    /// Actor who applied it; null if another tenant shares it.
     created_by: Option<String>,
-    /// When.
+    /// When it was applied.
     created_at: Option<String>,
-    /// Every tenant may start it.
+    /// Whether every tenant may start it.
     shared: bool,
     /// The AIR document.
     document: Value,

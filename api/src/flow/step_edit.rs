@@ -1,5 +1,6 @@
-//! `POST /runs/{id}/steps/{step}/edit`: a person changes what waits for approval; it waits anew,
-//! under a new digest. A step of a drafted plan goes by its node, and the whole plan waits anew.
+//! `POST /runs/{id}/steps/{step}/edit`: a person edits the input of a step that awaits approval. The
+//! approval request is superseded by one with a new digest. In a drafted plan, where a step is named by
+//! its node, the whole plan awaits approval again.
 
 use crate::caller::Caller;
 use crate::extract::ApiJson;
@@ -15,26 +16,26 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// The new input.
+/// New input of a step.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EditBody {
-    /// What the tool is to be given.
+    /// Input of the tool.
     #[schema(value_type = Object)]
     input: Value,
 }
 
-/// Changes the input of a step.
+/// Edits the input of a step.
 #[utoipa::path(
     post,
     path = "/runs/{id}/steps/{step}/edit",
     tag = "flow",
     params(
-        ("id" = String, Path, description = "The run's id"),
-        ("step" = String, Path, description = "The step's id, or its node's"),
+        ("id" = String, Path, description = "Run id"),
+        ("step" = String, Path, description = "Step id or node id"),
     ),
     request_body = EditBody,
-    responses((status = 202, body = Accepted, description = "The run was told"), Changing)
+    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), Changing)
 )]
 pub(crate) async fn edit(
     caller: Caller,
@@ -44,7 +45,7 @@ pub(crate) async fn edit(
     let run = place::run(&id)?;
     match place::step(&caller, run, &step).await {
         Ok(step) => caller.flow.edit(&caller.permit, run, step, body.input).await?,
-        // What is only planned and was not tried dry has no step yet and goes by its node.
+        // A planned node without a dry run has no step yet, so it is edited by node id.
         Err(absent) if absent.code == Code::NotFound && !step.contains(char::is_control) => {
             caller.flow.edit_planned(&caller.permit, run, &step, body.input).await?;
         }

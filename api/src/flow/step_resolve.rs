@@ -1,5 +1,4 @@
-//! `POST /runs/{id}/steps/{step}/resolve`: a person says what became of an effect that nobody can
-//! tell of.
+//! `POST /runs/{id}/steps/{step}/resolve`: a person resolves a tool call whose outcome is unknown.
 
 use crate::caller::Caller;
 use crate::extract::ApiJson;
@@ -15,39 +14,39 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// What became of it.
+/// Outcome of the call.
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OutcomeWord {
-    /// It happened.
+    /// The call took effect.
     Happened,
-    /// It never did, and may be sent.
+    /// The call had no effect and may be sent again.
     Never,
 }
 
-/// What a person found out.
+/// Resolution of an unknown outcome.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResolveBody {
-    /// What became of it.
+    /// Outcome of the call.
     outcome: OutcomeWord,
-    /// What it gave, if it happened.
+    /// Output of the call; only with `happened`.
     output: Option<Value>,
-    /// How they know.
+    /// How the outcome was determined.
     notes: Option<String>,
 }
 
-/// Settles an unknown outcome.
+/// Resolves an unknown outcome.
 #[utoipa::path(
     post,
     path = "/runs/{id}/steps/{step}/resolve",
     tag = "flow",
     params(
-        ("id" = String, Path, description = "The run's id"),
-        ("step" = String, Path, description = "The step's id, or its node's"),
+        ("id" = String, Path, description = "Run id"),
+        ("step" = String, Path, description = "Step id or node id"),
     ),
     request_body = ResolveBody,
-    responses((status = 202, body = Accepted, description = "The run was told"), Changing)
+    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), Changing)
 )]
 pub(crate) async fn resolve(
     caller: Caller,
@@ -57,7 +56,7 @@ pub(crate) async fn resolve(
     let run = place::run(&id)?;
     let happened = body.outcome == OutcomeWord::Happened;
     if body.output.is_some() && !happened {
-        let what = "what never happened gave no output";
+        let what = "output is only allowed with outcome `happened`";
         return Err(ApiError::new(Code::ValidationFailed, what).with("pointer", "/output"));
     }
     let step = place::step(&caller, run, &step).await?;

@@ -1,12 +1,12 @@
-//! How many streams of events may be open: so many in all, so many for each actor, and for each of several tenants its
-//! share, so that one who opens streams without end takes none from the others.
+//! Limits open event streams: in total, per actor, and, with several tenants, per tenant, so that one tenant cannot use
+//! up the slots of the others.
 
 use chimera_core::access::Pool;
 use chimera_core::limits::{EVENT_STREAMS_MAX, EVENT_STREAMS_PER_ACTOR_MAX};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Streams that are open in this process.
+/// The event streams of this process.
 #[derive(Clone)]
 pub(crate) struct Streams {
     open: Arc<Mutex<Open>>,
@@ -21,21 +21,20 @@ struct Open {
     by_tenant: BTreeMap<String, usize>,
 }
 
-/// The place of one stream; it is free again when this is dropped.
+/// The slot of one stream, released on drop.
 pub(crate) struct Place {
     open: Arc<Mutex<Open>>,
     tenant: String,
     actor: String,
 }
 
-/// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// Too many are open.
+    /// The total limit is reached.
     All,
-    /// The actor has as many as it may.
+    /// The actor has reached its limit.
     Actor(usize),
-    /// The tenant has as many as it may.
+    /// The tenant has reached its share.
     Tenant(usize),
 }
 
@@ -50,7 +49,7 @@ impl Streams {
         Self { open: Arc::default(), total_max, per_actor_max }
     }
 
-    /// A place for a stream of a tenant's actor; `shared` if there are several tenants.
+    /// Takes a slot; `shared` if there are several tenants.
     pub(crate) fn enter(&self, tenant: &str, actor: &str, shared: bool) -> Result<Place, Full> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let held = open.by_actor.get(actor).copied().unwrap_or(0);
@@ -111,7 +110,7 @@ mod tests {
         assert!(held.by_actor.is_empty() && held.by_tenant.is_empty());
     }
 
-    /// With many actors too.
+    /// Also when it uses many actors.
     #[test]
     fn one_tenant_takes_only_its_share() {
         let streams = Streams::bounded(256, 32);

@@ -1,4 +1,4 @@
-//! `GET /tools`: what can be called, with schemas and what policies decide by.
+//! `GET /tools`: lists tools with their schemas and policy metadata.
 
 use crate::caller::Caller;
 use crate::problem::ApiError;
@@ -7,13 +7,13 @@ use axum::Json;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// Every tool.
+/// All tools.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct ToolPage {
-    /// By name.
+    /// Ordered by name.
     items: Vec<ToolDocument>,
-    /// Always null: the list is whole.
+    /// Always null: the list is complete.
     next_cursor: Option<String>,
 }
 
@@ -21,42 +21,42 @@ pub(crate) struct ToolPage {
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct ToolDocument {
-    /// Its name, as workflows write it in `fn`.
+    /// Name, as used in `fn` of a workflow node.
     name: String,
-    /// Changes whenever the same input may mean something else.
+    /// Changes whenever the same input may have a different effect.
     version: String,
     /// What it does.
     description: String,
-    /// What policies decide by.
+    /// Metadata that policies use.
     #[schema(value_type = Object)]
     metadata: Value,
-    /// How far its work reaches: `pure`, `read` or `write`.
+    /// Kind of effect: `pure`, `read` or `write`.
     effect: String,
-    /// The input's member, and its values, with which a call only reads.
+    /// Input member, and its values, for which a call only reads.
     #[schema(value_type = Option<Object>)]
     reads_when: Option<Value>,
-    /// It can tell whether an effect happened.
+    /// Whether the tool can check if an earlier call took effect.
     checkable: bool,
-    /// It can undo what it did.
+    /// Whether the tool can undo a call.
     reversible: bool,
-    /// Undoing the same call twice does no harm, so an undo that a crash cut is sent again.
+    /// Whether undo is idempotent, so that one interrupted by a crash is sent again.
     undo_repeatable: bool,
-    /// How long one call may take when the workflow doesn't say.
+    /// Default timeout of a call.
     timeout_ms: u64,
-    /// JSON Schema of what it takes.
+    /// JSON Schema of the input.
     #[schema(value_type = Object)]
     input_schema: Value,
-    /// JSON Schema of what it gives.
+    /// JSON Schema of the output.
     #[schema(value_type = Object)]
     output_schema: Value,
 }
 
-/// Lists the tools.
+/// Lists tools.
 #[utoipa::path(
     get,
     path = "/tools",
     tag = "flow",
-    responses((status = 200, body = ToolPage, description = "Every tool"), Asking)
+    responses((status = 200, body = ToolPage, description = "All tools"), Asking)
 )]
 pub(crate) async fn list(caller: Caller) -> Result<Json<Value>, ApiError> {
     Ok(Json(caller.flow.list_tools(&caller.permit)))

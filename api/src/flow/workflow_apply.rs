@@ -1,4 +1,4 @@
-//! `PUT /workflows/{id}`: a document becomes the next version of a workflow.
+//! `PUT /workflows/{id}`: applies a document as the next version of a workflow.
 
 use crate::caller::Caller;
 use crate::extract::JsonText;
@@ -10,16 +10,16 @@ use axum::extract::Path;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// The version that is there now.
+/// The current version of a workflow.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AppliedDocument {
-    /// Its id.
+    /// Workflow id.
     workflow_id: String,
-    /// Its version.
+    /// Version number.
     version: i64,
     /// SHA-256 of its canonical JSON.
     digest: String,
-    /// Whether this request added it; the same document again adds nothing.
+    /// Whether this request created the version; an unchanged document creates none.
     created: bool,
 }
 
@@ -28,9 +28,9 @@ pub(crate) struct AppliedDocument {
     put,
     path = "/workflows/{id}",
     tag = "flow",
-    params(("id" = String, Path, description = "The workflow's id, as the document says it")),
+    params(("id" = String, Path, description = "Workflow id; must match the document")),
     request_body(content = Object, description = "An AIR document"),
-    responses((status = 200, body = AppliedDocument, description = "The version that is there now"), Changing)
+    responses((status = 200, body = AppliedDocument, description = "The current version"), Changing)
 )]
 pub(crate) async fn apply(
     caller: Caller,

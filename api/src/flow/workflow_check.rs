@@ -1,4 +1,4 @@
-//! `POST /workflows/{id}/check`: whether a document could be applied, without applying it.
+//! `POST /workflows/{id}/check`: validates a document without applying it.
 
 use crate::caller::Caller;
 use crate::extract::JsonText;
@@ -11,29 +11,29 @@ use chimera_core::error::Code;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// A document without faults.
+/// A valid workflow document.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct CheckedDocument {
-    /// Its id.
+    /// Workflow id.
     workflow_id: String,
     /// SHA-256 of its canonical JSON.
     digest: String,
-    /// How many nodes it has.
+    /// Number of nodes.
     nodes: usize,
-    /// How many edges it has.
+    /// Number of edges.
     edges: usize,
-    /// Why it can't be started yet although it can be applied.
+    /// Why the workflow can be applied but not started.
     not_startable: Option<String>,
 }
 
-/// Checks a workflow.
+/// Validates a workflow document.
 #[utoipa::path(
     post,
     path = "/workflows/{id}/check",
     tag = "flow",
-    params(("id" = String, Path, description = "The workflow's id, as the document says it")),
+    params(("id" = String, Path, description = "Workflow id; must match the document")),
     request_body(content = Object, description = "An AIR document"),
-    responses((status = 200, body = CheckedDocument, description = "Nothing is wrong with it"), Changing)
+    responses((status = 200, body = CheckedDocument, description = "The document is valid"), Changing)
 )]
 pub(crate) async fn check(
     caller: Caller,

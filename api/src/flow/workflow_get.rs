@@ -1,4 +1,4 @@
-//! `GET /workflows/{id}`: a version of a workflow, the newest unless another is asked for.
+//! `GET /workflows/{id}`: one version of a workflow; the latest by default.
 
 use crate::caller::Caller;
 use crate::extract::ApiQuery;
@@ -10,23 +10,22 @@ use axum::extract::Path;
 use axum::response::Response;
 use serde::Deserialize;
 
-/// Which version.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Which {
     version: Option<i64>,
 }
 
-/// Shows a workflow.
+/// Retrieves a workflow.
 #[utoipa::path(
     get,
     path = "/workflows/{id}",
     tag = "flow",
     params(
-        ("id" = String, Path, description = "The workflow's id"),
-        ("version" = Option<i64>, Query, description = "Its version; the newest without it"),
+        ("id" = String, Path, description = "Workflow id"),
+        ("version" = Option<i64>, Query, description = "Version number; the latest if omitted"),
     ),
-    responses((status = 200, body = WorkflowDocument, description = "The version"), Asking)
+    responses((status = 200, body = WorkflowDocument, description = "The workflow version"), Asking)
 )]
 pub(crate) async fn get(
     caller: Caller,

@@ -1,4 +1,4 @@
-//! `GET /workflows`: the newest version of each workflow.
+//! `GET /workflows`: lists the latest version of each workflow.
 
 use crate::caller::Caller;
 use crate::extract::ApiQuery;
@@ -9,7 +9,6 @@ use axum::response::Response;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// Which page.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Which {
@@ -21,29 +20,29 @@ pub(crate) struct Which {
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct WorkflowPage {
-    /// By id.
+    /// Ordered by id.
     items: Vec<WorkflowEntry>,
-    /// Where the next page begins.
+    /// Cursor of the next page; null on the last one.
     next_cursor: Option<String>,
 }
 
-/// A workflow in a listing.
+/// A workflow in a list.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct WorkflowEntry {
-    /// Its id.
+    /// Workflow id.
     workflow_id: String,
-    /// Its newest version.
+    /// Latest version number.
     version: i64,
     /// SHA-256 of its canonical JSON.
     digest: String,
-    /// What it does, as its document says.
+    /// Description from the document.
     description: Option<String>,
-    /// Who applied it; null for one that another tenant shares.
+    /// Actor who applied it; null if another tenant shares it.
     created_by: Option<String>,
-    /// When.
+    /// When it was applied.
     created_at: Option<String>,
-    /// Every tenant may start it.
+    /// Whether every tenant may start it.
     shared: bool,
 }
 
@@ -53,10 +52,10 @@ pub(crate) struct WorkflowEntry {
     path = "/workflows",
     tag = "flow",
     params(
-        ("limit" = Option<usize>, Query, description = "Workflows of the page"),
-        ("cursor" = Option<String>, Query, description = "Where the page before ended"),
+        ("limit" = Option<usize>, Query, description = "Maximum number of workflows"),
+        ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = WorkflowPage, description = "A page"), Asking)
+    responses((status = 200, body = WorkflowPage, description = "A page of workflows"), Asking)
 )]
 pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Response, ApiError> {
     let limit = place::page_rows(which.limit)?;

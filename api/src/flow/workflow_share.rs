@@ -1,4 +1,4 @@
-//! `PUT /workflows/{id}/share`: lets every tenant start a workflow.
+//! `PUT /workflows/{id}/share`: shares a workflow with all tenants.
 
 use crate::caller::Caller;
 use crate::place;
@@ -12,22 +12,22 @@ use utoipa::ToSchema;
 /// Whether a workflow is shared.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct WorkflowShare {
-    /// The workflow's id.
+    /// Workflow id.
     pub(super) workflow_id: String,
-    /// Every tenant may start it.
+    /// Whether every tenant may start it.
     pub(super) shared: bool,
 }
 
 /// Shares a workflow with all tenants.
 ///
-/// For an operator. Other tenants read and start it under its name, unless they have one of their own of that name. Their runs
-/// use their own tools, secrets and limits.
+/// Operators only. Other tenants can read and start it by its name, unless they have a workflow of that name. Their
+/// runs use their own tools, secrets and limits.
 #[utoipa::path(
     put,
     path = "/workflows/{id}/share",
     tag = "flow",
-    params(("id" = String, Path, description = "The workflow's id")),
-    responses((status = 200, body = WorkflowShare, description = "It is shared"), Changing)
+    params(("id" = String, Path, description = "Workflow id")),
+    responses((status = 200, body = WorkflowShare, description = "The workflow is shared"), Changing)
 )]
 pub(crate) async fn share(caller: Caller, Path(id): Path<String>) -> Result<Json<WorkflowShare>, ApiError> {
     caller.flow.share_workflow(&caller.permit, place::workflow(&id)?, true).await?;

@@ -1,4 +1,4 @@
-//! `DELETE /workflows/{id}/share`: lets only its own tenant start a workflow.
+//! `DELETE /workflows/{id}/share`: stops sharing a workflow with other tenants.
 
 use super::workflow_share::WorkflowShare;
 use crate::caller::Caller;
@@ -8,15 +8,15 @@ use crate::refusals::Changing;
 use axum::Json;
 use axum::extract::Path;
 
-/// Shares a workflow no more.
+/// Stops sharing a workflow.
 ///
-/// For an operator. Runs that other tenants have started keep the version that they follow.
+/// Operators only. Runs that other tenants have started keep their version.
 #[utoipa::path(
     delete,
     path = "/workflows/{id}/share",
     tag = "flow",
-    params(("id" = String, Path, description = "The workflow's id")),
-    responses((status = 200, body = WorkflowShare, description = "It is not shared"), Changing)
+    params(("id" = String, Path, description = "Workflow id")),
+    responses((status = 200, body = WorkflowShare, description = "The workflow is not shared"), Changing)
 )]
 pub(crate) async fn unshare(caller: Caller, Path(id): Path<String>) -> Result<Json<WorkflowShare>, ApiError> {
     caller.flow.share_workflow(&caller.permit, place::workflow(&id)?, false).await?;

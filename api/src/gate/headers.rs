@@ -1,11 +1,10 @@
-//! The headers of the door: what a request shows, and where an answer says its caller stands.
+//! Authentication headers of requests and rate-limit headers of responses.
 
 use crate::problem::ApiError;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use chimera_core::error::Code;
 use chimera_engine::access::Rate;
 
-/// The signature of a body.
 pub(crate) const SIGNATURE: HeaderName = HeaderName::from_static("x-hmac-signature");
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -14,26 +13,26 @@ const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const RATE: HeaderName = HeaderName::from_static("ratelimit");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// The token, if there is one. The scheme's case doesn't matter.
+/// The bearer token, if there is one. The scheme is case-insensitive.
 pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let Some(value) = single(headers, &header::AUTHORIZATION)? else { return Ok(None) };
     let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
     Ok(scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()))
 }
 
-/// A header that may be given once: whoever reads the first and whoever reads the last must agree.
+/// The value of a header that may be given only once, so that a proxy and this server cannot read different ones.
 pub(crate) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ApiError> {
     let mut values = headers.get_all(name).iter();
     let code = if *name == header::AUTHORIZATION { Code::Unauthenticated } else { Code::SignatureInvalid };
     let refused = |what: &str| ApiError::new(code, format!("the header {name} {what}")).with("header", name.as_str());
     let Some(first) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(refused("stands twice"));
+        return Err(refused("is given more than once"));
     }
-    first.to_str().map(Some).map_err(|_| refused("is not plain text"))
+    first.to_str().map(Some).map_err(|_| refused("is not printable ASCII"))
 }
 
-/// Says where the caller stands: in the document's headers and in the standard ones.
+/// Adds the rate-limit headers: `X-RateLimit-*` and the IETF draft's `RateLimit`.
 pub(crate) fn tell(headers: &mut HeaderMap, rate: &Rate) {
     headers.insert(LIMIT, HeaderValue::from(rate.limit));
     headers.insert(REMAINING, HeaderValue::from(rate.remaining));

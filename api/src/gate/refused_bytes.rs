@@ -1,8 +1,8 @@
-//! How many bytes of refused requests are read for one sender in a minute.
+//! Limits how many body bytes of refused requests are read per sender and minute.
 //!
-//! A sender is an address or, for whoever shows a token that counts, the actor at an address, so that nobody pays for a
-//! neighbour who sends rubbish. A body counts from the moment it was read until its request is found to be its caller's
-//! own and within their quota. As long as nobody is over the limit, a request looks at one number and takes no lock.
+//! A sender is an address or, with a valid token, an actor at an address, so that nobody pays for a neighbour who sends
+//! garbage. A body counts once it is read, until the request is proven to be the caller's own and within their quota.
+//! As long as no sender is over the limit, a request reads one atomic and takes no lock.
 
 use crate::edge::Edge;
 use crate::problem::ApiError;
@@ -19,13 +19,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The window in which bytes are counted.
 const MINUTE_MS: i64 = limits::RATE_WINDOW_SECONDS as i64 * 1_000;
 
-/// An address, and the actor there if it has a token that counts.
+/// An address, and the actor if it has a valid token.
 type Sender = (IpAddr, Option<Arc<str>>);
 
-/// What was read and refused in this minute.
+/// The counts of the current minute.
 pub(crate) struct RefusedBytes {
     bytes_max: u64,
-    /// Senders that are over the limit, or were when somebody last looked.
+    /// Number of senders over the limit; may be stale after the minute ends.
     over: AtomicUsize,
     minute: Mutex<Minute>,
 }
@@ -43,12 +43,11 @@ impl Default for RefusedBytes {
 }
 
 impl RefusedBytes {
-    /// So many bytes a minute for each sender.
     pub(crate) fn bounded(bytes_max: u64) -> Self {
         Self { bytes_max, over: AtomicUsize::new(0), minute: Mutex::default() }
     }
 
-    /// The minute of now; what was counted before it is forgotten.
+    /// The current minute; earlier counts are dropped.
     fn minute(&self, now: Timestamp) -> MutexGuard<'_, Minute> {
         let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
         let number = now.millis().div_euclid(MINUTE_MS);
@@ -71,7 +70,7 @@ impl RefusedBytes {
 
     fn charge(&self, sender: Sender, bytes: u64, now: Timestamp) {
         let mut minute = self.minute(now);
-        // Whoever has so many addresses has as many budgets anyway.
+        // An attacker with this many addresses has as many budgets anyway.
         if minute.bytes.len() >= REFUSED_BODY_SENDERS_MAX && !minute.bytes.contains_key(&sender) {
             return;
         }
@@ -84,17 +83,16 @@ impl RefusedBytes {
     }
 }
 
-/// Bytes that were read of a request. Unless they are forgiven they count against their sender, also when the request
-/// ends early.
+/// Bytes read of one request. Dropping it charges them to the sender, also when the request is cancelled, unless they
+/// were forgiven.
 pub(crate) struct Spent<'a> {
     edge: &'a Edge,
-    /// None: a proxy, through which strangers come whom nobody can tell apart.
+    /// `None` behind a proxy, where unauthenticated senders cannot be told apart.
     sender: Option<Sender>,
     bytes: u64,
 }
 
 impl<'a> Spent<'a> {
-    /// Nothing yet.
     pub(super) fn new(edge: &'a Edge, peer: Option<Peer>, actor: Option<Arc<str>>) -> Self {
         let peer = peer.filter(|peer| actor.is_some() || !peer.is_proxy);
         Self { edge, sender: peer.map(|peer| (address::counted(peer.address), actor)), bytes: 0 }
@@ -116,7 +114,7 @@ impl<'a> Spent<'a> {
         self.bytes += bytes as u64;
     }
 
-    /// Passes on what the caller got: the request was their own.
+    /// Drops the charge, because the request was the caller's own; returns `got`.
     pub(super) fn forgiven<T>(mut self, got: T) -> T {
         self.bytes = 0;
         got

@@ -1,4 +1,4 @@
-//! What a request shows: its head at first, and its body once that was read.
+//! The credentials and data of a request: its head at first, and its body once that is read.
 
 use super::headers::{SIGNATURE, bearer, single};
 use super::{door, turned_away};
@@ -19,17 +19,17 @@ use chimera_engine::access::{Credentials, RequestProof};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What a request shows, owned, so that it outlives the request's parts.
+/// Owned, so that it outlives the request.
 pub(crate) struct Shown {
     bearer: Option<String>,
-    /// The signature of the body alone.
+    /// `X-HMAC-Signature`, over the body alone.
     signature: Option<String>,
     pub(crate) body: Bytes,
     has_body: bool,
     pub(super) rules: &'static Rules,
     method: Method,
     uri: Uri,
-    /// What a signature of the whole request can cover, if one is demanded.
+    /// Header fields that a message signature can cover; empty if the route requires none.
     fields: Vec<(String, String)>,
     public: PublicUrl,
     pub(super) peer: Option<Peer>,
@@ -38,7 +38,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// What stands in a request's head and needs no trust; none for a route that the table doesn't know.
+    /// The parts of the head that need no checks; `None` for a route that is not in the table.
     pub(super) fn of(edge: &Edge, parts: &Parts) -> Option<Self> {
         let path = parts.extensions.get::<MatchedPath>()?.as_str();
         let route = routes::route(&parts.method, path)?;
@@ -61,8 +61,7 @@ impl Shown {
         })
     }
 
-    /// Reads the credentials in the head. A body that is announced as too large is refused first, because nothing else
-    /// could be done with it.
+    /// Reads the credentials in the head. A body announced as too large is refused first.
     pub(super) fn read_head(&mut self, headers: &HeaderMap, announced: u64) -> Result<(), ApiError> {
         let bytes_max = self.rules.body_bytes_max;
         if bytes_max > 0 && announced > bytes_max as u64 {
@@ -73,13 +72,12 @@ impl Shown {
         Ok(())
     }
 
-    /// Takes the body that was read.
     pub(super) fn take(&mut self, body: Bytes) {
         (self.body, self.has_body) = (body, true);
     }
 
-    /// Refuses whoever sent something that can't be read, before it is known who they are. It is counted and entered in
-    /// the ledger like any other refusal, except for links: who opens them is no caller that is counted.
+    /// Refuses a malformed request before its caller is authenticated. The refusal is counted and recorded in the ledger
+    /// like any other, except on link routes, whose visitors are not counted.
     pub(crate) async fn refuse(&self, edge: &Edge, error: ApiError) -> Response {
         if self.rules.link {
             return page::refused(error, &*edge.random);
@@ -90,23 +88,20 @@ impl Shown {
         }
     }
 
-    /// The body as JSON of one shape.
     pub(crate) fn json<T: DeserializeOwned + 'static>(&self, headers: &HeaderMap) -> Result<T, ApiError> {
         Ok(json::shaped(&self.document(headers)?)?)
     }
 
-    /// The body as JSON of any shape.
     pub(crate) fn document(&self, headers: &HeaderMap) -> Result<Value, ApiError> {
         extract::require_json(headers)?;
         Ok(json::parse(&self.body)?)
     }
 
-    /// The token that was shown.
+    /// The access token; empty if there is none.
     pub(crate) fn bearer(&self) -> &str {
         self.bearer.as_deref().unwrap_or_default()
     }
 
-    /// As the door wants to see it.
     pub(crate) fn presented(&self) -> Credentials<'_> {
         let signature = self.signature.as_deref();
         Credentials {
@@ -124,7 +119,7 @@ impl Shown {
         }
     }
 
-    /// What a signature of the whole request can cover.
+    /// The input of a message signature (RFC 9421).
     fn parts(&self) -> signature::RequestParts<'_> {
         let host = self.fields.iter().find(|(name, _)| name == "host").map(|(_, value)| value.as_str());
         signature::RequestParts {
@@ -140,7 +135,7 @@ impl Shown {
     }
 }
 
-/// Header fields as a signature can cover them; those that are no text can't be.
+/// The headers that are text; others cannot be signed.
 fn fields(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |(name, value): (&HeaderName, &HeaderValue)| Some((name.to_string(), value.to_str().ok()?.to_owned()));
     headers.iter().filter_map(text).collect()

@@ -1,8 +1,8 @@
-//! Answers that wait for clients to take them.
+//! Limits how many response bytes wait in memory for slow clients.
 //!
-//! An answer is whole in memory until it is taken, and a slow reader may take all the time it needs. So what one address
-//! leaves unread is bounded, and what all do: whoever has too much waiting is told to take it first, before anything is
-//! done. An answer to a question that was let in before is not given either then; one that tells of a change always is.
+//! A response is held in memory until the client reads it, and a slow client may take as long as it needs. So the unread
+//! bytes are bounded, per address and in total. A client with too much unread is refused before its request is processed.
+//! A GET that was admitted earlier may lose its response to the limit; the response to a change is always sent.
 
 use crate::problem::ApiError;
 use crate::server::Peer;
@@ -23,7 +23,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
-/// What waits, for each address that has something waiting: bounded by the number of connections.
+/// Unread bytes per address. Only addresses with unread bytes have an entry, so it is bounded by the connections.
 #[derive(Debug, Default)]
 pub(crate) struct Unread {
     waiting: Mutex<Waiting>,
@@ -40,17 +40,17 @@ impl Unread {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What keeps an address from being given more, if something does. None: a proxy, behind which are many.
+    /// The error for an address that is over a limit. `None` as address means a proxy, which has no limit of its own.
     fn refusal(&self, address: Option<IpAddr>) -> Option<ApiError> {
         let waiting = self.waiting();
         let own = address.and_then(|address| waiting.addresses.get(&address).copied()).unwrap_or(0);
         if own >= UNREAD_BYTES_PER_ADDRESS_MAX {
-            let message = format!("{own} bytes of earlier answers wait to be read by this address; read them first");
+            let message = format!("this address has {own} bytes of unread responses; read them first");
             let error = ApiError::new(Code::RateLimited, message);
             return Some(error.with("unread_bytes_max", UNREAD_BYTES_PER_ADDRESS_MAX).retry_after(1));
         }
         let full = waiting.bytes >= UNREAD_BYTES_MAX && (own > 0 || address.is_none());
-        full.then(|| ApiError::new(Code::Overloaded, "too many answers wait to be read").retry_after(1))
+        full.then(|| ApiError::new(Code::Overloaded, "too many response bytes are unread; retry later").retry_after(1))
     }
 
     fn hold(self: &Arc<Self>, address: Option<IpAddr>, bytes: usize) -> Held {
@@ -63,7 +63,7 @@ impl Unread {
     }
 }
 
-/// Bytes that wait.
+/// Unread bytes of one response, released on drop.
 struct Held {
     unread: Arc<Unread>,
     address: Option<IpAddr>,
@@ -92,7 +92,7 @@ impl Drop for Held {
     }
 }
 
-/// Counts what an answer keeps waiting, and refuses requests of an address that has too much waiting.
+/// Middleware: counts the unread bytes of responses, and refuses requests of an address that has too many.
 pub(crate) async fn bound(
     State(unread): State<Arc<Unread>>,
     peer: Option<Extension<Peer>>,
@@ -114,7 +114,7 @@ pub(crate) async fn bound(
     response.map(|body| Body::new(Pieces { body, left: Bytes::new(), held }))
 }
 
-/// A body that is given piece by piece, so that what was not asked for yet is known.
+/// A response body that is sent in pieces, so that the unread rest is known.
 struct Pieces {
     body: Body,
     left: Bytes,

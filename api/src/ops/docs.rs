@@ -1,6 +1,6 @@
-//! `GET /docs`: this interface, described for people.
+//! `GET /docs`: the API reference for people.
 //!
-//! One page made from the OpenAPI document, with nothing loaded from elsewhere.
+//! One page rendered from the OpenAPI document, without external resources.
 
 use crate::edge::Edge;
 use crate::page::{escape, head};
@@ -10,10 +10,10 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-/// A page that lists every endpoint.
-#[utoipa::path(get, path = "/docs", tag = "ops", responses((status = 200, body = String, content_type = "text/html", description = "The page")))]
+/// Lists every endpoint and error code on an HTML page.
+#[utoipa::path(get, path = "/docs", tag = "ops", responses((status = 200, body = String, content_type = "text/html", description = "The HTML page")))]
 pub(crate) async fn docs(State(edge): State<Edge>) -> Html<String> {
-    // Everybody may ask for it, so it is made once.
+    // Public, so it is rendered once.
     static BODY: LazyLock<String> =
         LazyLock::new(|| render(&serde_json::to_value(crate::routes::document()).unwrap_or_default()));
     Html(head("Chimera API", &edge.random.opaque_id()) + &BODY)
@@ -30,7 +30,7 @@ fn render(document: &Value) -> String {
         text("/info/description")
     );
     page.push_str("<p>For machines: <a href=\"/openapi.json\"><code>/openapi.json</code></a></p><table>");
-    page.push_str("<tr><th>Method</th><th>Path</th><th>What it does</th><th>Answers</th></tr>");
+    page.push_str("<tr><th>Method</th><th>Path</th><th>Description</th><th>Responses</th></tr>");
     for (path, methods) in members(&document["paths"]) {
         for (method, operation) in members(methods) {
             let answers: Vec<String> = members(&operation["responses"]).map(|(status, _)| escape(status)).collect();

@@ -1,7 +1,7 @@
-//! `GET /docs/errors/{code}`: what an error means and what to do about it.
+//! `GET /docs/errors/{code}`: what an error means and how to fix it.
 //!
-//! The pages are the files of `docs/errors/`, built into the binary, so that the `type` of every
-//! problem document leads somewhere. A test compares the table of codes, the pages and the index.
+//! The pages are the files of `docs/errors/`, embedded in the binary, so that the `type` URL of every
+//! problem document works. A test compares the table of codes, the pages and the index.
 
 use crate::ops::schema::ProblemDocument;
 use crate::problem::ApiError;
@@ -17,7 +17,7 @@ macro_rules! text {
     };
 }
 
-/// The page of a code, as Markdown.
+/// The documentation of a code, as Markdown.
 #[must_use]
 pub const fn page(code: Code) -> &'static str {
     match code {
@@ -89,18 +89,18 @@ pub fn index() -> String {
     text
 }
 
-/// The page that explains an error code.
+/// Returns the documentation of an error code.
 #[utoipa::path(
     get,
     path = "/docs/errors/{code}",
     tag = "ops",
-    params(("code" = String, Path, description = "A code, such as `NOT_FOUND`")),
+    params(("code" = String, Path, description = "Error code, such as `NOT_FOUND`")),
     responses(
-        (status = 200, body = String, content_type = "text/markdown", description = "The page"),
+        (status = 200, body = String, content_type = "text/markdown", description = "The documentation as Markdown"),
         (status = 404, body = ProblemDocument, content_type = "application/problem+json", description = "NOT_FOUND"),
     )
 )]
 pub(crate) async fn error(Path(code): Path<String>) -> Result<impl IntoResponse, ApiError> {
-    let code = Code::parse(&code).ok_or_else(|| ApiError::new(Code::NotFound, "no error has this code"))?;
+    let code = Code::parse(&code).ok_or_else(|| ApiError::new(Code::NotFound, "unknown error code"))?;
     Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], page(code)))
 }

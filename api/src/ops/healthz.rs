@@ -1,19 +1,19 @@
-//! `GET /healthz`: the process is alive. It asks nothing and nobody.
+//! `GET /healthz`: liveness. It checks no dependencies.
 
 use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// The process answers.
+/// Liveness of the process.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Health {
     /// Always `alive`.
     status: &'static str,
-    /// The version of this build.
+    /// Version of this build.
     version: &'static str,
 }
 
-/// Says that the process is alive.
+/// Reports that the process is alive.
 #[utoipa::path(get, path = "/healthz", tag = "ops", responses((status = 200, body = Health, description = "Alive")))]
 pub(crate) async fn healthz() -> Json<Health> {
     Json(Health { status: "alive", version: env!("CARGO_PKG_VERSION") })

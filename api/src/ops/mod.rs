@@ -1,4 +1,4 @@
-//! Endpoints for those who run Chimera: health, metrics, documentation.
+//! Operational endpoints: health, readiness, metrics, documentation.
 
 pub(crate) mod docs;
 pub(crate) mod errors;

@@ -1,8 +1,8 @@
-//! `GET /readyz`: whether every part that requests need works now.
+//! `GET /readyz`: whether every component that requests need works now.
 //!
-//! The parts are asked at the same time, each within its own limit, so that one that hangs does not
-//! hide the others. One that takes longer goes on, so that what it finds out counts. Anybody may ask, and asking makes
-//! stores write: so one caller asks them at a time, and the answer is kept for a moment.
+//! Checks run concurrently, each with its own timeout, so that one that hangs does not hide the others. A check that
+//! times out keeps running, so that its result counts later. The endpoint is public and checks make stores write, so only
+//! one caller runs them at a time, and the result is cached briefly.
 
 use crate::edge::{Check, Edge};
 use crate::ops::schema::ProblemDocument;
@@ -17,39 +17,39 @@ use serde::Serialize;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Every part works.
+/// Readiness of the process.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Ready {
     /// Always `ready`.
     status: &'static str,
-    /// What was asked.
+    /// Result of each check.
     checks: Vec<Part>,
 }
 
-/// What the parts said, and when.
+/// A cached result.
 pub(crate) struct KeptAnswer {
     at: Timestamp,
     parts: Vec<Part>,
 }
 
-/// One part.
+/// Result of one readiness check.
 #[derive(Clone, Serialize, ToSchema)]
 pub(crate) struct Part {
-    /// Its name.
+    /// Name of the check.
     name: &'static str,
-    /// Whether it works.
+    /// Whether the check passed.
     ok: bool,
-    /// Why not.
+    /// Why the check failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     reason: Option<String>,
-    /// What an operator should look at, though the part works.
+    /// A hint for the operator although the check passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     note: Option<String>,
 }
 
-/// Says whether requests can be served, and which part is missing if not.
+/// Reports whether requests can be served, and which checks fail if not.
 #[utoipa::path(
     get,
     path = "/readyz",

@@ -1,11 +1,11 @@
-//! The problem document, and plain bytes, in the words of OpenAPI.
+//! OpenAPI schemas of the problem document and of binary content.
 //!
-//! The types that are sent live in `core`, which knows no OpenAPI; these only describe them. A test
-//! compares the two.
+//! The types that are sent live in `core`, which does not depend on OpenAPI; these only describe them.
+//! A test compares the two.
 
 use utoipa::ToSchema;
 
-/// Bytes as they are.
+/// Binary content.
 #[derive(ToSchema)]
 #[schema(value_type = String, format = Binary)]
 #[allow(dead_code)]
@@ -15,40 +15,40 @@ pub(crate) struct Octets(Vec<u8>);
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct ProblemDocument {
-    /// Address of the page that explains the code.
+    /// URL of the documentation of the code.
     #[schema(example = "/docs/errors/NOT_FOUND")]
     r#type: String,
     /// Short title of the code.
     title: String,
     /// HTTP status.
     status: u16,
-    /// What happened this time.
+    /// Message for this occurrence.
     detail: String,
-    /// The path that was asked for.
+    /// Path of the request.
     instance: String,
-    /// The error in the shape that every surface shares.
+    /// The error in the format that the API, the CLI and runs share.
     error: ErrorDocument,
-    /// Where to find it in logs and traces.
+    /// Trace id, for finding the request in logs and traces.
     trace_id: String,
 }
 
-/// One error.
+/// An error.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct ErrorDocument {
-    /// Stable code.
+    /// Stable error code.
     #[schema(example = "NOT_FOUND")]
     code: String,
-    /// For people.
+    /// Message for people.
     message: String,
     /// Class of the error.
     error_type: ErrorClass,
-    /// Whether the same request may succeed when it is sent again.
+    /// Whether the same request may succeed on retry.
     retryable: bool,
-    /// More about it.
+    /// Details; the members depend on the code.
     #[schema(value_type = Object)]
     details: serde_json::Value,
-    /// How long to wait before a retry.
+    /// Seconds to wait before a retry.
     #[schema(required = false)]
     retry_after_seconds: Option<u64>,
 }

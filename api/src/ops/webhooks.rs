@@ -1,4 +1,4 @@
-//! `GET /.well-known/webhooks.json`: the public key with which receivers check our webhooks.
+//! `GET /.well-known/webhooks.json`: the public keys with which receivers verify webhooks.
 
 use crate::edge::Edge;
 use axum::Json;
@@ -6,21 +6,21 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What signatures are checked with.
+/// Public keys of webhook signatures.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct WebhookKeys {
-    /// The current Ed25519 key, `whpk_…`; null when webhooks are signed with a shared secret.
+    /// Current Ed25519 key, `whpk_…`; null when webhooks are signed with a shared secret.
     public_key: Option<String>,
-    /// All keys that sign now: more than one while they are changed.
+    /// All keys in use; more than one during a rotation.
     public_keys: Vec<String>,
 }
 
-/// The keys that sign webhooks.
+/// Returns the public keys that verify webhooks.
 #[utoipa::path(
     get,
     path = "/.well-known/webhooks.json",
     tag = "ops",
-    responses((status = 200, body = WebhookKeys, description = "The public keys that sign webhooks"))
+    responses((status = 200, body = WebhookKeys, description = "The public keys"))
 )]
 pub(crate) async fn keys(State(edge): State<Edge>) -> Json<WebhookKeys> {
     let public_keys = match &edge.flow {

@@ -1,4 +1,4 @@
-//! Requests without a socket: everything of the edge but connections, for measuring what it costs.
+//! Requests without a socket, for benchmarks: everything but the connection handling.
 
 use axum::Router;
 use axum::body::Body;
@@ -7,18 +7,16 @@ use bytes::Bytes;
 use chimera_core::limits::BODY_BYTES_MAX;
 use tower::ServiceExt;
 
-/// The edge, to be asked directly.
 #[derive(Clone)]
 pub struct Direct(Router);
 
 impl Direct {
-    /// Asks this router.
     #[must_use]
     pub const fn new(router: Router) -> Self {
         Self(router)
     }
 
-    /// Posts a signed JSON body: status and body of the answer; none if it could not be made or read.
+    /// Posts a signed JSON body and returns status and body; `None` if the request could not be built or the response not read.
     pub async fn post(&self, path: &str, token: &str, signature: &str, body: Bytes) -> Option<(u16, Bytes)> {
         let request = Request::post(path)
             .header(header::HOST, "localhost")

@@ -1,4 +1,4 @@
-//! Connections by address: one address gets only so many of them, and never the last one.
+//! Limits connections per address. One address never gets the last connection.
 
 use super::stall::Impatient;
 use crate::problem::ApiError;
@@ -13,23 +13,23 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// The trace id of an answer that belongs to no trace.
+/// The trace id of a response without a trace.
 const NO_TRACE: &str = "00000000000000000000000000000000";
 
-/// The connections that are open. There is an entry only for addresses that have one, so it is bounded by their number.
+/// Open connections per address. Only addresses with a connection have an entry, so it is bounded.
 pub(super) struct Places {
     max: usize,
     proxies: Arc<[Network]>,
     taken: Mutex<BTreeMap<IpAddr, usize>>,
-    /// What is answered to a connection beyond the limit.
+    /// The complete response to a connection beyond the limit.
     refusal: Vec<u8>,
     refusing: Semaphore,
 }
 
-/// The place of one connection, until it is dropped.
+/// The slot of one connection, released on drop.
 pub(super) struct Place {
     places: Arc<Places>,
-    /// None: a proxy, which is not counted.
+    /// `None` for a proxy, which is not counted.
     address: Option<IpAddr>,
 }
 
@@ -40,14 +40,14 @@ impl Place {
 }
 
 impl Places {
-    /// At most `max` for one address, of `total`; one is left for others, if there is more than one.
+    /// At most `max` of `total` connections per address; one is left for others if `total` is more than one.
     pub(super) fn new(max: usize, total: usize, proxies: Arc<[Network]>) -> Self {
         let max = max.min(total.saturating_sub(1)).max(1);
         let refusing = Semaphore::new(CONNECTIONS_REFUSED_AT_ONCE_MAX);
         Self { max, proxies, taken: Mutex::default(), refusal: refusal(max), refusing }
     }
 
-    /// A place for a connection from this address, unless it has too many.
+    /// Takes a slot; `None` if the address has too many connections.
     pub(super) fn take(self: &Arc<Self>, from: IpAddr) -> Option<Place> {
         if self.proxies.iter().any(|proxy| proxy.contains(from)) {
             return Some(Place { places: Arc::clone(self), address: None });
@@ -62,11 +62,11 @@ impl Places {
         Some(Place { places: Arc::clone(self), address: Some(address) })
     }
 
-    /// Answers a connection that gets no place and closes it; without an answer if too many are being answered.
+    /// Sends the refusal and closes the connection; only closes it if too many are being refused at once.
     pub(super) async fn refuse(self: Arc<Self>, stream: TcpStream) {
         metrics::counter!("chimera_http_connections_refused_total").increment(1);
         let Ok(_turn) = self.refusing.try_acquire() else { return };
-        // A client takes no answer before it has asked.
+        // Clients read a response only after sending their request.
         let _ = timeout(LINGER_TIME_MAX, stream.readable()).await;
         let mut stream = Impatient::new(stream, LINGER_TIME_MAX);
         if stream.write_all(&self.refusal).await.is_ok() {
@@ -89,7 +89,7 @@ impl Drop for Place {
 }
 
 fn refusal(max: usize) -> Vec<u8> {
-    let message = format!("more than {max} connections from one address are open");
+    let message = format!("too many connections from this address: the limit is {max}");
     let error = ApiError::new(Code::RateLimited, message).with("connections_per_address_max", max).retry_after(1);
     let body = serde_json::to_string(&error.problem("", NO_TRACE)).unwrap_or_default();
     let head = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\

@@ -1,11 +1,11 @@
-//! A connection whose other end must keep reading.
+//! A write timeout for connections.
 //!
-//! Without it, somebody who asks for much and takes nothing would hold a place, a file and the
-//! memory of an answer for as long as they like. Only waiting without any progress counts: a slow
-//! reader may take all the time it needs.
+//! Without it, a client that requests much and reads nothing would hold a connection slot, a file
+//! descriptor and a response in memory indefinitely. Only time without any progress counts: a slow
+//! reader may take as long as it needs.
 //!
-//! At the end, what the client still sends is taken for a moment: a socket that is closed with unread
-//! bytes is reset, and the answer might be lost to whoever was not asked for the rest of its body.
+//! On shutdown the stream lingers: it reads what the client still sends, for a moment. Closing a socket
+//! with unread bytes resets it, and the client might lose the response.
 
 use chimera_core::limits::{LINGER_BYTES_MAX, LINGER_TIME_MAX};
 use std::io;
@@ -15,13 +15,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream that fails when nothing can be written for too long.
+/// Fails with `TimedOut` when nothing can be written for `limit`.
 pub(super) struct Impatient<S> {
     stream: S,
     limit: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
     is_shut: bool,
-    /// Bytes that were taken after the end.
+    /// Bytes read after shutdown.
     lingered: usize,
 }
 
@@ -30,7 +30,7 @@ impl<S> Impatient<S> {
         Self { stream, limit, waiting: None, is_shut: false, lingered: 0 }
     }
 
-    /// Passes on what a write gave; one that must wait does so no longer than the limit.
+    /// Applies the timeout to the result of a write.
     fn limited(&mut self, cx: &mut Context<'_>, wrote: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if wrote.is_ready() {
             self.waiting = None;
@@ -43,7 +43,7 @@ impl<S> Impatient<S> {
 }
 
 impl<S: AsyncRead + Unpin> Impatient<S> {
-    /// Takes what still comes, a little of it for a little while, if anything does.
+    /// Reads what the client still sends, up to `LINGER_BYTES_MAX` and `LINGER_TIME_MAX`.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut bytes = [0; 4_096];
         while self.lingered < LINGER_BYTES_MAX {

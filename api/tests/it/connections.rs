@@ -1,4 +1,4 @@
-//! Slow, idle and too many connections, and the end of all of them.
+//! Slow, idle and excess connections, and graceful shutdown.
 
 use crate::support::{client, edge, limits, read_to_end, served, served_within};
 use chimera_api::ServerLimits;

@@ -1,4 +1,4 @@
-//! Downloads in motion: slow readers, slow stores, the end of the server.
+//! Downloads in flight: slow readers, slow stores, shutdown.
 
 use crate::support::{Gate, Served, client, edge, limits, served, served_within};
 use async_trait::async_trait;

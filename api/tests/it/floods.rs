@@ -1,4 +1,4 @@
-//! One address can't take the place of all others.
+//! One address can't use up the connections of all others.
 
 use crate::support::{Served, connect_from, edge, limits, read_to_end, served_within};
 use chimera_api::ServerLimits;
@@ -11,7 +11,7 @@ const ONE: &str = "127.0.0.1";
 const OTHER: &str = "127.0.0.2";
 const HEALTH: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
 
-/// What somebody at an address hears who asks whether the server lives.
+/// The response to `/healthz` for a client at an address.
 async fn health(server: &Served, from: &str) -> String {
     let mut stream = connect_from(from, server.address).await;
     stream.write_all(HEALTH).await.unwrap();
@@ -30,7 +30,7 @@ async fn hold(server: &Served, from: &str, count: usize) -> Vec<TcpStream> {
 async fn an_address_with_too_many_connections_is_refused_and_others_are_served() {
     let server = served_within(edge(), ServerLimits { connections_per_address_max: 2, ..limits() }).await;
     let held = hold(&server, ONE, 2).await;
-    // They are taken in the order in which they come.
+    // Connections are accepted in order.
     let answer = health(&server, ONE).await;
     let (head, body) = answer.split_once("\r\n\r\n").expect("a connection beyond the limit is answered");
     assert!(head.starts_with("HTTP/1.1 429 ") && head.contains("\r\nretry-after: 1\r\n"), "{head}");

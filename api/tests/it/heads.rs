@@ -1,7 +1,7 @@
-//! Request heads that no polite client sends.
+//! Malformed and unusual request heads.
 //!
-//! What can't be read as a request at all is refused by the protocol itself, with a bare status and
-//! the end of the connection; everything that can be read gets a problem document.
+//! hyper refuses what can't be parsed as a request, with a bare status, and closes the connection;
+//! everything that can be parsed gets a problem document.
 
 use crate::support::{Served, client, edge, served};
 use chimera_api::table;

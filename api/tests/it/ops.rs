@@ -27,7 +27,7 @@ async fn one_part_that_fails_or_hangs_makes_the_process_not_ready_and_is_named()
     insta::assert_json_snapshot!(get_json(server.url("/readyz")).await);
 }
 
-/// Whoever asks needs no credential, and asking makes stores write.
+/// The endpoint is public, and checks make stores write.
 #[tokio::test]
 async fn however_many_ask_whether_it_is_ready_the_parts_are_asked_once() {
     let asked = Arc::new(AtomicUsize::new(0));

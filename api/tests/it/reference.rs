@@ -48,7 +48,7 @@ async fn every_route_is_documented_with_its_methods_and_every_documented_path_is
     }
 }
 
-/// What stands in the path is a path parameter, and nothing else is: whoever makes a client of the document would look for it there.
+/// Parameters in the path are declared as path parameters, and no others: client generators rely on it.
 #[test]
 fn every_parameter_is_declared_where_it_stands() {
     let document = serde_json::to_value(document()).unwrap();

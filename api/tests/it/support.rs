@@ -1,4 +1,4 @@
-//! A served edge with a few extra routes, and a raw client for what a polite one can't send.
+//! A test server with a few extra routes, and a raw client for requests that HTTP libraries refuse to send.
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-/// Every look at the clock takes a millisecond.
+/// Advances one millisecond with every read.
 #[derive(Default)]
 pub(crate) struct Ticking(AtomicI64);
 
@@ -61,7 +61,7 @@ pub(crate) struct Order {
     tags: Vec<u8>,
 }
 
-/// Lets a test hold a request in the middle and see that it has begun.
+/// Lets a test block a request in its handler, and see that it has started.
 #[derive(Clone, Default)]
 pub(crate) struct Gate {
     pub(crate) entered: Arc<Notify>,
@@ -170,7 +170,7 @@ pub(crate) async fn get_json(url: String) -> (u16, Value) {
     (response.status().as_u16(), response.json().await.unwrap())
 }
 
-/// What is logged on this thread, as text.
+/// Captures the log output of this thread.
 #[derive(Clone, Default)]
 pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
 

@@ -55,7 +55,7 @@ fn an_error_answer_has_its_line_at_error_with_code_and_class() {
     let (_, log) = server.stop();
     let errors: Vec<Value> = lines(&log).into_iter().filter(|line| line["level"] == "ERROR").collect();
     assert_eq!(errors.len(), 1, "{log}");
-    assert_eq!(errors[0]["message"], "nothing is at /missing");
+    assert_eq!(errors[0]["message"], "no route matches /missing");
     assert_eq!(errors[0]["metadata"]["error_code"], "NOT_FOUND");
     assert_eq!(errors[0]["metadata"]["error_type"], "validation_error");
     assert!(errors[0]["metadata"].get("stack_trace").is_none());
@@ -73,7 +73,7 @@ fn secrets_of_requests_and_settings_are_in_no_line() {
     server.ask("GET http://bob:MARKED@host/y HTTP/1.1");
     let token = server.ready["token"].as_str().unwrap().to_owned();
     let (_, log) = server.stop();
-    assert!(log.contains("nothing is at /x"), "{log}");
+    assert!(log.contains("no route matches /x"), "{log}");
     assert!(!log.contains("MARKED") && !log.contains(&token), "{log}");
 }
 

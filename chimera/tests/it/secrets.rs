@@ -135,7 +135,7 @@ fn a_running_server_names_none_of_its_secrets_even_to_who_knows_them() {
     assert_eq!(status, Some(0), "{log}");
     without_secrets("the log", &log);
     assert!(!log.contains(&token) && !log.contains(&links), "{log}");
-    assert_eq!(log.matches("nothing is at /seen/[redacted]/there").count(), 5, "{log}");
+    assert_eq!(log.matches("no route matches /seen/[redacted]/there").count(), 5, "{log}");
     silent(&place, &["config", "print"]);
     silent(&place, &["doctor"]);
 }

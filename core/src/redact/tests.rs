@@ -290,7 +290,7 @@ fn the_token_of_an_approval_link_is_masked() {
     let escaped: String = TOKEN.bytes().map(|byte| format!("%{byte:02x}")).collect();
     for (before, behind) in [
         ("GET /approvals/", ""),
-        ("nothing is at /approvals/", "/"),
+        ("no route matches /approvals/", "/"),
         ("https://c.example/approvals/", "?from=mail"),
         ("/approvals//", "/decide"),
         ("/approvals%2F", "%2f"),

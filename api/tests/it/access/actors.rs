@@ -1,4 +1,4 @@
-//! Looking after actors: nobody gives what they lack, and nobody gets at whoever may do more.
+//! Managing actors: no caller grants a scope they do not hold, or changes an actor who holds more.
 
 use super::porch::{Porch, entry, harmless, porch_with, sent};
 use chimera_core::access::{Entry, Level};

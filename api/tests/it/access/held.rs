@@ -1,4 +1,4 @@
-//! Keys that count no more: they are in nobody's way, they go, and none of them comes back.
+//! Expired keys: they block nobody, they are cleaned up, and none becomes valid again.
 
 use super::porch::{entry, porch_with};
 use chimera_core::access::Entry;

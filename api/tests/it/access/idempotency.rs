@@ -1,4 +1,4 @@
-//! Keys: one run for each, whoever is first, on however many nodes.
+//! Idempotency keys: one run per key, on any number of nodes.
 
 use super::porch::{Porch, entry, harmless, porch, porch_with, sent};
 use chimera_core::access::Entry;

@@ -1,4 +1,4 @@
-//! Nobody gets in without a credential that counts, and nobody gets at what is not theirs.
+//! Every endpoint without a credential, without the scope, and from another tenant.
 //!
 //! The operations come from the OpenAPI document, so a new endpoint fails here until its cases are
 //! written down.
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What somebody gets who has a valid credential and no business here.
+/// The expected response for a valid credential without the right.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gets {
     /// A refusal that names the scope they lack.

@@ -1,4 +1,4 @@
-//! Signed requests: what a signature has to cover, for how long it counts, and that it counts once.
+//! Signed requests: what a signature must cover, how long it is valid, and that it is accepted once.
 
 use super::porch::{Answer, Porch, porch, sent};
 use crate::flow::{House, furnished, path, reviewed, setup};

@@ -1,4 +1,4 @@
-//! The front door over a real socket: who gets in, how, how often, and what they may start.
+//! Access control over a real socket: authentication, rate limits, and what callers may start.
 
 mod act;
 mod actors;

@@ -1,4 +1,4 @@
-//! What a narrow token can't do by a detour, and what ends when somebody is let in no more.
+//! A narrowed token can't bypass its scopes indirectly, and access ends when an actor loses it.
 
 use super::porch::{Answer, Porch, entry, porch_with, sent};
 use crate::flow::{NOTHING, path};

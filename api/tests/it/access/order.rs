@@ -1,5 +1,5 @@
-//! The checks of `/act` come in one order: whoever fails two of them hears of the first, and a refusal
-//! leaves an entry in the ledger and nothing else.
+//! The checks of `/act` run in a fixed order: a request that fails two gets the error of the first, and a
+//! refusal leaves an entry in the ledger and nothing else.
 
 use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with, sent};
 use chimera_core::limits::BODY_BYTES_MAX;

@@ -1,4 +1,4 @@
-//! A front door with tools behind it whose every call is counted, and a clock that a test moves on.
+//! A test server with access control, tools that count their calls, and a clock that a test advances.
 
 use crate::flow::{House, NOTHING};
 use crate::support::{client, served};
@@ -34,12 +34,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The runtime's time, and as much more as a test says; or a time that stands.
+/// The runtime's time plus an offset that a test sets, or a frozen time.
 pub(crate) struct Ahead {
     began: Instant,
     more: AtomicI64,
     stands: AtomicBool,
-    /// Microseconds by which the time of day is wrong.
+    /// Error of the wall clock, in microseconds.
     wrong: AtomicI64,
 }
 
@@ -48,12 +48,12 @@ impl Ahead {
         self.more.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
     }
 
-    /// From now on the time of day is wrong by so many seconds.
+    /// Sets the error of the wall clock.
     pub(crate) fn jump(&self, seconds: i64) {
         self.wrong.store(seconds * 1_000_000, Ordering::Relaxed);
     }
 
-    /// From now on it is noon, and only `wait` makes it later.
+    /// Freezes the time at noon; only `wait` advances it.
     pub(crate) fn stand(&self) {
         self.stands.store(true, Ordering::Relaxed);
     }
@@ -71,7 +71,7 @@ impl Clock for Ahead {
     }
 }
 
-/// Rules that forbid one tool.
+/// A policy that forbids one tool.
 struct Never(&'static str);
 
 impl Policy for Never {
@@ -158,12 +158,12 @@ fn tools() -> Vec<Puppet> {
     ]
 }
 
-/// A front door with the shipped registry.
+/// A server with the shipped registry.
 pub(crate) async fn porch() -> Porch {
     porch_with(settings(TENANT, Vec::new()), None).await
 }
 
-/// A front door with other settings, perhaps with counters that it shares.
+/// A server with other settings, and optionally shared counters.
 pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counters>>) -> Porch {
     let (more, wrong) = (AtomicI64::new(0), AtomicI64::new(0));
     let clock = Arc::new(Ahead { began: Instant::now(), more, stands: AtomicBool::new(false), wrong });
@@ -298,13 +298,13 @@ impl Porch {
             .await
     }
 
-    /// Signs somebody in.
+    /// Signs an actor in.
     pub(crate) async fn sign_in(&self, actor: &str, nonce: &str) -> Answer {
         let body = json!({"actor": actor, "issued_at": self.now(), "nonce": nonce});
         self.post(actor, "/auth/token", &body).await
     }
 
-    /// What a refusal may not leave behind: runs, idempotency records, calls.
+    /// Counts of what a refusal must not leave behind: runs, idempotency records, calls.
     pub(crate) fn traces(&self) -> (usize, usize, usize) {
         let rows = |table| self.house.stage.rows(table).len();
         (rows(&RUNS), rows(&IDEMPOTENCY_RECORDS), self.effects())

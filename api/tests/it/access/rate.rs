@@ -1,4 +1,4 @@
-//! How often: what is counted, what is told, and that nobody ever gets more.
+//! Rate limits: what is counted, what the headers say, and that no caller exceeds its quota.
 
 use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with, sent};
 use chimera_core::access::Entry;

@@ -1,4 +1,4 @@
-//! Roles: what they give, who gives them, and what is left of one that is gone.
+//! Roles: what they grant, who may grant them, and what a deleted one leaves.
 
 use super::porch::{Porch, entry, ground, porch_with};
 use chimera_core::access::tables::ACTORS;

@@ -1,4 +1,4 @@
-//! Signing in, exchanging and taking back; keys of tokens and keys of actors.
+//! Sign-in, refresh and revocation; token keys and actor keys.
 
 use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with, sent};
 use base64::Engine;

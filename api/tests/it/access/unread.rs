@@ -1,6 +1,6 @@
-//! Nothing of a body is read before the head of its request was found good, and what is refused can't go on for ever.
+//! No byte of a body is read before the request head passes, and the bytes of refused requests are limited.
 //!
-//! Every request here announces more than it sends: who waits for the rest gets no answer.
+//! Every request here announces more than it sends, so a server that waits for the rest never responds.
 
 use super::porch::{by, harmless, porch};
 use crate::flow::{House, furnished, house, setup};

@@ -1,4 +1,4 @@
-//! The document as a whole: its ten areas meet in one request, and none of its stubs is left.
+//! The specification as a whole: one request covers its ten areas, and none of its stubs is left.
 
 use super::porch::{harmless, porch, porch_with, sent};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;

@@ -1,4 +1,4 @@
-//! The page behind the link in a mail: it shows and asks, and only its form decides, once.
+//! The approval page that a mailed link opens: opening it changes nothing, and its form decides once.
 
 use super::{House, furnished, path, setup};
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! The flow room over a real socket, on a store in memory.
+//! The flow endpoints over a real socket, on an in-memory store.
 
 mod decisions;
 mod events;
@@ -30,7 +30,7 @@ pub(crate) struct House {
     pub(crate) client: reqwest::Client,
 }
 
-/// A setup with three tools: one that only thinks, one that changes something, one that always fails.
+/// A setup with three tools: a pure one, one with an effect, one that always fails.
 pub(crate) fn setup() -> Setup {
     let broken = Puppet::new("broken", EffectKind::Read).answers(|_, _| {
         let body =
@@ -55,7 +55,7 @@ pub(crate) async fn furnished(setup: Setup, change: impl FnOnce(Edge) -> Edge) -
     House { server: served(edge).await, stage, client: client() }
 }
 
-/// The front door to a stage.
+/// Access control in front of a stage.
 pub(crate) async fn front(stage: &Stage, settings: Settings) -> Arc<Actions> {
     let ground = Ground {
         records: stage.records.clone(),
@@ -68,16 +68,16 @@ pub(crate) async fn front(stage: &Stage, settings: Settings) -> Arc<Actions> {
     ground.access(&ground.directory(settings).await, stage.flow.clone())
 }
 
-/// A body that is left out.
+/// No body.
 pub(crate) const NOTHING: Value = Value::Null;
 
 impl House {
-    /// Asks as the operator.
+    /// Sends a request as the operator.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Value) -> (u16, Value) {
         self.ask_as("admin", method, path, body).await
     }
 
-    /// Asks as somebody.
+    /// Sends a request as an actor.
     pub(crate) async fn ask_as(&self, actor: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
         let request = self.client.request(method, self.server.url(path)).bearer_auth(self.token(actor));
         let answer = signed(request, self.stage.world.clock.now(), actor, &body).send().await.unwrap();
@@ -86,7 +86,7 @@ impl House {
         (status, if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() })
     }
 
-    /// An access token of somebody.
+    /// An access token of an actor.
     pub(crate) fn token(&self, actor: &str) -> String {
         token(actor, self.stage.world.clock.now())
     }
@@ -96,7 +96,7 @@ impl House {
         self.start_as("admin", workflow, body).await
     }
 
-    /// Starts a run of a workflow as somebody.
+    /// Starts a run of a workflow as an actor.
     pub(crate) async fn start_as(&self, actor: &str, workflow: &str, body: Value) -> (u16, Value) {
         let mut asked = json!({"workflow_id": workflow, "wait": 0});
         body.as_object().into_iter().flatten().for_each(|(name, value)| asked[name] = value.clone());
@@ -117,7 +117,7 @@ impl House {
         assert_eq!(status, 200, "{answer}");
     }
 
-    /// Applies and runs a workflow until it ends or needs somebody; gives the run.
+    /// Applies and runs a workflow until it ends or awaits approval; returns the run.
     pub(crate) async fn run(&self, air: &Air, mut ask: Value) -> Value {
         self.apply(air).await;
         ask["wait"] = 15.into();
@@ -142,12 +142,12 @@ impl House {
     }
 }
 
-/// What must come within the time that a test may take.
+/// Fails the test if the future takes too long.
 async fn soon<T>(waiting: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it never came to that")
 }
 
-/// A request that somebody has signed, with its body if there is one.
+/// A signed request, with its body if there is one.
 pub(crate) fn signed(
     request: reqwest::RequestBuilder,
     now: Timestamp,
@@ -173,7 +173,7 @@ pub(crate) fn path(run: &Value, rest: &str) -> String {
     format!("/runs/{}{rest}", run["run_id"].as_str().unwrap())
 }
 
-/// The example of the documents: think, ask a person, change something.
+/// The example of the docs: compute, ask a person, change something.
 pub(crate) fn reviewed() -> Air {
     chimera_testkit::flow::workflow("reviewed")
         .function("think", "think", json!({"n": 1}))
