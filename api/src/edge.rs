@@ -1,9 +1,9 @@
 //! The state that handlers share: clock, randomness, stores, readiness checks, metrics.
 
-use crate::flow::streams::{Full, Place, Streams};
+use crate::flow::streams::{StreamLimitReached, StreamSlot, StreamLimiter};
 use crate::gate::refused_bytes::RefusedBytes;
-use crate::gate::unread::Unread;
-use crate::ops::readyz::KeptAnswer;
+use crate::gate::unread::UnreadResponses;
+use crate::ops::readyz::CachedReadiness;
 use crate::problem::ApiError;
 use crate::trace::{Origin, TraceContext};
 use axum::http::Uri;
@@ -29,19 +29,19 @@ pub type TraceLink = Arc<dyn Fn(&tracing::Span, &Origin<'_>) -> Option<TraceCont
 
 type Probe = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 /// A probe that outlived the timeout of its caller and is still running.
-type OpenQuestion = Arc<Mutex<Option<JoinHandle<Result<(), String>>>>>;
+type BackgroundProbe = Arc<Mutex<Option<JoinHandle<Result<(), String>>>>>;
 type Note = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// A readiness check of one component.
 #[derive(Clone)]
-pub struct Check {
+pub struct ReadinessCheck {
     pub name: &'static str,
     probe: Probe,
     note: Option<Note>,
-    open: OpenQuestion,
+    open: BackgroundProbe,
 }
 
-impl Check {
+impl ReadinessCheck {
     /// The error of `probe` is public in `/readyz`, so it must not contain paths, addresses or SQL.
     pub fn new<F, Fut>(name: &'static str, probe: F) -> Self
     where
@@ -53,7 +53,7 @@ impl Check {
 
     /// Adds a note for the operator that is shown while the check passes. It is public too.
     #[must_use]
-    pub fn noting(self, note: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+    pub fn with_note(self, note: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         Self { note: Some(Arc::new(note)), ..self }
     }
 
@@ -112,27 +112,27 @@ impl PublicUrl {
 /// The state of the HTTP API. Every layer clones it for each request, so a clone is one reference count.
 #[derive(Clone)]
 pub struct Edge {
-    parts: Arc<Parts>,
+    parts: Arc<EdgeState>,
 }
 
 #[derive(Clone)]
-pub struct Parts {
+pub struct EdgeState {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) blobs: Option<Arc<dyn Blobs>>,
     pub(crate) flow: Option<Flow>,
     pub(crate) access: Option<Arc<Access>>,
     pub(crate) actions: Option<Arc<Actions>>,
-    pub(crate) streams: Streams,
-    pub(crate) checks: Arc<[Check]>,
+    pub(crate) streams: StreamLimiter,
+    pub(crate) checks: Arc<[ReadinessCheck]>,
     pub(crate) check_timeout: Duration,
-    pub(crate) kept_answer: Arc<Mutex<Option<KeptAnswer>>>,
+    pub(crate) cached_readiness: Arc<Mutex<Option<CachedReadiness>>>,
     pub(crate) metrics: Arc<dyn Fn() -> String + Send + Sync>,
     pub(crate) link: Option<TraceLink>,
     pub(crate) request_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) refused_bytes: Arc<RefusedBytes>,
-    pub(crate) unread: Arc<Unread>,
+    pub(crate) unread: Arc<UnreadResponses>,
     pub(crate) public: PublicUrl,
     stopping: Arc<AtomicBool>,
 }
@@ -141,17 +141,17 @@ impl Edge {
     /// Without stores, checks, metrics or exported traces.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
-        let parts = Parts {
+        let parts = EdgeState {
             clock,
             random,
             blobs: None,
             flow: None,
             access: None,
             actions: None,
-            streams: Streams::default(),
+            streams: StreamLimiter::default(),
             checks: Arc::new([]),
             check_timeout: limits::READINESS_CHECK_TIMEOUT,
-            kept_answer: Arc::default(),
+            cached_readiness: Arc::default(),
             metrics: Arc::new(String::new),
             link: None,
             request_timeout: limits::REQUEST_TIMEOUT_DEFAULT,
@@ -164,7 +164,7 @@ impl Edge {
         Self { parts: Arc::new(parts) }
     }
 
-    fn with(mut self, set: impl FnOnce(&mut Parts)) -> Self {
+    fn with(mut self, set: impl FnOnce(&mut EdgeState)) -> Self {
         set(Arc::make_mut(&mut self.parts));
         self
     }
@@ -184,12 +184,12 @@ impl Edge {
     /// Sets how many event streams may be open at a time, in total and per actor.
     #[must_use]
     pub fn with_streams_max(self, total: usize, per_actor: usize) -> Self {
-        self.with(|parts| parts.streams = Streams::bounded(total, per_actor))
+        self.with(|parts| parts.streams = StreamLimiter::bounded(total, per_actor))
     }
 
     /// Runs async work; if it may use much CPU, on a worker thread where it does not block other requests. Refused if
     /// too much work of the same caller is already queued.
-    pub(crate) async fn aside<T>(
+    pub(crate) async fn run_offloaded<T>(
         &self,
         who: &Claimant,
         may_take_long: bool,
@@ -202,9 +202,9 @@ impl Edge {
     }
 
     /// Reserves a slot for an event stream.
-    pub(crate) fn stream_for(&self, permit: &Permit) -> Result<Place, Full> {
+    pub(crate) fn reserve_stream(&self, permit: &Permit) -> Result<StreamSlot, StreamLimitReached> {
         let shared = self.access.as_ref().is_some_and(|access| access.directory().is_shared());
-        self.streams.enter(permit.tenant(), permit.actor(), shared)
+        self.streams.acquire(permit.tenant(), permit.actor(), shared)
     }
 
     /// Sets authentication and what callers may start. Without it every guarded route is `UNAUTHENTICATED`.
@@ -218,7 +218,7 @@ impl Edge {
 
     /// Sets the readiness checks.
     #[must_use]
-    pub fn with_checks(self, checks: Vec<Check>) -> Self {
+    pub fn with_checks(self, checks: Vec<ReadinessCheck>) -> Self {
         self.with(|parts| parts.checks = checks.into())
     }
 
@@ -236,7 +236,7 @@ impl Edge {
 
     /// Sets how spans are linked to exported traces.
     #[must_use]
-    pub fn with_link(self, link: TraceLink) -> Self {
+    pub fn with_trace_link(self, link: TraceLink) -> Self {
         self.with(|parts| parts.link = Some(link))
     }
 
@@ -275,9 +275,9 @@ impl Edge {
 }
 
 impl Deref for Edge {
-    type Target = Parts;
+    type Target = EdgeState;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &EdgeState {
         &self.parts
     }
 }
@@ -296,7 +296,7 @@ mod tests {
     async fn a_question_that_takes_longer_goes_on_and_what_it_proves_counts() {
         let (proven, done) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
         let (shown, waits) = (Arc::clone(&proven), Arc::clone(&done));
-        let check = Check::new("records", move || {
+        let check = ReadinessCheck::new("records", move || {
             let (shown, waits) = (Arc::clone(&shown), Arc::clone(&waits));
             async move {
                 if !shown.load(Ordering::SeqCst) {
@@ -318,7 +318,7 @@ mod tests {
     #[tokio::test]
     async fn a_question_that_hangs_keeps_nobody_from_hearing_what_is_wrong() {
         let asked = AtomicUsize::new(0);
-        let check = Check::new("records", move || {
+        let check = ReadinessCheck::new("records", move || {
             let first = asked.fetch_add(1, Ordering::SeqCst) == 0;
             async move {
                 if first {

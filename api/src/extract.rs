@@ -22,8 +22,8 @@ impl<S: Send + Sync, T: DeserializeOwned + 'static> FromRequest<S> for ApiJson<T
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         require_json(request.headers())?;
-        let bytes = read_plain(request.into_body()).await?;
-        Ok(Self(json::shaped(&json::parse(&bytes)?)?))
+        let bytes = read_buffered(request.into_body()).await?;
+        Ok(Self(json::decode(&json::parse(&bytes)?)?))
     }
 }
 
@@ -35,12 +35,12 @@ impl<S: Send + Sync, T: DeserializeOwned + Default + 'static> FromRequest<S> for
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let typed = require_json(request.headers());
-        let bytes = read_plain(request.into_body()).await?;
+        let bytes = read_buffered(request.into_body()).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
         typed?;
-        Ok(Self(json::shaped(&json::parse(&bytes)?)?))
+        Ok(Self(json::decode(&json::parse(&bytes)?)?))
     }
 }
 
@@ -52,7 +52,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         require_json(request.headers())?;
-        let bytes = read_plain(request.into_body()).await?;
+        let bytes = read_buffered(request.into_body()).await?;
         json::check_values(&bytes)?;
         let text = String::from_utf8(bytes.into());
         text.map(Self).map_err(|_| ApiError::new(Code::SchemaInvalid, "the body is not UTF-8"))
@@ -117,35 +117,35 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
 
 /// How slowly a body may arrive: at any rate during `grace`, then at `bytes_per_second` on average.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct MinimumRate {
     pub(crate) grace: Duration,
     pub(crate) bytes_per_second: u64,
 }
 
-impl Default for Pace {
+impl Default for MinimumRate {
     fn default() -> Self {
         Self { grace: limits::BODY_TIMEOUT_DEFAULT, bytes_per_second: limits::BODY_BYTES_PER_SECOND_MIN }
     }
 }
 
-impl Pace {
+impl MinimumRate {
     /// How long after the start the next chunk may arrive.
-    fn allowed(self, received: usize) -> Duration {
+    fn deadline_after(self, received: usize) -> Duration {
         self.grace + Duration::from_secs_f64(received as f64 / self.bytes_per_second.max(1) as f64)
     }
 }
 
 /// Reads a body that the gate has buffered already, or on a route without the gate.
-async fn read_plain(body: Body) -> Result<Bytes, ApiError> {
-    read(body, limits::BODY_BYTES_MAX, Pace::default(), |_| ()).await
+async fn read_buffered(body: Body) -> Result<Bytes, ApiError> {
+    read_body(body, limits::BODY_BYTES_MAX, MinimumRate::default(), |_| ()).await
 }
 
 /// Reads a whole body and reports the size of each chunk to `received`. A body that is too long or too slow is refused
 /// as soon as that is known, whether its length was announced or not.
-pub(crate) async fn read(
+pub(crate) async fn read_body(
     body: Body,
     bytes_max: usize,
-    pace: Pace,
+    pace: MinimumRate,
     mut received: impl FnMut(usize),
 ) -> Result<Bytes, ApiError> {
     let announced = body.size_hint().lower();
@@ -156,7 +156,7 @@ pub(crate) async fn read(
     let mut bytes = BytesMut::new();
     let began = Instant::now();
     while let Some(chunk) =
-        timeout_at(began + pace.allowed(bytes.len()), chunks.next()).await.map_err(|_| too_slow(bytes.len(), pace))?
+        timeout_at(began + pace.deadline_after(bytes.len()), chunks.next()).await.map_err(|_| too_slow(bytes.len(), pace))?
     {
         let chunk = chunk
             .map_err(|_| ApiError::new(Code::SchemaInvalid, "the connection closed before the whole body arrived"))?;
@@ -169,7 +169,7 @@ pub(crate) async fn read(
     Ok(bytes.freeze())
 }
 
-fn too_slow(received: usize, pace: Pace) -> ApiError {
+fn too_slow(received: usize, pace: MinimumRate) -> ApiError {
     metrics::counter!("chimera_http_bodies_refused_total", "reason" => "slow").increment(1);
     ApiError::new(Code::BodyTimeout, "the body arrived too slowly")
         .with("bytes_received", received)

@@ -10,14 +10,14 @@ pub(crate) mod refused_bytes;
 pub(crate) mod shown;
 pub(crate) mod unread;
 
-use self::headers::tell;
-use self::refused_bytes::Spent;
-use self::shown::Shown;
+use self::headers::insert_rate_headers;
+use self::refused_bytes::BodyCharge;
+use self::shown::ReceivedRequest;
 use crate::edge::Edge;
-use crate::extract::{self, Pace};
+use crate::extract::{self, MinimumRate};
 use crate::flow::link_open;
 use crate::page;
-use crate::problem::{ApiError, Attached};
+use crate::problem::{ApiError, PendingProblem};
 use crate::route::Signed;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, Path, Request, State};
@@ -36,15 +36,15 @@ use std::sync::Arc;
 pub(crate) const FOR_TENANT: &str = "for_tenant";
 
 /// Middleware: checks the head, reads the body and runs the handler, with a [`Permit`] if the route requires a token.
-pub(crate) async fn enter(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(edge): State<Edge>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    let Some(mut shown) = Shown::of(&edge, &parts) else {
+    let Some(mut shown) = ReceivedRequest::from_head(&edge, &parts) else {
         // A route that is not in the table is a bug: fail closed.
         return ApiError::internal().into_response();
     };
     let (announced, has_body) = (body.size_hint().lower(), !body.is_end_stream());
     let received = match admit(&edge, &mut shown, &mut parts, announced).await {
-        Ok(known) => receive(&edge, &mut shown, known, body).await,
+        Ok(known) => receive_body(&edge, &mut shown, known, body).await,
         Err(refused) => Err(refused),
     };
     let request = Request::from_parts(parts, Body::from(shown.body.clone()));
@@ -52,41 +52,41 @@ pub(crate) async fn enter(State(edge): State<Edge>, request: Request, next: Next
     match received {
         Ok((Some(known), spent)) => {
             let who = known.claimant();
-            let answer = edge.aside(&who, large, let_in((&edge, known, shown, spent), request, next)).await;
+            let answer = edge.run_offloaded(&who, large, run_authenticated((&edge, known, shown, spent), request, next)).await;
             answer.unwrap_or_else(IntoResponse::into_response)
         }
         Ok((None, spent)) => {
-            let who = stranger(&shown);
-            let answer = edge.aside(&who, large, let_through(shown, spent, request, next)).await;
+            let who = anonymous_claimant(&shown);
+            let answer = edge.run_offloaded(&who, large, run_unauthenticated(shown, spent, request, next)).await;
             answer.unwrap_or_else(IntoResponse::into_response)
         }
-        Err(refused) if has_body => last(refused),
+        Err(refused) if has_body => close_connection(refused),
         Err(refused) => refused,
     }
 }
 
 /// Closes the connection after this response: the unread body would be taken for the next request.
-fn last(mut response: Response) -> Response {
+fn close_connection(mut response: Response) -> Response {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
 /// Unauthenticated callers share one tenant's budget; each address counts as an actor.
-fn stranger(shown: &Shown) -> Claimant {
+fn anonymous_claimant(shown: &ReceivedRequest) -> Claimant {
     let address = shown.peer.map(|peer| peer.address.to_string());
     Claimant::new("", address.as_deref().unwrap_or_default())
 }
 
 /// Runs the handler of a route without a token; the handler authenticates the caller itself.
-async fn let_through(shown: Shown, spent: Spent<'_>, mut request: Request, next: Next) -> Response {
+async fn run_unauthenticated(shown: ReceivedRequest, spent: BodyCharge<'_>, mut request: Request, next: Next) -> Response {
     request.extensions_mut().insert(Arc::new(shown));
     let response = next.run(request).await;
-    if response.status().is_client_error() { response } else { spent.forgiven(response) }
+    if response.status().is_client_error() { response } else { spent.forgive(response) }
 }
 
 /// Runs the handler if the signature proves that the request is the caller's own and the quota allows it.
-async fn let_in(
-    (edge, known, shown, spent): (&Edge, AuthenticatedCaller, Shown, Spent<'_>),
+async fn run_authenticated(
+    (edge, known, shown, spent): (&Edge, AuthenticatedCaller, ReceivedRequest, BodyCharge<'_>),
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -96,7 +96,7 @@ async fn let_in(
     };
     let permit = match door.verify_request(known, &shown.presented()).await {
         Ok(permit) => permit,
-        Err(turned) => return turned_away(turned),
+        Err(turned) => return refusal_response(turned),
     };
     let shown = Arc::new(shown);
     request.extensions_mut().insert(permit.clone());
@@ -105,7 +105,7 @@ async fn let_in(
 }
 
 /// Authenticates the caller from the head alone. A body announced as too large is refused here.
-async fn admit(edge: &Edge, shown: &mut Shown, parts: &mut Parts, announced: u64) -> Result<Option<AuthenticatedCaller>, Response> {
+async fn admit(edge: &Edge, shown: &mut ReceivedRequest, parts: &mut Parts, announced: u64) -> Result<Option<AuthenticatedCaller>, Response> {
     if let Err(error) = shown.read_head(&parts.headers, announced) {
         return Err(shown.refuse(edge, error).await);
     }
@@ -118,53 +118,53 @@ async fn admit(edge: &Edge, shown: &mut Shown, parts: &mut Parts, announced: u64
     }
     let door = door(edge).map_err(IntoResponse::into_response)?;
     match shown.rules.token {
-        true => door.admit(&shown.presented()).await.map(Some).map_err(turned_away),
-        false => door.admit_anonymous(&shown.presented()).await.map(|()| None).map_err(turned_away),
+        true => door.admit(&shown.presented()).await.map(Some).map_err(refusal_response),
+        false => door.admit_anonymous(&shown.presented()).await.map(|()| None).map_err(refusal_response),
     }
 }
 
 async fn link_token(parts: &mut Parts) -> String {
-    link_open::named(Path::from_request_parts(parts, &()).await)
+    link_open::token_or_empty(Path::from_request_parts(parts, &()).await)
 }
 
 /// Reads the body of an admitted caller. A sender over its budget of refused bytes is refused unread. After a slow body
 /// the caller is authenticated again, because the token may have been revoked in the meantime.
-async fn receive<'a>(
+async fn receive_body<'a>(
     edge: &'a Edge,
-    shown: &mut Shown,
+    shown: &mut ReceivedRequest,
     known: Option<AuthenticatedCaller>,
     body: Body,
-) -> Result<(Option<AuthenticatedCaller>, Spent<'a>), Response> {
-    let mut spent = Spent::new(edge, shown.peer, known.as_ref().map(AuthenticatedCaller::actor));
+) -> Result<(Option<AuthenticatedCaller>, BodyCharge<'a>), Response> {
+    let mut spent = BodyCharge::new(edge, shown.peer, known.as_ref().map(AuthenticatedCaller::actor));
     if shown.rules.body_bytes_max == 0 {
         return Ok((known, spent));
     }
     if body.is_end_stream() {
-        shown.take(Bytes::new());
+        shown.set_body(Bytes::new());
         return Ok((known, spent));
     }
     if let Err(over) = spent.check() {
         return Err(shown.refuse(edge, over).await);
     }
     let began = edge.clock.steady();
-    let pace = Pace { grace: edge.body_timeout, ..Pace::default() };
-    match extract::read(body, shown.rules.body_bytes_max, pace, |bytes| spent.add(bytes)).await {
-        Ok(bytes) => shown.take(bytes),
+    let pace = MinimumRate { grace: edge.body_timeout, ..MinimumRate::default() };
+    match extract::read_body(body, shown.rules.body_bytes_max, pace, |bytes| spent.add(bytes)).await {
+        Ok(bytes) => shown.set_body(bytes),
         Err(error) => return Err(shown.refuse(edge, error).await),
     }
     if known.is_none() || edge.clock.steady().millis() - began.millis() <= BODY_RECHECK_MS {
         return Ok((known, spent));
     }
     let door = door(edge).map_err(IntoResponse::into_response)?;
-    let known = door.admit(&shown.presented()).await.map_err(turned_away)?;
+    let known = door.admit(&shown.presented()).await.map_err(refusal_response)?;
     Ok((Some(known), spent))
 }
 
 /// Lets an operator act for the tenant in `for_tenant`. The parameter is removed before the handler sees the query.
-async fn act_for(door: &Authenticator, permit: &Permit, shown: &Shown, request: &mut Request) -> Result<(), ApiError> {
-    let Some((slug, uri)) = for_tenant(request.uri())? else { return Ok(()) };
+async fn act_for(door: &Authenticator, permit: &Permit, shown: &ReceivedRequest, request: &mut Request) -> Result<(), ApiError> {
+    let Some((slug, uri)) = take_for_tenant(request.uri())? else { return Ok(()) };
     if shown.rules.signed == Signed::Body {
-        return Err(misplaced("this endpoint does not sign the query string, so it cannot act for another tenant"));
+        return Err(invalid_for_tenant("this endpoint does not sign the query string, so it cannot act for another tenant"));
     }
     let permit = door.act_for(permit, &slug, &shown.presented()).await?;
     *request.uri_mut() = uri;
@@ -173,46 +173,46 @@ async fn act_for(door: &Authenticator, permit: &Permit, shown: &Shown, request: 
 }
 
 /// The tenant in `for_tenant`, and the URI without that parameter.
-fn for_tenant(uri: &Uri) -> Result<Option<(String, Uri)>, ApiError> {
+fn take_for_tenant(uri: &Uri) -> Result<Option<(String, Uri)>, ApiError> {
     let parts = uri.query().unwrap_or_default().split('&');
     let (named, others): (Vec<&str>, Vec<&str>) = parts.partition(|part| part.split('=').next() == Some(FOR_TENANT));
     let slug = match named[..] {
         [] => return Ok(None),
         [one] => one.split_once('=').map_or("", |(_, slug)| slug),
-        _ => return Err(misplaced("given more than once")),
+        _ => return Err(invalid_for_tenant("given more than once")),
     };
     let rest = others.join("&");
     let rest = if rest.is_empty() { uri.path().to_owned() } else { format!("{}?{rest}", uri.path()) };
-    let rest = rest.parse().map_err(|_| misplaced("the rest of the query is not a valid URI"))?;
+    let rest = rest.parse().map_err(|_| invalid_for_tenant("the rest of the query is not a valid URI"))?;
     Ok(Some((slug.to_owned(), rest)))
 }
 
-fn misplaced(why: &str) -> ApiError {
+fn invalid_for_tenant(why: &str) -> ApiError {
     ApiError::new(Code::SchemaInvalid, format!("invalid parameter {FOR_TENANT}: {why}")).with("parameter", FOR_TENANT)
 }
 
 /// Counts the request of an authenticated caller against their quota, and adds the rate-limit headers.
 async fn rate_limit_middleware(
-    (door, permit, shown, spent): (&Authenticator, &Permit, &Shown, Spent<'_>),
+    (door, permit, shown, spent): (&Authenticator, &Permit, &ReceivedRequest, BodyCharge<'_>),
     mut request: Request,
     call_next: Next,
 ) -> Response {
     let rate = match door.count(permit, &shown.presented()).await {
-        Ok(rate) => spent.forgiven(rate),
-        Err(turned) => return turned_away(turned),
+        Ok(rate) => spent.forgive(rate),
+        Err(turned) => return refusal_response(turned),
     };
     let response = match door.check_once(permit, &shown.presented()).await {
         Ok(()) => match act_for(door, permit, shown, &mut request).await {
-            Ok(()) => finished(door, permit, call_next.run(request).await).await,
+            Ok(()) => use_up_nonce(door, permit, call_next.run(request).await).await,
             Err(error) => error.into_response(),
         },
-        Err(body) => return with_rate(ApiError::from(body).into_response(), &rate),
+        Err(body) => return with_rate_headers(ApiError::from(body).into_response(), &rate),
     };
-    with_rate(entered(door, permit, shown, response).await, &rate)
+    with_rate_headers(record_refusal(door, permit, shown, response).await, &rate)
 }
 
 /// Uses up the nonce of a successful request, even if it changed nothing, so it cannot be sent twice.
-async fn finished(door: &Authenticator, permit: &Permit, response: Response) -> Response {
+async fn use_up_nonce(door: &Authenticator, permit: &Permit, response: Response) -> Response {
     if !response.status().is_success() {
         return response;
     }
@@ -224,13 +224,13 @@ async fn finished(door: &Authenticator, permit: &Permit, response: Response) -> 
 
 /// Records the refusal of an authenticated caller in the ledger: every 403, and every refusal on routes
 /// that start a run.
-async fn entered(door: &Authenticator, permit: &Permit, shown: &Shown, mut response: Response) -> Response {
+async fn record_refusal(door: &Authenticator, permit: &Permit, shown: &ReceivedRequest, mut response: Response) -> Response {
     let counts = |error: &ApiError| match error.code.status() {
         403 => true,
-        status => shown.rules.acts && status < 500,
+        status => shown.rules.starts_run && status < 500,
     };
-    match response.extensions_mut().remove::<Attached>() {
-        Some(Attached(error)) if counts(&error) => {
+    match response.extensions_mut().remove::<PendingProblem>() {
+        Some(PendingProblem(error)) if counts(&error) => {
             ApiError::from(door.record_refusal(permit, &shown.presented(), error.body).await).into_response()
         }
         Some(attached) => {
@@ -246,16 +246,16 @@ pub(crate) fn door(edge: &Edge) -> Result<&Authenticator, ApiError> {
     edge.access.as_ref().map(|access| access.authenticator()).ok_or_else(closed)
 }
 
-pub(crate) fn turned_away(turned: Rejection) -> Response {
+pub(crate) fn refusal_response(turned: Rejection) -> Response {
     let response = ApiError::from(turned.body).into_response();
     match &turned.rate {
-        Some(rate) => with_rate(response, rate),
+        Some(rate) => with_rate_headers(response, rate),
         None => response,
     }
 }
 
 /// Adds the rate-limit headers.
-pub(crate) fn with_rate(mut response: Response, rate: &Rate) -> Response {
-    tell(response.headers_mut(), rate);
+pub(crate) fn with_rate_headers(mut response: Response, rate: &Rate) -> Response {
+    insert_rate_headers(response.headers_mut(), rate);
     response
 }

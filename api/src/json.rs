@@ -40,7 +40,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
         Err(ParseError::IntegerTooLarge { at }) => inexact(at, "an integer beyond 64 bits would be rounded"),
         Err(ParseError::NumberTooLarge { at }) => inexact(at, "the number exceeds the range of a double"),
         Err(ParseError::NumberInexact { at }) => inexact(at, "the number has more digits than a double holds"),
-        Ok(_) | Err(_) => worded(bytes),
+        Ok(_) | Err(_) => parse_with_position(bytes),
     }
 }
 
@@ -62,31 +62,31 @@ fn too_many_values(bytes: &[u8], at: usize) -> JsonError {
 }
 
 /// Parses a refused document again with a slower parser, which knows line, column and reason.
-fn worded(bytes: &[u8]) -> Result<Value, JsonError> {
+fn parse_with_position(bytes: &[u8]) -> Result<Value, JsonError> {
     let mut strict = serde_json::Deserializer::from_slice(bytes);
-    let read = Strict { depth: 0 }.deserialize(&mut strict);
+    let read = StrictValueSeed { depth: 0 }.deserialize(&mut strict);
     read.and_then(|value| strict.end().map(|()| value)).map_err(|error| syntax(&error))
 }
 
 /// Deserialises a document into a type.
 ///
 /// Unlike serde, never accepts an array for a struct.
-pub(crate) fn shaped<T: DeserializeOwned + 'static>(document: &Value) -> Result<T, JsonError> {
+pub(crate) fn decode<T: DeserializeOwned + 'static>(document: &Value) -> Result<T, JsonError> {
     if document.is_array() && TypeId::of::<T>() != TypeId::of::<Value>() {
         return Err(JsonError::Shape { pointer: String::new(), reason: "expected an object, not an array".to_owned() });
     }
     serde_path_to_error::deserialize(document)
-        .map_err(|error| JsonError::Shape { pointer: pointer(error.path()), reason: without_place(error.inner()) })
+        .map_err(|error| JsonError::Shape { pointer: pointer(error.path()), reason: clean_message(error.inner()) })
 }
 
 fn syntax(error: &serde_json::Error) -> JsonError {
-    let (line, column, reason) = (error.line(), error.column(), without_place(error));
+    let (line, column, reason) = (error.line(), error.column(), clean_message(error));
     if reason == NUL { JsonError::Nul { line, column } } else { JsonError::Syntax { line, column, reason } }
 }
 
 /// serde's message without the position, which is reported separately, and without the string that was
 /// found, which may be private and would end up in a log.
-fn without_place(error: &serde_json::Error) -> String {
+fn clean_message(error: &serde_json::Error) -> String {
     let mut text = error.to_string();
     if let Some(at) = text.rfind(" at line ") {
         text.truncate(at);
@@ -96,7 +96,7 @@ fn without_place(error: &serde_json::Error) -> String {
         _ => text,
     };
     if let Some(at) = text.rfind(EXPECTED) {
-        let kind = in_words(&text[at + EXPECTED.len()..]);
+        let kind = json_type_name(&text[at + EXPECTED.len()..]);
         text.truncate(at + EXPECTED.len());
         text.push_str(&kind);
     }
@@ -104,7 +104,7 @@ fn without_place(error: &serde_json::Error) -> String {
 }
 
 /// The JSON name of a Rust type.
-fn in_words(kind: &str) -> String {
+fn json_type_name(kind: &str) -> String {
     match kind.split_once(' ') {
         Some(("struct" | "internally", _)) => "an object".to_owned(),
         _ => match kind {
@@ -130,12 +130,12 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
 }
 
 #[derive(Clone, Copy)]
-struct Strict {
+struct StrictValueSeed {
     depth: usize,
 }
 
-impl Strict {
-    fn deeper<E: Error>(self) -> Result<Self, E> {
+impl StrictValueSeed {
+    fn nested<E: Error>(self) -> Result<Self, E> {
         if self.depth >= limits::JSON_DEPTH_MAX {
             return Err(E::custom(format_args!("nested deeper than {} levels", limits::JSON_DEPTH_MAX)));
         }
@@ -143,11 +143,11 @@ impl Strict {
     }
 }
 
-fn storable<E: Error>(text: &str) -> Result<(), E> {
+fn check_nul<E: Error>(text: &str) -> Result<(), E> {
     if text.contains('\0') { Err(E::custom(NUL)) } else { Ok(()) }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for StrictValueSeed {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Value, D::Error> {
@@ -155,7 +155,7 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for StrictValueSeed {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,7 +179,7 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-        storable(text)?;
+        check_nul(text)?;
         Ok(text.into())
     }
 
@@ -188,7 +188,7 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let inner = self.deeper()?;
+        let inner = self.nested()?;
         let mut list = Vec::new();
         while let Some(item) = items.next_element_seed(inner)? {
             list.push(item);
@@ -197,10 +197,10 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let inner = self.deeper()?;
+        let inner = self.nested()?;
         let mut members = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            storable::<A::Error>(&key)?;
+            check_nul::<A::Error>(&key)?;
             if members.contains_key(&key) {
                 return Err(A::Error::custom(format_args!("duplicate key `{key}`")));
             }
@@ -302,7 +302,7 @@ mod tests {
             count: u8,
         }
         let document = parse(br#"{"items":[{"count":1},{"count":"x"}]}"#).unwrap();
-        let error = shaped::<Outer>(&document).unwrap_err();
+        let error = decode::<Outer>(&document).unwrap_err();
         let reason = "invalid type: string, expected an integer".to_owned();
         assert_eq!(error, JsonError::Shape { pointer: "/items/1/count".into(), reason });
     }

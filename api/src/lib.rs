@@ -24,11 +24,11 @@ mod routes;
 mod server;
 mod trace;
 
-pub use edge::{Check, Edge, TraceLink};
+pub use edge::{ReadinessCheck, Edge, TraceLink};
 pub use extract::ApiJson;
 pub use ops::errors::{index as error_index, page as error_page};
 pub use problem::ApiError;
-pub use route::{Dated, Limit, Route, Rules, Signed};
-pub use routes::{document, router, table, waiting_router, with_routes};
-pub use server::{Direct, Drained, ServerLimits, serve, serve_until};
+pub use route::{Freshness, RateClass, Route, RouteRules, Signed};
+pub use routes::{document, router, route_table, waiting_router, with_routes};
+pub use server::{InProcessClient, ShutdownReport, ServerLimits, serve, serve_until};
 pub use trace::{Origin, TraceContext};

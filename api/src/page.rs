@@ -3,7 +3,7 @@
 //! A page may show untrusted text, so everything is escaped. The headers forbid scripts, external
 //! resources, framing, forms to other servers and referrers.
 
-use crate::problem::{ApiError, Worded};
+use crate::problem::{ApiError, RenderedError};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use chimera_core::text::escape_invisible_only;
@@ -44,7 +44,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// A page that is not cached, framed or indexed.
-pub(crate) fn private(
+pub(crate) fn private_page(
     status: StatusCode,
     title: &str,
     random: &dyn Random,
@@ -72,14 +72,14 @@ pub(crate) fn private(
 /// An error page, with the status and code that a problem document would have.
 pub(crate) fn refused(error: ApiError, random: &dyn Random) -> Response {
     let status = StatusCode::from_u16(error.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = private(status, error.code.title(), random, |page| {
+    let mut response = private_page(status, error.code.title(), random, |page| {
         let (title, message) = (escape(error.code.title()), escape(&sentence(&error.body.message)));
         page.push_str(&format!("<h1>{title}</h1><p>{message}</p><p><code>{}</code></p>", error.code));
     });
     if let Some(seconds) = error.body.retry_after_seconds {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    response.extensions_mut().insert(Worded(error));
+    response.extensions_mut().insert(RenderedError(error));
     response
 }
 

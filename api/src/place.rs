@@ -30,7 +30,7 @@ pub(crate) fn workflow(text: &str) -> Result<&str, ApiError> {
 }
 
 /// Checks the id of a workflow that may not exist yet: a malformed one is `VALIDATION_FAILED`.
-pub(crate) fn new_workflow(text: &str) -> Result<&str, ApiError> {
+pub(crate) fn check_new_workflow_id(text: &str) -> Result<&str, ApiError> {
     workflow(text).map_err(|_| {
         let what = format!("a workflow id must have 1 to {WORKFLOW_ID_CHARS_MAX} letters, digits, '_', '-' or '.'");
         ApiError::new(Code::ValidationFailed, what).with("parameter", "id")
@@ -38,7 +38,7 @@ pub(crate) fn new_workflow(text: &str) -> Result<&str, ApiError> {
 }
 
 /// Parses the `wait` parameter.
-pub(crate) fn patience(seconds: Option<f64>) -> Result<Option<Duration>, ApiError> {
+pub(crate) fn parse_wait(seconds: Option<f64>) -> Result<Option<Duration>, ApiError> {
     let Some(seconds) = seconds else { return Ok(None) };
     let wait = Duration::try_from_secs_f64(seconds).ok().filter(|wait| wait.as_secs_f64() <= WAIT_SECONDS_MAX);
     let what = format!("wait must be a number of seconds from 0 to {WAIT_SECONDS_MAX}");
@@ -46,7 +46,7 @@ pub(crate) fn patience(seconds: Option<f64>) -> Result<Option<Duration>, ApiErro
 }
 
 /// Resolves a step by its own id or by its node's id.
-pub(crate) async fn step(caller: &Caller, run: Uuid, text: &str) -> Result<Uuid, ApiError> {
+pub(crate) async fn resolve_step(caller: &Caller, run: Uuid, text: &str) -> Result<Uuid, ApiError> {
     if let Ok(id) = Uuid::parse_str(text) {
         return Ok(id);
     }
@@ -74,7 +74,7 @@ pub(crate) fn time(parameter: &str, text: Option<&str>) -> Result<Option<Timesta
 }
 
 /// Parses the `limit` parameter.
-pub(crate) fn page_rows(limit: Option<usize>) -> Result<usize, ApiError> {
+pub(crate) fn parse_limit(limit: Option<usize>) -> Result<usize, ApiError> {
     let limit = limit.unwrap_or(PAGE_ROWS_DEFAULT);
     if (1..=PAGE_ROWS_MAX).contains(&limit) {
         return Ok(limit);
@@ -90,7 +90,7 @@ pub(crate) async fn told(caller: &Caller, run: Uuid) -> Result<Value, ApiError> 
 }
 
 /// Checks the length of a note.
-pub(crate) fn note(text: Option<String>) -> Result<Option<String>, ApiError> {
+pub(crate) fn check_note(text: Option<String>) -> Result<Option<String>, ApiError> {
     match text {
         Some(text) if text.len() > NOTES_BYTES_MAX => {
             Err(ApiError::new(Code::PayloadTooLarge, "the text is too long").with("bytes_max", NOTES_BYTES_MAX))
@@ -100,7 +100,7 @@ pub(crate) fn note(text: Option<String>) -> Result<Option<String>, ApiError> {
 }
 
 /// A response from JSON that is serialised already.
-pub(crate) fn written(document: Document) -> Response {
+pub(crate) fn serialized_response(document: Document) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], document.into_text()).into_response()
 }
 

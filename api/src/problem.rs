@@ -54,7 +54,7 @@ impl ApiError {
     }
 
     /// The error for a response that has only a status.
-    pub(crate) fn of_status(status: StatusCode) -> Self {
+    pub(crate) fn from_status(status: StatusCode) -> Self {
         let (code, message) = match status.as_u16() {
             401 => (Code::Unauthenticated, "a valid credential is required"),
             403 => (Code::RbacForbidden, "the actor is not allowed to do this"),
@@ -108,11 +108,11 @@ pub(crate) fn told(text: String, chars_max: usize) -> String {
 
 /// Response extension: the request layer must still write the problem document.
 #[derive(Clone)]
-pub(crate) struct Attached(pub(crate) ApiError);
+pub(crate) struct PendingProblem(pub(crate) ApiError);
 
 /// Response extension: the response has its own body (an HTML page), and the error is only logged.
 #[derive(Clone)]
-pub(crate) struct Worded(pub(crate) ApiError);
+pub(crate) struct RenderedError(pub(crate) ApiError);
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> axum::response::Response {
@@ -124,7 +124,7 @@ impl IntoResponse for ApiError {
         if let Some(challenge) = self.challenge() {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         }
-        response.extensions_mut().insert(Attached(self));
+        response.extensions_mut().insert(PendingProblem(self));
         response
     }
 }

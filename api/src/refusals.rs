@@ -6,7 +6,7 @@ use utoipa::IntoResponses;
 /// Errors of endpoints that read.
 #[derive(IntoResponses)]
 #[allow(dead_code)]
-pub(crate) enum Asking {
+pub(crate) enum ReadErrors {
     /// SCHEMA_INVALID
     #[response(status = 400, content_type = "application/problem+json")]
     Malformed(ProblemDocument),
@@ -30,7 +30,7 @@ pub(crate) enum Asking {
 /// Errors of endpoints that change something.
 #[derive(IntoResponses)]
 #[allow(dead_code)]
-pub(crate) enum Changing {
+pub(crate) enum WriteErrors {
     /// SCHEMA_INVALID
     #[response(status = 400, content_type = "application/problem+json")]
     Malformed(ProblemDocument),
@@ -69,7 +69,7 @@ pub(crate) enum Changing {
 /// Errors of sign-in and refresh.
 #[derive(IntoResponses)]
 #[allow(dead_code)]
-pub(crate) enum Entering {
+pub(crate) enum SignInErrors {
     /// SCHEMA_INVALID
     #[response(status = 400, content_type = "application/problem+json")]
     Malformed(ProblemDocument),

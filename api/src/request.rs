@@ -4,7 +4,7 @@
 //! document with its trace id.
 
 use crate::edge::Edge;
-use crate::problem::{ApiError, Attached, PROBLEM_JSON, Worded, told};
+use crate::problem::{ApiError, PendingProblem, PROBLEM_JSON, RenderedError, told};
 use crate::routes;
 use crate::trace::{Origin, RunSeed, TraceContext};
 use axum::body::Body;
@@ -27,13 +27,13 @@ const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 /// Middleware: runs a request in its span, renders its error, and records metrics.
 pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next: Next) -> Response {
     let began = edge.clock.steady();
-    let _running = Running::begin();
+    let _running = InFlightGuard::begin();
     let method = method_label(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
     let instance = told(request.uri().path().to_owned(), TARGET_BYTES_MAX);
     let correlation = correlation_id(request.headers()).unwrap_or_else(|| edge.random.opaque_id());
     let caller = header_text(request.headers(), &TRACEPARENT).and_then(TraceContext::parse);
-    let acts = routes::route(request.method(), &route).is_some_and(|route| route.rules.acts);
+    let acts = routes::route(request.method(), &route).is_some_and(|route| route.rules.starts_run);
     let run = acts.then(|| edge.random.row_id(began));
     let origin = Origin { run, caller: caller.as_ref() };
     let span = tracing::info_span!(
@@ -58,11 +58,11 @@ pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next
     request.extensions_mut().insert(context.clone());
     let echoed = request.headers().contains_key(&CORRELATION_ID);
 
-    let response = answer(&edge, request, next).instrument(span.clone()).await;
+    let response = run_with_timeout(&edge, request, next).instrument(span.clone()).await;
 
     let micros = edge.clock.steady().micros() - began.micros();
     let entered = span.enter();
-    let mut response = explain(response, &instance, &context.trace_id);
+    let mut response = render_problem(response, &instance, &context.trace_id);
     let status = response.status();
     span.record("status", status.as_u16());
     span.record("duration_ms", micros / 1_000);
@@ -71,13 +71,13 @@ pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next
     }
     tracing::info!("request finished");
     drop(entered);
-    count(method, &route, status.as_str(), micros);
+    record_metrics(method, &route, status.as_str(), micros);
     let headers = response.headers_mut();
-    set(headers, TRACEPARENT, &context.to_string());
-    set(headers, REQUEST_ID, &correlation);
-    set(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set_header(headers, TRACEPARENT, &context.to_string());
+    set_header(headers, REQUEST_ID, &correlation);
+    set_header(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     if echoed {
-        set(headers, CORRELATION_ID, &correlation);
+        set_header(headers, CORRELATION_ID, &correlation);
     }
     response
 }
@@ -85,8 +85,8 @@ pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next
 /// Runs the request with a timeout. Heads that HTTP forbids but the parser accepts are refused, because a
 /// proxy may interpret them differently (request smuggling). These checks are not middleware of their own:
 /// every layer clones all inner layers for each request.
-async fn answer(edge: &Edge, request: Request, next: Next) -> Response {
-    if let Some(fault) = fault(&request) {
+async fn run_with_timeout(edge: &Edge, request: Request, next: Next) -> Response {
+    if let Some(fault) = find_head_fault(&request) {
         return ApiError::new(Code::SchemaInvalid, fault).into_response();
     }
     // A store on hold accepts no changes from anybody, and no new work starts on a damaged one.
@@ -106,7 +106,7 @@ async fn answer(edge: &Edge, request: Request, next: Next) -> Response {
     }
 }
 
-fn fault(request: &Request) -> Option<&'static str> {
+fn find_head_fault(request: &Request) -> Option<&'static str> {
     let hosts: Vec<&HeaderValue> = request.headers().get_all(header::HOST).iter().take(2).collect();
     let is_host = |value: &HeaderValue| {
         let authority = value.to_str().ok().and_then(|text| text.parse::<Authority>().ok());
@@ -126,37 +126,37 @@ fn fault(request: &Request) -> Option<&'static str> {
 }
 
 /// The response after a panic. Its message goes to the log only.
-pub(crate) fn after_panic(_: Box<dyn std::any::Any + Send>) -> Response {
+pub(crate) fn panic_response(_: Box<dyn std::any::Any + Send>) -> Response {
     ApiError::internal().into_response()
 }
 
 /// Writes the problem document and the log line of an error; leaves other responses alone.
-fn explain(mut response: Response, instance: &str, trace_id: &str) -> Response {
+fn render_problem(mut response: Response, instance: &str, trace_id: &str) -> Response {
     let status = response.status();
-    if let Some(Worded(error)) = response.extensions_mut().remove::<Worded>() {
+    if let Some(RenderedError(error)) = response.extensions_mut().remove::<RenderedError>() {
         log(&error);
         return response;
     }
-    let error = match response.extensions_mut().remove::<Attached>() {
-        Some(Attached(error)) => error,
-        None if status.is_client_error() || status.is_server_error() => ApiError::of_status(status),
+    let error = match response.extensions_mut().remove::<PendingProblem>() {
+        Some(PendingProblem(error)) => error,
+        None if status.is_client_error() || status.is_server_error() => ApiError::from_status(status),
         None => return response,
     };
     log(&error);
-    let problem = error.problem(&shown_path(instance), trace_id);
+    let problem = error.problem(&redacted_path(instance), trace_id);
     let mut headers = std::mem::take(response.headers_mut());
     headers.remove(header::CONTENT_LENGTH);
     let mut explained = Response::new(Body::from(serde_json::to_vec(&problem).unwrap_or_default()));
     *explained.status_mut() = axum::http::StatusCode::from_u16(problem.status).unwrap_or(status);
-    set(&mut headers, header::CONTENT_TYPE, PROBLEM_JSON);
-    set(&mut headers, header::CACHE_CONTROL, "no-store");
+    set_header(&mut headers, header::CONTENT_TYPE, PROBLEM_JSON);
+    set_header(&mut headers, header::CACHE_CONTROL, "no-store");
     *explained.headers_mut() = headers;
     explained
 }
 
 /// The path as shown in errors. It may contain a link token, so it is redacted, and before it is truncated: the
 /// redactor would not recognise part of a token.
-pub(crate) fn shown_path(path: &str) -> String {
+pub(crate) fn redacted_path(path: &str) -> String {
     let taken = &path[..path.floor_char_boundary(TARGET_BYTES_MAX)];
     told(Redactor::default().text(taken).into_owned(), PATH_SHOWN_CHARS_MAX)
 }
@@ -173,9 +173,9 @@ fn log(error: &ApiError) {
 }
 
 /// Counts a request as in flight until dropped.
-struct Running(metrics::Gauge);
+struct InFlightGuard(metrics::Gauge);
 
-impl Running {
+impl InFlightGuard {
     fn begin() -> Self {
         let gauge = metrics::gauge!("chimera_http_requests_running");
         gauge.increment(1.0);
@@ -183,13 +183,13 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.decrement(1.0);
     }
 }
 
-fn count(method: &'static str, route: &str, status: &str, micros: i64) {
+fn record_metrics(method: &'static str, route: &str, status: &str, micros: i64) {
     let (route, status) = (route.to_owned(), status.to_owned());
     metrics::counter!("chimera_http_requests_total", "method" => method, "route" => route.clone(), "status" => status)
         .increment(1);
@@ -222,7 +222,7 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str>
     headers.get(name)?.to_str().ok()
 }
 
-fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+fn set_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
@@ -234,10 +234,10 @@ mod tests {
 
     #[test]
     fn a_long_path_is_masked_before_it_is_cut() {
-        assert_eq!(shown_path("/missing"), "/missing");
-        let long = shown_path(&format!("/{}", "a".repeat(TARGET_BYTES_MAX)));
+        assert_eq!(redacted_path("/missing"), "/missing");
+        let long = redacted_path(&format!("/{}", "a".repeat(TARGET_BYTES_MAX)));
         assert_eq!((long.chars().count(), long.ends_with('…')), (PATH_SHOWN_CHARS_MAX + 1, true));
-        let link = shown_path(&format!("/{}/approvals/{}", "a".repeat(PATH_SHOWN_CHARS_MAX - 20), "kB3x".repeat(20)));
+        let link = redacted_path(&format!("/{}/approvals/{}", "a".repeat(PATH_SHOWN_CHARS_MAX - 20), "kB3x".repeat(20)));
         assert!(link.contains("/approvals/[red") && !link.contains("kB3x"), "{link}");
     }
 }

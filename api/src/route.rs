@@ -11,26 +11,26 @@ pub struct Route {
     pub method: Method,
     /// Parameters are in braces.
     pub path: &'static str,
-    pub rules: &'static Rules,
+    pub rules: &'static RouteRules,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct RouteRules {
     /// Requires an access token.
     pub token: bool,
     /// What the actor has to sign.
     pub signed: Signed,
-    pub dated: Dated,
-    pub limit: Limit,
+    pub freshness: Freshness,
+    pub limit: RateClass,
     /// May start a run: the request is the root of the run's trace, and every refusal is recorded in the ledger.
-    pub acts: bool,
+    pub starts_run: bool,
     /// The last path segment is a link token, which is the credential. Responses are HTML pages.
     pub link: bool,
     /// Maximum body size. With 0 the body is never read.
     pub body_bytes_max: usize,
 }
 
-impl Rules {
+impl RouteRules {
     /// Whether the gate runs before the handler: the route requires a token or takes a body.
     pub(crate) const fn is_guarded(&self) -> bool {
         self.token || self.body_bytes_max > 0
@@ -49,48 +49,48 @@ pub enum Signed {
 
 /// Whether a request carries a time and a nonce, and is accepted once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dated {
+pub enum Freshness {
     No,
     /// Checked if the request carries them.
-    IfSaid,
+    IfPresent,
     /// Always.
     Always,
 }
 
 /// Which rate limit a request counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum RateClass {
     Free,
     Reads,
     Writes,
 }
 
 /// No authentication by the gate. The handler checks presigned links.
-pub(crate) static OPEN: Rules = Rules {
+pub(crate) static OPEN: RouteRules = RouteRules {
     token: false,
     signed: Signed::No,
-    dated: Dated::No,
-    limit: Limit::Free,
-    acts: false,
+    freshness: Freshness::No,
+    limit: RateClass::Free,
+    starts_run: false,
     link: false,
     body_bytes_max: 0,
 };
 /// Decides an approval with a link token.
-pub(crate) static LINK: Rules = Rules { link: true, body_bytes_max: UNAUTHENTICATED_BODY_BYTES_MAX, ..OPEN };
-pub(crate) static SIGN_IN: Rules = Rules {
+pub(crate) static LINK: RouteRules = RouteRules { link: true, body_bytes_max: UNAUTHENTICATED_BODY_BYTES_MAX, ..OPEN };
+pub(crate) static SIGN_IN: RouteRules = RouteRules {
     signed: Signed::Body,
-    dated: Dated::Always,
-    limit: Limit::Writes,
+    freshness: Freshness::Always,
+    limit: RateClass::Writes,
     body_bytes_max: UNAUTHENTICATED_BODY_BYTES_MAX,
     ..OPEN
 };
 /// No nonce: the refresh token itself is single-use.
-pub(crate) static REFRESH: Rules = Rules { dated: Dated::No, ..SIGN_IN };
-pub(crate) static READ: Rules = Rules { token: true, limit: Limit::Reads, ..OPEN };
+pub(crate) static REFRESH: RouteRules = RouteRules { freshness: Freshness::No, ..SIGN_IN };
+pub(crate) static READ: RouteRules = RouteRules { token: true, limit: RateClass::Reads, ..OPEN };
 /// A read with a body.
-pub(crate) static CHECK: Rules = Rules { limit: Limit::Writes, body_bytes_max: BODY_BYTES_MAX, ..READ };
+pub(crate) static CHECK: RouteRules = RouteRules { limit: RateClass::Writes, body_bytes_max: BODY_BYTES_MAX, ..READ };
 /// `POST /act`.
-pub(crate) static ACT: Rules = Rules { signed: Signed::Body, dated: Dated::IfSaid, acts: true, ..CHECK };
-pub(crate) static CHANGE: Rules = Rules { signed: Signed::Message, dated: Dated::Always, ..CHECK };
+pub(crate) static ACT: RouteRules = RouteRules { signed: Signed::Body, freshness: Freshness::IfPresent, starts_run: true, ..CHECK };
+pub(crate) static CHANGE: RouteRules = RouteRules { signed: Signed::Message, freshness: Freshness::Always, ..CHECK };
 /// Starts a run.
-pub(crate) static CALL: Rules = Rules { acts: true, ..CHANGE };
+pub(crate) static CALL: RouteRules = RouteRules { starts_run: true, ..CHANGE };

@@ -17,7 +17,7 @@ use crate::flow::{
 };
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema, webhooks};
 use crate::problem::ApiError;
-use crate::route::{self, Route, Rules, Signed};
+use crate::route::{self, Route, RouteRules, Signed};
 use crate::{gate, request};
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -117,7 +117,7 @@ pub(crate) fn route(method: &Method, path: &str) -> Option<&'static Route> {
 }
 
 #[must_use]
-pub fn table() -> &'static [Route] {
+pub fn route_table() -> &'static [Route] {
     &ROUTES
 }
 
@@ -137,9 +137,9 @@ pub fn table() -> &'static [Route] {
 struct Document;
 
 /// Adds the security schemes, and what each operation requires of them.
-struct Credentials;
+struct SecuritySchemes;
 
-impl Modify for Credentials {
+impl Modify for SecuritySchemes {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let token = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
@@ -159,10 +159,10 @@ impl Modify for Credentials {
         components.add_security_scheme("bearer", SecurityScheme::Http(token));
         components.add_security_scheme("hmac", SecurityScheme::ApiKey(ApiKey::Header(body)));
         components.add_security_scheme("signature", SecurityScheme::ApiKey(ApiKey::Header(message)));
-        for route in table() {
+        for route in route_table() {
             let operations = document.paths.paths.get_mut(route.path).into_iter();
             for operation in operations.filter_map(|item| operation(item, &route.method)) {
-                operation.security = Some(vec![demanded(route.rules)]);
+                operation.security = Some(vec![security_requirement(route.rules)]);
                 if route.rules.token && route.rules.signed != Signed::Body {
                     operation.parameters.get_or_insert_default().push(RefOr::T(for_tenant()));
                 }
@@ -193,7 +193,7 @@ fn for_tenant() -> Parameter {
         .build()
 }
 
-fn demanded(rules: &Rules) -> SecurityRequirement {
+fn security_requirement(rules: &RouteRules) -> SecurityRequirement {
     let none: [&str; 0] = [];
     let token = rules.token.then_some("bearer");
     let signed = match rules.signed {
@@ -209,7 +209,7 @@ fn demanded(rules: &Rules) -> SecurityRequirement {
 pub fn document() -> utoipa::openapi::OpenApi {
     let mut document = Document::openapi();
     document.merge(Operations::openapi());
-    Credentials.modify(&mut document);
+    SecuritySchemes.modify(&mut document);
     document
 }
 
@@ -220,21 +220,21 @@ pub fn router(edge: Edge) -> Router {
 
 /// Like [`router`], with further routes under the same middleware.
 pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
-    table()
+    route_table()
         .iter()
         .zip(handlers())
         .fold(more, |router, (route, handler)| {
             let handler = match route.rules.is_guarded() {
                 true => handler
-                    .route_layer(from_fn_with_state(edge.clone(), gate::enter))
-                    .route_layer(from_fn_with_state(Arc::clone(&edge.unread), gate::unread::bound)),
+                    .route_layer(from_fn_with_state(edge.clone(), gate::guard))
+                    .route_layer(from_fn_with_state(Arc::clone(&edge.unread), gate::unread::limit_unread)),
                 false => handler,
             };
             router.route(route.path, handler)
         })
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(CatchPanicLayer::custom(request::after_panic))
+        .layer(CatchPanicLayer::custom(request::panic_response))
         .layer(from_fn_with_state(edge.clone(), request::observe))
         .with_state(edge)
 }
@@ -245,19 +245,19 @@ pub fn waiting_router(edge: Edge) -> Router {
         .route("/healthz", get(healthz::healthz))
         .route("/readyz", get(readyz::readyz))
         .route("/metrics", get(metrics::metrics))
-        .fallback(not_begun)
+        .fallback(not_started)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(CatchPanicLayer::custom(request::after_panic))
+        .layer(CatchPanicLayer::custom(request::panic_response))
         .layer(from_fn_with_state(edge.clone(), request::observe))
         .with_state(edge)
 }
 
-async fn not_begun() -> ApiError {
+async fn not_started() -> ApiError {
     ApiError::new(Code::NotReady, "this node has not started yet; see /readyz for the reason").retry_after(1)
 }
 
 async fn not_found(uri: Uri) -> ApiError {
-    ApiError::new(Code::NotFound, format!("no route matches {}", request::shown_path(uri.path())))
+    ApiError::new(Code::NotFound, format!("no route matches {}", request::redacted_path(uri.path())))
 }
 
 async fn method_not_allowed(method: Method) -> ApiError {

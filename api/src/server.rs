@@ -10,7 +10,7 @@ mod direct;
 mod places;
 mod stall;
 
-pub use direct::Direct;
+pub use direct::InProcessClient;
 
 use axum::{Extension, Router};
 use chimera_core::access::address::Network;
@@ -20,8 +20,8 @@ use futures::FutureExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use places::{Place, Places};
-use stall::Impatient;
+use places::{ConnectionSlot, ConnectionLimiter};
+use stall::WriteTimeoutStream;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(crate) struct Peer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
+pub struct ShutdownReport {
     /// Connections dropped at the end of the grace period.
     pub cut: usize,
 }
@@ -63,7 +63,7 @@ pub async fn serve(
     router: Router,
     limits: ServerLimits,
     stop: impl Future<Output = ()>,
-) -> Drained {
+) -> ShutdownReport {
     let grace = limits.shutdown_grace;
     serve_until(listener, router, limits, stop.map(|()| grace)).await
 }
@@ -74,10 +74,10 @@ pub async fn serve_until(
     router: Router,
     limits: ServerLimits,
     stop: impl Future<Output = Duration>,
-) -> Drained {
+) -> ShutdownReport {
     let slots = Arc::new(Semaphore::new(limits.connections_max));
     let ServerLimits { connections_max, connections_per_address_max, proxies, .. } = limits;
-    let places = Arc::new(Places::new(connections_per_address_max, connections_max, proxies));
+    let places = Arc::new(ConnectionLimiter::new(connections_per_address_max, connections_max, proxies));
     let (stopping, _) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
@@ -92,7 +92,7 @@ pub async fn serve_until(
                         let peer = Peer { address, is_proxy: place.is_proxy() };
                         let router = router.clone().layer(Extension(peer));
                         let held = (slot, place);
-                        connections.spawn(converse(stream, held, router, limits.header_timeout, stopping.subscribe()));
+                        connections.spawn(serve_connection(stream, held, router, limits.header_timeout, stopping.subscribe()));
                     }
                     None => {
                         connections.spawn(Arc::clone(&places).refuse(stream));
@@ -109,11 +109,11 @@ pub async fn serve_until(
     stopping.send_replace(true);
     let drained = tokio::time::timeout(grace, async { while connections.join_next().await.is_some() {} });
     if drained.await.is_ok() {
-        return Drained { cut: 0 };
+        return ShutdownReport { cut: 0 };
     }
     let cut = connections.len();
     connections.shutdown().await;
-    Drained { cut }
+    ShutdownReport { cut }
 }
 
 async fn accept(
@@ -125,9 +125,9 @@ async fn accept(
     Ok((stream, peer.ip(), slot))
 }
 
-async fn converse(
+async fn serve_connection(
     stream: TcpStream,
-    held: (OwnedSemaphorePermit, Place),
+    held: (OwnedSemaphorePermit, ConnectionSlot),
     router: Router,
     header_timeout: Duration,
     mut stopping: watch::Receiver<bool>,
@@ -137,7 +137,7 @@ async fn converse(
         .timer(TokioTimer::new())
         .header_read_timeout(header_timeout)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(Impatient::new(stream, header_timeout)), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(WriteTimeoutStream::new(stream, header_timeout)), TowerToHyperService::new(router))
         .with_upgrades();
     let mut connection = pin!(connection);
     let ended = tokio::select! {

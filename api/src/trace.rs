@@ -64,12 +64,12 @@ impl TraceContext {
     pub fn parse(header: &str) -> Option<Self> {
         let mut parts = header.split('-');
         let (version, trace_id, span_id, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let valid = hex_digits(version, 2)
+        let valid = is_hex(version, 2)
             && version != "ff"
             && (version != "00" || parts.next().is_none())
-            && hex_digits(trace_id, 32)
-            && hex_digits(span_id, 16)
-            && hex_digits(flags, 2)
+            && is_hex(trace_id, 32)
+            && is_hex(span_id, 16)
+            && is_hex(flags, 2)
             && trace_id.bytes().any(|digit| digit != b'0')
             && span_id.bytes().any(|digit| digit != b'0');
         let sampled = u8::from_str_radix(flags, 16).is_ok_and(|flags| flags & 1 == 1);
@@ -94,7 +94,7 @@ impl TraceContext {
     }
 }
 
-fn hex_digits(text: &str, length: usize) -> bool {
+fn is_hex(text: &str, length: usize) -> bool {
     text.len() == length && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 

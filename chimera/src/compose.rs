@@ -37,7 +37,7 @@ use crate::doctor::{RunFacts, StoreFacts};
 use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
 use checks::{blobs_check, counters_check};
-use chimera_api::Check;
+use chimera_api::ReadinessCheck;
 use chimera_core::error::{Code, io_reason};
 use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
 use chimera_core::ledger::{ActorType, SubjectType};
@@ -53,7 +53,7 @@ use chimera_storage::Redis;
 use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
 use chimera_storage::migrate::{MigrateError, newest};
 use chimera_storage::records::{
-    Access, Facts, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords, marked_entries,
+    AccessMode, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords, StoreSurvey, marked_entries,
 };
 use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets, LayeredSecrets};
 use serde::Serialize;
@@ -218,7 +218,7 @@ async fn records(config: &Config, ambient: &Ambient, node: &str) -> Outcome<Arc<
 async fn bare_records(config: &Config, ambient: &Ambient, node: &str) -> Outcome<Arc<dyn Records>> {
     let Some(url) = &config.database_url else {
         let (marks, clock) = (marks(config), Arc::clone(&ambient.clock));
-        let opened = SqliteRecords::open_marked(&config.data_dir, &marks, Access::Write, clock);
+        let opened = SqliteRecords::open_marked(&config.data_dir, &marks, AccessMode::Write, clock);
         return Ok(Arc::new(opened?));
     };
     let url = plain(config, "database_url", url).await?;
@@ -242,7 +242,7 @@ pub(crate) fn entries_marked(config: &Config) -> Outcome<u64> {
 pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Records>> {
     refuse_unfinished(&config.data_dir)?;
     let Some(url) = &config.database_url else {
-        let opened = SqliteRecords::open(&config.data_dir, Access::Read, Arc::clone(&ambient.clock));
+        let opened = SqliteRecords::open(&config.data_dir, AccessMode::Read, Arc::clone(&ambient.clock));
         return Ok(Arc::new(opened?));
     };
     Ok(Arc::new(PostgresRecords::open_read_only(&plain(config, "database_url", url).await?).await?))
@@ -289,9 +289,9 @@ fn s3_credentials(config: &Config, secret: &Secret) -> Outcome<S3Credentials> {
 
 /// The services beside the record store, each with a way to ask whether it answers. Local parts
 /// need no asking: the data folder is looked at by itself.
-pub(crate) async fn services(config: &Config, ambient: &Ambient) -> Outcome<Vec<Check>> {
+pub(crate) async fn services(config: &Config, ambient: &Ambient) -> Outcome<Vec<ReadinessCheck>> {
     let counters = access::counters(config, ambient).await?;
-    let mut checks: Vec<Check> = counters.iter().map(counters_check).collect();
+    let mut checks: Vec<ReadinessCheck> = counters.iter().map(counters_check).collect();
     if config.s3_url.is_some() {
         let home = Home::beside(&config.data_dir);
         // Links of S3 lead there, not here.
@@ -317,7 +317,7 @@ pub(crate) async fn migrate(config: &Config) -> Outcome<Migrated> {
         Some(url) => PostgresRecords::migrate(&plain(config, "database_url", url).await?).await?,
         None => SqliteRecords::migrate(&config.data_dir)?,
     };
-    Ok(Migrated { applied: applied.names, put_back: applied.put_back, version: applied.version })
+    Ok(Migrated { applied: applied.names, put_back: applied.restored, version: applied.version })
 }
 
 /// What `migrate` would apply, and the version of the schema; changes nothing.
@@ -335,12 +335,12 @@ pub(crate) async fn look_deep(config: &Config, progress: &mut Progress) -> Outco
     if let Some(url) = &config.database_url {
         let url = plain(config, "database_url", url).await?;
         let begins = |table: &str, at: usize, of: usize| progress.tell(&format!("table {table}, {at} of {of}"));
-        let tables = PostgresRecords::look_deep(&url, begins).await?;
+        let tables = PostgresRecords::check_all(&url, begins).await?;
         return Ok(format!("whole, tables with their indexes: {tables}"));
     }
     progress.tell("the data file");
     let folder = config.data_dir.clone();
-    let looked = tokio::task::spawn_blocking(move || SqliteRecords::look_deep(&folder)).await;
+    let looked = tokio::task::spawn_blocking(move || SqliteRecords::check_all(&folder)).await;
     looked.map_err(|_| Failure::new(Code::Internal, "the look did not finish"))??;
     Ok("whole: every page, index and reference".to_owned())
 }
@@ -384,19 +384,19 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
         overdue_signals: facts.runs.overdue_signals,
         unattended: facts.runs.unattended,
     };
-    let (held, mark_missed) = (facts.hold.map(|hold| hold.reason), facts.mark_missed);
-    let lacks = facts.lacks.map(|why| why.reason);
+    let (held, mark_missed) = (facts.hold.map(|hold| hold.reason), facts.mark_problem);
+    let lacks = facts.missing.map(|why| why.reason);
     Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock, runs, held, lacks, mark_missed })
 }
 
 /// A look at the store that changes nothing.
-async fn facts(config: &Config, now: Timestamp) -> Outcome<Facts> {
+async fn facts(config: &Config, now: Timestamp) -> Outcome<StoreSurvey> {
     refuse_unfinished(&config.data_dir)?;
     facts_amid_restore(config, now).await
 }
 
 /// The same, for whoever restores into it.
-async fn facts_amid_restore(config: &Config, now: Timestamp) -> Outcome<Facts> {
+async fn facts_amid_restore(config: &Config, now: Timestamp) -> Outcome<StoreSurvey> {
     Ok(match &config.database_url {
         Some(url) => PostgresRecords::facts(&plain(config, "database_url", url).await?, &marks(config), now).await?,
         None => SqliteRecords::facts(&config.data_dir, &marks(config), now)?,
@@ -433,7 +433,7 @@ impl From<MigrateError> for Failure {
             MigrateError::Newer { found, known } => SchemaMismatch { found, known }.into(),
             MigrateError::Changed { .. } => Self::new(Code::SchemaMismatch, error.to_string())
                 .hint("the database was migrated by another build of Chimera; use that one"),
-            MigrateError::Failed { .. } if !error.may_pass() => {
+            MigrateError::Failed { .. } if !error.is_transient() => {
                 Self::new(Code::SchemaMismatch, format!("{error}{why}"))
                     .hint("it left nothing behind; correct what the database refused and start again")
             }

@@ -4,7 +4,7 @@
 //! the environment from the start, and learns each further secret where it is resolved, before
 //! its first use. Readers take a copy of a pointer; learning never makes a log line wait.
 
-use chimera_api::Check;
+use chimera_api::ReadinessCheck;
 use chimera_core::redact::Redactor;
 use chimera_core::secret::Secret;
 use std::borrow::Cow;
@@ -32,14 +32,14 @@ impl Mask {
     }
 
     /// The check, whose reason and note anybody may read, without secrets.
-    pub(crate) fn check(&self, check: &Check) -> Check {
+    pub(crate) fn check(&self, check: &ReadinessCheck) -> ReadinessCheck {
         let (check, mask) = (check.clone(), self.clone());
         let (noted, noting) = (check.clone(), self.clone());
-        let masked = Check::new(check.name, move || {
+        let masked = ReadinessCheck::new(check.name, move || {
             let (check, mask) = (check.clone(), mask.clone());
             async move { check.run().await.map_err(|reason| mask.text(&reason).into_owned()) }
         });
-        masked.noting(move || noted.note().map(|note| noting.text(&note).into_owned()))
+        masked.with_note(move || noted.note().map(|note| noting.text(&note).into_owned()))
     }
 
     fn change(&self, change: impl FnOnce(&mut Redactor)) {
@@ -65,8 +65,8 @@ mod tests {
     #[tokio::test]
     async fn a_reason_is_told_without_secrets() {
         let mask = Mask::default();
-        let check = Check::new("store", || async { Err("swordfish is wrong".to_owned()) });
-        let check = mask.check(&check.noting(|| Some("swordfish is old".to_owned())));
+        let check = ReadinessCheck::new("store", || async { Err("swordfish is wrong".to_owned()) });
+        let check = mask.check(&check.with_note(|| Some("swordfish is old".to_owned())));
         mask.learn(&Secret::new("swordfish"));
         assert_eq!((check.name, check.run().await), ("store", Err("[redacted] is wrong".to_owned())));
         assert_eq!(check.note().as_deref(), Some("[redacted] is old"));

@@ -111,7 +111,7 @@ pub(crate) async fn serve(
     }
     edge = edge.with_actions(parts.actions.clone());
     if let Some(link) = telemetry.link() {
-        edge = edge.with_link(link);
+        edge = edge.with_trace_link(link);
     }
     let until = OnceLock::new();
     let stopping = Stopping { first, delay: config.shutdown_delay, grace: config.shutdown_grace, until: &until };

@@ -4,7 +4,7 @@ use chimera_core::error::Code;
 use chimera_engine::flow::port::ToolError;
 
 /// Runs work on the blocking thread pool. A panic in it fails the tool call, not the process.
-pub(crate) async fn off_thread<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
     match tokio::task::spawn_blocking(work).await {

@@ -24,7 +24,7 @@ const SIGNATURE: &str = "x-hmac-signature";
 const BODY_SIGNED: [&str; 3] = ["act", "auth/token", "auth/refresh"];
 
 #[derive(Clone)]
-pub struct Credentials {
+pub struct ApiCredentials {
     pub actor: String,
     pub key: Option<Secret>,
     /// An access token. Without one, the client signs in with the key.
@@ -38,33 +38,33 @@ pub struct Credentials {
 pub struct Server {
     http: reqwest::Client,
     base: Url,
-    credentials: Credentials,
+    credentials: ApiCredentials,
     token: Arc<OnceCell<HeaderValue>>,
 }
 
 /// Why a server gave no usable answer.
 #[derive(Debug, thiserror::Error)]
-pub enum ServerError {
+pub enum ApiClientError {
     /// The address, the token or the actor can't be used.
     #[error("{0}")]
     Unusable(String),
     /// The server does not answer, or the answer was cut off.
     #[error("no answer from {place}: {reason}")]
-    Silent { place: String, reason: String },
+    NoAnswer { place: String, reason: String },
     /// The server refused the request.
     #[error("{}", .0.message)]
     Refused(Box<ErrorBody>),
     /// Not a Chimera server.
     #[error("{place} answered {status}, but is not a Chimera server")]
-    Strange { place: String, status: u16 },
+    NotChimera { place: String, status: u16 },
 }
 
 impl Server {
     /// A client for the server at `base`.
-    pub fn new(base: &str, credentials: Credentials) -> Result<Self, ServerError> {
-        let unusable = |what: &str| ServerError::Unusable(what.to_owned());
+    pub fn new(base: &str, credentials: ApiCredentials) -> Result<Self, ApiClientError> {
+        let unusable = |what: &str| ApiClientError::Unusable(what.to_owned());
         let base = Url::parse(&format!("{}/", base.trim_end_matches('/')))
-            .map_err(|error| ServerError::Unusable(format!("the server's address is not valid: {error}")))?;
+            .map_err(|error| ApiClientError::Unusable(format!("the server's address is not valid: {error}")))?;
         let token = OnceCell::new_with(credentials.token.as_deref().map(header).transpose()?);
         let mut roots = rustls::RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -82,40 +82,40 @@ impl Server {
     }
 
     /// Sends a request and returns status and document. `path` has no leading slash.
-    pub async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<(u16, Value), ServerError> {
+    pub async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<(u16, Value), ApiClientError> {
         let request = self
             .request(method, path)?
             .header(AUTHORIZATION, self.token().await?)
             .timeout(limits::CLIENT_RESPONSE_TIMEOUT);
         let request = self.signed(request, method, path, body)?;
-        let answer = self.accepted(request.send().await).await?;
+        let answer = self.check_status(request.send().await).await?;
         let status = answer.status().as_u16();
-        let bytes = answer.bytes().await.map_err(|error| self.silent(&error))?;
+        let bytes = answer.bytes().await.map_err(|error| self.no_answer(&error))?;
         if bytes.is_empty() {
             return Ok((status, Value::Null));
         }
         let document = serde_json::from_slice(&bytes);
-        document.map(|document| (status, document)).map_err(|_| self.strange(status))
+        document.map(|document| (status, document)).map_err(|_| self.not_chimera(status))
     }
 
     /// The components that keep the server from being ready, with reasons; empty if it is ready. Needs no
     /// authentication.
-    pub async fn unready(&self) -> Result<Vec<(String, String)>, ServerError> {
+    pub async fn readiness_failures(&self) -> Result<Vec<(String, String)>, ApiClientError> {
         let asked = self.request("GET", "readyz")?.timeout(limits::CLIENT_RESPONSE_TIMEOUT).send().await;
-        match self.accepted(asked).await {
+        match self.check_status(asked).await {
             Ok(_) => Ok(Vec::new()),
-            Err(ServerError::Refused(body)) if body.code == Code::NotReady.as_str() => Ok(failed_parts(&body)),
+            Err(ApiClientError::Refused(body)) if body.code == Code::NotReady.as_str() => Ok(failed_components(&body)),
             Err(error) => Err(error),
         }
     }
 
     /// The data of server-sent events, each a JSON document, until the server ends the stream.
-    pub async fn events(&self, path: &str) -> Result<BoxStream<'static, Result<Value, ServerError>>, ServerError> {
+    pub async fn events(&self, path: &str) -> Result<BoxStream<'static, Result<Value, ApiClientError>>, ApiClientError> {
         let request = self.request("GET", path)?.header(AUTHORIZATION, self.token().await?);
         let request = request.header(ACCEPT, "text/event-stream");
-        let answer = self.accepted(request.send().await).await?;
+        let answer = self.check_status(request.send().await).await?;
         let this = self.clone();
-        let reader = Reader { this, answer, waiting: BytesMut::new() };
+        let reader = EventReader { this, answer, waiting: BytesMut::new() };
         Ok(futures::stream::unfold(Some(reader), |reader| async move {
             let mut reader = reader?;
             match reader.next().await {
@@ -127,11 +127,11 @@ impl Server {
         .boxed())
     }
 
-    fn request(&self, method: &str, path: &str) -> Result<reqwest::RequestBuilder, ServerError> {
-        let unusable = |_| ServerError::Unusable("the request has no usable address".to_owned());
+    fn request(&self, method: &str, path: &str) -> Result<reqwest::RequestBuilder, ApiClientError> {
+        let unusable = |_| ApiClientError::Unusable("the request has no usable address".to_owned());
         let url = self.base.join(path).map_err(unusable)?;
         let method = Method::from_bytes(method.as_bytes());
-        let method = method.map_err(|_| ServerError::Unusable("no such method".to_owned()))?;
+        let method = method.map_err(|_| ApiClientError::Unusable("no such method".to_owned()))?;
         Ok(self.http.request(method, url))
     }
 
@@ -142,19 +142,19 @@ impl Server {
         method: &str,
         path: &str,
         body: Option<String>,
-    ) -> Result<reqwest::RequestBuilder, ServerError> {
-        let Credentials { actor, key, clock, random, .. } = &self.credentials;
+    ) -> Result<reqwest::RequestBuilder, ApiClientError> {
+        let ApiCredentials { actor, key, clock, random, .. } = &self.credentials;
         let mut request = request;
         let bytes = body.as_deref().unwrap_or_default().as_bytes();
         if key.is_none() && method != "GET" && !path.ends_with("/check") {
             let what = format!("there is no key of {actor} to sign with; a token alone only reads");
-            return Err(ServerError::Unusable(what));
+            return Err(ApiClientError::Unusable(what));
         }
         if let Some(key) = key.as_ref().filter(|_| method != "GET") {
             if BODY_SIGNED.contains(&path) {
                 request = request.header(SIGNATURE, mac::sign(key, bytes));
             } else {
-                let unusable = |what: &str| ServerError::Unusable(format!("the request can't be signed: {what}"));
+                let unusable = |what: &str| ApiClientError::Unusable(format!("the request can't be signed: {what}"));
                 let url = self.base.join(path).map_err(|error| unusable(&error.to_string()))?;
                 let parts = RequestParts {
                     method,
@@ -179,10 +179,10 @@ impl Server {
     }
 
     /// Signs in with the key and returns the server's answer with its tokens, restricted to `scopes` if given.
-    pub async fn sign_in(&self, scopes: Option<Vec<String>>) -> Result<Value, ServerError> {
-        let Credentials { actor, key, clock, random, .. } = &self.credentials;
+    pub async fn sign_in(&self, scopes: Option<Vec<String>>) -> Result<Value, ApiClientError> {
+        let ApiCredentials { actor, key, clock, random, .. } = &self.credentials;
         if key.is_none() {
-            return Err(ServerError::Unusable(format!("there is no key of {actor} to sign in with")));
+            return Err(ApiClientError::Unusable(format!("there is no key of {actor} to sign in with")));
         }
         let mut body = json!({"actor": actor, "issued_at": clock.now().to_string(), "nonce": random.opaque_id()});
         if let Some(scopes) = scopes {
@@ -190,31 +190,31 @@ impl Server {
         }
         let request = self.request("POST", "auth/token")?.timeout(limits::CLIENT_RESPONSE_TIMEOUT);
         let request = self.signed(request, "POST", "auth/token", Some(body.to_string()))?;
-        let answer = self.accepted(request.send().await).await?;
+        let answer = self.check_status(request.send().await).await?;
         let status = answer.status().as_u16();
-        answer.json().await.map_err(|_| self.strange(status))
+        answer.json().await.map_err(|_| self.not_chimera(status))
     }
 
     /// The access token; fetched with the key on first use.
-    async fn token(&self) -> Result<HeaderValue, ServerError> {
+    async fn token(&self) -> Result<HeaderValue, ApiClientError> {
         let token = self.token.get_or_try_init(|| async {
             let tokens = self.sign_in(None).await?;
-            header(tokens["access_token"].as_str().ok_or_else(|| self.strange(200))?)
+            header(tokens["access_token"].as_str().ok_or_else(|| self.not_chimera(200))?)
         });
         token.await.cloned()
     }
 
     /// The answer, unless it is an error.
-    async fn accepted(&self, answer: reqwest::Result<Response>) -> Result<Response, ServerError> {
-        let answer = answer.map_err(|error| self.silent(&error))?;
+    async fn check_status(&self, answer: reqwest::Result<Response>) -> Result<Response, ApiClientError> {
+        let answer = answer.map_err(|error| self.no_answer(&error))?;
         if answer.status().is_success() {
             return Ok(answer);
         }
         let status = answer.status().as_u16();
-        let bytes = answer.bytes().await.map_err(|error| self.silent(&error))?;
+        let bytes = answer.bytes().await.map_err(|error| self.no_answer(&error))?;
         match serde_json::from_slice::<ProblemDetails>(&bytes) {
-            Ok(problem) => Err(ServerError::Refused(Box::new(problem.error))),
-            Err(_) => Err(self.strange(status)),
+            Ok(problem) => Err(ApiClientError::Refused(Box::new(problem.error))),
+            Err(_) => Err(self.not_chimera(status)),
         }
     }
 
@@ -222,50 +222,50 @@ impl Server {
         self.base.as_str().trim_end_matches('/').to_owned()
     }
 
-    fn strange(&self, status: u16) -> ServerError {
-        ServerError::Strange { place: self.place(), status }
+    fn not_chimera(&self, status: u16) -> ApiClientError {
+        ApiClientError::NotChimera { place: self.place(), status }
     }
 
-    fn silent(&self, error: &reqwest::Error) -> ServerError {
+    fn no_answer(&self, error: &reqwest::Error) -> ApiClientError {
         let reason = match error {
             error if error.is_timeout() => "it took too long",
             error if error.is_connect() => "cannot connect",
             _ => "the connection broke off",
         };
-        ServerError::Silent { place: self.place(), reason: reason.to_owned() }
+        ApiClientError::NoAnswer { place: self.place(), reason: reason.to_owned() }
     }
 }
 
 /// The `Authorization` header for a token.
-fn header(token: &str) -> Result<HeaderValue, ServerError> {
+fn header(token: &str) -> Result<HeaderValue, ApiClientError> {
     let value = HeaderValue::from_str(&format!("Bearer {token}"));
-    let mut value = value.map_err(|_| ServerError::Unusable("the token is not a valid header value".to_owned()))?;
+    let mut value = value.map_err(|_| ApiClientError::Unusable("the token is not a valid header value".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
 /// Reads server-sent events.
-struct Reader {
+struct EventReader {
     this: Server,
     answer: Response,
     waiting: BytesMut,
 }
 
-impl Reader {
-    async fn next(&mut self) -> Result<Option<Value>, ServerError> {
+impl EventReader {
+    async fn next(&mut self) -> Result<Option<Value>, ApiClientError> {
         loop {
             while let Some(block) = self.block() {
                 if let Some(data) = data(&block) {
-                    return serde_json::from_str(&data).map(Some).map_err(|_| self.this.strange(200));
+                    return serde_json::from_str(&data).map(Some).map_err(|_| self.this.not_chimera(200));
                 }
             }
             let chunk = tokio::time::timeout(limits::CLIENT_SILENCE_TIMEOUT, self.answer.chunk()).await;
             let silent =
-                || ServerError::Silent { place: self.this.place(), reason: "the event stream timed out".to_owned() };
-            match chunk.map_err(|_| silent())?.map_err(|error| self.this.silent(&error))? {
+                || ApiClientError::NoAnswer { place: self.this.place(), reason: "the event stream timed out".to_owned() };
+            match chunk.map_err(|_| silent())?.map_err(|error| self.this.no_answer(&error))? {
                 None => return Ok(None),
                 Some(bytes) if self.waiting.len() + bytes.len() > limits::CLIENT_EVENT_BYTES_MAX => {
-                    return Err(self.this.strange(200));
+                    return Err(self.this.not_chimera(200));
                 }
                 Some(bytes) => self.waiting.extend_from_slice(&bytes),
             }
@@ -291,7 +291,7 @@ fn data(block: &str) -> Option<String> {
 }
 
 /// The components that are not ready, as reported by the server.
-fn failed_parts(body: &ErrorBody) -> Vec<(String, String)> {
+fn failed_components(body: &ErrorBody) -> Vec<(String, String)> {
     let parts = body.details.get("checks").and_then(Value::as_array).into_iter().flatten();
     let text = |part: &Value, member: &str| part[member].as_str().unwrap_or_default().to_owned();
     let failed = parts.filter(|part| part["ok"] == false);

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 pub struct Redis {
     client: Client,
     live: Arc<Mutex<Option<MultiplexedConnection>>>,
-    alone_until: Arc<std::sync::Mutex<Option<Instant>>>,
+    paused_until: Arc<std::sync::Mutex<Option<Instant>>>,
 }
 
 /// A URL that names no Redis server.
@@ -28,7 +28,7 @@ impl Redis {
     /// The server at `url`. Does not connect yet.
     pub fn new(url: &str) -> Result<Self, InvalidRedisUrl> {
         let client = Client::open(url).map_err(|_| InvalidRedisUrl)?;
-        Ok(Self { client, live: Arc::default(), alone_until: Arc::default() })
+        Ok(Self { client, live: Arc::default(), paused_until: Arc::default() })
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -37,14 +37,14 @@ impl Redis {
 
     /// A connection that worked when last used, or a new one.
     pub(crate) async fn connection(&self) -> RedisResult<MultiplexedConnection> {
-        self.check_alone()?;
+        self.check_paused()?;
         let mut live = match self.is_suspect() {
             false => self.live.lock().await,
             // Another caller is already probing the server.
-            true => self.live.try_lock().map_err(|_| silent())?,
+            true => self.live.try_lock().map_err(|_| timed_out())?,
         };
         // The previous holder of the lock may have timed out meanwhile.
-        self.check_alone()?;
+        self.check_paused()?;
         if let Some(connection) = live.as_ref() {
             return Ok(connection.clone());
         }
@@ -52,41 +52,41 @@ impl Redis {
             .set_connection_timeout(Some(limits::REDIS_CONNECT_TIMEOUT))
             .set_response_timeout(Some(limits::REDIS_RESPONSE_TIMEOUT));
         let connected = self.client.get_multiplexed_async_connection_with_config(&config).await;
-        Ok(live.insert(connected.inspect_err(|error| self.leave_alone(error))?).clone())
+        Ok(live.insert(connected.inspect_err(|error| self.pause_after_timeout(error))?).clone())
     }
 
     /// Fails at once while the server is left alone.
-    fn check_alone(&self) -> RedisResult<()> {
-        let until = self.alone_until.lock().unwrap_or_else(PoisonError::into_inner);
+    fn check_paused(&self) -> RedisResult<()> {
+        let until = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         match *until {
-            Some(until) if Instant::now() < until => Err(silent()),
+            Some(until) if Instant::now() < until => Err(timed_out()),
             _ => Ok(()),
         }
     }
 
     /// Whether the last call timed out.
     fn is_suspect(&self) -> bool {
-        self.alone_until.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.paused_until.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// After a timeout, leaves the server alone for a moment.
-    fn leave_alone(&self, error: &RedisError) {
-        if error.is_timeout() && self.check_alone().is_ok() {
-            *self.alone_until.lock().unwrap_or_else(PoisonError::into_inner) =
+    fn pause_after_timeout(&self, error: &RedisError) {
+        if error.is_timeout() && self.check_paused().is_ok() {
+            *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(Instant::now() + limits::REDIS_PAUSE);
         }
     }
 
     /// Records the outcome of a call. After a failure the next call gets a new connection, since this one may be
     /// dead, or lead to a server that has become a replica.
-    pub(crate) async fn settle<T>(&self, outcome: RedisResult<T>) -> Result<T, String> {
+    pub(crate) async fn record_outcome<T>(&self, outcome: RedisResult<T>) -> Result<T, String> {
         match outcome {
             Ok(value) => {
-                *self.alone_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 Ok(value)
             }
             Err(error) => {
-                self.leave_alone(&error);
+                self.pause_after_timeout(&error);
                 *self.live.lock().await = None;
                 tracing::debug!(%error, "redis call failed");
                 Err(reason(&error))
@@ -100,12 +100,12 @@ impl Redis {
             Ok(mut connection) => ::redis::cmd("PING").query_async::<String>(&mut connection).await.map(drop),
             Err(error) => Err(error),
         };
-        self.settle(outcome).await
+        self.record_outcome(outcome).await
     }
 }
 
 /// The error for a server that timed out.
-fn silent() -> RedisError {
+fn timed_out() -> RedisError {
     io::Error::from(io::ErrorKind::TimedOut).into()
 }
 

@@ -3,7 +3,7 @@
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::Json;
 use axum::extract::{Path, State};
 use chimera_core::access::{Kind, Level};
@@ -73,7 +73,7 @@ impl From<ActorView> for ActorDocument {
     path = "/actors/{id}",
     tag = "access",
     params(("id" = String, Path, description = "Actor name or pattern")),
-    responses((status = 200, body = ActorDocument, description = "The entry that applies"), Asking)
+    responses((status = 200, body = ActorDocument, description = "The entry that applies"), ReadErrors)
 )]
 pub(crate) async fn get(
     State(edge): State<Edge>,

@@ -5,7 +5,7 @@ use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::extract::OptionalJson;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
@@ -44,7 +44,7 @@ pub(crate) struct KeyDocument {
     tag = "access",
     params(("id" = String, Path, description = "Actor name")),
     request_body(content = Option<KeyBody>, description = "Optional"),
-    responses((status = 201, body = KeyDocument, description = "The key, returned only once"), Changing)
+    responses((status = 201, body = KeyDocument, description = "The key, returned only once"), WriteErrors)
 )]
 pub(crate) async fn add(
     State(edge): State<Edge>,

@@ -4,7 +4,7 @@ use super::actor_get::{ActorDocument, directory};
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub(crate) struct ActorPage {
     get,
     path = "/actors",
     tag = "access",
-    responses((status = 200, body = ActorPage, description = "All actors"), Asking)
+    responses((status = 200, body = ActorPage, description = "All actors"), ReadErrors)
 )]
 pub(crate) async fn list(State(edge): State<Edge>, caller: Caller) -> Result<Json<ActorPage>, ApiError> {
     let items = directory(&edge)?.actors(&caller.permit)?.into_iter().map(ActorDocument::from).collect();

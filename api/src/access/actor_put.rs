@@ -9,7 +9,7 @@ use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::extract::ApiJson;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::{Path, State};
 use chimera_core::access::{Entry, Kind, Level};
@@ -51,7 +51,7 @@ pub(crate) struct ActorBody {
     tag = "access",
     params(("id" = String, Path, description = "Actor name or pattern")),
     request_body = ActorBody,
-    responses((status = 200, body = ActorDocument, description = "The entry that applies now"), Changing)
+    responses((status = 200, body = ActorDocument, description = "The entry that applies now"), WriteErrors)
 )]
 pub(crate) async fn put(
     State(edge): State<Edge>,
@@ -61,7 +61,7 @@ pub(crate) async fn put(
 ) -> Result<Json<ActorDocument>, ApiError> {
     let directory = directory(&edge)?;
     let plain = Entry::default_for(&id, caller.permit.tenant());
-    let notify = body.notify.map(Notify::checked).transpose()?;
+    let notify = body.notify.map(Notify::validate).transpose()?;
     let entry = Entry {
         tenant: plain.tenant,
         kind: body.kind.unwrap_or_else(|| directory.kind(&id)),

@@ -4,7 +4,7 @@ use super::actor_get::{ActorDocument, directory};
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::{Path, State};
 
@@ -17,7 +17,7 @@ use axum::extract::{Path, State};
     path = "/actors/{id}",
     tag = "access",
     params(("id" = String, Path, description = "Actor name or pattern")),
-    responses((status = 200, body = ActorDocument, description = "The entry that applies to the name now"), Changing)
+    responses((status = 200, body = ActorDocument, description = "The entry that applies to the name now"), WriteErrors)
 )]
 pub(crate) async fn remove(
     State(edge): State<Edge>,

@@ -21,7 +21,7 @@ pub(crate) struct Notify {
 
 impl Notify {
     /// Validates the targets and returns them as JSON.
-    pub(crate) fn checked(self) -> Result<Value, ApiError> {
+    pub(crate) fn validate(self) -> Result<Value, ApiError> {
         let invalid = |pointer: &str, what: &str| ApiError::new(Code::ValidationFailed, what).with("pointer", pointer);
         let is_url = |url: &str| {
             let rest = url.strip_prefix("https://").or(url.strip_prefix("http://"));

@@ -6,7 +6,7 @@ use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::extract::ApiJson;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -30,7 +30,7 @@ pub(crate) struct TenantBody {
     path = "/tenants",
     tag = "access",
     request_body = TenantBody,
-    responses((status = 201, body = TenantDocument, description = "The tenant, with its id"), Changing)
+    responses((status = 201, body = TenantDocument, description = "The tenant, with its id"), WriteErrors)
 )]
 pub(crate) async fn add(
     State(edge): State<Edge>,

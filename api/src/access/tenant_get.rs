@@ -5,7 +5,7 @@ use super::tenant_list::TenantDocument;
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::Json;
 use axum::extract::{Path, State};
 
@@ -15,7 +15,7 @@ use axum::extract::{Path, State};
     path = "/tenants/{slug}",
     tag = "access",
     params(("slug" = String, Path, description = "Slug of the tenant")),
-    responses((status = 200, body = TenantDocument, description = "The tenant"), Asking)
+    responses((status = 200, body = TenantDocument, description = "The tenant"), ReadErrors)
 )]
 pub(crate) async fn get(
     State(edge): State<Edge>,

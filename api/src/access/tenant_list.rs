@@ -4,7 +4,7 @@ use super::actor_get::directory;
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::Json;
 use axum::extract::State;
 use chimera_engine::access::TenantView;
@@ -47,7 +47,7 @@ pub(crate) struct TenantPage {
     get,
     path = "/tenants",
     tag = "access",
-    responses((status = 200, body = TenantPage, description = "All tenants"), Asking)
+    responses((status = 200, body = TenantPage, description = "All tenants"), ReadErrors)
 )]
 pub(crate) async fn list(State(edge): State<Edge>, caller: Caller) -> Result<Json<TenantPage>, ApiError> {
     let items = directory(&edge)?.list_tenants(&caller.permit)?.into_iter().map(TenantDocument::from).collect();

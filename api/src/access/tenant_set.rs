@@ -6,7 +6,7 @@ use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::extract::ApiJson;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Deserialize;
@@ -27,7 +27,7 @@ pub(crate) struct TenantChange {
     tag = "access",
     params(("slug" = String, Path, description = "Slug of the tenant")),
     request_body = TenantChange,
-    responses((status = 200, body = TenantDocument, description = "The updated tenant"), Changing)
+    responses((status = 200, body = TenantDocument, description = "The updated tenant"), WriteErrors)
 )]
 pub(crate) async fn set(
     State(edge): State<Edge>,

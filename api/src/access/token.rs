@@ -3,10 +3,10 @@
 //! The body is signed with the actor's key and carries a time and a nonce, so it is accepted once.
 
 use crate::edge::Edge;
-use crate::gate::shown::Shown;
-use crate::gate::{door, turned_away, with_rate};
+use crate::gate::shown::ReceivedRequest;
+use crate::gate::{door, refusal_response, with_rate_headers};
 use crate::problem::ApiError;
-use crate::refusals::Entering;
+use crate::refusals::SignInErrors;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -26,7 +26,7 @@ pub(crate) struct SignInBody {
     #[schema(example = "n8n_workflow_abc")]
     actor: String,
     /// When the request was made, at most one minute from now: Unix seconds or RFC 3339.
-    #[schema(schema_with = moment)]
+    #[schema(schema_with = time_schema)]
     issued_at: Value,
     /// Unique string; a repeated one is refused.
     nonce: String,
@@ -35,7 +35,7 @@ pub(crate) struct SignInBody {
 }
 
 /// The schema of a time: Unix seconds or RFC 3339.
-pub(crate) fn moment() -> Schema {
+pub(crate) fn time_schema() -> Schema {
     let seconds = ObjectBuilder::new().schema_type(Type::Number).description(Some("Unix seconds"));
     let text = ObjectBuilder::new().schema_type(Type::String).description(Some("RFC 3339"));
     OneOfBuilder::new().item(seconds).item(text).into()
@@ -62,11 +62,11 @@ pub(crate) struct TokenDocument {
     path = "/auth/token",
     tag = "access",
     request_body = SignInBody,
-    responses((status = 200, body = TokenDocument, description = "Tokens"), Entering)
+    responses((status = 200, body = TokenDocument, description = "Tokens"), SignInErrors)
 )]
 pub(crate) async fn sign_in(
     State(edge): State<Edge>,
-    Extension(shown): Extension<Arc<Shown>>,
+    Extension(shown): Extension<Arc<ReceivedRequest>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let SignInBody { actor, issued_at, nonce, scopes } = match shown.json(&headers) {
@@ -75,16 +75,16 @@ pub(crate) async fn sign_in(
     };
     let ask = SignIn { actor, issued_at, nonce, scopes };
     Ok(match door(&edge)?.sign_in(&ask, &shown.presented()).await {
-        Ok(tokens) => given(tokens),
-        Err(turned) => turned_away(turned),
+        Ok(tokens) => token_response(tokens),
+        Err(turned) => refusal_response(turned),
     })
 }
 
 /// The token response, with `Cache-Control: no-store`.
-pub(super) fn given(tokens: Tokens) -> Response {
+pub(super) fn token_response(tokens: Tokens) -> Response {
     let Tokens { access_token, expires_in, refresh_token, scopes, rate } = tokens;
     let document = TokenDocument { access_token, token_type: "Bearer", expires_in, refresh_token, scopes };
     let mut response = Json(document).into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    with_rate(response, &rate)
+    with_rate_headers(response, &rate)
 }

@@ -2,12 +2,12 @@
 //!
 //! The body is signed with the actor's key; the access token may have expired already.
 
-use super::token::{TokenDocument, given};
+use super::token::{TokenDocument, token_response};
 use crate::edge::Edge;
-use crate::gate::shown::Shown;
-use crate::gate::{door, turned_away};
+use crate::gate::shown::ReceivedRequest;
+use crate::gate::{door, refusal_response};
 use crate::problem::ApiError;
-use crate::refusals::Entering;
+use crate::refusals::SignInErrors;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -30,11 +30,11 @@ pub(crate) struct RefreshBody {
     path = "/auth/refresh",
     tag = "access",
     request_body = RefreshBody,
-    responses((status = 200, body = TokenDocument, description = "The new tokens"), Entering)
+    responses((status = 200, body = TokenDocument, description = "The new tokens"), SignInErrors)
 )]
 pub(crate) async fn refresh(
     State(edge): State<Edge>,
-    Extension(shown): Extension<Arc<Shown>>,
+    Extension(shown): Extension<Arc<ReceivedRequest>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let RefreshBody { refresh_token } = match shown.json(&headers) {
@@ -42,7 +42,7 @@ pub(crate) async fn refresh(
         Err(error) => return Ok(shown.refuse(&edge, error).await),
     };
     Ok(match door(&edge)?.refresh(&refresh_token, &shown.presented()).await {
-        Ok(tokens) => given(tokens),
-        Err(turned) => turned_away(turned),
+        Ok(tokens) => token_response(tokens),
+        Err(turned) => refusal_response(turned),
     })
 }

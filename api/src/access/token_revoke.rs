@@ -4,9 +4,9 @@ use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::extract::OptionalJson;
 use crate::gate::door;
-use crate::gate::shown::Shown;
+use crate::gate::shown::ReceivedRequest;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::extract::State;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
@@ -35,12 +35,12 @@ pub(crate) struct RevokedDocument {
     path = "/auth/revoke",
     tag = "access",
     request_body(content = Option<RevokeBody>, description = "Optional"),
-    responses((status = 200, body = RevokedDocument, description = "The token is not valid any more"), Changing)
+    responses((status = 200, body = RevokedDocument, description = "The token is not valid any more"), WriteErrors)
 )]
 pub(crate) async fn revoke(
     State(edge): State<Edge>,
     caller: Caller,
-    Extension(shown): Extension<Arc<Shown>>,
+    Extension(shown): Extension<Arc<ReceivedRequest>>,
     OptionalJson(body): OptionalJson<RevokeBody>,
 ) -> Result<Json<RevokedDocument>, ApiError> {
     let revoked = door(&edge)?.revoke(&caller.permit, shown.bearer(), body.token.as_deref()).await?;

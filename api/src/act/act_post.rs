@@ -7,11 +7,11 @@
 use crate::access::notify::Notify;
 use crate::caller::Caller;
 use crate::edge::Edge;
-use crate::flow::answer::wait_for;
+use crate::flow::answer::wait_until_settled;
 use crate::flow::schema::ActedDocument;
-use crate::gate::shown::Shown;
+use crate::gate::shown::ReceivedRequest;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use crate::trace::RunSeed;
 use crate::{json, place};
 use axum::Extension;
@@ -39,7 +39,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const SUMMARY_BYTES: usize = 1_024;
 
 /// Members that differ between retries of the same request, so they are not compared.
-const PASSING: [&str; 4] = ["issued_at", "nonce", "wait", "on_duplicate"];
+const VOLATILE_MEMBERS: [&str; 4] = ["issued_at", "nonce", "wait", "on_duplicate"];
 
 /// A request to act. Exactly one of `goal`, `workflow_id` and `steps` is required.
 #[derive(Deserialize, ToSchema)]
@@ -76,7 +76,7 @@ pub(crate) struct ActBody {
     #[serde(default)]
     on_duplicate: Duplicate,
     /// When the request was made, at most one minute from now: Unix seconds or RFC 3339.
-    #[schema(schema_with = crate::access::token::moment, required = false)]
+    #[schema(schema_with = crate::access::token::time_schema, required = false)]
     #[expect(dead_code, reason = "checked before the handler runs")]
     issued_at: Option<Value>,
     /// Unique string; makes the request single-use.
@@ -97,12 +97,12 @@ pub(crate) struct StepBody {
     #[schema(example = "local.summarize")]
     tool: String,
     /// Input of the tool.
-    #[serde(default = "nothing")]
+    #[serde(default = "empty_object")]
     #[schema(value_type = Object)]
     input: Value,
 }
 
-fn nothing() -> Value {
+fn empty_object() -> Value {
     json!({})
 }
 
@@ -130,22 +130,22 @@ pub(crate) enum Duplicate {
             description = "The result, or the whole run if it awaits approval, is a dry run or a duplicate"
         ),
         (status = 202, body = ActedDocument, description = "The run started"),
-        Changing
+        WriteErrors
     )
 )]
 pub(crate) async fn act(
     State(edge): State<Edge>,
     caller: Caller,
-    Extension(shown): Extension<Arc<Shown>>,
+    Extension(shown): Extension<Arc<ReceivedRequest>>,
     seed: RunSeed,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let actions = actions(&edge)?;
     let is_large = shown.body.len() > REDACT_INLINE_BYTES_MAX;
-    let (ask, wait) = actions.work(&caller.permit, is_large, || read(&shown, &headers, seed)).await??;
+    let (ask, wait) = actions.work(&caller.permit, is_large, || parse_request(&shown, &headers, seed)).await??;
     match Box::pin(actions.act(&caller.permit, ask)).await? {
-        ActOutcome::Started(begun) => answer(&edge, &caller, &begun, wait).await,
-        ActOutcome::Duplicate { run, differs } => known(&caller, run, differs).await,
+        ActOutcome::Started(begun) => act_response(&edge, &caller, &begun, wait).await,
+        ActOutcome::Duplicate { run, differs } => duplicate_response(&caller, run, differs).await,
     }
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn actions(edge: &Edge) -> Result<&Actions, ApiError> {
 }
 
 /// A request with default options. `request` is the document that is stored with the run.
-pub(crate) fn plain(what: Objective, request: Value, seed: RunSeed) -> ActRequest {
+pub(crate) fn default_act(what: Objective, request: Value, seed: RunSeed) -> ActRequest {
     ActRequest {
         actor: None,
         what,
@@ -173,10 +173,10 @@ pub(crate) fn plain(what: Objective, request: Value, seed: RunSeed) -> ActReques
 }
 
 /// Parses and validates the body.
-fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(ActRequest, Option<Duration>), ApiError> {
+fn parse_request(shown: &ReceivedRequest, headers: &HeaderMap, seed: RunSeed) -> Result<(ActRequest, Option<Duration>), ApiError> {
     let mut request = shown.document(headers)?;
-    let body: ActBody = json::shaped(&request)?;
-    let wait = place::patience(body.wait)?;
+    let body: ActBody = json::decode(&request)?;
+    let wait = place::parse_wait(body.wait)?;
     let invalid = |pointer: &str, what: &str| ApiError::new(Code::ValidationFailed, what).with("pointer", pointer);
     if body.correlation_id.as_ref().is_some_and(|id| id.chars().count() > IDEMPOTENCY_KEY_CHARS_MAX) {
         return Err(invalid("/correlation_id", "the correlation id is too long"));
@@ -187,11 +187,11 @@ fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(ActRequest
         return Err(invalid("/idempotency_key", what));
     }
     if let Some(members) = request.as_object_mut() {
-        PASSING.iter().for_each(|name| drop(members.remove(*name)));
+        VOLATILE_MEMBERS.iter().for_each(|name| drop(members.remove(*name)));
     }
     let unmasked = Some(Digest32::of(&request));
     Redactor::default().json(&mut request);
-    let what = what(body.goal, body.workflow_id, body.version, body.steps, body.inputs)?;
+    let what = parse_subject(body.goal, body.workflow_id, body.version, body.steps, body.inputs)?;
     let act = ActRequest {
         actor: body.actor,
         level: body.autonomy_level,
@@ -201,16 +201,16 @@ fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(ActRequest
             Duplicate::Conflict => DuplicatePolicy::Conflict,
             Duplicate::Return => DuplicatePolicy::Return,
         },
-        notify: body.notify.map(Notify::checked).transpose()?,
+        notify: body.notify.map(Notify::validate).transpose()?,
         priority: body.priority,
         correlation_id: body.correlation_id,
         unmasked,
-        ..plain(what, request, seed)
+        ..default_act(what, request, seed)
     };
     Ok((act, wait))
 }
 
-fn what(
+fn parse_subject(
     goal: Option<String>,
     workflow: Option<String>,
     version: Option<i64>,
@@ -223,7 +223,7 @@ fn what(
         return Err(error.with("pointer", "/inputs"));
     }
     let given = inputs.is_some();
-    let inputs = inputs.unwrap_or_else(nothing);
+    let inputs = inputs.unwrap_or_else(empty_object);
     match (goal, workflow, steps) {
         (Some(goal), None, None) if version.is_none() => Ok(Objective::Goal { goal, inputs }),
         (None, Some(id), None) => Ok(Objective::Workflow { id: place::workflow(&id)?.to_owned(), version, inputs }),
@@ -236,48 +236,48 @@ fn what(
 }
 
 /// Waits for the run and builds the response; both depend on the level.
-async fn answer(edge: &Edge, caller: &Caller, begun: &StartedAction, wait: Option<Duration>) -> Result<Response, ApiError> {
+async fn act_response(edge: &Edge, caller: &Caller, begun: &StartedAction, wait: Option<Duration>) -> Result<Response, ApiError> {
     let (run, level) = (begun.started.run_id, begun.started.level);
     if level == Level::ExecuteSilent && !begun.dry_run {
-        return summed_up(StatusCode::ACCEPTED, run, begun);
+        return summary_response(StatusCode::ACCEPTED, run, begun);
     }
     let drafts = begun.dry_run || level.needs_approval();
     let wait = if drafts { wait.unwrap_or_default().max(DRAFT_WAIT_MIN) } else { wait.unwrap_or(ACT_WAIT_DEFAULT) };
     // The response must begin before the request times out.
     let until = Instant::now() + wait.min(edge.request_timeout.mul_f64(0.9));
-    let status = if wait.is_zero() { RunStatus::Running } else { wait_for(caller, &begun.started, until).await? };
+    let status = if wait.is_zero() { RunStatus::Running } else { wait_until_settled(caller, &begun.started, until).await? };
     match status {
         // The end of a run that continued on another node, or later, is only in the store.
         status if !drafts && status.is_final() && begun.started.standing.borrow().ended.is_some() => {
-            summed_up(StatusCode::OK, run, begun)
+            summary_response(StatusCode::OK, run, begun)
         }
         status if status.is_final() || status == RunStatus::AwaitingApproval => {
-            whole(caller, run, StatusCode::OK).await
+            full_response(caller, run, StatusCode::OK).await
         }
-        _ => summed_up(StatusCode::ACCEPTED, run, begun),
+        _ => summary_response(StatusCode::ACCEPTED, run, begun),
     }
 }
 
 /// A summary of the run from memory, without reading the store.
-fn summed_up(status: StatusCode, run: Uuid, begun: &StartedAction) -> Result<Response, ApiError> {
+fn summary_response(status: StatusCode, run: Uuid, begun: &StartedAction) -> Result<Response, ApiError> {
     let mut text = Vec::with_capacity(SUMMARY_BYTES);
     serde_json::to_writer(&mut text, &begun.summary()).map_err(|_| ApiError::internal())?;
     let kind = [(header::CONTENT_TYPE, "application/json")];
-    Ok((status, place_of(run), kind, text).into_response())
+    Ok((status, location_header(run), kind, text).into_response())
 }
 
 /// The earlier run with this idempotency key, and whether the request differs.
-async fn known(caller: &Caller, run: Uuid, differs: bool) -> Result<Response, ApiError> {
+async fn duplicate_response(caller: &Caller, run: Uuid, differs: bool) -> Result<Response, ApiError> {
     let mut shown = caller.flow.show(&caller.permit, run).await?;
     shown["request_differs"] = differs.into();
-    Ok((place_of(run), place::document(caller, shown).await?).into_response())
+    Ok((location_header(run), place::document(caller, shown).await?).into_response())
 }
 
-async fn whole(caller: &Caller, run: Uuid, status: StatusCode) -> Result<Response, ApiError> {
+async fn full_response(caller: &Caller, run: Uuid, status: StatusCode) -> Result<Response, ApiError> {
     let shown = caller.flow.show_document(&caller.permit, run).await?;
-    Ok((status, place_of(run), place::written(shown)).into_response())
+    Ok((status, location_header(run), place::serialized_response(shown)).into_response())
 }
 
-fn place_of(run: Uuid) -> [(HeaderName, String); 1] {
+fn location_header(run: Uuid) -> [(HeaderName, String); 1] {
     [(header::LOCATION, format!("/runs/{run}"))]
 }

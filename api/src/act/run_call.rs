@@ -10,7 +10,7 @@ use crate::extract::{ApiJson, ApiQuery};
 use crate::flow::schema::StartedDocument;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use crate::trace::RunSeed;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -31,7 +31,7 @@ use uuid::Uuid;
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Patience {
+pub(crate) struct CallWorkflowQuery {
     /// How long to wait for the result, in seconds; 30 if omitted.
     wait: Option<f64>,
 }
@@ -41,37 +41,37 @@ pub(crate) struct Patience {
     post,
     path = "/workflows/{id}/call",
     tag = "flow",
-    params(("id" = String, Path, description = "Workflow id"), Patience),
+    params(("id" = String, Path, description = "Workflow id"), CallWorkflowQuery),
     request_body(content = Object, description = "The inputs"),
     responses(
         (status = 200, body = Object, description = "The result"),
         (status = 202, body = StartedDocument, description = "The run has not ended yet; it continues"),
-        Changing
+        WriteErrors
     )
 )]
 pub(crate) async fn call(
     State(edge): State<Edge>,
     caller: Caller,
     Path(id): Path<String>,
-    ApiQuery(patience): ApiQuery<Patience>,
+    ApiQuery(patience): ApiQuery<CallWorkflowQuery>,
     seed: RunSeed,
     ApiJson(inputs): ApiJson<Value>,
 ) -> Result<Response, ApiError> {
-    let wait = place::patience(patience.wait)?.unwrap_or(limits::RUN_CALL_WAIT_DEFAULT);
+    let wait = place::parse_wait(patience.wait)?.unwrap_or(limits::RUN_CALL_WAIT_DEFAULT);
     let id = place::workflow(&id)?;
     let request = json!({"workflow_id": id, "inputs": inputs});
     let what = Objective::Workflow { id: id.to_owned(), version: None, inputs };
-    let acted = act_post::actions(&edge)?.act(&caller.permit, act_post::plain(what, request, seed)).await?;
+    let acted = act_post::actions(&edge)?.act(&caller.permit, act_post::default_act(what, request, seed)).await?;
     let ActOutcome::Started(begun) = acted else { return Err(ApiError::internal()) };
     let mut started = begun.started;
     let wait = wait.min(edge.request_timeout.mul_f64(0.9));
     // Idle or timed out: either way the response is the current status.
     drop(timeout(wait, started.standing.wait_for(|standing| standing.is_resting)).await);
     let standing = started.standing.borrow().clone();
-    answer(started.run_id, started.level, &standing)
+    call_response(started.run_id, started.level, &standing)
 }
 
-fn answer(run: Uuid, level: Level, standing: &RunProgress) -> Result<Response, ApiError> {
+fn call_response(run: Uuid, level: Level, standing: &RunProgress) -> Result<Response, ApiError> {
     let place = [(header::LOCATION, format!("/runs/{run}"))];
     let Some(ended) = &standing.ended else {
         let told = json!({

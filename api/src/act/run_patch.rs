@@ -6,7 +6,7 @@ use crate::edge::Edge;
 use crate::extract::ApiJson;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -49,7 +49,7 @@ pub(crate) struct ProposedDocument {
     responses(
         (status = 200, body = ProposedDocument, description = "Preview of a dry run"),
         (status = 202, body = ProposedDocument, description = "The patch was sent to the run"),
-        Changing
+        WriteErrors
     )
 )]
 pub(crate) async fn patch(

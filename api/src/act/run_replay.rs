@@ -8,7 +8,7 @@ use crate::flow::answer::answer;
 use crate::flow::schema::{RunDocument, StartedDocument};
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use chimera_core::flow::run::{Replay, ReplayMode};
@@ -49,7 +49,7 @@ pub(crate) enum ReplayWord {
     responses(
         (status = 200, body = RunDocument, description = "The run ended in time"),
         (status = 202, body = StartedDocument, description = "The run started"),
-        Changing
+        WriteErrors
     )
 )]
 pub(crate) async fn replay(
@@ -64,7 +64,7 @@ pub(crate) async fn replay(
         ReplayWord::Retry => ReplayMode::Retry,
     };
     let replay = Replay { of: place::run(&id)?, mode, from: body.from };
-    let wait = place::patience(body.wait)?;
+    let wait = place::parse_wait(body.wait)?;
     let started = act_post::actions(&edge)?.replay(&caller.permit, replay).await?;
     answer(&edge, &caller, started, wait).await
 }

@@ -8,7 +8,7 @@ use crate::flow::answer::answer;
 use crate::flow::schema::{RunDocument, StartedDocument};
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use chimera_core::flow::run::{Replay, ReplayMode};
@@ -35,7 +35,7 @@ pub(crate) struct RetryBody {
     responses(
         (status = 200, body = RunDocument, description = "The run ended in time"),
         (status = 202, body = StartedDocument, description = "The run started"),
-        Changing
+        WriteErrors
     )
 )]
 pub(crate) async fn retry(
@@ -45,7 +45,7 @@ pub(crate) async fn retry(
     OptionalJson(body): OptionalJson<RetryBody>,
 ) -> Result<Response, ApiError> {
     let replay = Replay { of: place::run(&id)?, mode: ReplayMode::Retry, from: body.from };
-    let wait = place::patience(body.wait)?;
+    let wait = place::parse_wait(body.wait)?;
     let started = act_post::actions(&edge)?.replay(&caller.permit, replay).await?;
     answer(&edge, &caller, started, wait).await
 }

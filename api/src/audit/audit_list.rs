@@ -5,7 +5,7 @@ use crate::edge::Edge;
 use crate::extract::ApiQuery;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::extract::State;
 use axum::response::Response;
 use chimera_engine::audit::{EntryFilter, list_entries};
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Which {
+pub(crate) struct ListEntriesQuery {
     subject_id: Option<String>,
     event_type: Option<String>,
     actor: Option<String>,
@@ -52,12 +52,12 @@ pub(crate) struct EntryPage {
         ("limit" = Option<usize>, Query, description = "Maximum number of entries"),
         ("after" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = EntryPage, description = "A page of entries"), Asking)
+    responses((status = 200, body = EntryPage, description = "A page of entries"), ReadErrors)
 )]
 pub(crate) async fn list(
     State(edge): State<Edge>,
     caller: Caller,
-    ApiQuery(which): ApiQuery<Which>,
+    ApiQuery(which): ApiQuery<ListEntriesQuery>,
 ) -> Result<Response, ApiError> {
     let filter = EntryFilter {
         subject_id: which.subject_id,
@@ -65,7 +65,7 @@ pub(crate) async fn list(
         actor: which.actor,
         run_id: which.run_id,
         since: place::time("since", which.since.as_deref())?,
-        limit: place::page_rows(which.limit)?,
+        limit: place::parse_limit(which.limit)?,
         after: which.after,
     };
     let access = edge.access.as_deref().ok_or_else(ApiError::internal)?;

@@ -2,7 +2,7 @@
 
 use crate::caller::Caller;
 use crate::edge::Edge;
-use crate::place::written;
+use crate::place::serialized_response;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::http::{StatusCode, header};
@@ -33,13 +33,13 @@ pub(crate) async fn answer(
     };
     // The response must begin before the request times out.
     let patience = wait.min(edge.request_timeout.mul_f64(0.9));
-    let ended = wait_for(caller, &started, Instant::now() + patience).await?.is_final();
+    let ended = wait_until_settled(caller, &started, Instant::now() + patience).await?.is_final();
     let code = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((code, place, written(caller.flow.show_document(&caller.permit, run).await?)).into_response())
+    Ok((code, place, serialized_response(caller.flow.show_document(&caller.permit, run).await?)).into_response())
 }
 
 /// Waits until the run has ended or awaits approval, and returns its status.
-pub(crate) async fn wait_for(caller: &Caller, started: &RunHandle, until: Instant) -> Result<RunStatus, ApiError> {
+pub(crate) async fn wait_until_settled(caller: &Caller, started: &RunHandle, until: Instant) -> Result<RunStatus, ApiError> {
     let stands = |status: RunStatus| status.is_final() || status == RunStatus::AwaitingApproval;
     let mut standing = started.standing.clone();
     let in_time = timeout_at(until, standing.wait_for(|standing| standing.is_resting)).await.is_ok();

@@ -24,7 +24,7 @@ use tracing::Span;
 
 /// The parameters of a presigned link.
 #[derive(Deserialize)]
-pub(crate) struct Link {
+pub(crate) struct ArtifactLinkQuery {
     expires: String,
     signature: String,
 }
@@ -59,24 +59,24 @@ pub(crate) struct Link {
 pub(crate) async fn artifact(
     State(edge): State<Edge>,
     Path(digest): Path<String>,
-    link: Result<Query<Link>, QueryRejection>,
+    link: Result<Query<ArtifactLinkQuery>, QueryRejection>,
     asked: HeaderMap,
 ) -> Result<Response, ApiError> {
     let blobs = edge
         .blobs
         .clone()
         .ok_or_else(|| ApiError::new(Code::NotFound, "artifact storage is not configured on this server"))?;
-    let id = BlobId::from_hex(&digest).map_err(|_| malformed("sha256", "expected 64 lower-case hex digits"))?;
-    let Query(link) = link.map_err(|_| malformed("expires, signature", "expected once each"))?;
+    let id = BlobId::from_hex(&digest).map_err(|_| malformed_link("sha256", "expected 64 lower-case hex digits"))?;
+    let Query(link) = link.map_err(|_| malformed_link("expires, signature", "expected once each"))?;
     let now = edge.clock.now();
     blobs.check_link(&PresentedLink { id, expires: &link.expires, signature: &link.signature }, now)?;
-    let blob = blobs.get(id).await.inspect_err(report)?;
+    let blob = blobs.get(id).await.inspect_err(log_blob_error)?;
     let etag = format!("\"sha256:{digest}\"");
     let caching = [
         (header::ETAG, etag.clone()),
         (header::CACHE_CONTROL, format!("private, immutable, max-age={}", seconds_left(&link.expires, now))),
     ];
-    if has_already(&asked, &etag) {
+    if is_not_modified(&asked, &etag) {
         return Ok((StatusCode::NOT_MODIFIED, caching).into_response());
     }
     let about = [
@@ -85,11 +85,11 @@ pub(crate) async fn artifact(
         (header::CONTENT_DISPOSITION, "attachment".to_owned()),
         (header::ACCEPT_RANGES, "none".to_owned()),
     ];
-    let content = whole(blob).await.inspect_err(report)?;
+    let content = verified_content(blob).await.inspect_err(log_blob_error)?;
     Ok((caching, about, Body::from_stream(content)).into_response())
 }
 
-fn malformed(parameter: &str, reason: &str) -> ApiError {
+fn malformed_link(parameter: &str, reason: &str) -> ApiError {
     ApiError::new(Code::SchemaInvalid, format!("malformed link: {parameter}: {reason}"))
         .with("parameter", parameter)
         .with("reason", reason)
@@ -102,7 +102,7 @@ fn seconds_left(expires: &str, now: Timestamp) -> i64 {
 }
 
 /// Whether `If-None-Match` matches. GET uses weak comparison.
-fn has_already(asked: &HeaderMap, etag: &str) -> bool {
+fn is_not_modified(asked: &HeaderMap, etag: &str) -> bool {
     let lines = asked.get_all(header::IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
     let mut tags = lines.flat_map(|line| line.split(',')).map(str::trim);
     tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
@@ -111,7 +111,7 @@ fn has_already(asked: &HeaderMap, etag: &str) -> bool {
 /// The content of a blob as a stream that never looks complete when it is not. Each piece is held back
 /// until the next one is read; content that ends early, late or with an error fails before the announced
 /// length is reached. Damage within the first pieces is found before the response begins.
-async fn whole(blob: Blob) -> Result<impl Stream<Item = Result<Bytes, BlobError>> + use<>, BlobError> {
+async fn verified_content(blob: Blob) -> Result<impl Stream<Item = Result<Bytes, BlobError>> + use<>, BlobError> {
     struct Rest {
         content: DownloadStream,
         ahead: Option<Bytes>,
@@ -131,11 +131,11 @@ async fn whole(blob: Blob) -> Result<impl Stream<Item = Result<Bytes, BlobError>
         Ok(Some((piece, rest)))
     });
     let span = Span::current();
-    Ok(pieces.inspect_err(move |error| span.in_scope(|| report(error))))
+    Ok(pieces.inspect_err(move |error| span.in_scope(|| log_blob_error(error))))
 }
 
 /// Logs errors that the caller does not see, because they are internal or the response has begun.
-fn report(error: &BlobError) {
+fn log_blob_error(error: &BlobError) {
     let code = ApiError::from(error.clone()).code;
     let class = code.error_type();
     if class.is_alerting() {

@@ -4,14 +4,14 @@ use crate::caller::Caller;
 use crate::extract::ApiQuery;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Which {
+pub(crate) struct DeleteCacheQuery {
     key: Option<String>,
 }
 
@@ -24,12 +24,12 @@ pub(crate) struct Which {
         ("id" = String, Path, description = "Workflow id"),
         ("key" = Option<String>, Query, description = "Cache key; all keys if omitted"),
     ),
-    responses((status = 204, description = "Deleted"), Changing)
+    responses((status = 204, description = "Deleted"), WriteErrors)
 )]
 pub(crate) async fn forget(
     caller: Caller,
     Path(id): Path<String>,
-    ApiQuery(which): ApiQuery<Which>,
+    ApiQuery(which): ApiQuery<DeleteCacheQuery>,
 ) -> Result<StatusCode, ApiError> {
     caller.flow.invalidate(&caller.permit, place::workflow(&id)?, which.key.as_deref()).await?;
     Ok(StatusCode::NO_CONTENT)

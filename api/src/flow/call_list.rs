@@ -5,7 +5,7 @@ use crate::extract::ApiQuery;
 use crate::flow::schema::CallDocument;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::response::Response;
 use chimera_engine::flow::CallFilter;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Which {
+pub(crate) struct ListCallsQuery {
     actor: Option<String>,
     tool: Option<String>,
     since: Option<String>,
@@ -60,15 +60,15 @@ pub(crate) struct CallPage {
         ("limit" = Option<usize>, Query, description = "Maximum number of calls"),
         ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = CallPage, description = "A page of tool calls"), Asking)
+    responses((status = 200, body = CallPage, description = "A page of tool calls"), ReadErrors)
 )]
-pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Response, ApiError> {
+pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<ListCallsQuery>) -> Result<Response, ApiError> {
     let filter = CallFilter {
         actor: which.actor,
         tool: which.tool,
         since: place::time("since", which.since.as_deref())?,
-        limit: place::page_rows(which.limit)?,
+        limit: place::parse_limit(which.limit)?,
         cursor: which.cursor,
     };
-    Ok(place::written(caller.flow.list_calls(&caller.permit, filter).await?))
+    Ok(place::serialized_response(caller.flow.list_calls(&caller.permit, filter).await?))
 }

@@ -5,7 +5,7 @@ use crate::extract::ApiQuery;
 use crate::flow::schema::DoubtDocument;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::response::Response;
 use chimera_engine::flow::DoubtFilter;
 use serde::Deserialize;
@@ -41,13 +41,13 @@ pub(crate) struct DoubtPage {
         ("limit" = Option<usize>, Query, description = "Maximum number of calls"),
         ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = DoubtPage, description = "A page of tool calls"), Asking)
+    responses((status = 200, body = DoubtPage, description = "A page of tool calls"), ReadErrors)
 )]
 pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListDoubtsQuery>) -> Result<Response, ApiError> {
     let filter = DoubtFilter {
         actor: query.actor,
         tool: query.tool,
-        limit: place::page_rows(query.limit)?,
+        limit: place::parse_limit(query.limit)?,
         cursor: query.cursor,
     };
     let shown = caller.flow.list_doubts(&caller.permit, filter).await?;

@@ -4,7 +4,7 @@ use crate::caller::Caller;
 use crate::extract::ApiQuery;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
@@ -54,10 +54,10 @@ pub(crate) struct InboxPage {
         ("limit" = Option<usize>, Query, description = "Maximum number of messages"),
         ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = InboxPage, description = "A page of messages"), Asking)
+    responses((status = 200, body = InboxPage, description = "A page of messages"), ReadErrors)
 )]
 pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListInboxQuery>) -> Result<Response, ApiError> {
-    let limit = place::page_rows(query.limit)?;
+    let limit = place::parse_limit(query.limit)?;
     let shown = caller.flow.inbox(&caller.permit, limit, query.cursor.as_deref()).await?;
     place::document(&caller, shown).await
 }

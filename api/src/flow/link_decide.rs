@@ -65,10 +65,10 @@ pub(crate) async fn decide(
     token: Result<Path<String>, PathRejection>,
     said: Result<Form<Said>, FormRejection>,
 ) -> Response {
-    match decided(&edge, &link_open::named(token), said).await {
+    match apply_decision(&edge, &link_open::token_or_empty(token), said).await {
         Ok((decision, decided)) => {
-            let (title, words) = outcome(decision, &decided);
-            page::private(StatusCode::OK, title, &*edge.random, |page| {
+            let (title, words) = describe_outcome(decision, &decided);
+            page::private_page(StatusCode::OK, title, &*edge.random, |page| {
                 page.push_str(&format!("<h1>{title}</h1><p>{}</p>", escape(&words)));
             })
         }
@@ -76,13 +76,13 @@ pub(crate) async fn decide(
     }
 }
 
-async fn decided(
+async fn apply_decision(
     edge: &Edge,
     token: &str,
     said: Result<Form<Said>, FormRejection>,
 ) -> Result<(Decision, DecisionResult), ApiError> {
     let flow = link_open::flow(edge)?;
-    let Form(Said { decision, digest, reason }) = said.map_err(|rejection| ApiError::of_status(rejection.status()))?;
+    let Form(Said { decision, digest, reason }) = said.map_err(|rejection| ApiError::from_status(rejection.status()))?;
     let digest = place::digest(&digest)?;
     let decision = match decision {
         Button::Approve => Decision::Approve,
@@ -92,7 +92,7 @@ async fn decided(
     Ok((decision, flow.decide_by_link(token, decision, digest, reason).await?))
 }
 
-fn outcome(decision: Decision, decided: &DecisionResult) -> (&'static str, String) {
+fn describe_outcome(decision: Decision, decided: &DecisionResult) -> (&'static str, String) {
     match (decision, decided.status) {
         (Decision::Approve, "pending") => {
             let (said, needed) = (decided.approvals, decided.needed);

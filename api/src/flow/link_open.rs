@@ -32,7 +32,7 @@ use chimera_engine::flow::{Flow, LinkView};
     )
 )]
 pub(crate) async fn open(State(edge): State<Edge>, token: Result<Path<String>, PathRejection>) -> Response {
-    let token = named(token);
+    let token = token_or_empty(token);
     let opened = match flow(&edge) {
         Ok(flow) => flow.open_link(&token).await.map_err(ApiError::from),
         Err(error) => Err(error),
@@ -40,14 +40,14 @@ pub(crate) async fn open(State(edge): State<Edge>, token: Result<Path<String>, P
     match opened {
         Ok(opened) => {
             let title = opened.review.title();
-            page::private(StatusCode::OK, &title, &*edge.random, |page| show(page, &opened))
+            page::private_page(StatusCode::OK, &title, &*edge.random, |page| render_review(page, &opened))
         }
         Err(error) => page::refused(error, &*edge.random),
     }
 }
 
 /// The token in the path; empty, and so unknown, if it can't be decoded.
-pub(crate) fn named(token: Result<Path<String>, PathRejection>) -> String {
+pub(crate) fn token_or_empty(token: Result<Path<String>, PathRejection>) -> String {
     token.map(|Path(token)| token).unwrap_or_default()
 }
 
@@ -55,17 +55,17 @@ pub(crate) fn flow(edge: &Edge) -> Result<&Flow, ApiError> {
     edge.flow.as_ref().ok_or_else(|| ApiError::new(Code::NotFound, "workflows are not configured on this server"))
 }
 
-fn show(page: &mut String, opened: &LinkView) {
+fn render_review(page: &mut String, opened: &LinkView) {
     let review = &opened.review;
     page.push_str(&format!("<h1>{}</h1>", escape(&review.title())));
     if !review.refusals.is_empty() {
         page.push_str("<div class=\"stop\"><strong>This can't be approved.</strong> The dry run was refused:<ul>");
-        review.refusals.iter().for_each(|why| page.push_str(&format!("<li>{}</li>", shown(why))));
+        review.refusals.iter().for_each(|why| page.push_str(&format!("<li>{}</li>", escape_visible(why))));
         page.push_str("</ul>Reject it, or change the step's input to repeat the dry run.</div>");
     }
     if let Some(question) = &review.question {
         let prompt = question.prompt.as_deref().unwrap_or("(no prompt, only data)");
-        let prompt: Vec<String> = prompt.lines().map(shown).collect();
+        let prompt: Vec<String> = prompt.lines().map(escape_visible).collect();
         page.push_str(&format!("<blockquote>{}</blockquote>", prompt.join("<br>")));
         block(page, "Context", &render_lines(&question.shown));
     }
@@ -76,7 +76,7 @@ fn show(page: &mut String, opened: &LinkView) {
     }
     page.push_str("<h2>Request details</h2><table>");
     for (label, value) in review.facts() {
-        page.push_str(&format!("<tr><th>{label}</th><td>{}</td></tr>", shown(&value)));
+        page.push_str(&format!("<tr><th>{label}</th><td>{}</td></tr>", escape_visible(&value)));
     }
     page.push_str("</table>");
     risk(page, review);
@@ -84,7 +84,7 @@ fn show(page: &mut String, opened: &LinkView) {
 }
 
 /// Escaped text in which invisible characters are made visible.
-fn shown(text: &str) -> String {
+fn escape_visible(text: &str) -> String {
     escape(&escape_invisible(text))
 }
 
@@ -124,7 +124,7 @@ fn risk(page: &mut String, review: &Review) {
     page.push_str(&format!("<h2>Why the risk is {} ({} points)</h2><ul>", escape(&risk.band), risk.score));
     for reason in &risk.reasons {
         let times = if reason.places.len() > 1 { format!(" ×{}", reason.places.len()) } else { String::new() };
-        page.push_str(&format!("<li>{}{times} (+{})</li>", shown(&reason.meaning), reason.points));
+        page.push_str(&format!("<li>{}{times} (+{})</li>", escape_visible(&reason.meaning), reason.points));
     }
     page.push_str("</ul>");
 }
@@ -132,7 +132,7 @@ fn risk(page: &mut String, review: &Review) {
 fn form(page: &mut String, opened: &LinkView) {
     // Without a digest no decision is accepted: the server compares it.
     let digest = opened.review.digest.as_deref().map_or_else(String::new, escape);
-    let person = shown(&opened.person);
+    let person = escape_visible(&opened.person);
     let approve = if opened.review.refusals.is_empty() {
         "<button class=\"primary\" name=\"decision\" value=\"approve\">Approve</button>"
     } else {

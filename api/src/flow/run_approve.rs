@@ -7,7 +7,7 @@ use crate::caller::Caller;
 use crate::extract::OptionalJson;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use chimera_engine::flow::{Decide, Decision};
@@ -94,7 +94,7 @@ pub(crate) struct DecidedDocument {
     tag = "flow",
     params(("id" = String, Path, description = "Run id")),
     request_body(content = Option<DecisionBody>, description = "Optional; an empty body approves"),
-    responses((status = 200, body = DecidedDocument, description = "The decision was recorded"), Changing)
+    responses((status = 200, body = DecidedDocument, description = "The decision was recorded"), WriteErrors)
 )]
 pub(crate) async fn approve(
     caller: Caller,
@@ -114,7 +114,7 @@ pub(super) async fn decide(
 ) -> Result<DecidedDocument, ApiError> {
     let run = place::run(id)?;
     let step = match &about.step_id {
-        Some(step) => Some(place::step(caller, run, step).await?),
+        Some(step) => Some(place::resolve_step(caller, run, step).await?),
         None => None,
     };
     let digest = about.digest.as_deref().map(place::digest).transpose()?;

@@ -5,7 +5,7 @@ use crate::extract::OptionalJson;
 use crate::flow::schema::Accepted;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -28,7 +28,7 @@ pub(crate) struct CancelBody {
     tag = "flow",
     params(("id" = String, Path, description = "Run id")),
     request_body(content = Option<CancelBody>, description = "Optional"),
-    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), Changing)
+    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), WriteErrors)
 )]
 pub(crate) async fn cancel(
     caller: Caller,
@@ -36,6 +36,6 @@ pub(crate) async fn cancel(
     OptionalJson(body): OptionalJson<CancelBody>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let run = place::run(&id)?;
-    caller.flow.cancel(&caller.permit, run, place::note(body.reason)?).await?;
+    caller.flow.cancel(&caller.permit, run, place::check_note(body.reason)?).await?;
     Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
 }

@@ -5,13 +5,13 @@
 //! The stream ends when the run has ended and every event was sent; a client that reconnects after that
 //! gets 204. It also ends when the caller's access is revoked or expires.
 
-use super::streams::{Full, Place};
+use super::streams::{StreamLimitReached, StreamSlot};
 use crate::caller::Caller;
 use crate::edge::Edge;
 use crate::extract::ApiQuery;
-use crate::gate::shown::Shown;
+use crate::gate::shown::ReceivedRequest;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use crate::{gate, place};
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -34,7 +34,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Which {
+pub(crate) struct RunEventsQuery {
     after: Option<i64>,
 }
 
@@ -51,15 +51,15 @@ pub(crate) struct Which {
     responses(
         (status = 200, body = String, content_type = "text/event-stream", description = "`id` is the event's number, `event` its type, `data` the event as JSON"),
         (status = 204, description = "The run has ended and there are no more events"),
-        Asking
+        ReadErrors
     )
 )]
 pub(crate) async fn events(
     State(edge): State<Edge>,
     caller: Caller,
     Path(id): Path<String>,
-    ApiQuery(which): ApiQuery<Which>,
-    Extension(shown): Extension<Arc<Shown>>,
+    ApiQuery(which): ApiQuery<RunEventsQuery>,
+    Extension(shown): Extension<Arc<ReceivedRequest>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let run = place::run(&id)?;
@@ -69,14 +69,14 @@ pub(crate) async fn events(
         return Err(ApiError::new(Code::SchemaInvalid, what).with("parameter", "after"));
     }
     let after = resumed.or(which.after).unwrap_or(0);
-    let place = edge.stream_for(&caller.permit).map_err(|full| full_up(full, &caller.permit))?;
+    let place = edge.reserve_stream(&caller.permit).map_err(|full| stream_limit_error(full, &caller.permit))?;
     let first = caller.flow.feed(&caller.permit, run, after).await?;
     if first.over && resumed.is_some() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let admitted = Admitted { bearer: shown.bearer().to_owned(), at: Instant::now() };
+    let admitted = AdmittedToken { bearer: shown.bearer().to_owned(), at: Instant::now() };
     let follower = Follower { edge, caller, run, feed: first, admitted, _place: place };
-    let sse = Sse::new(follow(follower)).keep_alive(KeepAlive::new().interval(limits::STREAM_HEARTBEAT_INTERVAL));
+    let sse = Sse::new(event_stream(follower)).keep_alive(KeepAlive::new().interval(limits::STREAM_HEARTBEAT_INTERVAL));
     Ok(([(header::CACHE_CONTROL, "no-store")], sse).into_response())
 }
 
@@ -90,20 +90,20 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
     number.map(Some).ok_or_else(refused)
 }
 
-fn full_up(full: Full, permit: &Permit) -> ApiError {
+fn stream_limit_error(full: StreamLimitReached, permit: &Permit) -> ApiError {
     let (actor, tenant) = (permit.actor(), permit.tenant());
     let what = match full {
-        Full::All => "too many event streams are open".to_owned(),
-        Full::Tenant(held) => {
+        StreamLimitReached::All => "too many event streams are open".to_owned(),
+        StreamLimitReached::Tenant(held) => {
             format!("tenant {tenant} has reached its limit of {held} open event streams; close one first")
         }
-        Full::Actor(held) => format!("{actor} has reached its limit of {held} open event streams; close one first"),
+        StreamLimitReached::Actor(held) => format!("{actor} has reached its limit of {held} open event streams; close one first"),
     };
     ApiError::new(Code::Overloaded, what).retry_after(1)
 }
 
 /// The caller's token, and when it was last checked.
-struct Admitted {
+struct AdmittedToken {
     bearer: String,
     at: Instant,
 }
@@ -113,14 +113,14 @@ struct Follower {
     caller: Caller,
     run: Uuid,
     feed: EventPage,
-    admitted: Admitted,
-    _place: Place,
+    admitted: AdmittedToken,
+    _place: StreamSlot,
 }
 
 impl Follower {
     /// Checks the caller's access again, with their current scopes. A stream may be open for days, and the actor may be
     /// disabled or the token revoked or expired in the meantime.
-    async fn is_still_let_in(&mut self) -> bool {
+    async fn is_still_admitted(&mut self) -> bool {
         if self.admitted.at.elapsed() < limits::STREAM_REAUTHORIZE_INTERVAL {
             return true;
         }
@@ -135,7 +135,7 @@ impl Follower {
     /// reconnects continues where this ended.
     async fn next(&mut self) -> Option<Vec<Value>> {
         loop {
-            if !self.is_still_let_in().await {
+            if !self.is_still_admitted().await {
                 return None;
             }
             if !self.feed.events.is_empty() {
@@ -153,15 +153,15 @@ impl Follower {
     }
 }
 
-fn follow(follower: Follower) -> impl Stream<Item = Result<Event, Infallible>> {
+fn event_stream(follower: Follower) -> impl Stream<Item = Result<Event, Infallible>> {
     let pages = stream::unfold(follower, |mut follower| async move {
         let page = follower.next().await?;
-        Some((stream::iter(page.into_iter().map(|event| Ok(spell(&event)))), follower))
+        Some((stream::iter(page.into_iter().map(|event| Ok(to_sse_event(&event)))), follower))
     });
     futures::StreamExt::flatten(pages)
 }
 
-fn spell(event: &Value) -> Event {
+fn to_sse_event(event: &Value) -> Event {
     let kind = event["event_type"].as_str().unwrap_or_default();
     Event::default().id(event["run_seq"].to_string()).event(kind).data(event.to_string())
 }

@@ -4,7 +4,7 @@ use crate::caller::Caller;
 use crate::flow::schema::RunDocument;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::extract::Path;
 use axum::response::Response;
 
@@ -14,8 +14,8 @@ use axum::response::Response;
     path = "/runs/{id}",
     tag = "flow",
     params(("id" = String, Path, description = "Run id")),
-    responses((status = 200, body = RunDocument, description = "The run"), Asking)
+    responses((status = 200, body = RunDocument, description = "The run"), ReadErrors)
 )]
 pub(crate) async fn get(caller: Caller, Path(id): Path<String>) -> Result<Response, ApiError> {
-    Ok(place::written(caller.flow.show_document(&caller.permit, place::run(&id)?).await?))
+    Ok(place::serialized_response(caller.flow.show_document(&caller.permit, place::run(&id)?).await?))
 }

@@ -5,7 +5,7 @@ use crate::extract::ApiQuery;
 use crate::flow::schema::RunPage;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::response::Response;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Which {
+pub(crate) struct ListRunsQuery {
     status: Option<String>,
     actor: Option<String>,
     workflow_id: Option<String>,
@@ -40,9 +40,9 @@ pub(crate) struct Which {
         ("limit" = Option<usize>, Query, description = "Maximum number of runs"),
         ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = RunPage, description = "A page of runs"), Asking)
+    responses((status = 200, body = RunPage, description = "A page of runs"), ReadErrors)
 )]
-pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Response, ApiError> {
+pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<ListRunsQuery>) -> Result<Response, ApiError> {
     if let Some(status) = &which.status
         && RunStatus::parse(status).is_none()
     {
@@ -58,7 +58,7 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Re
         since: place::time("since", which.since.as_deref())?,
         until: place::time("until", which.until.as_deref())?,
         in_doubt: which.in_doubt.unwrap_or(false),
-        limit: place::page_rows(which.limit)?,
+        limit: place::parse_limit(which.limit)?,
         cursor: which.cursor,
     };
     let shown = caller.flow.list(&caller.permit, filter).await?;

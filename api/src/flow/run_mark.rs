@@ -6,7 +6,7 @@ use crate::extract::ApiJson;
 use crate::flow::schema::Accepted;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -39,7 +39,7 @@ pub(crate) struct MarkBody {
     responses(
         (status = 200, body = Accepted, description = "The run is marked"),
         (status = 202, body = Accepted, description = "The signal was sent, and the run has not processed it yet"),
-        Changing
+        WriteErrors
     )
 )]
 pub(crate) async fn mark(
@@ -54,7 +54,7 @@ pub(crate) async fn mark(
             ApiError::new(Code::ValidationFailed, "status can only be set to rolled_back").with("pointer", "/status")
         );
     }
-    caller.flow.mark_rolled_back(&caller.permit, run, place::note(body.reason)?).await?;
+    caller.flow.mark_rolled_back(&caller.permit, run, place::check_note(body.reason)?).await?;
     let until = Instant::now() + limits::MARK_WAIT;
     let mut marked = false;
     while !marked && Instant::now() < until {

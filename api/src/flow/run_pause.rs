@@ -4,7 +4,7 @@ use crate::caller::Caller;
 use crate::flow::schema::Accepted;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -16,7 +16,7 @@ use serde_json::Value;
     path = "/runs/{id}/pause",
     tag = "flow",
     params(("id" = String, Path, description = "Run id")),
-    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), Changing)
+    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), WriteErrors)
 )]
 pub(crate) async fn pause(caller: Caller, Path(id): Path<String>) -> Result<(StatusCode, Json<Value>), ApiError> {
     let run = place::run(&id)?;

@@ -4,7 +4,7 @@ use super::run_approve::{About, DecidedDocument, decide};
 use crate::caller::Caller;
 use crate::extract::OptionalJson;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use chimera_engine::flow::Decision;
@@ -16,7 +16,7 @@ use chimera_engine::flow::Decision;
     tag = "flow",
     params(("id" = String, Path, description = "Run id")),
     request_body(content = Option<About>, description = "Optional"),
-    responses((status = 200, body = DecidedDocument, description = "The decision was recorded"), Changing)
+    responses((status = 200, body = DecidedDocument, description = "The decision was recorded"), WriteErrors)
 )]
 pub(crate) async fn reject(
     caller: Caller,

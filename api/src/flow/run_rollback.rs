@@ -5,7 +5,7 @@ use crate::extract::OptionalJson;
 use crate::flow::schema::Accepted;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -32,7 +32,7 @@ pub(crate) struct RollbackBody {
     tag = "flow",
     params(("id" = String, Path, description = "Run id")),
     request_body(content = Option<RollbackBody>, description = "Optional"),
-    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), Changing)
+    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), WriteErrors)
 )]
 pub(crate) async fn rollback(
     caller: Caller,
@@ -48,10 +48,10 @@ pub(crate) async fn rollback(
         }
         let mut found = Vec::with_capacity(named.len());
         for step in &named {
-            found.push(place::step(&caller, run, step).await?);
+            found.push(place::resolve_step(&caller, run, step).await?);
         }
         steps = Some(found);
     }
-    caller.flow.rollback(&caller.permit, run, steps, place::note(body.reason)?).await?;
+    caller.flow.rollback(&caller.permit, run, steps, place::check_note(body.reason)?).await?;
     Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
 }

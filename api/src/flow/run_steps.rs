@@ -7,7 +7,7 @@ use crate::extract::ApiQuery;
 use crate::flow::schema::StepList;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::extract::Path;
 use axum::response::Response;
 use chimera_core::limits::PAGE_ROWS_MAX;
@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Which {
+pub(crate) struct ListStepsQuery {
     limit: Option<usize>,
     cursor: Option<String>,
 }
@@ -30,14 +30,14 @@ pub(crate) struct Which {
         ("limit" = Option<usize>, Query, description = "Maximum number of steps"),
         ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = StepList, description = "A page of steps"), Asking)
+    responses((status = 200, body = StepList, description = "A page of steps"), ReadErrors)
 )]
 pub(crate) async fn steps(
     caller: Caller,
     Path(id): Path<String>,
-    ApiQuery(which): ApiQuery<Which>,
+    ApiQuery(which): ApiQuery<ListStepsQuery>,
 ) -> Result<Response, ApiError> {
-    let limit = place::page_rows(which.limit.or(Some(PAGE_ROWS_MAX)))?;
+    let limit = place::parse_limit(which.limit.or(Some(PAGE_ROWS_MAX)))?;
     let run = place::run(&id)?;
-    Ok(place::written(caller.flow.step_page(&caller.permit, run, limit, which.cursor.as_deref()).await?))
+    Ok(place::serialized_response(caller.flow.step_page(&caller.permit, run, limit, which.cursor.as_deref()).await?))
 }

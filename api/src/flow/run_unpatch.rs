@@ -4,7 +4,7 @@ use crate::caller::Caller;
 use crate::flow::schema::Accepted;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -20,7 +20,7 @@ use serde_json::Value;
         ("id" = String, Path, description = "Run id"),
         ("number" = String, Path, description = "Patch number"),
     ),
-    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), Changing)
+    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), WriteErrors)
 )]
 pub(crate) async fn unpatch(
     caller: Caller,

@@ -7,7 +7,7 @@ use crate::extract::ApiJson;
 use crate::flow::schema::Accepted;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -35,7 +35,7 @@ pub(crate) struct EditBody {
         ("step" = String, Path, description = "Step id or node id"),
     ),
     request_body = EditBody,
-    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), Changing)
+    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), WriteErrors)
 )]
 pub(crate) async fn edit(
     caller: Caller,
@@ -43,7 +43,7 @@ pub(crate) async fn edit(
     ApiJson(body): ApiJson<EditBody>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let run = place::run(&id)?;
-    match place::step(&caller, run, &step).await {
+    match place::resolve_step(&caller, run, &step).await {
         Ok(step) => caller.flow.edit(&caller.permit, run, step, body.input).await?,
         // A planned node without a dry run has no step yet, so it is edited by node id.
         Err(absent) if absent.code == Code::NotFound && !step.contains(char::is_control) => {

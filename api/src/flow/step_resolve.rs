@@ -5,7 +5,7 @@ use crate::extract::ApiJson;
 use crate::flow::schema::Accepted;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -46,7 +46,7 @@ pub(crate) struct ResolveBody {
         ("step" = String, Path, description = "Step id or node id"),
     ),
     request_body = ResolveBody,
-    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), Changing)
+    responses((status = 202, body = Accepted, description = "The signal was sent to the run"), WriteErrors)
 )]
 pub(crate) async fn resolve(
     caller: Caller,
@@ -59,8 +59,8 @@ pub(crate) async fn resolve(
         let what = "output is only allowed with outcome `happened`";
         return Err(ApiError::new(Code::ValidationFailed, what).with("pointer", "/output"));
     }
-    let step = place::step(&caller, run, &step).await?;
-    let notes = place::note(body.notes)?;
+    let step = place::resolve_step(&caller, run, &step).await?;
+    let notes = place::check_note(body.notes)?;
     caller.flow.resolve(&caller.permit, run, step, happened, body.output, notes).await?;
     Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
 }

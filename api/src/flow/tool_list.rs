@@ -2,7 +2,7 @@
 
 use crate::caller::Caller;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::Json;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -56,7 +56,7 @@ pub(crate) struct ToolDocument {
     get,
     path = "/tools",
     tag = "flow",
-    responses((status = 200, body = ToolPage, description = "All tools"), Asking)
+    responses((status = 200, body = ToolPage, description = "All tools"), ReadErrors)
 )]
 pub(crate) async fn list(caller: Caller) -> Result<Json<Value>, ApiError> {
     Ok(Json(caller.flow.list_tools(&caller.permit)))

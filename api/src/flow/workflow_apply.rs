@@ -4,7 +4,7 @@ use crate::caller::Caller;
 use crate::extract::JsonText;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use serde::Serialize;
@@ -30,14 +30,14 @@ pub(crate) struct AppliedDocument {
     tag = "flow",
     params(("id" = String, Path, description = "Workflow id; must match the document")),
     request_body(content = Object, description = "An AIR document"),
-    responses((status = 200, body = AppliedDocument, description = "The current version"), Changing)
+    responses((status = 200, body = AppliedDocument, description = "The current version"), WriteErrors)
 )]
 pub(crate) async fn apply(
     caller: Caller,
     Path(id): Path<String>,
     JsonText(text): JsonText,
 ) -> Result<Json<AppliedDocument>, ApiError> {
-    let applied = caller.flow.workflows().apply(&caller.permit, place::new_workflow(&id)?, &text).await?;
+    let applied = caller.flow.workflows().apply(&caller.permit, place::check_new_workflow_id(&id)?, &text).await?;
     Ok(Json(AppliedDocument {
         workflow_id: applied.workflow_id,
         version: applied.version,

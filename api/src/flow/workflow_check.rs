@@ -4,7 +4,7 @@ use crate::caller::Caller;
 use crate::extract::JsonText;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use chimera_core::error::Code;
@@ -33,7 +33,7 @@ pub(crate) struct CheckedDocument {
     tag = "flow",
     params(("id" = String, Path, description = "Workflow id; must match the document")),
     request_body(content = Object, description = "An AIR document"),
-    responses((status = 200, body = CheckedDocument, description = "The document is valid"), Changing)
+    responses((status = 200, body = CheckedDocument, description = "The document is valid"), WriteErrors)
 )]
 pub(crate) async fn check(
     caller: Caller,
@@ -42,7 +42,7 @@ pub(crate) async fn check(
 ) -> Result<Json<CheckedDocument>, ApiError> {
     let graph = caller.flow.workflows().check(&caller.permit, &text).await?;
     let found = graph.document.workflow_id.clone();
-    if found != place::new_workflow(&id)? {
+    if found != place::check_new_workflow_id(&id)? {
         return Err(ApiError::new(Code::MalformedArgs, format!("the document belongs to {found}, not to {id}")));
     }
     Ok(Json(CheckedDocument {

@@ -5,14 +5,14 @@ use crate::extract::ApiQuery;
 use crate::flow::schema::WorkflowDocument;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::extract::Path;
 use axum::response::Response;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Which {
+pub(crate) struct GetWorkflowQuery {
     version: Option<i64>,
 }
 
@@ -25,12 +25,12 @@ pub(crate) struct Which {
         ("id" = String, Path, description = "Workflow id"),
         ("version" = Option<i64>, Query, description = "Version number; the latest if omitted"),
     ),
-    responses((status = 200, body = WorkflowDocument, description = "The workflow version"), Asking)
+    responses((status = 200, body = WorkflowDocument, description = "The workflow version"), ReadErrors)
 )]
 pub(crate) async fn get(
     caller: Caller,
     Path(id): Path<String>,
-    ApiQuery(which): ApiQuery<Which>,
+    ApiQuery(which): ApiQuery<GetWorkflowQuery>,
 ) -> Result<Response, ApiError> {
     let shown = caller.flow.show_workflow(&caller.permit, place::workflow(&id)?, which.version).await?;
     place::document(&caller, shown).await

@@ -4,14 +4,14 @@ use crate::caller::Caller;
 use crate::extract::ApiQuery;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Asking;
+use crate::refusals::ReadErrors;
 use axum::response::Response;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Which {
+pub(crate) struct ListWorkflowsQuery {
     limit: Option<usize>,
     cursor: Option<String>,
 }
@@ -55,10 +55,10 @@ pub(crate) struct WorkflowEntry {
         ("limit" = Option<usize>, Query, description = "Maximum number of workflows"),
         ("cursor" = Option<String>, Query, description = "Cursor from the previous page"),
     ),
-    responses((status = 200, body = WorkflowPage, description = "A page of workflows"), Asking)
+    responses((status = 200, body = WorkflowPage, description = "A page of workflows"), ReadErrors)
 )]
-pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Response, ApiError> {
-    let limit = place::page_rows(which.limit)?;
+pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<ListWorkflowsQuery>) -> Result<Response, ApiError> {
+    let limit = place::parse_limit(which.limit)?;
     let shown = caller.flow.list_workflows(&caller.permit, limit, which.cursor.as_deref()).await?;
     place::document(&caller, shown).await
 }

@@ -3,7 +3,7 @@
 use crate::caller::Caller;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub(crate) struct WorkflowShare {
     path = "/workflows/{id}/share",
     tag = "flow",
     params(("id" = String, Path, description = "Workflow id")),
-    responses((status = 200, body = WorkflowShare, description = "The workflow is shared"), Changing)
+    responses((status = 200, body = WorkflowShare, description = "The workflow is shared"), WriteErrors)
 )]
 pub(crate) async fn share(caller: Caller, Path(id): Path<String>) -> Result<Json<WorkflowShare>, ApiError> {
     caller.flow.share_workflow(&caller.permit, place::workflow(&id)?, true).await?;

@@ -4,7 +4,7 @@ use super::workflow_share::WorkflowShare;
 use crate::caller::Caller;
 use crate::place;
 use crate::problem::ApiError;
-use crate::refusals::Changing;
+use crate::refusals::WriteErrors;
 use axum::Json;
 use axum::extract::Path;
 
@@ -16,7 +16,7 @@ use axum::extract::Path;
     path = "/workflows/{id}/share",
     tag = "flow",
     params(("id" = String, Path, description = "Workflow id")),
-    responses((status = 200, body = WorkflowShare, description = "The workflow is not shared"), Changing)
+    responses((status = 200, body = WorkflowShare, description = "The workflow is not shared"), WriteErrors)
 )]
 pub(crate) async fn unshare(caller: Caller, Path(id): Path<String>) -> Result<Json<WorkflowShare>, ApiError> {
     caller.flow.share_workflow(&caller.permit, place::workflow(&id)?, false).await?;

@@ -33,7 +33,7 @@ pub(crate) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Op
 }
 
 /// Adds the rate-limit headers: `X-RateLimit-*` and the IETF draft's `RateLimit`.
-pub(crate) fn tell(headers: &mut HeaderMap, rate: &Rate) {
+pub(crate) fn insert_rate_headers(headers: &mut HeaderMap, rate: &Rate) {
     headers.insert(LIMIT, HeaderValue::from(rate.limit));
     headers.insert(REMAINING, HeaderValue::from(rate.remaining));
     headers.insert(RESET, HeaderValue::from(rate.reset));

@@ -26,7 +26,7 @@ type Sender = (IpAddr, Option<Arc<str>>);
 pub(crate) struct RefusedBytes {
     bytes_max: u64,
     /// Number of senders over the limit; may be stale after the minute ends.
-    over: AtomicUsize,
+    senders_over_limit: AtomicUsize,
     minute: Mutex<Minute>,
 }
 
@@ -44,7 +44,7 @@ impl Default for RefusedBytes {
 
 impl RefusedBytes {
     pub(crate) fn bounded(bytes_max: u64) -> Self {
-        Self { bytes_max, over: AtomicUsize::new(0), minute: Mutex::default() }
+        Self { bytes_max, senders_over_limit: AtomicUsize::new(0), minute: Mutex::default() }
     }
 
     /// The current minute; earlier counts are dropped.
@@ -53,14 +53,14 @@ impl RefusedBytes {
         let number = now.millis().div_euclid(MINUTE_MS);
         if minute.number != number {
             *minute = Minute { number, bytes: BTreeMap::new() };
-            self.over.store(0, Ordering::Relaxed);
+            self.senders_over_limit.store(0, Ordering::Relaxed);
         }
         minute
     }
 
     /// Seconds until a sender may send again, if it is over the limit.
-    fn wait(&self, sender: &Sender, now: Timestamp) -> Option<u64> {
-        if self.over.load(Ordering::Relaxed) == 0 {
+    fn retry_after_seconds(&self, sender: &Sender, now: Timestamp) -> Option<u64> {
+        if self.senders_over_limit.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let spent = self.minute(now).bytes.get(sender).copied().unwrap_or_default();
@@ -78,21 +78,21 @@ impl RefusedBytes {
         let was_under = *spent < self.bytes_max;
         *spent = spent.saturating_add(bytes);
         if was_under && *spent >= self.bytes_max {
-            self.over.fetch_add(1, Ordering::Relaxed);
+            self.senders_over_limit.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 /// Bytes read of one request. Dropping it charges them to the sender, also when the request is cancelled, unless they
 /// were forgiven.
-pub(crate) struct Spent<'a> {
+pub(crate) struct BodyCharge<'a> {
     edge: &'a Edge,
     /// `None` behind a proxy, where unauthenticated senders cannot be told apart.
     sender: Option<Sender>,
     bytes: u64,
 }
 
-impl<'a> Spent<'a> {
+impl<'a> BodyCharge<'a> {
     pub(super) fn new(edge: &'a Edge, peer: Option<Peer>, actor: Option<Arc<str>>) -> Self {
         let peer = peer.filter(|peer| actor.is_some() || !peer.is_proxy);
         Self { edge, sender: peer.map(|peer| (address::counted(peer.address), actor)), bytes: 0 }
@@ -101,7 +101,7 @@ impl<'a> Spent<'a> {
     /// Refuses a sender that is over the limit.
     pub(super) fn check(&self) -> Result<(), ApiError> {
         let refused = &self.edge.refused_bytes;
-        let wait = self.sender.as_ref().and_then(|sender| refused.wait(sender, self.edge.clock.steady()));
+        let wait = self.sender.as_ref().and_then(|sender| refused.retry_after_seconds(sender, self.edge.clock.steady()));
         let Some(seconds) = wait else { return Ok(()) };
         metrics::counter!("chimera_http_bodies_refused_total", "reason" => "address").increment(1);
         let message = "too many bytes of refused requests came from this address; the body was not read";
@@ -115,13 +115,13 @@ impl<'a> Spent<'a> {
     }
 
     /// Drops the charge, because the request was the caller's own; returns `got`.
-    pub(super) fn forgiven<T>(mut self, got: T) -> T {
+    pub(super) fn forgive<T>(mut self, got: T) -> T {
         self.bytes = 0;
         got
     }
 }
 
-impl Drop for Spent<'_> {
+impl Drop for BodyCharge<'_> {
     fn drop(&mut self) {
         if self.bytes == 0 {
             return;
@@ -148,12 +148,12 @@ mod tests {
     fn a_sender_over_the_limit_waits_for_the_next_minute_and_nobody_else_does() {
         let refused = RefusedBytes::bounded(100);
         refused.charge(sender(1), 99, NOW);
-        assert_eq!(refused.wait(&sender(1), NOW), None);
+        assert_eq!(refused.retry_after_seconds(&sender(1), NOW), None);
         refused.charge(sender(1), 1, NOW);
-        assert_eq!((refused.wait(&sender(1), NOW), refused.wait(&sender(2), NOW)), (Some(15), None));
-        assert_eq!(refused.wait(&(sender(1).0, Some("user_ann".into())), NOW), None);
-        assert_eq!(refused.wait(&sender(1), NOW.plus_seconds(15)), None);
-        assert_eq!(refused.over.load(Ordering::Relaxed), 0);
+        assert_eq!((refused.retry_after_seconds(&sender(1), NOW), refused.retry_after_seconds(&sender(2), NOW)), (Some(15), None));
+        assert_eq!(refused.retry_after_seconds(&(sender(1).0, Some("user_ann".into())), NOW), None);
+        assert_eq!(refused.retry_after_seconds(&sender(1), NOW.plus_seconds(15)), None);
+        assert_eq!(refused.senders_over_limit.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -163,6 +163,6 @@ mod tests {
         let most = u32::try_from(REFUSED_BODY_SENDERS_MAX).unwrap();
         (1..2 * most).for_each(|number| refused.charge(sender(number), 100, NOW));
         assert_eq!(refused.minute(NOW).bytes.len(), REFUSED_BODY_SENDERS_MAX);
-        assert_eq!(refused.wait(&sender(0), NOW), Some(15));
+        assert_eq!(refused.retry_after_seconds(&sender(0), NOW), Some(15));
     }
 }

@@ -1,10 +1,10 @@
 //! The credentials and data of a request: its head at first, and its body once that is read.
 
 use super::headers::{SIGNATURE, bearer, single};
-use super::{door, turned_away};
+use super::{door, refusal_response};
 use crate::edge::{Edge, PublicUrl};
 use crate::problem::ApiError;
-use crate::route::{Dated, Limit, Rules, Signed};
+use crate::route::{Freshness, RateClass, RouteRules, Signed};
 use crate::server::Peer;
 use crate::trace::TraceContext;
 use crate::{extract, json, page, routes};
@@ -20,13 +20,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Owned, so that it outlives the request.
-pub(crate) struct Shown {
+pub(crate) struct ReceivedRequest {
     bearer: Option<String>,
     /// `X-HMAC-Signature`, over the body alone.
     signature: Option<String>,
     pub(crate) body: Bytes,
     has_body: bool,
-    pub(super) rules: &'static Rules,
+    pub(super) rules: &'static RouteRules,
     method: Method,
     uri: Uri,
     /// Header fields that a message signature can cover; empty if the route requires none.
@@ -37,9 +37,9 @@ pub(crate) struct Shown {
     trace_id: Option<String>,
 }
 
-impl Shown {
+impl ReceivedRequest {
     /// The parts of the head that need no checks; `None` for a route that is not in the table.
-    pub(super) fn of(edge: &Edge, parts: &Parts) -> Option<Self> {
+    pub(super) fn from_head(edge: &Edge, parts: &Parts) -> Option<Self> {
         let path = parts.extensions.get::<MatchedPath>()?.as_str();
         let route = routes::route(&parts.method, path)?;
         Some(Self {
@@ -51,7 +51,7 @@ impl Shown {
             method: parts.method.clone(),
             uri: parts.uri.clone(),
             fields: match route.rules.signed {
-                Signed::Message => fields(&parts.headers),
+                Signed::Message => text_headers(&parts.headers),
                 Signed::Body | Signed::No => Vec::new(),
             },
             public: edge.public.clone(),
@@ -72,7 +72,7 @@ impl Shown {
         Ok(())
     }
 
-    pub(super) fn take(&mut self, body: Bytes) {
+    pub(super) fn set_body(&mut self, body: Bytes) {
         (self.body, self.has_body) = (body, true);
     }
 
@@ -83,13 +83,13 @@ impl Shown {
             return page::refused(error, &*edge.random);
         }
         match door(edge) {
-            Ok(door) if error.code.status() < 500 => turned_away(door.reject_unparsed(&self.presented(), error.body).await),
+            Ok(door) if error.code.status() < 500 => refusal_response(door.reject_unparsed(&self.presented(), error.body).await),
             _ => error.into_response(),
         }
     }
 
     pub(crate) fn json<T: DeserializeOwned + 'static>(&self, headers: &HeaderMap) -> Result<T, ApiError> {
-        Ok(json::shaped(&self.document(headers)?)?)
+        Ok(json::decode(&self.document(headers)?)?)
     }
 
     pub(crate) fn document(&self, headers: &HeaderMap) -> Result<Value, ApiError> {
@@ -108,11 +108,11 @@ impl Shown {
             bearer: self.bearer.as_deref(),
             proof: match self.rules.signed {
                 Signed::No => RequestProof::Token,
-                Signed::Body => RequestProof::Body { signature, dated: self.rules.dated == Dated::IfSaid },
+                Signed::Body => RequestProof::Body { signature, dated: self.rules.freshness == Freshness::IfPresent },
                 Signed::Message => RequestProof::Message(self.parts()),
             },
             body: self.has_body.then_some(&self.body),
-            reads: self.rules.limit == Limit::Reads,
+            reads: self.rules.limit == RateClass::Reads,
             peer: self.peer.map(|peer| peer.address),
             target: &self.target,
             trace_id: self.trace_id.as_deref(),
@@ -136,7 +136,7 @@ impl Shown {
 }
 
 /// The headers that are text; others cannot be signed.
-fn fields(headers: &HeaderMap) -> Vec<(String, String)> {
+fn text_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |(name, value): (&HeaderName, &HeaderValue)| Some((name.to_string(), value.to_str().ok()?.to_owned()));
     headers.iter().filter_map(text).collect()
 }

@@ -25,18 +25,18 @@ use std::task::{Context, Poll, ready};
 
 /// Unread bytes per address. Only addresses with unread bytes have an entry, so it is bounded by the connections.
 #[derive(Debug, Default)]
-pub(crate) struct Unread {
-    waiting: Mutex<Waiting>,
+pub(crate) struct UnreadResponses {
+    waiting: Mutex<UnreadCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct UnreadCounts {
     bytes: usize,
     addresses: BTreeMap<IpAddr, usize>,
 }
 
-impl Unread {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+impl UnreadResponses {
+    fn waiting(&self) -> MutexGuard<'_, UnreadCounts> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -53,25 +53,25 @@ impl Unread {
         full.then(|| ApiError::new(Code::Overloaded, "too many response bytes are unread; retry later").retry_after(1))
     }
 
-    fn hold(self: &Arc<Self>, address: Option<IpAddr>, bytes: usize) -> Held {
+    fn reserve(self: &Arc<Self>, address: Option<IpAddr>, bytes: usize) -> UnreadReservation {
         let mut waiting = self.waiting();
         waiting.bytes += bytes;
         if let Some(address) = address {
             *waiting.addresses.entry(address).or_default() += bytes;
         }
-        Held { unread: Arc::clone(self), address, bytes }
+        UnreadReservation { unread: Arc::clone(self), address, bytes }
     }
 }
 
 /// Unread bytes of one response, released on drop.
-struct Held {
-    unread: Arc<Unread>,
+struct UnreadReservation {
+    unread: Arc<UnreadResponses>,
     address: Option<IpAddr>,
     bytes: usize,
 }
 
-impl Held {
-    fn taken(&mut self, bytes: usize) {
+impl UnreadReservation {
+    fn release(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         let mut waiting = self.unread.waiting();
@@ -86,15 +86,15 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for UnreadReservation {
     fn drop(&mut self) {
-        self.taken(self.bytes);
+        self.release(self.bytes);
     }
 }
 
 /// Middleware: counts the unread bytes of responses, and refuses requests of an address that has too many.
-pub(crate) async fn bound(
-    State(unread): State<Arc<Unread>>,
+pub(crate) async fn limit_unread(
+    State(unread): State<Arc<UnreadResponses>>,
     peer: Option<Extension<Peer>>,
     request: Request,
     next: Next,
@@ -110,18 +110,18 @@ pub(crate) async fn bound(
     if let Some(refusal) = unread.refusal(address).filter(|_| changes_nothing) {
         return refusal.into_response();
     }
-    let held = unread.hold(address, bytes);
-    response.map(|body| Body::new(Pieces { body, left: Bytes::new(), held }))
+    let held = unread.reserve(address, bytes);
+    response.map(|body| Body::new(MeteredBody { body, left: Bytes::new(), held }))
 }
 
 /// A response body that is sent in pieces, so that the unread rest is known.
-struct Pieces {
+struct MeteredBody {
     body: Body,
     left: Bytes,
-    held: Held,
+    held: UnreadReservation,
 }
 
-impl HttpBody for Pieces {
+impl HttpBody for MeteredBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -140,7 +140,7 @@ impl HttpBody for Pieces {
         }
         let bytes = self.left.len().min(UNREAD_PIECE_BYTES);
         let piece = self.left.split_to(bytes);
-        self.held.taken(bytes);
+        self.held.release(bytes);
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
@@ -166,10 +166,10 @@ mod tests {
 
     const LARGE: usize = 8 * 1024 * 1024;
 
-    fn router(unread: &Arc<Unread>) -> Router {
+    fn router(unread: &Arc<UnreadResponses>) -> Router {
         let large = || async { vec![b'x'; LARGE] };
         let routes = get(large).post(large);
-        Router::new().route("/large", routes).layer(from_fn_with_state(Arc::clone(unread), bound))
+        Router::new().route("/large", routes).layer(from_fn_with_state(Arc::clone(unread), limit_unread))
     }
 
     async fn ask(router: &Router, method: Method, from: &str, is_proxy: bool) -> Response {

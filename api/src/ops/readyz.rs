@@ -4,7 +4,7 @@
 //! times out keeps running, so that its result counts later. The endpoint is public and checks make stores write, so only
 //! one caller runs them at a time, and the result is cached briefly.
 
-use crate::edge::{Check, Edge};
+use crate::edge::{ReadinessCheck, Edge};
 use crate::ops::schema::ProblemDocument;
 use crate::problem::ApiError;
 use axum::Json;
@@ -27,7 +27,7 @@ pub(crate) struct Ready {
 }
 
 /// A cached result.
-pub(crate) struct KeptAnswer {
+pub(crate) struct CachedReadiness {
     at: Timestamp,
     parts: Vec<Part>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Part {
     )
 )]
 pub(crate) async fn readyz(State(edge): State<Edge>) -> Result<Json<Ready>, ApiError> {
-    let mut checks = parts(&edge).await;
+    let mut checks = check_all(&edge).await;
     if edge.is_stopping() {
         checks.push(Part { name: "process", ok: false, reason: Some("stopping".to_owned()), note: None });
     }
@@ -73,19 +73,19 @@ pub(crate) async fn readyz(State(edge): State<Edge>) -> Result<Json<Ready>, ApiE
     Err(ApiError::new(Code::NotReady, message).with("checks", checks).retry_after(1))
 }
 
-async fn parts(edge: &Edge) -> Vec<Part> {
-    let mut kept = edge.kept_answer.lock().await;
+async fn check_all(edge: &Edge) -> Vec<Part> {
+    let mut kept = edge.cached_readiness.lock().await;
     let now = edge.clock.steady();
-    let age_ms = |kept: &KeptAnswer| now.millis() - kept.at.millis();
+    let age_ms = |kept: &CachedReadiness| now.millis() - kept.at.millis();
     if let Some(kept) = kept.as_ref().filter(|kept| age_ms(kept) < READINESS_CACHED_MS) {
         return kept.parts.clone();
     }
-    let parts = join_all(edge.checks.iter().map(|check| ask(check, edge.check_timeout))).await;
-    *kept = Some(KeptAnswer { at: edge.clock.steady(), parts: parts.clone() });
+    let parts = join_all(edge.checks.iter().map(|check| run_check(check, edge.check_timeout))).await;
+    *kept = Some(CachedReadiness { at: edge.clock.steady(), parts: parts.clone() });
     parts
 }
 
-async fn ask(check: &Check, limit: Duration) -> Part {
+async fn run_check(check: &ReadinessCheck, limit: Duration) -> Part {
     let reason = check.run_within(limit).await.err();
     let note = check.note().filter(|_| reason.is_none());
     Part { name: check.name, ok: reason.is_none(), reason, note }

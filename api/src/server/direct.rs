@@ -8,9 +8,9 @@ use chimera_core::limits::BODY_BYTES_MAX;
 use tower::ServiceExt;
 
 #[derive(Clone)]
-pub struct Direct(Router);
+pub struct InProcessClient(Router);
 
-impl Direct {
+impl InProcessClient {
     #[must_use]
     pub const fn new(router: Router) -> Self {
         Self(router)

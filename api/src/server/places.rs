@@ -1,6 +1,6 @@
 //! Limits connections per address. One address never gets the last connection.
 
-use super::stall::Impatient;
+use super::stall::WriteTimeoutStream;
 use crate::problem::ApiError;
 use chimera_core::access::address::{self, Network};
 use chimera_core::error::Code;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 const NO_TRACE: &str = "00000000000000000000000000000000";
 
 /// Open connections per address. Only addresses with a connection have an entry, so it is bounded.
-pub(super) struct Places {
+pub(super) struct ConnectionLimiter {
     max: usize,
     proxies: Arc<[Network]>,
     taken: Mutex<BTreeMap<IpAddr, usize>>,
@@ -27,30 +27,30 @@ pub(super) struct Places {
 }
 
 /// The slot of one connection, released on drop.
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct ConnectionSlot {
+    places: Arc<ConnectionLimiter>,
     /// `None` for a proxy, which is not counted.
     address: Option<IpAddr>,
 }
 
-impl Place {
+impl ConnectionSlot {
     pub(super) const fn is_proxy(&self) -> bool {
         self.address.is_none()
     }
 }
 
-impl Places {
+impl ConnectionLimiter {
     /// At most `max` of `total` connections per address; one is left for others if `total` is more than one.
     pub(super) fn new(max: usize, total: usize, proxies: Arc<[Network]>) -> Self {
         let max = max.min(total.saturating_sub(1)).max(1);
         let refusing = Semaphore::new(CONNECTIONS_REFUSED_AT_ONCE_MAX);
-        Self { max, proxies, taken: Mutex::default(), refusal: refusal(max), refusing }
+        Self { max, proxies, taken: Mutex::default(), refusal: refusal_response(max), refusing }
     }
 
     /// Takes a slot; `None` if the address has too many connections.
-    pub(super) fn take(self: &Arc<Self>, from: IpAddr) -> Option<Place> {
+    pub(super) fn take(self: &Arc<Self>, from: IpAddr) -> Option<ConnectionSlot> {
         if self.proxies.iter().any(|proxy| proxy.contains(from)) {
-            return Some(Place { places: Arc::clone(self), address: None });
+            return Some(ConnectionSlot { places: Arc::clone(self), address: None });
         }
         let address = address::counted(from);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +59,7 @@ impl Places {
             return None;
         }
         *open += 1;
-        Some(Place { places: Arc::clone(self), address: Some(address) })
+        Some(ConnectionSlot { places: Arc::clone(self), address: Some(address) })
     }
 
     /// Sends the refusal and closes the connection; only closes it if too many are being refused at once.
@@ -68,14 +68,14 @@ impl Places {
         let Ok(_turn) = self.refusing.try_acquire() else { return };
         // Clients read a response only after sending their request.
         let _ = timeout(LINGER_TIME_MAX, stream.readable()).await;
-        let mut stream = Impatient::new(stream, LINGER_TIME_MAX);
+        let mut stream = WriteTimeoutStream::new(stream, LINGER_TIME_MAX);
         if stream.write_all(&self.refusal).await.is_ok() {
             let _ = stream.shutdown().await;
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let Some(address) = self.address else { return };
         let mut taken = self.places.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +88,7 @@ impl Drop for Place {
     }
 }
 
-fn refusal(max: usize) -> Vec<u8> {
+fn refusal_response(max: usize) -> Vec<u8> {
     let message = format!("too many connections from this address: the limit is {max}");
     let error = ApiError::new(Code::RateLimited, message).with("connections_per_address_max", max).retry_after(1);
     let body = serde_json::to_string(&error.problem("", NO_TRACE)).unwrap_or_default();
@@ -101,8 +101,8 @@ fn refusal(max: usize) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn places(max: usize, total: usize) -> Arc<Places> {
-        Arc::new(Places::new(max, total, Arc::new(["192.0.2.0/24".parse().unwrap()])))
+    fn places(max: usize, total: usize) -> Arc<ConnectionLimiter> {
+        Arc::new(ConnectionLimiter::new(max, total, Arc::new(["192.0.2.0/24".parse().unwrap()])))
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn one_place_is_left_for_others_and_a_proxy_is_not_counted() {
         let all = places(100, 3);
-        let taken: Vec<Place> = std::iter::from_fn(|| all.take("198.51.100.1".parse().unwrap())).take(100).collect();
+        let taken: Vec<ConnectionSlot> = std::iter::from_fn(|| all.take("198.51.100.1".parse().unwrap())).take(100).collect();
         assert_eq!(taken.len(), 2);
         assert!((0..100).all(|_| all.take("192.0.2.1".parse().unwrap()).is_some_and(|place| place.is_proxy())));
         assert!(places(0, 1).take("198.51.100.1".parse().unwrap()).is_some());

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 /// Fails with `TimedOut` when nothing can be written for `limit`.
-pub(super) struct Impatient<S> {
+pub(super) struct WriteTimeoutStream<S> {
     stream: S,
     limit: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
@@ -25,13 +25,13 @@ pub(super) struct Impatient<S> {
     lingered: usize,
 }
 
-impl<S> Impatient<S> {
+impl<S> WriteTimeoutStream<S> {
     pub(super) const fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, waiting: None, is_shut: false, lingered: 0 }
     }
 
     /// Applies the timeout to the result of a write.
-    fn limited(&mut self, cx: &mut Context<'_>, wrote: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn apply_timeout(&mut self, cx: &mut Context<'_>, wrote: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if wrote.is_ready() {
             self.waiting = None;
             return wrote;
@@ -42,7 +42,7 @@ impl<S> Impatient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> Impatient<S> {
+impl<S: AsyncRead + Unpin> WriteTimeoutStream<S> {
     /// Reads what the client still sends, up to `LINGER_BYTES_MAX` and `LINGER_TIME_MAX`.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut bytes = [0; 4_096];
@@ -60,10 +60,10 @@ impl<S: AsyncRead + Unpin> Impatient<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WriteTimeoutStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.limited(cx, wrote)
+        self.apply_timeout(cx, wrote)
     }
 
     fn poll_write_vectored(
@@ -72,7 +72,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.limited(cx, wrote)
+        self.apply_timeout(cx, wrote)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -92,7 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeoutStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, into)
     }

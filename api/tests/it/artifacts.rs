@@ -1,7 +1,7 @@
 //! Artifacts in a real folder, by links that it signed.
 
 use crate::errors::problem;
-use crate::support::{Counting, Lines, Served, client, edge, served};
+use crate::support::{CountingRandom, LogCapture, TestServer, client, edge, served};
 use chimera_api::Edge;
 use chimera_core::id::BlobId;
 use chimera_core::secret::Secret;
@@ -19,9 +19,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const BEGIN: i64 = 1_770_391_800;
 
 /// A clock that stands still until it is set.
-struct Still(AtomicI64);
+struct FrozenClock(AtomicI64);
 
-impl Clock for Still {
+impl Clock for FrozenClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.load(Ordering::Relaxed))
     }
@@ -32,17 +32,17 @@ impl Clock for Still {
 }
 
 struct Shop {
-    server: Served,
+    server: TestServer,
     blobs: Arc<FolderBlobs>,
-    clock: Arc<Still>,
+    clock: Arc<FrozenClock>,
     home: TempDir,
 }
 
 impl Shop {
     async fn open() -> Self {
         let home = TempDir::new().unwrap();
-        let clock = Arc::new(Still(AtomicI64::new(BEGIN * 1_000_000)));
-        let random = Arc::new(Counting::default());
+        let clock = Arc::new(FrozenClock(AtomicI64::new(BEGIN * 1_000_000)));
+        let random = Arc::new(CountingRandom::default());
         // Without a base a link is a path, whatever port the server gets.
         let signer = LinkSigner::new("", &Secret::new("link key")).unwrap();
         let blobs = Arc::new(FolderBlobs::open(home.path(), signer, random.clone()));
@@ -312,7 +312,7 @@ async fn damage_is_logged_as_critical_under_the_trace_of_the_request() {
     let content = sample(1_000_000, 4);
     let link = shop.keep(&content).await;
     std::fs::write(shop.file(id_of(&content)), sample(1_000_000, 5)).unwrap();
-    let lines = Lines::default();
+    let lines = LogCapture::default();
     let _listening = lines.listen();
     let mut stream = shop.server.connect().await;
     stream.write_all(format!("GET {link} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();

@@ -1,33 +1,33 @@
 //! Slow, idle and excess connections, and graceful shutdown.
 
-use crate::support::{client, edge, limits, read_to_end, served, served_within};
+use crate::support::{client, edge, limits, read_to_end, served, serve_with_limits};
 use chimera_api::ServerLimits;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-fn patient_for(milliseconds: u64) -> ServerLimits {
+fn with_header_timeout(milliseconds: u64) -> ServerLimits {
     ServerLimits { header_timeout: Duration::from_millis(milliseconds), ..limits() }
 }
 
-async fn closed(stream: &mut TcpStream) -> bool {
+async fn is_closed(stream: &mut TcpStream) -> bool {
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.is_ok() && !String::from_utf8_lossy(&rest).contains(" 200 ")
 }
 
 #[tokio::test]
 async fn a_client_that_dawdles_with_its_request_head_is_cut_off() {
-    let server = served_within(edge(), patient_for(30)).await;
+    let server = serve_with_limits(edge(), with_header_timeout(30)).await;
     let mut silent = server.connect().await;
     let mut slow = server.connect().await;
     slow.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.unwrap();
-    assert!(closed(&mut silent).await);
-    assert!(closed(&mut slow).await);
+    assert!(is_closed(&mut silent).await);
+    assert!(is_closed(&mut slow).await);
 }
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_after_its_answer() {
-    let server = served_within(edge(), patient_for(500)).await;
+    let server = serve_with_limits(edge(), with_header_timeout(500)).await;
     let mut stream = server.connect().await;
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     assert!(read_to_end(&mut stream).await.starts_with("HTTP/1.1 200 OK"));
@@ -35,7 +35,7 @@ async fn an_idle_connection_is_closed_after_its_answer() {
 
 #[tokio::test]
 async fn a_connection_beyond_the_limit_waits_for_a_free_place() {
-    let server = served_within(edge(), ServerLimits { connections_max: 1, ..limits() }).await;
+    let server = serve_with_limits(edge(), ServerLimits { connections_max: 1, ..limits() }).await;
     let mut first = server.connect().await;
     first.write_all(b"GET /held HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
     server.gate.entered.notified().await;
@@ -57,7 +57,7 @@ async fn on_stop_a_running_request_finishes_and_nobody_new_gets_in() {
     running.write_all(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     server.gate.entered.notified().await;
     server.begin_stop();
-    assert!(closed(&mut idle).await, "an idle connection stayed open");
+    assert!(is_closed(&mut idle).await, "an idle connection stayed open");
     assert!(TcpStream::connect(server.address).await.is_err(), "a new connection was accepted");
     server.gate.open.notify_one();
     let answer = read_to_end(&mut running).await;
@@ -68,7 +68,7 @@ async fn on_stop_a_running_request_finishes_and_nobody_new_gets_in() {
 #[tokio::test]
 async fn what_runs_past_the_grace_time_is_cut_and_counted() {
     let short = ServerLimits { shutdown_grace: Duration::from_millis(20), ..limits() };
-    let mut server = served_within(edge(), short).await;
+    let mut server = serve_with_limits(edge(), short).await;
     let mut running = server.connect().await;
     running.write_all(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     server.gate.entered.notified().await;

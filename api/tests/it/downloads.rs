@@ -1,6 +1,6 @@
 //! Downloads in flight: slow readers, slow stores, shutdown.
 
-use crate::support::{Gate, Served, client, edge, limits, served, served_within};
+use crate::support::{RequestGate, TestServer, client, edge, limits, served, serve_with_limits};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_api::{Edge, ServerLimits};
@@ -23,13 +23,13 @@ const PIECE: usize = 64 * 1024;
 type Make = Box<dyn Fn() -> DownloadStream + Send + Sync>;
 
 /// One blob of a given size that is made while it is read; every link opens it.
-struct Made {
+struct GeneratedBlob {
     size: u64,
     make: Make,
 }
 
 #[async_trait]
-impl Blobs for Made {
+impl Blobs for GeneratedBlob {
     async fn get(&self, id: BlobId) -> Result<Blob, BlobError> {
         Ok(Blob { stat: BlobStat { id, size: self.size }, content: (self.make)() })
     }
@@ -64,7 +64,7 @@ impl Blobs for Made {
 }
 
 fn with(size: u64, make: impl Fn() -> DownloadStream + Send + Sync + 'static) -> Edge {
-    edge().with_blobs(Arc::new(Made { size, make: Box::new(make) }))
+    edge().with_blobs(Arc::new(GeneratedBlob { size, make: Box::new(make) }))
 }
 
 fn id() -> BlobId {
@@ -88,7 +88,7 @@ fn two_pieces<F: Future<Output = ()> + Send + 'static>(pause: F) -> DownloadStre
     stream::iter([piece()]).chain(stream::once(second)).boxed()
 }
 
-async fn fetch(server: &Served) -> reqwest::Response {
+async fn fetch(server: &TestServer) -> reqwest::Response {
     let answer = client().get(server.url(&link())).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     answer
@@ -113,7 +113,7 @@ async fn who_does_not_read_holds_little_memory_and_is_cut_off() {
         pieces.boxed()
     });
     let short = ServerLimits { header_timeout: Duration::from_millis(200), ..limits() };
-    let server = served_within(edge, short).await;
+    let server = serve_with_limits(edge, short).await;
     let mut stream = server.connect().await;
     stream.write_all(format!("GET {} HTTP/1.1\r\nhost: x\r\n\r\n", link()).as_bytes()).await.unwrap();
     let cut = tokio::time::timeout(Duration::from_secs(20), dropped.notified()).await;
@@ -125,8 +125,8 @@ async fn who_does_not_read_holds_little_memory_and_is_cut_off() {
 }
 
 /// An edge with a blob of two pieces, the second of which comes when the gate is opened.
-fn gated() -> (Edge, Gate) {
-    let gate = Gate::default();
+fn gated() -> (Edge, RequestGate) {
+    let gate = RequestGate::default();
     let held = gate.clone();
     let edge = with(2 * PIECE as u64, move || {
         let held = held.clone();
@@ -170,7 +170,7 @@ async fn on_stop_a_running_download_finishes() {
 async fn a_download_past_the_grace_time_is_cut_and_does_not_look_whole() {
     let edge = with(2 * PIECE as u64, || two_pieces(std::future::pending()));
     let short = ServerLimits { shutdown_grace: Duration::from_millis(20), ..limits() };
-    let mut server = served_within(edge, short).await;
+    let mut server = serve_with_limits(edge, short).await;
     let answer = fetch(&server).await;
     server.begin_stop();
     assert!(answer.bytes().await.is_err());

@@ -3,15 +3,15 @@
 //! hyper refuses what can't be parsed as a request, with a bare status, and closes the connection;
 //! everything that can be parsed gets a problem document.
 
-use crate::support::{Served, client, edge, served};
-use chimera_api::table;
+use crate::support::{TestServer, client, edge, served};
+use chimera_api::route_table;
 use chimera_core::limits;
 use serde_json::Value;
 
 const ORDER: &str = r#"{"name":"a"}"#;
 
 /// The status of a raw request's answer and, if it has a body, the code in it.
-async fn answer(server: &Served, request: &str) -> (u16, String) {
+async fn answer(server: &TestServer, request: &str) -> (u16, String) {
     let text = server.raw(request.as_bytes()).await;
     let (head, body) = text.split_once("\r\n\r\n").expect(&text);
     let status = head["HTTP/1.1 ".len()..][..3].parse().unwrap();
@@ -139,7 +139,7 @@ async fn who_expects_to_be_told_to_go_on_is_told_only_if_the_body_is_wanted() {
 #[tokio::test]
 async fn every_address_answers_head_as_it_answers_get_but_without_a_body() {
     let server = served(edge()).await;
-    for path in table().iter().map(|route| route.path).chain(["/nothing/here"]) {
+    for path in route_table().iter().map(|route| route.path).chain(["/nothing/here"]) {
         let got = client().get(server.url(path)).send().await.unwrap();
         let request = get(&path.replace(['{', '}'], "x")).replace("GET", "HEAD");
         let text = server.raw(request.as_bytes()).await;

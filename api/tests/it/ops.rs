@@ -1,7 +1,7 @@
 //! Health, readiness, metrics.
 
-use crate::support::{client, edge, failing, get_json, served, working};
-use chimera_api::Check;
+use crate::support::{client, edge, failing_check, get_json, served, passing_check};
+use chimera_api::ReadinessCheck;
 use futures::future::join_all;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,20 +9,20 @@ use std::time::Duration;
 
 #[tokio::test]
 async fn a_living_process_says_so() {
-    let server = served(edge().with_checks(vec![failing("records", "down")])).await;
+    let server = served(edge().with_checks(vec![failing_check("records", "down")])).await;
     insta::assert_json_snapshot!(get_json(server.url("/healthz")).await);
 }
 
 #[tokio::test]
 async fn readiness_lists_every_part() {
-    let server = served(edge().with_checks(vec![working("records"), working("blobs")])).await;
+    let server = served(edge().with_checks(vec![passing_check("records"), passing_check("blobs")])).await;
     insta::assert_json_snapshot!(get_json(server.url("/readyz")).await);
 }
 
 #[tokio::test]
 async fn one_part_that_fails_or_hangs_makes_the_process_not_ready_and_is_named() {
-    let hanging = Check::new("bus", std::future::pending::<Result<(), String>>);
-    let checks = vec![working("blobs"), failing("records", "no space left"), hanging];
+    let hanging = ReadinessCheck::new("bus", std::future::pending::<Result<(), String>>);
+    let checks = vec![passing_check("blobs"), failing_check("records", "no space left"), hanging];
     let server = served(edge().with_checks(checks).with_check_timeout(Duration::from_millis(20))).await;
     insta::assert_json_snapshot!(get_json(server.url("/readyz")).await);
 }
@@ -32,7 +32,7 @@ async fn one_part_that_fails_or_hangs_makes_the_process_not_ready_and_is_named()
 async fn however_many_ask_whether_it_is_ready_the_parts_are_asked_once() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let counting = Check::new("records", move || {
+    let counting = ReadinessCheck::new("records", move || {
         count.fetch_add(1, Ordering::Relaxed);
         std::future::ready(Ok(()))
     });
@@ -44,7 +44,7 @@ async fn however_many_ask_whether_it_is_ready_the_parts_are_asked_once() {
 
 #[tokio::test]
 async fn a_stopping_process_is_not_ready() {
-    let server = served(edge().with_checks(vec![working("records")])).await;
+    let server = served(edge().with_checks(vec![passing_check("records")])).await;
     server.edge.begin_stopping();
     let (status, body) = get_json(server.url("/readyz")).await;
     assert_eq!(status, 503);
@@ -63,7 +63,7 @@ async fn metrics_are_what_the_exporter_renders() {
 async fn the_docs_page_lists_every_endpoint_and_every_error() {
     let server = served(edge()).await;
     let page = client().get(server.url("/docs")).send().await.unwrap().text().await.unwrap();
-    for path in chimera_api::table().iter().map(|route| route.path) {
+    for path in chimera_api::route_table().iter().map(|route| route.path) {
         assert!(page.contains(&format!("<code>{path}</code>")), "{path}");
     }
     for code in chimera_core::error::Code::ALL {

@@ -1,7 +1,7 @@
 //! Documentation against code: the OpenAPI document and the error pages.
 
 use crate::support::{client, edge, served};
-use chimera_api::{document, error_index, error_page, table};
+use chimera_api::{document, error_index, error_page, route_table};
 use chimera_core::error::{Code, ErrorBody, ProblemDetails};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ async fn every_route_is_documented_with_its_methods_and_every_documented_path_is
     let documented = document["paths"].as_object().unwrap();
     assert_eq!(
         documented.keys().map(String::as_str).collect::<BTreeSet<_>>(),
-        table().iter().map(|route| route.path).collect()
+        route_table().iter().map(|route| route.path).collect()
     );
     let served_document: Value = client().get(server.url("/openapi.json")).send().await.unwrap().json().await.unwrap();
     assert_eq!(served_document, document);

@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::routing::{get, post};
-use chimera_api::{ApiError, ApiJson, Check, Drained, Edge, ServerLimits, serve, with_routes};
+use chimera_api::{ApiError, ApiJson, ReadinessCheck, ShutdownReport, Edge, ServerLimits, serve, with_routes};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Clock, Random};
 use serde_json::Value;
@@ -17,9 +17,9 @@ use tokio::task::JoinHandle;
 
 /// Advances one millisecond with every read.
 #[derive(Default)]
-pub(crate) struct Ticking(AtomicI64);
+pub(crate) struct TickingClock(AtomicI64);
 
-impl Clock for Ticking {
+impl Clock for TickingClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.fetch_add(1_000, Ordering::Relaxed))
     }
@@ -31,16 +31,16 @@ impl Clock for Ticking {
 
 /// Bytes that count up from one.
 #[derive(Default)]
-pub(crate) struct Counting(AtomicU8);
+pub(crate) struct CountingRandom(AtomicU8);
 
-impl Random for Counting {
+impl Random for CountingRandom {
     fn fill(&self, bytes: &mut [u8]) {
         bytes.fill(self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1));
     }
 }
 
 pub(crate) fn edge() -> Edge {
-    Edge::new(Arc::new(Ticking::default()), Arc::new(Counting::default())).with_request_timeout(Duration::from_secs(20))
+    Edge::new(Arc::new(TickingClock::default()), Arc::new(CountingRandom::default())).with_request_timeout(Duration::from_secs(20))
 }
 
 pub(crate) fn limits() -> ServerLimits {
@@ -63,20 +63,20 @@ pub(crate) struct Order {
 
 /// Lets a test block a request in its handler, and see that it has started.
 #[derive(Clone, Default)]
-pub(crate) struct Gate {
+pub(crate) struct RequestGate {
     pub(crate) entered: Arc<Notify>,
     pub(crate) open: Arc<Notify>,
 }
 
-pub(crate) struct Served {
+pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
-    pub(crate) gate: Gate,
+    pub(crate) gate: RequestGate,
     pub(crate) edge: Edge,
     stop: Option<oneshot::Sender<()>>,
-    server: JoinHandle<Drained>,
+    server: JoinHandle<ShutdownReport>,
 }
 
-impl Served {
+impl TestServer {
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -85,7 +85,7 @@ impl Served {
         self.stop.take().unwrap().send(()).unwrap();
     }
 
-    pub(crate) async fn ended(self) -> Drained {
+    pub(crate) async fn ended(self) -> ShutdownReport {
         self.server.await.unwrap()
     }
 
@@ -114,12 +114,12 @@ pub(crate) async fn read_to_end(stream: &mut TcpStream) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-pub(crate) async fn served(edge: Edge) -> Served {
-    served_within(edge, limits()).await
+pub(crate) async fn served(edge: Edge) -> TestServer {
+    serve_with_limits(edge, limits()).await
 }
 
-pub(crate) async fn served_within(edge: Edge, limits: ServerLimits) -> Served {
-    let gate = Gate::default();
+pub(crate) async fn serve_with_limits(edge: Edge, limits: ServerLimits) -> TestServer {
+    let gate = RequestGate::default();
     let held = gate.clone();
     let more = Router::new()
         .route("/orders", post(|ApiJson(order): ApiJson<Order>| async { axum::Json(order) }))
@@ -149,15 +149,15 @@ pub(crate) async fn served_within(edge: Edge, limits: ServerLimits) -> Served {
     let server = tokio::spawn(serve(listener, router, limits, async {
         let _ = stopped.await;
     }));
-    Served { address, gate, edge, stop: Some(stop), server }
+    TestServer { address, gate, edge, stop: Some(stop), server }
 }
 
-pub(crate) fn failing(name: &'static str, reason: &'static str) -> Check {
-    Check::new(name, move || async move { Err(reason.to_owned()) })
+pub(crate) fn failing_check(name: &'static str, reason: &'static str) -> ReadinessCheck {
+    ReadinessCheck::new(name, move || async move { Err(reason.to_owned()) })
 }
 
-pub(crate) fn working(name: &'static str) -> Check {
-    Check::new(name, || async { Ok(()) })
+pub(crate) fn passing_check(name: &'static str) -> ReadinessCheck {
+    ReadinessCheck::new(name, || async { Ok(()) })
 }
 
 pub(crate) fn client() -> reqwest::Client {
@@ -172,9 +172,9 @@ pub(crate) async fn get_json(url: String) -> (u16, Value) {
 
 /// Captures the log output of this thread.
 #[derive(Clone, Default)]
-pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct LogCapture(Arc<Mutex<Vec<u8>>>);
 
-impl Lines {
+impl LogCapture {
     pub(crate) fn listen(&self) -> tracing::subscriber::DefaultGuard {
         let into = self.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || into.clone()).finish();
@@ -186,7 +186,7 @@ impl Lines {
     }
 }
 
-impl std::io::Write for Lines {
+impl std::io::Write for LogCapture {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())

@@ -1,6 +1,6 @@
 //! Trace context and correlation ids, in and out.
 
-use crate::flow::{House, furnished, house, setup, signed};
+use crate::flow::{FlowServer, furnished, house, setup, signed};
 use crate::support::{client, edge, served};
 use chimera_api::{Origin, TraceContext};
 use chimera_core::flow::trace::SpanId;
@@ -34,7 +34,7 @@ async fn an_invalid_trace_header_is_ignored() {
 async fn the_exporters_ids_win_over_our_own() {
     let exported = TraceContext { trace_id: "a".repeat(32), span_id: "b".repeat(16), sampled: true };
     let answer = exported.clone();
-    let server = served(edge().with_link(Arc::new(move |_, _| Some(answer.clone())))).await;
+    let server = served(edge().with_trace_link(Arc::new(move |_, _| Some(answer.clone())))).await;
     let response = client().get(server.url("/missing")).send().await.unwrap();
     assert_eq!(response.headers()["traceparent"], exported.to_string());
     let body: serde_json::Value = response.json().await.unwrap();
@@ -57,7 +57,7 @@ async fn a_correlation_id_is_echoed_and_a_dangerous_one_is_replaced() {
 }
 
 /// Asks for a run within the caller's trace: the trace of the answer, and its body.
-async fn ask_for_a_run(house: &House, path: &str) -> (TraceContext, Value) {
+async fn ask_for_a_run(house: &FlowServer, path: &str) -> (TraceContext, Value) {
     let request = house.client.post(house.server.url(path)).bearer_auth(house.token("admin"));
     let body = if path == "/act" { json!({"workflow_id": "w"}) } else { json!({}) };
     let answer = signed(request.header("traceparent", CALLER), house.stage.world.clock.now(), "admin", &body)
@@ -93,7 +93,7 @@ async fn a_run_hangs_under_the_exported_span_of_its_request_which_is_told_of_the
         seen.lock().unwrap().push((run, caller));
         Some(TraceContext { trace_id: id::trace_id(run), span_id: "b".repeat(16), sampled: true })
     };
-    let house = furnished(setup().spans(spans), |edge| edge.with_link(Arc::new(link))).await;
+    let house = furnished(setup().spans(spans), |edge| edge.with_trace_link(Arc::new(link))).await;
     house.apply(&chain("w", &[("a", "think")])).await;
     ask_for_a_run(&house, "/workflows/w/call").await;
     let (run, caller) = told.lock().unwrap()[0].clone();

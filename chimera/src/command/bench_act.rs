@@ -12,7 +12,7 @@ use crate::compose::{Ambient, FlowBench, operator};
 use crate::failure::{Failure, Outcome};
 use crate::home::Home;
 use bytes::Bytes;
-use chimera_api::{Direct, Edge};
+use chimera_api::{InProcessClient, Edge};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
@@ -34,7 +34,7 @@ const ONE: &str = r#"{"air_version": "1.0", "workflow_id": "one", "edges": [], "
 #[derive(Clone)]
 enum Side {
     /// Asks at the front door.
-    Door { direct: Direct, token: Arc<str>, requests: Arc<[(Bytes, String)]> },
+    Door { direct: InProcessClient, token: Arc<str>, requests: Arc<[(Bytes, String)]> },
     /// Starts a run.
     Engine { flow: Flow, permit: Permit },
 }
@@ -101,7 +101,7 @@ async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency:
     let edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
         .with_flow(bench.flow.clone())
         .with_actions(bench.actions.clone());
-    let direct = Direct::new(chimera_api::router(edge));
+    let direct = InProcessClient::new(chimera_api::router(edge));
     let token: Arc<str> = crate::access::token(bench.actions.access(), &bench.actor.actor)?.into();
     let warm = runs.min(500);
     let request = |n: usize| {

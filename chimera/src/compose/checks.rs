@@ -1,7 +1,7 @@
 //! What readiness asks: one check for each part that requests need.
 
 use crate::ambient::SystemClock;
-use chimera_api::Check;
+use chimera_api::ReadinessCheck;
 use chimera_core::limits::UPKEEP_SILENCE_SECONDS_MAX;
 use chimera_engine::access::Directory;
 use chimera_engine::access::port::Counters;
@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::task::{AbortHandle, JoinHandle};
 
-pub(super) fn data_folder(dir: &Path) -> Check {
+pub(super) fn data_folder(dir: &Path) -> ReadinessCheck {
     let dir = dir.to_owned();
-    Check::new("data_folder", move || {
+    ReadinessCheck::new("data_folder", move || {
         let dir = dir.clone();
         async move {
             let tried = tokio::task::spawn_blocking(move || crate::doctor::write_probe(&dir)).await;
@@ -24,36 +24,36 @@ pub(super) fn data_folder(dir: &Path) -> Check {
     })
 }
 
-pub(super) fn records_check(records: &Arc<dyn Records>) -> Check {
+pub(super) fn records_check(records: &Arc<dyn Records>) -> ReadinessCheck {
     let (records, noted) = (Arc::clone(records), Arc::clone(records));
-    let check = Check::new("records", move || {
+    let check = ReadinessCheck::new("records", move || {
         let records = Arc::clone(&records);
         async move { records.ready().await.map_err(|error| error.reason) }
     });
-    check.noting(move || noted.warning())
+    check.with_note(move || noted.warning())
 }
 
-pub(super) fn blobs_check(blobs: &Arc<dyn Blobs>) -> Check {
+pub(super) fn blobs_check(blobs: &Arc<dyn Blobs>) -> ReadinessCheck {
     let blobs = Arc::clone(blobs);
-    Check::new("blobs", move || {
+    ReadinessCheck::new("blobs", move || {
         let blobs = Arc::clone(&blobs);
         async move { blobs.ready().await.map_err(|error| error.to_string()) }
     })
 }
 
 /// Asks the very counters that requests use: another connection may work again sooner than theirs.
-pub(super) fn counters_check(counters: &Arc<dyn Counters>) -> Check {
+pub(super) fn counters_check(counters: &Arc<dyn Counters>) -> ReadinessCheck {
     let counters = Arc::clone(counters);
-    Check::new("redis", move || {
+    ReadinessCheck::new("redis", move || {
         let counters = Arc::clone(&counters);
         async move { counters.ready().await.map_err(|error| error.to_string()) }
     })
 }
 
 /// Not ready while the machine's clock has jumped and nobody knows yet which time is right.
-pub(super) fn clock_check(clock: &Arc<SystemClock>) -> Check {
+pub(super) fn clock_check(clock: &Arc<SystemClock>) -> ReadinessCheck {
     let clock = Arc::clone(clock);
-    Check::new("clock", move || std::future::ready(crate::ambient::watch::trouble(&clock).map_or(Ok(()), Err)))
+    ReadinessCheck::new("clock", move || std::future::ready(crate::ambient::watch::trouble(&clock).map_or(Ok(()), Err)))
 }
 
 /// Whether the loops of this process still do their work.
@@ -91,8 +91,8 @@ impl Upkeep {
         self.loops.extend(loops.map(JoinHandle::abort_handle));
     }
 
-    pub(super) fn check(self) -> Check {
-        Check::new("upkeep", move || std::future::ready(self.trouble().map_or(Ok(()), Err)))
+    pub(super) fn check(self) -> ReadinessCheck {
+        ReadinessCheck::new("upkeep", move || std::future::ready(self.trouble().map_or(Ok(()), Err)))
     }
 
     fn trouble(&self) -> Option<String> {

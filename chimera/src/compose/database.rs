@@ -9,7 +9,7 @@ use chimera_core::error::Code;
 use chimera_core::limits::DATABASE_SILENCE_SECONDS_MAX;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::Clock;
-use chimera_storage::records::{PostgresRecords, SqliteRecords, Times};
+use chimera_storage::records::{PostgresRecords, SqliteRecords, StoreTimes};
 use std::time::Duration;
 
 /// Does what a command does while the database answers. One that falls silent ends it; how long it takes
@@ -40,7 +40,7 @@ pub(crate) struct Compared {
 
 /// Compares a clock with the store.
 pub(crate) async fn compared(config: &Config, clock: &dyn Clock) -> Outcome<Compared> {
-    let Times { newest_entry, clock: theirs } = match &config.database_url {
+    let StoreTimes { newest_entry, clock: theirs } = match &config.database_url {
         Some(url) => PostgresRecords::times(&plain(config, "database_url", url).await?).await?,
         None => SqliteRecords::times(&config.data_dir)?,
     };

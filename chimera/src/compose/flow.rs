@@ -6,10 +6,10 @@ use crate::config::{Config, FlowConfig, MailConfig};
 use crate::failure::{Failure, Outcome};
 use crate::mask::Mask;
 use async_trait::async_trait;
-use chimera_connect::flow::notify::Channels;
-use chimera_connect::flow::webhook::{Key, WebhookSender, own_key};
-use chimera_connect::flow::{MailSettings, MailTls, Toolbox, declared, http_tools, local_tools, mail_tool, s3_tool};
-use chimera_connect::http::{Client, Egress, Settings};
+use chimera_connect::flow::notify::NotificationChannels;
+use chimera_connect::flow::webhook::{SigningKeySource, WebhookSender, own_key};
+use chimera_connect::flow::{MailSettings, MailTls, ToolDependencies, declared, http_tools, local_tools, mail_tool, s3_tool};
+use chimera_connect::http::{Client, Egress, ClientSettings};
 use chimera_core::access::tables::TENANTS;
 use chimera_core::error::{Code, io_reason};
 use chimera_core::flow::policy::Policy;
@@ -127,15 +127,15 @@ pub(super) async fn start(
     let buckets = TenantBuckets::new(buckets(config).await?, Arc::clone(&tenancy));
     let registry = registry(config, &toolbox, mail.clone(), &owned, buckets)?.shared_by(tenancy);
     let key = match &config.webhook_key {
-        Some(name) => Key::Named(named(name)?),
+        Some(name) => SigningKeySource::Secret(named(name)?),
         None => {
             let own = own_key(&voice.webhook_seed);
             config.mask.learn(&own);
-            Key::Own(own)
+            SigningKeySource::Own(own)
         }
     };
     let sender = WebhookSender::new(toolbox.client.clone(), Arc::clone(&toolbox.secrets));
-    let channels = Channels { webhook: Some((sender, key)), mail, clock: Arc::clone(&ambient.clock) };
+    let channels = NotificationChannels { webhook: Some((sender, key)), mail, clock: Arc::clone(&ambient.clock) };
     let base_url = voice.base_url.trim_end_matches('/').to_owned();
     let recipients = Arc::new(DirectoryRecipients::new(Arc::clone(&voice.directory)));
     let asking = Asking { base_url, recipients, seal: Some(voice.directory.seal().clone()) };
@@ -205,7 +205,7 @@ impl Outlets {
 
 /// Channels of which none is set up.
 pub(super) fn silence(ambient: &Ambient) -> Arc<dyn Notifier> {
-    Arc::new(Channels { webhook: None, mail: None, clock: Arc::clone(&ambient.clock) })
+    Arc::new(NotificationChannels { webhook: None, mail: None, clock: Arc::clone(&ambient.clock) })
 }
 
 fn engine(
@@ -272,18 +272,18 @@ impl Secrets for Masked {
     }
 }
 
-fn toolbox(config: &Config, ambient: &Ambient, tenancy: &Arc<dyn Tenancy>) -> Outcome<Toolbox> {
+fn toolbox(config: &Config, ambient: &Ambient, tenancy: &Arc<dyn Tenancy>) -> Outcome<ToolDependencies> {
     let egress = Egress::new(&config.egress_allow).map_err(|error| invalid("egress_allow", error))?;
-    let settings = Settings { egress, clock: Arc::clone(&ambient.clock), names: BTreeMap::new() };
+    let settings = ClientSettings { egress, clock: Arc::clone(&ambient.clock), names: BTreeMap::new() };
     let client = Client::new(settings).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     let masked = Masked { inner: Box::new(secrets(config)), mask: config.mask.clone() };
     let secrets = Arc::new(TenantSecrets::new(Arc::new(masked), Arc::clone(tenancy)));
-    Ok(Toolbox { client, secrets, base_urls: config.flow.base_urls.clone() })
+    Ok(ToolDependencies { client, secrets, base_urls: config.flow.base_urls.clone() })
 }
 
 fn registry(
     config: &Config,
-    toolbox: &Toolbox,
+    toolbox: &ToolDependencies,
     mail: Option<Arc<dyn Tool>>,
     blobs: &TenantBlobs,
     buckets: TenantBuckets,
@@ -333,7 +333,7 @@ pub(super) fn read(path: &Path, bytes_max: usize) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| io_reason(&error))
 }
 
-fn mail(config: &Config, toolbox: &Toolbox) -> Outcome<Option<Arc<dyn Tool>>> {
+fn mail(config: &Config, toolbox: &ToolDependencies) -> Outcome<Option<Arc<dyn Tool>>> {
     let Some(mail) = &config.mail else { return Ok(None) };
     let MailConfig { server, port, tls, from, user, password, roots_file } = mail.clone();
     let from = from.ok_or_else(|| invalid("mail.from", "mails must be from somebody"))?;

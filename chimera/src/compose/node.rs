@@ -11,7 +11,7 @@ use super::{
 use crate::config::Config;
 use crate::failure::Outcome;
 use crate::home::Home;
-use chimera_api::Check;
+use chimera_api::ReadinessCheck;
 use chimera_connect::act::WordPlanner;
 use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::Signer;
@@ -37,7 +37,7 @@ pub(crate) struct Prepared {
     records: Arc<dyn Records>,
     signer: Arc<Signer>,
     blobs: Arc<dyn Blobs>,
-    checks: Vec<Check>,
+    checks: Vec<ReadinessCheck>,
     bus: Arc<dyn Bus>,
     directory: Arc<Directory>,
     counters: Option<Arc<dyn Counters>>,
@@ -83,7 +83,7 @@ pub(crate) async fn prepare(
 /// What a server runs on.
 pub(crate) struct Parts {
     /// What readiness asks.
-    pub(crate) checks: Vec<Check>,
+    pub(crate) checks: Vec<ReadinessCheck>,
     /// Artifacts.
     pub(crate) blobs: Arc<dyn Blobs>,
     /// Who lets callers in.

@@ -17,7 +17,7 @@ use chimera_core::time::Timestamp;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Hold, Records};
 use chimera_storage::records::{
-    Access, Copied, CopiedTable, DATA_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords, Waits,
+    AccessMode, CopyManifest, CopiedTable, DATA_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords, TimedWaits,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(crate) async fn resumer(config: &Config, ambient: &Ambient) -> Outcome<Resum
         None => {
             let home = Home::take(&config.data_dir)?;
             let (marks, clock) = (marks(config), Arc::clone(&ambient.clock));
-            (Some(home), Arc::new(SqliteRecords::open_marked(&config.data_dir, &marks, Access::Resume, clock)?))
+            (Some(home), Arc::new(SqliteRecords::open_marked(&config.data_dir, &marks, AccessMode::Resume, clock)?))
         }
         Some(url) => {
             let url = plain(config, "database_url", url).await?;
@@ -75,10 +75,10 @@ pub(crate) async fn resumer(config: &Config, ambient: &Ambient) -> Outcome<Resum
 /// Takes this machine's clock for right though the ledger has later entries, and writes that down: what
 /// is compared from then on is the entry that says so. Gives what spoke against the clock, and what waits for
 /// times ahead of it: some of them may be the wrong clock's, and nobody can tell which.
-pub(crate) async fn accept_clock(config: &Config, ambient: &Ambient) -> Outcome<(Option<Disagreement>, Waits)> {
+pub(crate) async fn accept_clock(config: &Config, ambient: &Ambient) -> Outcome<(Option<Disagreement>, TimedWaits)> {
     let home = Home::take(&config.data_dir)?;
     let found = disagreement(config, &*ambient.clock).await?;
-    let Some(Disagreement::BehindLedger { now, newest }) = found else { return Ok((found, Waits::default())) };
+    let Some(Disagreement::BehindLedger { now, newest }) = found else { return Ok((found, TimedWaits::default())) };
     let node = ambient.random.opaque_id();
     let records = bare_records(config, ambient, &node).await?;
     let data = serde_json::json!({"clock": now.to_string(), "newest_entry": newest.to_string()});
@@ -123,7 +123,7 @@ pub(crate) async fn copy_records(
 }
 
 /// Writes down what was copied.
-fn tell(manifest: &mut Manifest, copied: &Copied) {
+fn tell(manifest: &mut Manifest, copied: &CopyManifest) {
     (manifest.schema_version, manifest.generation) = (copied.schema_version, copied.generation);
     let lane = |(lane, epoch, head): &(i64, i64, ChainHead)| LaneHead {
         lane: *lane,
@@ -140,7 +140,7 @@ fn tell(manifest: &mut Manifest, copied: &Copied) {
 }
 
 /// What a manifest says was copied.
-fn told(manifest: &Manifest) -> Outcome<Copied> {
+fn told(manifest: &Manifest) -> Outcome<CopyManifest> {
     let lane = |lane: &LaneHead| match Digest32::from_hex(&lane.hash) {
         Some(hash) => Ok((lane.lane, lane.epoch, ChainHead { seq: lane.entries, hash })),
         None => {
@@ -152,7 +152,7 @@ fn told(manifest: &Manifest) -> Outcome<Copied> {
         let TablePart { name, columns, rows } = part.clone();
         CopiedTable { name, columns, rows }
     };
-    Ok(Copied {
+    Ok(CopyManifest {
         schema_version: manifest.schema_version,
         generation: manifest.generation,
         lanes: manifest.lanes.iter().map(lane).collect::<Outcome<_>>()?,

@@ -4,7 +4,7 @@ use super::Ambient;
 use crate::backend::{Events, Server};
 use crate::failure::{Failure, Outcome};
 use async_trait::async_trait;
-use chimera_connect::client::{self, ServerError};
+use chimera_connect::client::{self, ApiClientError};
 use chimera_core::error::Code;
 use chimera_core::secret::Secret;
 use futures::StreamExt;
@@ -16,7 +16,7 @@ struct Remote(client::Server);
 /// The server at `url`, to which commands show a token, or sign in with an actor's key.
 pub(crate) fn server(url: &str, actor: &str, key: Option<&str>, token: Option<&str>) -> Outcome<Arc<dyn Server>> {
     let ambient = Ambient::new();
-    let credentials = client::Credentials {
+    let credentials = client::ApiCredentials {
         actor: actor.to_owned(),
         key: key.map(|key| Secret::new(key.as_bytes())),
         token: token.map(str::to_owned),
@@ -29,8 +29,8 @@ pub(crate) fn server(url: &str, actor: &str, key: Option<&str>, token: Option<&s
 /// What keeps the server at `url` from being ready, each part with its reason.
 pub(crate) async fn unready(url: &str) -> Outcome<Vec<(String, String)>> {
     let Ambient { clock, random, .. } = Ambient::new();
-    let nobody = client::Credentials { actor: String::new(), key: None, token: None, clock, random };
-    Ok(client::Server::new(url, nobody)?.unready().await?)
+    let nobody = client::ApiCredentials { actor: String::new(), key: None, token: None, clock, random };
+    Ok(client::Server::new(url, nobody)?.readiness_failures().await?)
 }
 
 #[async_trait]
@@ -49,14 +49,14 @@ impl Server for Remote {
     }
 }
 
-impl From<ServerError> for Failure {
-    fn from(error: ServerError) -> Self {
+impl From<ApiClientError> for Failure {
+    fn from(error: ApiClientError) -> Self {
         match error {
-            ServerError::Unusable(reason) => Self::new(Code::ConfigInvalid, reason),
-            ServerError::Silent { .. } => Self::new(Code::ExternalServiceUnavailable, error.to_string())
+            ApiClientError::Unusable(reason) => Self::new(Code::ConfigInvalid, reason),
+            ApiClientError::NoAnswer { .. } => Self::new(Code::ExternalServiceUnavailable, error.to_string())
                 .hint("start one with chimera dev, or name another with --server URL"),
-            ServerError::Strange { .. } => Self::new(Code::ExternalServiceError, error.to_string()),
-            ServerError::Refused(body) => {
+            ApiClientError::NotChimera { .. } => Self::new(Code::ExternalServiceError, error.to_string()),
+            ApiClientError::Refused(body) => {
                 let failure = Self::told(*body);
                 match failure.code {
                     Code::Unauthenticated => failure.hint(

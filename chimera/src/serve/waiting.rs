@@ -11,7 +11,7 @@ use crate::ambient::{Disagreement, SystemClock};
 use crate::compose::{self, Ambient};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
-use chimera_api::{Check, Drained, Edge, ServerLimits};
+use chimera_api::{ReadinessCheck, ShutdownReport, Edge, ServerLimits};
 use chimera_core::error::{Code, io_reason};
 use chimera_core::limits::{CLOCK_COMPARE_INTERVAL, DATABASE_SILENCE_SECONDS_MAX, START_GRACE, START_SLOW_AFTER};
 use chimera_engine::port::Clock;
@@ -28,7 +28,7 @@ type Clocks = Arc<Mutex<Option<Disagreement>>>;
 pub(super) struct Waiting {
     clocks: Clocks,
     stop: oneshot::Sender<()>,
-    served: JoinHandle<Drained>,
+    served: JoinHandle<ShutdownReport>,
 }
 
 impl Waiting {
@@ -116,19 +116,19 @@ fn known(clocks: &Clocks) -> Option<Disagreement> {
     *clocks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn clock(clocks: &Clocks) -> Check {
+fn clock(clocks: &Clocks) -> ReadinessCheck {
     let clocks = Arc::clone(clocks);
-    Check::new("clock", move || std::future::ready(known(&clocks).map_or(Ok(()), |found| Err(found.to_string()))))
+    ReadinessCheck::new("clock", move || std::future::ready(known(&clocks).map_or(Ok(()), |found| Err(found.to_string()))))
 }
 
-fn records(config: &Config, clocks: &Clocks) -> Check {
+fn records(config: &Config, clocks: &Clocks) -> ReadinessCheck {
     let clocks = Arc::clone(clocks);
     let waits = if config.database_url.is_some() {
         "starting: waiting for the database"
     } else {
         "starting: the data folder is being opened"
     };
-    Check::new("records", move || {
+    ReadinessCheck::new("records", move || {
         let reason = known(&clocks).map_or(waits, |_| "starting: waiting for the clock to be right");
         std::future::ready(Err(reason.to_owned()))
     })

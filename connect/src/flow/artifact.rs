@@ -29,7 +29,7 @@ pub(crate) async fn fetch(
 }
 
 /// Stores content and returns its address.
-pub(crate) async fn keep(
+pub(crate) async fn store(
     blobs: &TenantBlobs,
     ctx: &CallContext,
     media_type: &str,

@@ -5,7 +5,7 @@
 //! anywhere.
 
 use crate::http::{
-    Answer, Call, Care, Client, IDEMPOTENCY_KEY, Keyring, Opened, Pass, Request, SentSecrets, authority_of, host_of,
+    Answer, Call, Retryability, Client, IDEMPOTENCY_KEY, Keyring, ParsedAnswer, EgressRule, Request, SentSecrets, authority_of, host_of,
     reference,
 };
 use async_trait::async_trait;
@@ -106,12 +106,12 @@ impl HttpRequest {
             });
             url.query_pairs_mut().extend_pairs(pairs);
         }
-        let mut request = Request::new(method, url, Care::Once);
+        let mut request = Request::new(method, url, Retryability::Once);
         if !request.writes() {
-            request.care = Care::Read;
+            request.care = Retryability::Read;
         }
         check_override(&request.method, &input["headers"])?;
-        request.cuts = true;
+        request.truncate_answer = true;
         request.redirects_max = if input["follow_redirects"] == false { 0 } else { HTTP_REDIRECTS_MAX };
         if let Some(body) = input.get("json") {
             request = request.json(body);
@@ -165,7 +165,7 @@ impl HttpRequest {
             let what = format!("{secret} may not be sent to {host}: only secret://http.{host} may, or one with _label");
             return Err(ToolError::not_sent(Code::PolicyDenied, what).with("policy_id", "secret_host"));
         }
-        if request.url.scheme() != "https" && self.client.allows(request)? != Pass::Listed {
+        if request.url.scheme() != "https" && self.client.allows(request)? != EgressRule::Listed {
             let what = format!("{secret} is sent over https only, unless {host} is on the egress allow-list");
             return Err(ToolError::not_sent(Code::PolicyDenied, what).with("policy_id", "secret_host"));
         }
@@ -195,7 +195,7 @@ impl Tool for HttpRequest {
             let output = json!({"status": 200, "headers": {}, "body": null, "truncated": false});
             return Ok(Spec::dry_run_response(output, would_execute(&request)));
         }
-        let call = Call::of(ctx);
+        let call = Call::for_tool(ctx);
         let mut keys = Keyring::of_call(&self.secrets, &call);
         let told = self.ask(&call, request, input, &mut keys).await;
         keys.clean(told).await
@@ -216,7 +216,7 @@ fn expected(answer: Answer, input: &Value, keys: &Keyring) -> Result<Answer, Too
     }
 }
 
-fn output(answer: &Opened<'_>, sent: &SentSecrets) -> Result<Value, ToolError> {
+fn output(answer: &ParsedAnswer<'_>, sent: &SentSecrets) -> Result<Value, ToolError> {
     let shown = SHOWN.iter().filter_map(|name| {
         let values = answer.headers.get_all(*name).into_iter().filter_map(|value| value.to_str().ok());
         let values = values.collect::<Vec<_>>().join(", ");

@@ -15,6 +15,6 @@ pub mod webhook;
 
 pub use http::HttpRequest;
 pub use local::local_tools;
-pub use mail::{InvalidMail, MailSettings, MailTls, mail_tool};
+pub use mail::{InvalidMailSettings, MailSettings, MailTls, mail_tool};
 pub use s3::s3_tool;
-pub use toolbox::{Toolbox, ToolboxError, http_tools};
+pub use toolbox::{ToolDependencies, BuildToolsError, http_tools};

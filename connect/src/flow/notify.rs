@@ -4,8 +4,8 @@
 //! A message keeps its id across retries, so a receiver can recognize a duplicate. A channel that is not configured
 //! fails permanently: retrying does not help.
 
-use super::webhook::{self, Key, WebhookSender};
-use crate::http::{Call, lasting};
+use super::webhook::{self, SigningKeySource, WebhookSender};
+use crate::http::{Call, not_retryable};
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::review::Review;
@@ -19,16 +19,16 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 /// The configured channels.
-pub struct Channels {
+pub struct NotificationChannels {
     /// Sends webhooks, signed with this key.
-    pub webhook: Option<(WebhookSender, Key)>,
+    pub webhook: Option<(WebhookSender, SigningKeySource)>,
     /// The tool `email_send`.
     pub mail: Option<Arc<dyn Tool>>,
     pub clock: Arc<dyn Clock>,
 }
 
 #[async_trait]
-impl Notifier for Channels {
+impl Notifier for NotificationChannels {
     fn check(&self, channel: &str, target: &str) -> Result<(), ToolError> {
         match channel {
             "webhook" => {
@@ -43,7 +43,7 @@ impl Notifier for Channels {
                     Some(_) => Err(ToolError::not_sent(Code::ValidationFailed, "that is no mail address")),
                 }
             }),
-            other => Err(absent(&format!("unknown channel {other:?}"))),
+            other => Err(not_configured(&format!("unknown channel {other:?}"))),
         }
     }
 
@@ -51,7 +51,7 @@ impl Notifier for Channels {
         match message.channel.as_str() {
             "webhook" => self.webhook(message).await,
             "email" => self.mail(message).await,
-            other => Err(absent(&format!("unknown channel {other:?}"))),
+            other => Err(not_configured(&format!("unknown channel {other:?}"))),
         }
     }
 
@@ -63,13 +63,13 @@ impl Notifier for Channels {
     }
 }
 
-impl Channels {
-    fn signed(&self) -> Result<&(WebhookSender, Key), ToolError> {
-        self.webhook.as_ref().ok_or_else(|| absent("webhooks are not configured: there is no signing key"))
+impl NotificationChannels {
+    fn signed(&self) -> Result<&(WebhookSender, SigningKeySource), ToolError> {
+        self.webhook.as_ref().ok_or_else(|| not_configured("webhooks are not configured: there is no signing key"))
     }
 
     fn mailer(&self) -> Result<&Arc<dyn Tool>, ToolError> {
-        self.mail.as_ref().ok_or_else(|| absent("mail is not configured: mail.server is not set"))
+        self.mail.as_ref().ok_or_else(|| not_configured("mail is not configured: mail.server is not set"))
     }
 
     async fn webhook(&self, message: &Message) -> Result<DeliveryReceipt, ToolError> {
@@ -86,7 +86,7 @@ impl Channels {
         let event_type = message.payload["type"].as_str().unwrap_or("run.ended");
         let data = &message.payload["data"];
         let timestamp = message.payload["timestamp"].as_str();
-        let signed = webhook::Message { url: &message.target, id: &id, event_type, timestamp, data, key };
+        let signed = webhook::WebhookMessage { url: &message.target, id: &id, event_type, timestamp, data, key };
         let status = sender.send(&call, &signed).await?;
         Ok(DeliveryReceipt { status: Some(status) })
     }
@@ -110,16 +110,16 @@ impl Channels {
             traceparent: traceparent(message),
             cancel,
         };
-        tool.execute(&context, &letter(message)).await?;
+        tool.execute(&context, &run_ended_mail(message)).await?;
         Ok(DeliveryReceipt::default())
     }
 }
 
 /// The mail about a finished run.
-fn letter(message: &Message) -> Value {
+fn run_ended_mail(message: &Message) -> Value {
     match message.payload["type"].as_str() {
-        Some("approval.requested") => return question(message),
-        Some("step.outcome_unknown") => return doubt(message),
+        Some("approval.requested") => return approval_mail(message),
+        Some("step.outcome_unknown") => return outcome_unknown_mail(message),
         _ => {}
     }
     let data = &message.payload["data"];
@@ -137,7 +137,7 @@ fn letter(message: &Message) -> Value {
 
 /// The mail that asks for a decision: what would run, and where to decide. Plain text, so that quoted content can't
 /// pass for ours.
-fn question(message: &Message) -> Value {
+fn approval_mail(message: &Message) -> Value {
     let data = &message.payload["data"];
     let line = |name: &str| data[name].as_str().map(|text| text.replace(char::is_control, " "));
     let word = |name: &str| line(name).unwrap_or_else(|| "unknown".to_owned());
@@ -162,7 +162,7 @@ fn question(message: &Message) -> Value {
         true => format!("A run of {workflow} waits for your decision about {what}.\n"),
         false => format!(
             "A run of {workflow} waits for a decision about {what}.\n\nYou cannot decide about it: {}.\nWho decides: {}\n",
-            why_not(data["not_decider"].as_str().unwrap_or_default()),
+            denial_reason(data["not_decider"].as_str().unwrap_or_default()),
             word("decided_by"),
         ),
     };
@@ -208,7 +208,7 @@ fn question(message: &Message) -> Value {
 }
 
 /// Why somebody may not decide, for a mail to them.
-fn why_not(reason: &str) -> &'static str {
+fn denial_reason(reason: &str) -> &'static str {
     match reason {
         "requester" => "you asked for it, wrote its workflow or changed it, and somebody else must decide",
         "same_as_requester" => "somebody with your mail address asked for it, and somebody else must decide",
@@ -217,7 +217,7 @@ fn why_not(reason: &str) -> &'static str {
 }
 
 /// The mail about a call with an unknown outcome, and how to resolve it.
-fn doubt(message: &Message) -> Value {
+fn outcome_unknown_mail(message: &Message) -> Value {
     let data = &message.payload["data"];
     let line = |name: &str| data[name].as_str().map(|text| text.replace(char::is_control, " "));
     let word = |name: &str| line(name).unwrap_or_else(|| "unknown".to_owned());
@@ -258,6 +258,6 @@ fn traceparent(message: &Message) -> String {
     trace::traceparent(run, SpanId::run(run))
 }
 
-fn absent(what: &str) -> ToolError {
-    lasting(ToolError::not_sent(Code::ToolUnavailable, what))
+fn not_configured(what: &str) -> ToolError {
+    not_retryable(ToolError::not_sent(Code::ToolUnavailable, what))
 }

@@ -29,7 +29,7 @@ const DEFAULT_TYPE: &str = "application/octet-stream";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
 #[derive(Deserialize)]
-struct Input {
+struct S3UploadInput {
     bucket: String,
     key: Option<String>,
     key_template: Option<String>,
@@ -48,21 +48,21 @@ struct Input {
 /// Object metadata is limited to two kilobytes, so the marker of a replaced object is stored in an artifact: markers
 /// don't grow with every replacement.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Origin {
+struct UploadMarker {
     effect: Uuid,
-    replaced: Option<Older>,
+    replaced: Option<ReplacedObject>,
 }
 
 /// A replaced object: the artifacts that hold its content and its metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Older {
+struct ReplacedObject {
     content: String,
     about: String,
 }
 
 /// The metadata of a replaced object.
 #[derive(Serialize, Deserialize)]
-struct About {
+struct ObjectMetadata {
     content_type: String,
     mark: String,
 }
@@ -92,10 +92,10 @@ struct S3Upload {
 
 /// The tool, over these buckets; artifacts are read from, and replaced objects stored in, `blobs`.
 pub fn s3_tool(buckets: TenantBuckets, blobs: TenantBlobs) -> Result<Arc<dyn Tool>, InvalidSchema> {
-    Ok(Arc::new(S3Upload { spec: Arc::new(declared().compile()?), buckets, blobs }))
+    Ok(Arc::new(S3Upload { spec: Arc::new(declare_tool().compile()?), buckets, blobs }))
 }
 
-fn declared() -> ToolDeclaration {
+fn declare_tool() -> ToolDeclaration {
     ToolDeclaration {
         name: "s3_upload",
         version: "1",
@@ -172,17 +172,17 @@ impl Tool for S3Upload {
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
-        let input: Input = read(input)?;
+        let input: S3UploadInput = read(input)?;
         let dry = input.dry_run;
-        let upload = self.ready(ctx, input).await?;
+        let upload = self.prepare(ctx, input).await?;
         if dry {
             let output = output(&upload, ctx.effect_id, true, None);
             let what = format!("put {} bytes into {} as {}", upload.content.len(), upload.bucket, upload.key);
             return Ok(Spec::dry_run_response(output, what));
         }
-        let found = self.look(&upload).await.map_err(before_sending)?;
+        let found = self.fetch_current(&upload).await.map_err(not_sent_error)?;
         if let Some(found) = &found {
-            if let Some(origin) = ours(found, ctx) {
+            if let Some(origin) = own_marker(found, ctx) {
                 return self.put(&upload, &origin, true).await;
             }
             if found.content == upload.content && found.content_type == upload.content_type {
@@ -190,14 +190,14 @@ impl Tool for S3Upload {
                 return Ok(output(&upload, ctx.effect_id, false, None));
             }
             if !upload.overwrite {
-                return Err(taken());
+                return Err(key_taken_error());
             }
         }
         let replaced = match found {
-            Some(found) => Some(self.set_aside(ctx, found).await?),
+            Some(found) => Some(self.save_replaced(ctx, found).await?),
             None => None,
         };
-        let origin = Origin { effect: ctx.effect_id, replaced };
+        let origin = UploadMarker { effect: ctx.effect_id, replaced };
         self.put(&upload, &origin, origin.replaced.is_some()).await
     }
 
@@ -212,10 +212,10 @@ impl Tool for S3Upload {
         }
         let replaced = done.output["replaced"].as_str();
         let found = self.buckets.get(&ctx.tenant, (bucket, key), UPLOAD_BYTES_MAX).await;
-        let found = found.map_err(before_sending)?;
+        let found = found.map_err(not_sent_error)?;
         let stored = found.as_ref().map(|found| hex::encode(Sha256::digest(&found.content)));
         let before = replaced.map(|artifact| artifact.trim_start_matches("cas://sha256:"));
-        let origin = found.as_ref().and_then(|found| Origin::from_mark(&found.mark));
+        let origin = found.as_ref().and_then(|found| UploadMarker::from_mark(&found.mark));
         let origin = origin.filter(|origin| origin.effect.to_string() == text("upload_id"));
         let Some(origin) = origin.filter(|_| stored.as_deref() == Some(text("sha256"))) else {
             if found.is_none() && ctx.attempt <= 1 && !self.buckets.is_shared() {
@@ -231,21 +231,21 @@ impl Tool for S3Upload {
         };
         match origin.replaced {
             Some(older) => {
-                let object = self.take_back(ctx, &older).await?;
-                self.buckets.put(&ctx.tenant, (bucket, key), &object, true).await.map_err(while_sending)?;
+                let object = self.load_replaced(ctx, &older).await?;
+                self.buckets.put(&ctx.tenant, (bucket, key), &object, true).await.map_err(maybe_sent_error)?;
                 told(true, Some(&older.content), "the previous object was restored")
             }
             None => {
-                self.buckets.delete(&ctx.tenant, (bucket, key)).await.map_err(while_sending)?;
+                self.buckets.delete(&ctx.tenant, (bucket, key)).await.map_err(maybe_sent_error)?;
                 told(true, None, "the object is removed")
             }
         }
     }
 
     async fn check(&self, ctx: &CallContext, input: &Value) -> Result<CheckResult, ToolError> {
-        let upload = self.ready(ctx, read(input)?).await?;
-        let Some(found) = self.look(&upload).await.map_err(before_sending)? else { return Ok(CheckResult::DidNotHappen) };
-        match ours(&found, ctx) {
+        let upload = self.prepare(ctx, read(input)?).await?;
+        let Some(found) = self.fetch_current(&upload).await.map_err(not_sent_error)? else { return Ok(CheckResult::DidNotHappen) };
+        match own_marker(&found, ctx) {
             Some(origin) if found.content == upload.content => {
                 Ok(CheckResult::Happened(output(&upload, origin.effect, true, origin.replaced.as_ref())))
             }
@@ -257,7 +257,7 @@ impl Tool for S3Upload {
 
 impl S3Upload {
     /// The upload with its content loaded.
-    async fn ready(&self, ctx: &CallContext, input: Input) -> Result<Upload, ToolError> {
+    async fn prepare(&self, ctx: &CallContext, input: S3UploadInput) -> Result<Upload, ToolError> {
         let key = input.key.or(input.key_template);
         let key = key.ok_or_else(|| ToolError::not_sent(Code::MalformedArgs, "key or key_template is required"))?;
         let is_text = input.content_base64.is_none() && input.artifact.is_none();
@@ -276,20 +276,20 @@ impl S3Upload {
         let default = if is_text { TEXT_TYPE } else { DEFAULT_TYPE };
         let content_type = input.content_type.unwrap_or_else(|| default.to_owned());
         let (tenant, bucket, overwrite) = (ctx.tenant.clone(), input.bucket, input.overwrite);
-        let url = self.buckets.address(&tenant, (&bucket, &key)).map_err(before_sending)?;
+        let url = self.buckets.address(&tenant, (&bucket, &key)).map_err(not_sent_error)?;
         Ok(Upload { tenant, bucket, key, url, content, content_type, overwrite })
     }
 
     /// Stores an object that is about to be replaced.
-    async fn set_aside(&self, ctx: &CallContext, found: Object) -> Result<Older, ToolError> {
-        let kept = artifact::keep(&self.blobs, ctx, &found.content_type, found.content).await?;
-        let about = json!(About { content_type: found.content_type, mark: found.mark }).to_string();
-        let about = artifact::keep(&self.blobs, ctx, "application/json", Bytes::from(about)).await?.id.to_string();
+    async fn save_replaced(&self, ctx: &CallContext, found: Object) -> Result<ReplacedObject, ToolError> {
+        let kept = artifact::store(&self.blobs, ctx, &found.content_type, found.content).await?;
+        let about = json!(ObjectMetadata { content_type: found.content_type, mark: found.mark }).to_string();
+        let about = artifact::store(&self.blobs, ctx, "application/json", Bytes::from(about)).await?.id.to_string();
         let content = kept.id.to_string();
-        Ok(Older { content, about })
+        Ok(ReplacedObject { content, about })
     }
 
-    async fn take_back(&self, ctx: &CallContext, older: &Older) -> Result<Object, ToolError> {
+    async fn load_replaced(&self, ctx: &CallContext, older: &ReplacedObject) -> Result<Object, ToolError> {
         let content = artifact::fetch(&self.blobs, ctx, &older.content, UPLOAD_BYTES_MAX).await?;
         let about = match artifact::fetch(&self.blobs, ctx, &older.about, UPLOAD_BYTES_MAX).await {
             // Stored by a version that kept no owner: the content is restored without its metadata.
@@ -298,17 +298,17 @@ impl S3Upload {
             }
             about => about?,
         };
-        let About { content_type, mark } = serde_json::from_slice(&about).map_err(|_| {
+        let ObjectMetadata { content_type, mark } = serde_json::from_slice(&about).map_err(|_| {
             ToolError::not_sent(Code::Internal, "the saved metadata of the previous object can't be read")
         })?;
         Ok(Object { content, content_type, mark })
     }
 
-    async fn look(&self, upload: &Upload) -> Result<Option<Object>, BucketError> {
+    async fn fetch_current(&self, upload: &Upload) -> Result<Option<Object>, BucketError> {
         self.buckets.get(&upload.tenant, upload.place(), UPLOAD_BYTES_MAX).await
     }
 
-    async fn put(&self, upload: &Upload, origin: &Origin, replace: bool) -> Result<Value, ToolError> {
+    async fn put(&self, upload: &Upload, origin: &UploadMarker, replace: bool) -> Result<Value, ToolError> {
         let object = Object {
             content: upload.content.clone(),
             content_type: upload.content_type.clone(),
@@ -316,17 +316,17 @@ impl S3Upload {
         };
         match self.buckets.put(&upload.tenant, upload.place(), &object, replace).await {
             // The first response may have been lost, so that the store sees its own write.
-            Err(BucketError::Taken) if self.look(upload).await.map_err(while_sending)? != Some(object) => {
-                return Err(taken());
+            Err(BucketError::Taken) if self.fetch_current(upload).await.map_err(maybe_sent_error)? != Some(object) => {
+                return Err(key_taken_error());
             }
             Err(BucketError::Taken) => {}
-            put => put.map_err(while_sending)?,
+            put => put.map_err(maybe_sent_error)?,
         }
         Ok(output(upload, origin.effect, true, origin.replaced.as_ref()))
     }
 }
 
-fn output(upload: &Upload, effect: Uuid, created: bool, replaced: Option<&Older>) -> Value {
+fn output(upload: &Upload, effect: Uuid, created: bool, replaced: Option<&ReplacedObject>) -> Value {
     json!({
         "success": true,
         "url": upload.url,
@@ -340,7 +340,7 @@ fn output(upload: &Upload, effect: Uuid, created: bool, replaced: Option<&Older>
     })
 }
 
-impl Origin {
+impl UploadMarker {
     /// Encoded for a header value.
     fn to_mark(&self) -> String {
         URL_SAFE_NO_PAD.encode(json!(self).to_string())
@@ -352,23 +352,23 @@ impl Origin {
 }
 
 /// The marker of an object, if this effect put it there.
-fn ours(found: &Object, ctx: &CallContext) -> Option<Origin> {
-    Origin::from_mark(&found.mark).filter(|origin| origin.effect == ctx.effect_id)
+fn own_marker(found: &Object, ctx: &CallContext) -> Option<UploadMarker> {
+    UploadMarker::from_mark(&found.mark).filter(|origin| origin.effect == ctx.effect_id)
 }
 
-fn taken() -> ToolError {
+fn key_taken_error() -> ToolError {
     ToolError::not_sent(
         Code::ValidationFailed,
         "an object with this key already exists; set overwrite: true to replace it",
     )
 }
 
-fn before_sending(error: BucketError) -> ToolError {
+fn not_sent_error(error: BucketError) -> ToolError {
     failed(error, Sent::No)
 }
 
 /// A store that did not answer may have applied the change.
-fn while_sending(error: BucketError) -> ToolError {
+fn maybe_sent_error(error: BucketError) -> ToolError {
     failed(error, Sent::Maybe)
 }
 

@@ -4,7 +4,7 @@
 //! `{"token": "xoxb-…", "channel": "C…"}` for a bot. For bots, Slack answers most errors with status 200 and the
 //! error in the body.
 
-use crate::http::{Answer, Call, Care, Client, Keyring, Request, authority_of, lasting};
+use crate::http::{Answer, Call, Retryability, Client, Keyring, Request, authority_of, not_retryable};
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::json::schema::InvalidSchema;
@@ -30,7 +30,7 @@ pub struct SlackPost {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Bot {
+struct BotCredentials {
     token: String,
     channel: String,
 }
@@ -101,23 +101,23 @@ impl SlackPost {
         if !is_bot {
             return Ok(None);
         }
-        let told = answer.open(|answer| answer.json().map(Told::of)).await??;
-        told.accepted(&answer, keys)
+        let told = answer.open(|answer| answer.json().map(BotAnswer::parse)).await??;
+        told.into_message_id(&answer, keys)
     }
 
     /// The request for the channel's secret, and whether a bot sends it.
     fn request(&self, keys: &mut Keyring, secret: &Secret, text: &str) -> Result<(Request, bool), ToolError> {
         let unusable = || {
             let what = "the secret of the channel is neither an https address nor {\"token\", \"channel\"}";
-            lasting(ToolError::not_sent(Code::ToolUnavailable, what))
+            not_retryable(ToolError::not_sent(Code::ToolUnavailable, what))
         };
         let behind = secret.expose_text().unwrap_or_default();
         let (mut request, is_bot) = if behind.starts_with('{') {
-            let bot: Bot = serde_json::from_str(behind).map_err(|_| unusable())?;
-            keys.learn(Secret::new(bot.token.as_str()));
+            let bot: BotCredentials = serde_json::from_str(behind).map_err(|_| unusable())?;
+            keys.add(Secret::new(bot.token.as_str()));
             let url = self.api.join("chat.postMessage").map_err(|_| unusable())?;
             let body = json!({"channel": bot.channel, "text": text});
-            let mut request = Request::new(Method::POST, url, Care::Once).json(&body);
+            let mut request = Request::new(Method::POST, url, Retryability::Once).json(&body);
             let mut token = HeaderValue::from_str(&format!("Bearer {}", bot.token)).map_err(|_| unusable())?;
             token.set_sensitive(true);
             request.headers.insert(AUTHORIZATION, token);
@@ -125,12 +125,12 @@ impl SlackPost {
         } else {
             let url = Url::parse(behind).map_err(|_| unusable())?;
             // The path alone lets anybody post, and its last segment is the unguessable part.
-            keys.learn(Secret::new(url.path()));
+            keys.add(Secret::new(url.path()));
             url.path_segments()
                 .and_then(|mut parts| parts.next_back())
                 .into_iter()
-                .for_each(|last| keys.learn(Secret::new(last)));
-            (Request::new(Method::POST, url, Care::Once).json(&json!({"text": text})), false)
+                .for_each(|last| keys.add(Secret::new(last)));
+            (Request::new(Method::POST, url, Retryability::Once).json(&json!({"text": text})), false)
         };
         request.headers.insert(CONTENT_TYPE, JSON);
         request.redirects_max = 0;
@@ -159,7 +159,7 @@ impl Tool for SlackPost {
         }
         let name = SecretName::new(&format!("slack.{alias}"))
             .map_err(|error| ToolError::not_sent(Code::MalformedArgs, format!("channel_alias: {error}")))?;
-        let call = Call::of(ctx);
+        let call = Call::for_tool(ctx);
         let mut keys = Keyring::of_call(&self.secrets, &call);
         let told = self.post(&call, &name, text, &mut keys).await;
         keys.clean(told.map(|ts| match ts {
@@ -171,14 +171,14 @@ impl Tool for SlackPost {
 }
 
 /// Slack's answer to a bot.
-struct Told {
+struct BotAnswer {
     ok: bool,
     ts: Option<String>,
     error: Option<String>,
 }
 
-impl Told {
-    fn of(mut told: Value) -> Self {
+impl BotAnswer {
+    fn parse(mut told: Value) -> Self {
         let mut text = |name: &str| match told.get_mut(name).map(Value::take) {
             Some(Value::String(text)) => Some(text),
             _ => None,
@@ -187,7 +187,7 @@ impl Told {
         Self { ok: told["ok"] == true, ts, error }
     }
 
-    fn accepted(self, answer: &Answer, keys: &Keyring) -> Result<Option<String>, ToolError> {
+    fn into_message_id(self, answer: &Answer, keys: &Keyring) -> Result<Option<String>, ToolError> {
         if self.ok {
             return Ok(self.ts);
         }
@@ -198,7 +198,7 @@ impl Told {
             // Slack documents that these may have been partly executed.
             "fatal_error" | "internal_error" => ToolError::maybe_sent(Code::ExternalServiceError, what),
             "service_unavailable" | "request_timeout" => ToolError::not_sent(Code::ExternalServiceError, what),
-            _ => lasting(ToolError::not_sent(Code::ExternalServiceError, what)),
+            _ => not_retryable(ToolError::not_sent(Code::ExternalServiceError, what)),
         })
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Dependencies of the HTTP tools.
 #[derive(Clone)]
-pub struct Toolbox {
+pub struct ToolDependencies {
     pub client: Client,
     pub secrets: Arc<dyn Secrets>,
     /// Base URLs that override a vendor's default: an enterprise server, a test.
@@ -24,7 +24,7 @@ pub struct Toolbox {
 
 /// Why the tools can't be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ToolboxError {
+pub enum BuildToolsError {
     /// A built-in tool has an invalid schema.
     #[error(transparent)]
     Schema(#[from] InvalidSchema),
@@ -34,7 +34,7 @@ pub enum ToolboxError {
 }
 
 /// The built-in tools that use HTTP, and those of every bundled vendor.
-pub fn http_tools(toolbox: &Toolbox) -> Result<Vec<Arc<dyn Tool>>, ToolboxError> {
+pub fn http_tools(toolbox: &ToolDependencies) -> Result<Vec<Arc<dyn Tool>>, BuildToolsError> {
     let (client, secrets) = (&toolbox.client, &toolbox.secrets);
     let slack = toolbox.base_urls.get("slack").map_or(SlackPost::API, String::as_str);
     let slack = Url::parse(&format!("{}/", slack.trim_end_matches('/'))).map_err(|error| DeclareError {

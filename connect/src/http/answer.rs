@@ -1,8 +1,8 @@
 //! An HTTP answer, and what its status means for the call.
 
-use super::aside::Aside;
-use super::failure::{failed, lasting, sent};
-use super::request::Care;
+use super::aside::ParsePool;
+use super::failure::{failed, not_retryable, sent};
+use super::request::Retryability;
 use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
@@ -28,18 +28,18 @@ pub struct Answer {
     /// The final URL, after redirects.
     pub url: Url,
     pub(super) shown: String,
-    pub(super) care: Care,
+    pub(super) care: Retryability,
     pub(super) done: bool,
     pub(super) at: Timestamp,
     /// Where a large body is processed, and for which tenant.
-    pub(super) aside: Aside,
+    pub(super) aside: ParsePool,
     pub(super) who: Claimant,
 }
 
 /// An answer in a context where processing it, however large, blocks no request.
-pub struct Opened<'a>(&'a Answer);
+pub struct ParsedAnswer<'a>(&'a Answer);
 
-impl std::ops::Deref for Opened<'_> {
+impl std::ops::Deref for ParsedAnswer<'_> {
     type Target = Answer;
 
     fn deref(&self) -> &Answer {
@@ -62,13 +62,13 @@ impl Answer {
     /// partly executed.
     #[must_use]
     pub fn refusal(&self) -> ToolError {
-        let halfway = self.status >= 500 && self.care == Care::Once;
+        let halfway = self.status >= 500 && self.care == Retryability::Once;
         let sent = sent(self.care, halfway || self.done);
         let what = format!("{} answered {}", self.shown, self.status);
         let error = match self.status {
             429 => failed(sent, Code::RateLimited, what),
             408 | 425 | 500.. => failed(sent, Code::ExternalServiceError, what),
-            _ => lasting(failed(sent, Code::ExternalServiceError, what)),
+            _ => not_retryable(failed(sent, Code::ExternalServiceError, what)),
         };
         let error = error.with("status", self.status);
         match self.retry_after() {
@@ -92,20 +92,20 @@ impl Answer {
     #[must_use]
     pub fn unusable(&self, what: &str) -> ToolError {
         let sent = sent(self.care, true);
-        lasting(failed(sent, Code::ExternalServiceError, format!("{}: {what}", self.shown)))
+        not_retryable(failed(sent, Code::ExternalServiceError, format!("{}: {what}", self.shown)))
     }
 
     /// Processes the answer; a large one on blocking threads.
     pub async fn open<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Opened<'_>) -> T + Send + 'static,
+        work: impl FnOnce(&ParsedAnswer<'_>) -> T + Send + 'static,
     ) -> Result<T, ToolError> {
         let answer = self.clone();
-        self.worked(self.body.len() > HTTP_RESPONSE_INLINE_BYTES_MAX, move || work(&Opened(&answer))).await
+        self.run_blocking(self.body.len() > HTTP_RESPONSE_INLINE_BYTES_MAX, move || work(&ParsedAnswer(&answer))).await
     }
 
     /// Runs work on data from the answer; on blocking threads if it may take long.
-    pub async fn worked<T: Send + 'static>(
+    pub async fn run_blocking<T: Send + 'static>(
         &self,
         may_take_long: bool,
         work: impl FnOnce() -> T + Send + 'static,
@@ -137,7 +137,7 @@ impl Answer {
     }
 }
 
-impl Opened<'_> {
+impl ParsedAnswer<'_> {
     /// The body as JSON that can be recorded.
     pub fn json(&self) -> Result<Value, ToolError> {
         if text_has_more_values_than(&self.body, HTTP_RESPONSE_VALUES_MAX) {
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use chimera_engine::flow::port::Sent;
 
-    fn answer(status: u16, care: Care, headers: &[(&'static str, &'static str)]) -> Answer {
+    fn answer(status: u16, care: Retryability, headers: &[(&'static str, &'static str)]) -> Answer {
         let pairs = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         Answer {
             status,
@@ -203,14 +203,14 @@ mod tests {
             care,
             done: false,
             at: "1994-11-06T08:49:07.5Z".parse().unwrap(),
-            aside: Aside::new(),
+            aside: ParsePool::new(),
             who: Claimant::new("acme", ""),
         }
     }
 
     #[test]
     fn a_status_says_whether_to_try_again_and_whether_it_may_have_happened() {
-        use Care::{Once, Read, Repeatable};
+        use Retryability::{Once, Read, Repeatable};
         for (status, care, code, retryable, sent) in [
             (400, Once, "EXTERNAL_SERVICE_ERROR", false, Sent::No),
             (404, Once, "EXTERNAL_SERVICE_ERROR", false, Sent::No),
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_time_to_wait_is_read_in_seconds_and_as_a_date() {
-        let wait = |text| answer(429, Care::Once, &[("retry-after", text)]).refusal().body.retry_after_seconds;
+        let wait = |text| answer(429, Retryability::Once, &[("retry-after", text)]).refusal().body.retry_after_seconds;
         assert_eq!(wait("7"), Some(7));
         assert_eq!(wait("Sun, 06 Nov 1994 08:49:37 GMT"), Some(30));
         assert_eq!(wait("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
@@ -242,8 +242,8 @@ mod tests {
     #[test]
     fn an_answer_keeps_its_digits_and_its_depth_has_an_end() {
         let json = |body: &str| {
-            let answer = Answer { body: Bytes::copy_from_slice(body.as_bytes()), ..answer(200, Care::Once, &[]) };
-            Opened(&answer).json()
+            let answer = Answer { body: Bytes::copy_from_slice(body.as_bytes()), ..answer(200, Retryability::Once, &[]) };
+            ParsedAnswer(&answer).json()
         };
         let read = json(r#"{"a": [9007199254740992, 9007199254740993, -9007199254740993, 1.5]}"#).unwrap();
         assert_eq!(
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_next_page_is_found_among_links() {
-        let next = |text| answer(200, Care::Read, &[("link", text)]).next_link().map(String::from);
+        let next = |text| answer(200, Retryability::Read, &[("link", text)]).next_link().map(String::from);
         let both = r#"<https://api.example.com/items?page=9,1>; rel="last", </items?page=2>; rel="next prefetch""#;
         assert_eq!(next(both).as_deref(), Some("https://api.example.com/items?page=2"));
         assert_eq!(next("<?page=3>; title=x; REL=next").as_deref(), Some("https://api.example.com/items?page=3"));

@@ -8,11 +8,11 @@ use chimera_core::limits::HTTP_RESPONSES_PROCESSED_MAX;
 use chimera_engine::turns::FairSlots;
 
 #[derive(Clone)]
-pub(crate) struct Aside {
+pub(crate) struct ParsePool {
     turns: FairSlots,
 }
 
-impl Aside {
+impl ParsePool {
     pub(crate) fn new() -> Self {
         // Each piece of work is short, so fair turns are enough; no reserved slot is needed.
         Self { turns: FairSlots::new(HTTP_RESPONSES_PROCESSED_MAX, || false) }
@@ -46,7 +46,7 @@ mod tests {
     /// One running, one waiting: another tenant comes next, however many of the first tenant's are queued.
     #[tokio::test]
     async fn tenants_take_turns() {
-        let aside = Aside::new();
+        let aside = ParsePool::new();
         let (order, done) = mpsc::sync_channel(32);
         let (release, held) = mpsc::sync_channel::<()>(HTTP_RESPONSES_PROCESSED_MAX);
         let held = std::sync::Arc::new(std::sync::Mutex::new(held));
@@ -80,14 +80,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_gives_its_place_back() {
-        let (aside, who) = (Aside::new(), Claimant::new("bob", ""));
+        let (aside, who) = (ParsePool::new(), Claimant::new("bob", ""));
         for _ in 0..=HTTP_RESPONSES_PROCESSED_MAX {
             assert!(aside.work(&who, true, || panic!("on purpose")).await.is_none());
         }
         assert_eq!(aside.work(&who, true, || 1).await, Some(1));
     }
 
-    async fn until_waiting(aside: &Aside, count: usize) {
+    async fn until_waiting(aside: &ParsePool, count: usize) {
         while aside.turns.waiting() < count {
             tokio::task::yield_now().await;
         }

@@ -6,11 +6,11 @@
 //! there.
 
 use super::answer::Answer;
-use super::aside::Aside;
-use super::egress::{Egress, Pass, Refused};
-use super::failure::{Late, failed, lasting, refused, sent, transport};
-use super::request::{Call, Care, Request};
-use super::resolve::Checked;
+use super::aside::ParsePool;
+use super::egress::{Egress, EgressRule, EgressDenied};
+use super::failure::{DeadlinePassed, failed, not_retryable, refused, sent, transport};
+use super::request::{Call, Retryability, Request};
+use super::resolve::CheckedResolver;
 use bytes::{Bytes, BytesMut};
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
@@ -50,10 +50,10 @@ pub struct Client {
     listed: reqwest::Client,
     egress: Arc<Egress>,
     clock: Arc<dyn Clock>,
-    aside: Aside,
+    aside: ParsePool,
 }
 
-pub struct Settings {
+pub struct ClientSettings {
     pub egress: Egress,
     pub clock: Arc<dyn Clock>,
     /// Static host entries, resolved without DNS; they pass the same rules.
@@ -67,7 +67,7 @@ pub struct ClientError(#[from] reqwest::Error);
 
 impl Client {
     /// A client with the system's root certificates.
-    pub fn new(settings: Settings) -> Result<Self, ClientError> {
+    pub fn new(settings: ClientSettings) -> Result<Self, ClientError> {
         // A second installation fails and changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let names = Arc::new(settings.names);
@@ -85,15 +85,15 @@ impl Client {
                 .connect_timeout(Duration::from_millis(HTTP_CONNECT_TIMEOUT_MS))
                 .user_agent(concat!("chimera/", env!("CARGO_PKG_VERSION")))
                 .tls_backend_preconfigured(tls.clone())
-                .dns_resolver(Arc::new(Checked::new(pass, Arc::clone(&names))))
+                .dns_resolver(Arc::new(CheckedResolver::new(pass, Arc::clone(&names))))
                 .build()
         };
         Ok(Self {
-            public: build(Pass::Public)?,
-            listed: build(Pass::Listed)?,
+            public: build(EgressRule::Public)?,
+            listed: build(EgressRule::Listed)?,
             egress: Arc::new(settings.egress),
             clock: settings.clock,
-            aside: Aside::new(),
+            aside: ParsePool::new(),
         })
     }
 
@@ -108,8 +108,8 @@ impl Client {
     }
 
     /// Whether the rules allow a request, before its host name is resolved.
-    pub fn allows(&self, request: &Request) -> Result<Pass, ToolError> {
-        self.egress.judge(&request.url).map_err(|why| refused(sent(request.care, false), request, why))
+    pub fn allows(&self, request: &Request) -> Result<EgressRule, ToolError> {
+        self.egress.check(&request.url).map_err(|why| refused(sent(request.care, false), request, why))
     }
 
     /// Sends it, follows redirects, and reads the answer, whatever its status. Stops at the call's deadline and on
@@ -122,7 +122,7 @@ impl Client {
             biased;
             () = cancel.cancelled() => {
                 let sent = sent(care, begun.load(Ordering::Acquire));
-                Err(lasting(failed(sent, Code::RequestTimeout, format!("{shown} was cancelled"))))
+                Err(not_retryable(failed(sent, Code::RequestTimeout, format!("{shown} was cancelled"))))
             }
             () = tokio::time::sleep_until(call.until) => {
                 let sent = sent(care, begun.load(Ordering::Acquire));
@@ -139,14 +139,14 @@ impl Client {
         }
         request.headers.insert(TRACEPARENT, header(&call.traceparent)?);
         // A read sent by POST has no key: its further pages would be treated as duplicates.
-        if request.writes() && request.care != Care::Read {
+        if request.writes() && request.care != Retryability::Read {
             request.headers.insert(IDEMPOTENCY_KEY, header(&call.idempotency_key)?);
         }
         // Set once an answer means "done, see other": from then on nothing counts as not sent.
         let mut done = false;
         for redirects in 0.. {
             let response = self.exchange(call, &request, begun, done).await?;
-            match target(&response, &request) {
+            match redirect_target(&response, &request) {
                 Some(next) if redirects < request.redirects_max => {
                     done |= redirect(&mut request, response.status().as_u16(), next)
                         .map_err(|why| refused(sent(request.care, done), &request, why))?;
@@ -154,7 +154,7 @@ impl Client {
                 }
                 Some(_) if request.redirects_max > 0 => {
                     let what = format!("{}: more than {} redirects", request.shown(), request.redirects_max);
-                    return Err(lasting(failed(sent(request.care, done), Code::ExternalServiceError, what)));
+                    return Err(not_retryable(failed(sent(request.care, done), Code::ExternalServiceError, what)));
                 }
                 _ => return self.read(call, &request, response, done).await,
             }
@@ -170,8 +170,8 @@ impl Client {
         begun: &Arc<AtomicBool>,
         done: bool,
     ) -> Result<Response, ToolError> {
-        let pass = self.egress.judge(&request.url).map_err(|why| refused(sent(request.care, done), request, why))?;
-        let client = if pass == Pass::Listed { &self.listed } else { &self.public };
+        let pass = self.egress.check(&request.url).map_err(|why| refused(sent(request.care, done), request, why))?;
+        let client = if pass == EgressRule::Listed { &self.listed } else { &self.public };
         let mut out = client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
         if request.body.is_empty() {
             // There is no signal for when a request without a body is sent.
@@ -180,7 +180,7 @@ impl Client {
                 out = out.header(CONTENT_LENGTH, 0);
             }
         } else {
-            let body = Timely { left: request.body.clone(), until: call.until, begun: Arc::clone(begun) };
+            let body = DeadlineBody { left: request.body.clone(), until: call.until, begun: Arc::clone(begun) };
             out = out.body(reqwest::Body::wrap(body));
         }
         let result = out.send().await;
@@ -188,7 +188,7 @@ impl Client {
         let head: usize = response.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
         if head > HTTP_RESPONSE_HEAD_BYTES_MAX {
             let what = format!("{}: the head of the answer is too large", request.shown());
-            return Err(lasting(failed(sent(request.care, true), Code::ExternalServiceError, what)));
+            return Err(not_retryable(failed(sent(request.care, true), Code::ExternalServiceError, what)));
         }
         Ok(response)
     }
@@ -209,9 +209,9 @@ impl Client {
                 break;
             }
         }
-        if truncated && !request.cuts {
+        if truncated && !request.truncate_answer {
             let what = format!("{}: the answer has more than {} bytes", request.shown(), request.answer_bytes_max);
-            return Err(lasting(failed(sent(request.care, true), Code::ExternalServiceError, what)));
+            return Err(not_retryable(failed(sent(request.care, true), Code::ExternalServiceError, what)));
         }
         Ok(Answer {
             status: response.status().as_u16(),
@@ -267,7 +267,7 @@ fn header(value: &str) -> Result<HeaderValue, ToolError> {
 }
 
 /// The redirect target of an answer, if any.
-fn target(response: &Response, request: &Request) -> Option<Url> {
+fn redirect_target(response: &Response, request: &Request) -> Option<Url> {
     matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308).then_some(())?;
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
     let mut next = request.url.join(location).ok()?;
@@ -278,9 +278,9 @@ fn target(response: &Response, request: &Request) -> Option<Url> {
 }
 
 /// Changes the request to its next target; returns whether the previous one has already taken effect.
-fn redirect(request: &mut Request, status: u16, next: Url) -> Result<bool, Refused> {
+fn redirect(request: &mut Request, status: u16, next: Url) -> Result<bool, EgressDenied> {
     if request.url.scheme() == "https" && next.scheme() != "https" {
-        return Err(Refused::Downgrade);
+        return Err(EgressDenied::Downgrade);
     }
     let becomes_get = match status {
         303 => request.writes(),
@@ -300,7 +300,7 @@ fn redirect(request: &mut Request, status: u16, next: Url) -> Result<bool, Refus
         request.headers = kept.filter(|(name, _)| CARRIED.contains(name)).collect::<HeaderMap>();
     }
     request.url = next;
-    Ok(becomes_get && request.care != Care::Read)
+    Ok(becomes_get && request.care != Retryability::Read)
 }
 
 /// A body that records when it is first polled, and fails once the call's deadline has passed.
@@ -308,22 +308,22 @@ fn redirect(request: &mut Request, status: u16, next: Url) -> Result<bool, Refus
 /// The connection polls it when it has buffered the head and is about to write both. A process that was suspended in
 /// between resumes right there, before any timer fires, and another node may have taken over and sent the same
 /// request. An error closes the connection with nothing written.
-struct Timely {
+struct DeadlineBody {
     left: Bytes,
     until: Instant,
     begun: Arc<AtomicBool>,
 }
 
-impl Body for Timely {
+impl Body for DeadlineBody {
     type Data = Bytes;
-    type Error = Late;
+    type Error = DeadlinePassed;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         if Instant::now() >= self.until && !self.begun.load(Ordering::Acquire) {
-            return Poll::Ready(Some(Err(Late)));
+            return Poll::Ready(Some(Err(DeadlinePassed)));
         }
         self.begun.store(true, Ordering::Release);
         let chunk = std::mem::take(&mut self.left);
@@ -352,7 +352,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (egress, clock) = (Egress::new([address.as_str()]).unwrap(), Arc::new(FakeClock::at(NOON)));
-        let client = Client::new(Settings { egress, clock, names: BTreeMap::new() }).unwrap();
+        let client = Client::new(ClientSettings { egress, clock, names: BTreeMap::new() }).unwrap();
         let heard = tokio::spawn(async move {
             let (mut connection, _) = listener.accept().await.unwrap();
             let mut heard = [0; 1024];
@@ -363,7 +363,7 @@ mod tests {
         let (idempotency_key, traceparent) = ("key".to_owned(), "trace".to_owned());
         let call = Call { tenant: None, until, cancel, idempotency_key, traceparent };
         let url = Url::parse(&format!("http://{address}/")).unwrap();
-        let request = Request::new(Method::POST, url, Care::Once).json(&serde_json::json!({"pay": 1}));
+        let request = Request::new(Method::POST, url, Retryability::Once).json(&serde_json::json!({"pay": 1}));
         // Past the deadline: a suspended process resumes wherever it was.
         let error = client.follow(&call, request, &Arc::default()).await.err().unwrap();
         assert_eq!((error.sent, error.body.code.as_str()), (Sent::No, Code::RequestTimeout.as_str()), "{error:?}");
@@ -375,13 +375,13 @@ mod tests {
     fn no_redirect_leads_from_https_to_anything_less() {
         let url = |text: &str| Url::parse(text).unwrap();
         for (from, to, leads) in [
-            ("https://one.example/", "http://one.example/", Err(Refused::Downgrade)),
-            ("https://one.example/", "ftp://one.example/", Err(Refused::Downgrade)),
+            ("https://one.example/", "http://one.example/", Err(EgressDenied::Downgrade)),
+            ("https://one.example/", "ftp://one.example/", Err(EgressDenied::Downgrade)),
             ("https://one.example/", "https://two.example/", Ok(false)),
             ("http://one.example/", "http://two.example/", Ok(false)),
             ("http://one.example/", "https://one.example/", Ok(false)),
         ] {
-            let mut request = Request::new(Method::GET, url(from), Care::Read);
+            let mut request = Request::new(Method::GET, url(from), Retryability::Read);
             assert_eq!(redirect(&mut request, 307, url(to)), leads, "{from} to {to}");
             assert_eq!(request.url, url(if leads.is_ok() { to } else { from }));
         }

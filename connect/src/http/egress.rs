@@ -11,17 +11,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The egress rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Egress {
-    entries: Vec<Entry>,
+    entries: Vec<EgressEntry>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
-    host: Host,
+struct EgressEntry {
+    host: HostPattern,
     port: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Host {
+enum HostPattern {
     Any,
     Under(String),
     Exact(String),
@@ -36,7 +36,7 @@ pub struct InvalidEgress {
 
 /// Why a call may not go out. Safe to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum EgressDenied {
     /// A scheme other than http and https.
     #[error("only http and https URLs are allowed")]
     Scheme,
@@ -55,7 +55,7 @@ pub enum Refused {
 
 /// The rule that allows a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
+pub enum EgressRule {
     /// Public addresses only.
     Public,
     /// The host is listed exactly, so its private addresses are allowed.
@@ -64,7 +64,7 @@ pub enum Pass {
 
 /// The reachability of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum AddressScope {
     Public,
     /// On this machine or this network.
     Private,
@@ -83,31 +83,31 @@ impl Egress {
     }
 
     /// Whether `url` may be called, before its name is resolved.
-    pub fn judge(&self, url: &Url) -> Result<Pass, Refused> {
+    pub fn check(&self, url: &Url) -> Result<EgressRule, EgressDenied> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(Refused::Scheme);
+            return Err(EgressDenied::Scheme);
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Refused::Userinfo);
+            return Err(EgressDenied::Userinfo);
         }
         let (Some(host), Some(port)) = (host_of(url), url.port_or_known_default()) else {
-            return Err(Refused::Scheme);
+            return Err(EgressDenied::Scheme);
         };
         let matching = || self.entries.iter().filter(|entry| entry.port.is_none_or(|listed| listed == port));
-        if matching().any(|entry| entry.host == Host::Exact(host.clone())) {
-            return Ok(Pass::Listed);
+        if matching().any(|entry| entry.host == HostPattern::Exact(host.clone())) {
+            return Ok(EgressRule::Listed);
         }
         if !self.entries.is_empty() && !matching().any(|entry| entry.host.covers(&host)) {
-            return Err(Refused::NotListed);
+            return Err(EgressDenied::NotListed);
         }
         match address_of(&host) {
-            Some(address) if scope(address) != Scope::Public => Err(Refused::NotPublic),
-            _ => Ok(Pass::Public),
+            Some(address) if scope(address) != AddressScope::Public => Err(EgressDenied::NotPublic),
+            _ => Ok(EgressRule::Public),
         }
     }
 }
 
-impl Host {
+impl HostPattern {
     fn covers(&self, host: &str) -> bool {
         match self {
             Self::Any => true,
@@ -132,7 +132,7 @@ fn address_of(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-fn parse(entry: &str) -> Option<Entry> {
+fn parse(entry: &str) -> Option<EgressEntry> {
     let bare_v6 = entry.parse::<Ipv6Addr>().is_ok();
     let (host, port) = match entry.rsplit_once(':') {
         Some((host, port)) if !bare_v6 && !entry.ends_with(']') => (host, Some(port.parse().ok().filter(|p| *p > 0)?)),
@@ -146,45 +146,45 @@ fn parse(entry: &str) -> Option<Entry> {
         host_of(&url).filter(|host| plain && !host.is_empty())
     };
     let host = match host.strip_prefix("*.") {
-        Some(domain) => Host::Under(exact(domain).filter(|domain| address_of(domain).is_none())?),
-        None if host == "*" => Host::Any,
-        None => Host::Exact(exact(host)?),
+        Some(domain) => HostPattern::Under(exact(domain).filter(|domain| address_of(domain).is_none())?),
+        None if host == "*" => HostPattern::Any,
+        None => HostPattern::Exact(exact(host)?),
     };
-    Some(Entry { host, port })
+    Some(EgressEntry { host, port })
 }
 
 /// The scope of an address, including IPv4 embedded in IPv6.
-pub(super) fn scope(address: IpAddr) -> Scope {
+pub(super) fn scope(address: IpAddr) -> AddressScope {
     match address {
         IpAddr::V4(v4) => scope_v4(v4),
         IpAddr::V6(v6) => scope_v6(v6),
     }
 }
 
-fn scope_v4(address: Ipv4Addr) -> Scope {
+fn scope_v4(address: Ipv4Addr) -> AddressScope {
     match address.octets() {
-        [10 | 127, ..] | [192, 168, ..] | [198, 18 | 19, ..] => Scope::Private,
-        [172, 16..=31, ..] | [100, 64..=127, ..] => Scope::Private,
-        [0 | 224..=255, ..] | [169, 254, ..] | [192, 0, 0 | 2, _] | [192, 88, 99, _] => Scope::Special,
-        [198, 51, 100, _] | [203, 0, 113, _] => Scope::Special,
-        _ => Scope::Public,
+        [10 | 127, ..] | [192, 168, ..] | [198, 18 | 19, ..] => AddressScope::Private,
+        [172, 16..=31, ..] | [100, 64..=127, ..] => AddressScope::Private,
+        [0 | 224..=255, ..] | [169, 254, ..] | [192, 0, 0 | 2, _] | [192, 88, 99, _] => AddressScope::Special,
+        [198, 51, 100, _] | [203, 0, 113, _] => AddressScope::Special,
+        _ => AddressScope::Public,
     }
 }
 
-fn scope_v6(address: Ipv6Addr) -> Scope {
+fn scope_v6(address: Ipv6Addr) -> AddressScope {
     let embedded = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
         scope_v4(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 1] => Scope::Private,
+        [0, 0, 0, 0, 0, 0, 0, 1] => AddressScope::Private,
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x2002, high, low, ..] => embedded(high, low),
-        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Scope::Private,
+        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => AddressScope::Private,
         // Teredo embeds an address that can't be extracted here; the others are documentation ranges.
-        [0x2001, 0 | 0xdb8, ..] | [0x3fff, ..] => Scope::Special,
-        [0x2000..=0x3fff, ..] => Scope::Public,
-        _ => Scope::Special,
+        [0x2001, 0 | 0xdb8, ..] | [0x3fff, ..] => AddressScope::Special,
+        [0x2000..=0x3fff, ..] => AddressScope::Public,
+        _ => AddressScope::Special,
     }
 }
 
@@ -192,14 +192,14 @@ fn scope_v6(address: Ipv6Addr) -> Scope {
 mod tests {
     use super::*;
 
-    fn judge(entries: &[&str], url: &str) -> Result<Pass, Refused> {
-        Egress::new(entries).unwrap().judge(&Url::parse(url).unwrap())
+    fn judge(entries: &[&str], url: &str) -> Result<EgressRule, EgressDenied> {
+        Egress::new(entries).unwrap().check(&Url::parse(url).unwrap())
     }
 
     #[test]
     fn without_a_list_public_hosts_pass_and_private_ones_do_not_in_any_spelling() {
         for url in ["https://example.com/x", "http://93.184.216.34", "http://[2606:2800:220:1::1]:8080/"] {
-            assert_eq!(judge(&[], url), Ok(Pass::Public), "{url}");
+            assert_eq!(judge(&[], url), Ok(EgressRule::Public), "{url}");
         }
         for url in [
             "http://127.0.0.1/",
@@ -230,7 +230,7 @@ mod tests {
             "http://[fec0::1]/",
             "http://[ff02::1]/",
         ] {
-            assert_eq!(judge(&[], url), Err(Refused::NotPublic), "{url}");
+            assert_eq!(judge(&[], url), Err(EgressDenied::NotPublic), "{url}");
         }
     }
 
@@ -247,40 +247,40 @@ mod tests {
                 assert_eq!(scope(v6.into()), scope(v4.into()), "{v6}");
             }
             let std_private = v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_multicast();
-            assert!(!std_private || scope(v4.into()) != Scope::Public, "{v4}");
+            assert!(!std_private || scope(v4.into()) != AddressScope::Public, "{v4}");
         }
     }
 
     #[test]
     fn a_list_narrows_to_its_entries_and_ports() {
         let list = ["api.example.com", "Mail.Example.org:8443", "*.trusted.net"];
-        assert_eq!(judge(&list, "https://API.example.com./v1"), Ok(Pass::Listed));
-        assert_eq!(judge(&list, "https://mail.example.org:8443/"), Ok(Pass::Listed));
-        assert_eq!(judge(&list, "https://mail.example.org/"), Err(Refused::NotListed));
-        assert_eq!(judge(&list, "https://a.b.trusted.net/"), Ok(Pass::Public));
-        assert_eq!(judge(&list, "https://trusted.net/"), Err(Refused::NotListed));
-        assert_eq!(judge(&list, "https://untrusted.net/"), Err(Refused::NotListed));
-        assert_eq!(judge(&list, "http://api.example.com.evil.org/"), Err(Refused::NotListed));
+        assert_eq!(judge(&list, "https://API.example.com./v1"), Ok(EgressRule::Listed));
+        assert_eq!(judge(&list, "https://mail.example.org:8443/"), Ok(EgressRule::Listed));
+        assert_eq!(judge(&list, "https://mail.example.org/"), Err(EgressDenied::NotListed));
+        assert_eq!(judge(&list, "https://a.b.trusted.net/"), Ok(EgressRule::Public));
+        assert_eq!(judge(&list, "https://trusted.net/"), Err(EgressDenied::NotListed));
+        assert_eq!(judge(&list, "https://untrusted.net/"), Err(EgressDenied::NotListed));
+        assert_eq!(judge(&list, "http://api.example.com.evil.org/"), Err(EgressDenied::NotListed));
     }
 
     #[test]
     fn only_a_spelled_out_entry_opens_a_private_address() {
-        assert_eq!(judge(&["127.0.0.1:9000"], "http://127.0.0.1:9000/"), Ok(Pass::Listed));
-        assert_eq!(judge(&["127.0.0.1:9000"], "http://127.0.0.1:9001/"), Err(Refused::NotListed));
-        assert_eq!(judge(&["127.0.0.1:80"], "http://0x7f.1/"), Ok(Pass::Listed));
-        assert_eq!(judge(&["::1"], "http://[::1]:5/"), Ok(Pass::Listed));
-        assert_eq!(judge(&["[::1]:5"], "http://[::1]:6/"), Err(Refused::NotListed));
-        assert_eq!(judge(&["169.254.169.254"], "http://169.254.169.254/"), Ok(Pass::Listed));
-        assert_eq!(judge(&["127.0.0.1"], "http://[::ffff:127.0.0.1]/"), Err(Refused::NotListed));
-        assert_eq!(judge(&["*"], "http://127.0.0.1/"), Err(Refused::NotPublic));
-        assert_eq!(judge(&["*", "10.0.0.1"], "http://10.0.0.1/"), Ok(Pass::Listed));
+        assert_eq!(judge(&["127.0.0.1:9000"], "http://127.0.0.1:9000/"), Ok(EgressRule::Listed));
+        assert_eq!(judge(&["127.0.0.1:9000"], "http://127.0.0.1:9001/"), Err(EgressDenied::NotListed));
+        assert_eq!(judge(&["127.0.0.1:80"], "http://0x7f.1/"), Ok(EgressRule::Listed));
+        assert_eq!(judge(&["::1"], "http://[::1]:5/"), Ok(EgressRule::Listed));
+        assert_eq!(judge(&["[::1]:5"], "http://[::1]:6/"), Err(EgressDenied::NotListed));
+        assert_eq!(judge(&["169.254.169.254"], "http://169.254.169.254/"), Ok(EgressRule::Listed));
+        assert_eq!(judge(&["127.0.0.1"], "http://[::ffff:127.0.0.1]/"), Err(EgressDenied::NotListed));
+        assert_eq!(judge(&["*"], "http://127.0.0.1/"), Err(EgressDenied::NotPublic));
+        assert_eq!(judge(&["*", "10.0.0.1"], "http://10.0.0.1/"), Ok(EgressRule::Listed));
     }
 
     #[test]
     fn other_schemes_and_credentials_in_the_address_are_refused() {
-        assert_eq!(judge(&[], "ftp://example.com/"), Err(Refused::Scheme));
-        assert_eq!(judge(&[], "file:///etc/passwd"), Err(Refused::Scheme));
-        assert_eq!(judge(&["*"], "https://me:pw@example.com/"), Err(Refused::Userinfo));
+        assert_eq!(judge(&[], "ftp://example.com/"), Err(EgressDenied::Scheme));
+        assert_eq!(judge(&[], "file:///etc/passwd"), Err(EgressDenied::Scheme));
+        assert_eq!(judge(&["*"], "https://me:pw@example.com/"), Err(EgressDenied::Userinfo));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! A server may echo what it was sent, in an error or in its answer. Only this file resolves secrets, and whoever
 //! creates a [`Keyring`] returns its result through [`Keyring::clean`]; a tidy test enforces both.
 
-use super::failure::{failed, lasting};
+use super::failure::{failed, not_retryable};
 use super::request::Call;
-use crate::blocking::off_thread;
+use crate::blocking::run_blocking;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_core::error::Code;
@@ -50,12 +50,12 @@ impl Keyring {
         };
         let secret = found.map_err(|error| {
             let told = ToolError::not_sent(Code::ToolUnavailable, error.to_string());
-            if matches!(error, SecretError::Unreadable { .. }) { told } else { lasting(told) }
+            if matches!(error, SecretError::Unreadable { .. }) { told } else { not_retryable(told) }
         })?;
         let text = secret.expose_text().map(str::trim);
         let Some(text) = text.filter(|text| !text.is_empty()) else {
             let what = format!("the secret {name} is not valid text");
-            return Err(lasting(ToolError::not_sent(Code::ToolUnavailable, what)));
+            return Err(not_retryable(ToolError::not_sent(Code::ToolUnavailable, what)));
         };
         let secret = Secret::new(text);
         // Host names are lower-cased, and a redirect may put a secret into one.
@@ -65,7 +65,7 @@ impl Keyring {
     }
 
     /// Masks this too: a value derived from a secret, such as a short-lived token.
-    pub(crate) fn learn(&mut self, secret: Secret) {
+    pub(crate) fn add(&mut self, secret: Secret) {
         self.used.push(secret);
     }
 
@@ -87,7 +87,7 @@ impl Keyring {
 
     /// Masks every secret in a call's output or error, in any encoding. Large results are processed on blocking
     /// threads.
-    pub(crate) async fn clean<T: Output>(&self, told: Result<T, ToolError>) -> Result<T, ToolError> {
+    pub(crate) async fn clean<T: MaskedOutput>(&self, told: Result<T, ToolError>) -> Result<T, ToolError> {
         if self.used.is_empty() {
             return told;
         }
@@ -102,7 +102,7 @@ impl Keyring {
             return masked(&redactor, told);
         }
         // What can't be masked is withheld, but the call did take effect.
-        let masked = off_thread(move || Ok(masked(&redactor, told))).await;
+        let masked = run_blocking(move || Ok(masked(&redactor, told))).await;
         masked.unwrap_or_else(|_| Err(failed(sent, Code::Internal, "the answer could not be processed".to_owned())))
     }
 
@@ -133,7 +133,7 @@ impl SentSecrets {
     }
 }
 
-fn masked<T: Output>(redactor: &Redactor, told: Result<T, ToolError>) -> Result<T, ToolError> {
+fn masked<T: MaskedOutput>(redactor: &Redactor, told: Result<T, ToolError>) -> Result<T, ToolError> {
     match told {
         Ok(mut output) => {
             output.documents().for_each(|document| redactor.mask_document_values(document));
@@ -160,31 +160,31 @@ fn bytes_of(value: &Value) -> usize {
 }
 
 /// The result of a successful call, and the parts of it that the other side wrote.
-pub(crate) trait Output: Send + 'static {
+pub(crate) trait MaskedOutput: Send + 'static {
     fn documents(&mut self) -> impl Iterator<Item = &mut Value>;
 }
 
-impl Output for Value {
+impl MaskedOutput for Value {
     fn documents(&mut self) -> impl Iterator<Item = &mut Value> {
         std::iter::once(self)
     }
 }
 
 /// What a lookup found, and whether the search was complete.
-impl Output for (Option<Value>, bool) {
+impl MaskedOutput for (Option<Value>, bool) {
     fn documents(&mut self) -> impl Iterator<Item = &mut Value> {
         self.0.iter_mut()
     }
 }
 
 /// A status contains no text of the other side.
-impl Output for u16 {
+impl MaskedOutput for u16 {
     fn documents(&mut self) -> impl Iterator<Item = &mut Value> {
         std::iter::empty()
     }
 }
 
-impl Output for () {
+impl MaskedOutput for () {
     fn documents(&mut self) -> impl Iterator<Item = &mut Value> {
         std::iter::empty()
     }
@@ -203,7 +203,7 @@ pub(crate) fn reference(text: &str) -> Option<(&str, Result<SecretName, ToolErro
 
 fn sensitive(text: &str, name: &SecretName) -> Result<HeaderValue, ToolError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
-        lasting(ToolError::not_sent(Code::ToolUnavailable, format!("the secret {name} is not a valid header value")))
+        not_retryable(ToolError::not_sent(Code::ToolUnavailable, format!("the secret {name} is not a valid header value")))
     })?;
     value.set_sensitive(true);
     Ok(value)

@@ -9,10 +9,10 @@ mod keyring;
 mod request;
 mod resolve;
 
-pub use answer::{Answer, Opened};
-pub use client::{Client, ClientError, IDEMPOTENCY_KEY, Settings};
-pub use egress::{Egress, InvalidEgress, Pass, Refused};
+pub use answer::{Answer, ParsedAnswer};
+pub use client::{Client, ClientError, IDEMPOTENCY_KEY, ClientSettings};
+pub use egress::{Egress, InvalidEgress, EgressRule, EgressDenied};
 pub(crate) use egress::{authority_of, host_of};
-pub(crate) use failure::lasting;
+pub(crate) use failure::not_retryable;
 pub(crate) use keyring::{Keyring, SentSecrets, reference};
-pub use request::{Call, Care, Request};
+pub use request::{Call, Retryability, Request};

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// What it means if a request is sent and its answer is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Care {
+pub enum Retryability {
     /// Nothing: it only reads. Failures of such a request count as not sent.
     Read,
     /// Repeating it with the same key has no second effect.
@@ -36,7 +36,7 @@ pub struct Call {
 impl Call {
     /// The call of a tool, starting now.
     #[must_use]
-    pub fn of(ctx: &CallContext) -> Self {
+    pub fn for_tool(ctx: &CallContext) -> Self {
         Self {
             tenant: Some(ctx.tenant.clone()),
             until: Instant::now() + ctx.time_left.min(HTTP_CALL_TIMEOUT_MAX),
@@ -56,18 +56,18 @@ pub struct Request {
     /// Empty means none.
     pub body: Bytes,
     /// What a lost answer means.
-    pub care: Care,
+    pub care: Retryability,
     pub redirects_max: usize,
     pub answer_bytes_max: usize,
     /// Whether a longer answer is cut instead of rejected.
-    pub cuts: bool,
+    pub truncate_answer: bool,
     /// The name of the other side in errors; its host if absent.
     pub shown: Option<&'static str>,
 }
 
 impl Request {
     #[must_use]
-    pub fn new(method: Method, url: Url, care: Care) -> Self {
+    pub fn new(method: Method, url: Url, care: Retryability) -> Self {
         Self {
             method,
             url,
@@ -76,7 +76,7 @@ impl Request {
             care,
             redirects_max: HTTP_REDIRECTS_MAX,
             answer_bytes_max: HTTP_RESPONSE_BYTES_MAX,
-            cuts: false,
+            truncate_answer: false,
             shown: None,
         }
     }

@@ -4,7 +4,7 @@
 //! and called with another. One forbidden address rejects the whole answer: a name that resolves to both kinds is a
 //! mistake or an attack.
 
-use super::egress::{Pass, Refused, Scope, scope};
+use super::egress::{EgressRule, EgressDenied, AddressScope, scope};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::collections::BTreeMap;
 use std::io;
@@ -12,18 +12,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// A resolver under one rule.
-pub(super) struct Checked {
-    pass: Pass,
+pub(super) struct CheckedResolver {
+    pass: EgressRule,
     fixed: Arc<BTreeMap<String, Vec<IpAddr>>>,
 }
 
-impl Checked {
-    pub(super) const fn new(pass: Pass, fixed: Arc<BTreeMap<String, Vec<IpAddr>>>) -> Self {
+impl CheckedResolver {
+    pub(super) const fn new(pass: EgressRule, fixed: Arc<BTreeMap<String, Vec<IpAddr>>>) -> Self {
         Self { pass, fixed }
     }
 }
 
-impl Resolve for Checked {
+impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (pass, fixed) = (self.pass, Arc::clone(&self.fixed));
         Box::pin(async move {
@@ -35,17 +35,17 @@ impl Resolve for Checked {
                 return Err(io::Error::from(io::ErrorKind::NotFound).into());
             }
             if found.iter().any(|address| !allows(pass, address.ip())) {
-                return Err(Refused::NotPublic.into());
+                return Err(EgressDenied::NotPublic.into());
             }
             Ok(Box::new(found.into_iter()) as Addrs)
         })
     }
 }
 
-fn allows(pass: Pass, address: IpAddr) -> bool {
+fn allows(pass: EgressRule, address: IpAddr) -> bool {
     match scope(address) {
-        Scope::Public => true,
-        Scope::Private => pass == Pass::Listed,
-        Scope::Special => false,
+        AddressScope::Public => true,
+        AddressScope::Private => pass == EgressRule::Listed,
+        AddressScope::Special => false,
     }
 }

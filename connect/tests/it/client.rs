@@ -1,7 +1,7 @@
 //! The API client: answers, errors, other servers, event streams.
 
 use crate::server::{Reply, Server};
-use chimera_connect::client::{self, Credentials, ServerError};
+use chimera_connect::client::{self, ApiCredentials, ApiClientError};
 use chimera_core::access::mac;
 use chimera_core::access::signature::{UnverifiedSignature, RequestParts};
 use chimera_core::error::{Code, ErrorBody, ProblemDetails};
@@ -15,9 +15,9 @@ fn at(server: &Server) -> client::Server {
     client::Server::new(&server.url(""), credentials(Some("sesame"))).unwrap()
 }
 
-fn credentials(token: Option<&str>) -> Credentials {
+fn credentials(token: Option<&str>) -> ApiCredentials {
     let world = World::new(1);
-    Credentials {
+    ApiCredentials {
         actor: "user_ann".into(),
         key: Some(Secret::new("the key of ann")),
         token: token.map(str::to_owned),
@@ -60,15 +60,15 @@ async fn without_a_token_one_is_got_with_the_key_and_kept() {
 
 #[tokio::test]
 async fn an_address_that_is_none_and_a_lack_of_credentials_are_refused_in_words() {
-    assert!(matches!(client::Server::new("nowhere", credentials(None)), Err(ServerError::Unusable(_))));
-    assert!(matches!(client::Server::new("http://x", credentials(Some("a\nb"))), Err(ServerError::Unusable(_))));
-    let bare = client::Server::new("http://127.0.0.1:9", Credentials { key: None, ..credentials(None) }).unwrap();
-    assert!(matches!(bare.ask("GET", "runs", None).await, Err(ServerError::Unusable(_))));
+    assert!(matches!(client::Server::new("nowhere", credentials(None)), Err(ApiClientError::Unusable(_))));
+    assert!(matches!(client::Server::new("http://x", credentials(Some("a\nb"))), Err(ApiClientError::Unusable(_))));
+    let bare = client::Server::new("http://127.0.0.1:9", ApiCredentials { key: None, ..credentials(None) }).unwrap();
+    assert!(matches!(bare.ask("GET", "runs", None).await, Err(ApiClientError::Unusable(_))));
     let server = Server::saying(200, json!({})).await;
-    let reader = Credentials { key: None, ..credentials(Some("sesame")) };
+    let reader = ApiCredentials { key: None, ..credentials(Some("sesame")) };
     let reader = client::Server::new(&server.url(""), reader).unwrap();
     assert!(reader.ask("GET", "runs", None).await.is_ok(), "a token alone reads");
-    assert!(matches!(reader.ask("POST", "runs/x/cancel", None).await, Err(ServerError::Unusable(_))));
+    assert!(matches!(reader.ask("POST", "runs/x/cancel", None).await, Err(ApiClientError::Unusable(_))));
     assert_eq!(server.seen().len(), 1);
 }
 
@@ -78,13 +78,13 @@ async fn a_refusal_is_the_servers_own_error_and_a_stranger_is_told_apart() {
     let problem = serde_json::to_value(ProblemDetails::new(Code::StaleApproval, body.clone(), "/x", "t")).unwrap();
     let server = Server::saying(409, problem).await;
     match at(&server).ask("GET", "runs", None).await {
-        Err(ServerError::Refused(told)) => assert_eq!(*told, body),
+        Err(ApiClientError::Refused(told)) => assert_eq!(*told, body),
         other => panic!("{other:?}"),
     }
     let strange = Server::saying(404, json!({"message": "nginx"})).await;
-    assert!(matches!(at(&strange).ask("GET", "runs", None).await, Err(ServerError::Strange { status: 404, .. })));
+    assert!(matches!(at(&strange).ask("GET", "runs", None).await, Err(ApiClientError::NotChimera { status: 404, .. })));
     let cut = Server::start(|_| Reply::Cut).await;
-    assert!(matches!(at(&cut).ask("GET", "runs", None).await, Err(ServerError::Silent { .. })));
+    assert!(matches!(at(&cut).ask("GET", "runs", None).await, Err(ApiClientError::NoAnswer { .. })));
 }
 
 #[tokio::test]

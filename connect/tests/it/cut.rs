@@ -9,7 +9,7 @@
 use crate::server::{Known, Reply, Seen, Server, local};
 use async_trait::async_trait;
 use chimera_connect::flow::HttpRequest;
-use chimera_connect::flow::{Toolbox, declared};
+use chimera_connect::flow::{ToolDependencies, declared};
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, STEPS};
 use chimera_core::record::{Scope, Select};
@@ -20,7 +20,7 @@ use chimera_engine::flow::gate::CallLimits;
 use chimera_engine::flow::port::Tool;
 use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, RunKey, StartRun};
 use chimera_engine::port::{NoSpans, Records};
-use chimera_storage::records::{Access, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_storage::records::{AccessMode, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::crash::Store;
 use chimera_testkit::flow::{HintBus, Nobody, World};
 use chimera_testkit::postgres::PrivatePostgres;
@@ -166,7 +166,7 @@ impl Play {
     }
 
     fn engine(&self, records: &Arc<dyn Records>, wire: &Arc<Wire>) -> Flow {
-        let toolbox = Toolbox { client: local(), secrets: Known::of(&[]), base_urls: BTreeMap::new() };
+        let toolbox = ToolDependencies { client: local(), secrets: Known::of(&[]), base_urls: BTreeMap::new() };
         let request = HttpRequest::new(toolbox.client.clone(), Arc::clone(&toolbox.secrets)).unwrap();
         let vendor = VENDOR.replace("ADDRESS", &self.other.server.address.to_string());
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(request)];
@@ -291,7 +291,7 @@ struct File(TempDir, World);
 #[async_trait]
 impl Store for File {
     async fn open(&self) -> Arc<dyn Records> {
-        Arc::new(SqliteRecords::open(self.0.path(), Access::Write, Arc::clone(&self.1.clock)).unwrap())
+        Arc::new(SqliteRecords::open(self.0.path(), AccessMode::Write, Arc::clone(&self.1.clock)).unwrap())
     }
 }
 

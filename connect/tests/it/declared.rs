@@ -1,7 +1,7 @@
 //! Tools from a custom file.
 
 use crate::server::{Known, Reply, Server, call, ctx, gist, local, toolbox};
-use chimera_connect::flow::Toolbox;
+use chimera_connect::flow::ToolDependencies;
 use chimera_connect::flow::declared::{HttpTool, load, tools};
 use chimera_core::tool::Rollback;
 use chimera_engine::flow::port::{CompletedCall, CheckResult, Sent, Tool};
@@ -67,7 +67,7 @@ fn a_changed_definition_is_another_version_whatever_the_file_calls_it() {
     }
     let elsewhere = |url: &str| {
         let base_urls = [("crm".to_owned(), url.to_owned())].into();
-        let toolbox = Toolbox { client: local(), secrets: Known::of(&[]), base_urls };
+        let toolbox = ToolDependencies { client: local(), secrets: Known::of(&[]), base_urls };
         tools(CRM, "crm.toml", &toolbox).unwrap()[0].spec().version.clone()
     };
     assert_ne!(elsewhere("https://one.example"), elsewhere("https://two.example"));

@@ -2,7 +2,7 @@
 
 use crate::given::{call, execute};
 use async_trait::async_trait;
-use chimera_connect::flow::{InvalidMail, MailSettings, MailTls, mail_tool};
+use chimera_connect::flow::{InvalidMailSettings, MailSettings, MailTls, mail_tool};
 use chimera_core::secret::{Secret, SecretName};
 use chimera_core::tool::{EffectKind, Risk};
 use chimera_engine::flow::port::{CancelToken, Sent, Tool};
@@ -193,11 +193,11 @@ async fn a_server_without_the_tls_that_is_asked_for_gets_nothing() {
 fn settings_that_would_give_a_password_away_are_refused() {
     let refused = |settings: MailSettings| mail_tool(settings, Arc::new(OneSecret)).err();
     let remote = MailSettings { server: "mail.example".into(), ..with_login(settings(25), "smtp") };
-    assert_eq!(refused(remote), Some(InvalidMail::PlainPassword));
-    assert_eq!(refused(MailSettings { from: "nobody".into(), ..settings(25) }), Some(InvalidMail::From));
-    assert_eq!(refused(MailSettings { user: Some("u".into()), ..settings(25) }), Some(InvalidMail::Credentials));
+    assert_eq!(refused(remote), Some(InvalidMailSettings::PlainPassword));
+    assert_eq!(refused(MailSettings { from: "nobody".into(), ..settings(25) }), Some(InvalidMailSettings::From));
+    assert_eq!(refused(MailSettings { user: Some("u".into()), ..settings(25) }), Some(InvalidMailSettings::Credentials));
     let roots = MailSettings { tls: MailTls::Implicit, roots_pem: Some(b"no pem".to_vec()), ..settings(25) };
-    assert_eq!(refused(roots), Some(InvalidMail::Roots));
+    assert_eq!(refused(roots), Some(InvalidMailSettings::Roots));
 }
 
 #[tokio::test]

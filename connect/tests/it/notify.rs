@@ -3,10 +3,10 @@
 use crate::server::{Known, Reply, Seen, Server, gist, local};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chimera_connect::flow::notify::Channels;
-use chimera_connect::flow::webhook::{Key, WebhookSender, own_key, sign};
+use chimera_connect::flow::notify::NotificationChannels;
+use chimera_connect::flow::webhook::{SigningKeySource, WebhookSender, own_key, sign};
 use chimera_connect::flow::{MailSettings, MailTls, mail_tool};
-use chimera_connect::http::{Client, Egress, Settings};
+use chimera_connect::http::{Client, Egress, ClientSettings};
 use chimera_core::flow::review::{ApprovalRecord, Review};
 use chimera_core::secret::SecretName;
 use chimera_engine::flow::StartRun;
@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 const KEY: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-fn channels(smtp: Option<&PrivateSmtp>) -> Channels {
+fn channels(smtp: Option<&PrivateSmtp>) -> NotificationChannels {
     let secrets = Known::of(&[("webhook.runs", KEY)]);
     let settings = |smtp: &PrivateSmtp| MailSettings {
         server: "localhost".into(),
@@ -34,10 +34,10 @@ fn channels(smtp: Option<&PrivateSmtp>) -> Channels {
         from: "Chimera <chimera@acme.example>".into(),
         roots_pem: None,
     };
-    Channels {
+    NotificationChannels {
         webhook: Some((
             WebhookSender::new(local(), secrets.clone()),
-            Key::Named(SecretName::new("webhook.runs").unwrap()),
+            SigningKeySource::Secret(SecretName::new("webhook.runs").unwrap()),
         )),
         mail: smtp.map(|smtp| mail_tool(settings(smtp), secrets).unwrap()),
         clock: Arc::new(FakeClock::at(NOON)),
@@ -70,12 +70,12 @@ async fn a_webhook_is_told_under_the_messages_own_id_every_time() {
 }
 
 /// Engines whose webhooks are signed with their own key, and their shared clock.
-fn own_voice(clock: &Arc<FakeClock>) -> (Setup, Arc<Channels>) {
+fn own_voice(clock: &Arc<FakeClock>) -> (Setup, Arc<NotificationChannels>) {
     let egress = Egress::new(["127.0.0.1"]).unwrap();
-    let settings = Settings { egress, clock: clock.clone(), names: BTreeMap::new() };
+    let settings = ClientSettings { egress, clock: clock.clone(), names: BTreeMap::new() };
     let sender = WebhookSender::new(Client::new(settings).unwrap(), Known::of(&[]));
-    let webhook = Some((sender, Key::Own(own_key(&[9; 32]))));
-    let channels = Arc::new(Channels { webhook, mail: None, clock: clock.clone() });
+    let webhook = Some((sender, SigningKeySource::Own(own_key(&[9; 32]))));
+    let channels = Arc::new(NotificationChannels { webhook, mail: None, clock: clock.clone() });
     let world = World { clock: clock.clone(), ..World::new(1) };
     (stage(1).world(world).notifier(channels.clone()), channels)
 }
@@ -296,7 +296,7 @@ async fn a_mail_says_which_run_ended_how_and_why() {
 
 #[tokio::test]
 async fn a_channel_that_is_not_set_up_is_not_tried_again() {
-    let channels = Channels { webhook: None, ..channels(None) };
+    let channels = NotificationChannels { webhook: None, ..channels(None) };
     for channel in ["webhook", "email", "pigeon"] {
         let error = channels.send(&message(channel, "https://x.example/".into())).await.unwrap_err();
         assert_eq!(gist(&error), ("TOOL_UNAVAILABLE", false, Sent::No), "{channel}");

@@ -1,8 +1,8 @@
 //! An HTTP server that records requests and answers as scripted, and the fixtures that tools need.
 
 use async_trait::async_trait;
-use chimera_connect::flow::Toolbox;
-use chimera_connect::http::{Client, Egress, Settings};
+use chimera_connect::flow::ToolDependencies;
+use chimera_connect::http::{Client, Egress, ClientSettings};
 use chimera_core::json::schema::SchemaViolation;
 use chimera_core::secret::{Secret, SecretName};
 use chimera_engine::flow::port::{CallContext, CancelToken, Tool, ToolError};
@@ -202,7 +202,7 @@ pub(crate) fn client_knowing(egress: &[&str], names: &[(&str, &[&str])]) -> Clie
         ((*name).to_owned(), addresses.iter().map(|address| address.parse().unwrap()).collect())
     });
     let egress = Egress::new(egress).unwrap();
-    Client::new(Settings { egress, clock: Arc::new(FakeClock::at(NOON)), names: names.collect() }).unwrap()
+    Client::new(ClientSettings { egress, clock: Arc::new(FakeClock::at(NOON)), names: names.collect() }).unwrap()
 }
 
 /// A client that may call this machine.
@@ -255,7 +255,7 @@ pub(crate) fn gist(error: &ToolError) -> (&str, bool, chimera_engine::flow::port
 }
 
 /// The dependencies of tools, with every named vendor at `server`.
-pub(crate) fn toolbox(secrets: &[(&str, &str)], vendors: &[&str], server: &Server) -> Toolbox {
+pub(crate) fn toolbox(secrets: &[(&str, &str)], vendors: &[&str], server: &Server) -> ToolDependencies {
     let base_urls = vendors.iter().map(|vendor| ((*vendor).to_owned(), server.url("")));
-    Toolbox { client: local(), secrets: Known::of(secrets), base_urls: base_urls.collect() }
+    ToolDependencies { client: local(), secrets: Known::of(secrets), base_urls: base_urls.collect() }
 }

@@ -6,7 +6,7 @@
 
 use crate::given::{blobs, call, call_of, every_tool, neighbours, owned};
 use crate::server::{Known, Reply, Server, local};
-use chimera_connect::flow::{Toolbox, http_tools, local_tools, s3_tool};
+use chimera_connect::flow::{ToolDependencies, http_tools, local_tools, s3_tool};
 use chimera_engine::access::TenantSecrets;
 use chimera_engine::flow::port::{CallContext, Tool};
 use chimera_engine::flow::{Registry, TenantBuckets};
@@ -70,7 +70,7 @@ fn tools(home: &Path, server: &Server, secrets: &[(String, String)]) -> Vec<Arc<
     let known: Vec<(&str, &str)> = secrets.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let secrets = Arc::new(TenantSecrets::new(Known::of(&known), neighbours()));
     let vendors = ["github", "google", "notion", "outlook", "slack"].map(|name| (name.to_owned(), server.url("")));
-    let toolbox = Toolbox { client: local(), secrets, base_urls: vendors.into_iter().collect() };
+    let toolbox = ToolDependencies { client: local(), secrets, base_urls: vendors.into_iter().collect() };
     let mut tools = http_tools(&toolbox).unwrap();
     let blobs = owned(&blobs(&home.join("blobs")));
     tools.extend(local_tools(blobs.clone()).unwrap());

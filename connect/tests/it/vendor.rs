@@ -1,7 +1,7 @@
 //! The bundled vendors against servers that check what they are sent.
 
 use crate::server::{Known, Reply, Seen, Server, call, call_as, ctx, gist, local, toolbox};
-use chimera_connect::flow::{Toolbox, http_tools, vendor};
+use chimera_connect::flow::{ToolDependencies, http_tools, vendor};
 use chimera_core::access::scope;
 use chimera_core::tool::{Metadata, EffectKind, Risk};
 use chimera_engine::flow::Registry;
@@ -334,7 +334,7 @@ async fn an_issue_is_opened_and_undone_by_closing_it() {
 }
 
 /// The issue tool, with a shorter `never_after_ms`.
-fn patient(server: &Server, toolbox: &Toolbox) -> impl Tool {
+fn patient(server: &Server, toolbox: &ToolDependencies) -> impl Tool {
     let text = vendor::file("github").unwrap().replace("never_after_ms = 12000", "never_after_ms = 1");
     assert!(text.contains("never_after_ms = 1\n"));
     let tools = chimera_connect::flow::declared::tools(&text, &server.url(""), toolbox).unwrap();
@@ -444,7 +444,7 @@ async fn a_token_is_fetched_kept_and_fetched_again_when_it_is_refused() {
         "tenant": "acme", "token_url": server.url("/{tenant}/token")});
     let account = account.to_string();
     let base_urls = [("outlook".to_owned(), server.url(""))].into();
-    let toolbox = Toolbox { client: local(), secrets: Known::of(&[("outlook", &account)]), base_urls };
+    let toolbox = ToolDependencies { client: local(), secrets: Known::of(&[("outlook", &account)]), base_urls };
     let tool = http_tools(&toolbox).unwrap().into_iter().find(|tool| tool.spec().name == "outlook.send").unwrap();
     call(tool.as_ref(), example("outlook.send")).await.unwrap();
     call(tool.as_ref(), example("outlook.send")).await.unwrap();

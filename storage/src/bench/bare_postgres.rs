@@ -1,8 +1,8 @@
 //! The upper bound on PostgreSQL: the same multi-row statements, pipelined, one connection per lane.
 
-use super::workload::{BenchError, Prepared, Workload};
+use super::workload::{BenchError, PreparedBatches, Workload};
 use crate::records::postgres::{cells, connect::Server};
-use cells::Cells;
+use cells::PgColumn;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::ledger::{ChainHead, ChainLink};
 use chimera_core::record::{Insert, Row, Table, Value};
@@ -34,7 +34,7 @@ pub async fn bare_postgres(
         // Far from the lane numbers that the store assigns, and distinct for each batch size.
         let lane = i64::try_from(batch * 1_000_000 + lane).unwrap_or_default();
         let client = server.connect_lane().await.map_err(crate::records::OpenError::Unavailable)?;
-        let prepared = Prepared::new(workload, lane, batch, batches)?;
+        let prepared = PreparedBatches::new(workload, lane, batch, batches)?;
         client.execute(ADD_LANE, &[&lane]).await?;
         let runs: Vec<&Insert> = prepared.runs.iter().map(|tx| &tx.inserts[0]).collect();
         let text = client.prepare(&text(runs[0].table, &positions(runs[0]))).await?;
@@ -47,7 +47,7 @@ pub async fn bare_postgres(
     Ok(lanes * batch * batches)
 }
 
-async fn commit_all(lane: i64, client: &Client, prepared: &Prepared) -> Result<(), BenchError> {
+async fn commit_all(lane: i64, client: &Client, prepared: &PreparedBatches) -> Result<(), BenchError> {
     let Some(sample) = prepared.batches.first().and_then(|(steps, _)| steps.first()) else { return Ok(()) };
     let mut statements = vec![client.prepare(UPDATE).await?];
     for insert in &sample.inserts {
@@ -59,15 +59,15 @@ async fn commit_all(lane: i64, client: &Client, prepared: &Prepared) -> Result<(
     for (steps, links) in &prepared.batches {
         let rows: Vec<Row> = steps.iter().zip(links).map(|(tx, link)| tx.entries[0].row(lane, link)).collect();
         let updates = |n: usize| match n {
-            0..3 => Cells(steps.iter().map(|tx| &tx.updates[0].set[n].1).collect()),
-            3 => Cells(steps.iter().map(|tx| &tx.updates[0].key[0]).collect()),
-            _ => Cells(steps.iter().map(|tx| &tx.updates[0].expect[0].1).collect()),
+            0..3 => PgColumn(steps.iter().map(|tx| &tx.updates[0].set[n].1).collect()),
+            3 => PgColumn(steps.iter().map(|tx| &tx.updates[0].key[0]).collect()),
+            _ => PgColumn(steps.iter().map(|tx| &tx.updates[0].expect[0].1).collect()),
         };
-        let mut params: Vec<Vec<Cells<'_>>> = vec![(0..5).map(updates).collect()];
+        let mut params: Vec<Vec<PgColumn<'_>>> = vec![(0..5).map(updates).collect()];
         for n in 0..sample.inserts.len() {
             params.push(columns(&steps.iter().map(|tx| &tx.inserts[n]).collect::<Vec<_>>()));
         }
-        params.push(all.iter().map(|at| Cells(rows.iter().map(|row| &row.cells[*at]).collect())).collect());
+        params.push(all.iter().map(|at| PgColumn(rows.iter().map(|row| &row.cells[*at]).collect())).collect());
         let Some(head) = links.last().map(ChainLink::head) else { continue };
         flight(client, &statements, &params, &advance, lane, head).await?;
     }
@@ -77,7 +77,7 @@ async fn commit_all(lane: i64, client: &Client, prepared: &Prepared) -> Result<(
 async fn flight(
     client: &Client,
     statements: &[Statement],
-    params: &[Vec<Cells<'_>>],
+    params: &[Vec<PgColumn<'_>>],
     advance: &Statement,
     lane: i64,
     head: ChainHead,
@@ -99,12 +99,12 @@ fn positions(insert: &Insert) -> Vec<usize> {
     insert.cells.iter().map(|(at, _)| *at).collect()
 }
 
-fn columns<'a>(rows: &[&'a Insert]) -> Vec<Cells<'a>> {
+fn columns<'a>(rows: &[&'a Insert]) -> Vec<PgColumn<'a>> {
     let column = |n: usize| rows.iter().map(|row| &row.cells[n].1).collect::<Vec<&Value>>();
-    (0..rows[0].cells.len()).map(|n| Cells(column(n))).collect()
+    (0..rows[0].cells.len()).map(|n| PgColumn(column(n))).collect()
 }
 
-fn borrowed<'a>(params: &'a [Cells<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
+fn borrowed<'a>(params: &'a [PgColumn<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
     params.iter().map(|param| param as &(dyn ToSql + Sync)).collect()
 }
 

@@ -1,6 +1,6 @@
 //! The upper bound on SQLite.
 
-use super::workload::{BenchError, Prepared, Workload};
+use super::workload::{BenchError, PreparedBatches, Workload};
 use crate::records::sqlite::file::DataFile;
 use crate::records::sqlite::{cells, file};
 use chimera_core::record::{Insert, Value};
@@ -17,7 +17,7 @@ pub fn bare_sqlite(
     start: impl FnOnce(),
 ) -> Result<usize, BenchError> {
     let (_, conn) = DataFile::create(folder).map_err(crate::records::OpenError::from)?;
-    let prepared = Prepared::new(workload, file::LANE, batch, batches)?;
+    let prepared = PreparedBatches::new(workload, file::LANE, batch, batches)?;
     prepared.runs.iter().try_for_each(|tx| insert(&conn, &tx.inserts[0]))?;
     let Some(sample) = prepared.batches.first().and_then(|(steps, _)| steps.first()) else { return Ok(0) };
     let inserts: Vec<String> = sample.inserts.iter().map(insert_text).collect();

@@ -103,9 +103,9 @@ impl Workload {
     }
 }
 
-type Cells = Vec<(&'static str, Value)>;
+type NamedCells = Vec<(&'static str, Value)>;
 
-fn step_cells(id: Uuid, run: Uuid, version: i64, input: Value, now: Timestamp) -> Cells {
+fn step_cells(id: Uuid, run: Uuid, version: i64, input: Value, now: Timestamp) -> NamedCells {
     vec![
         ("id", id.into()),
         ("run_id", run.into()),
@@ -120,7 +120,7 @@ fn step_cells(id: Uuid, run: Uuid, version: i64, input: Value, now: Timestamp) -
     ]
 }
 
-fn call_cells(id: Uuid, step: Uuid, run: Uuid, effect: Uuid, input: Value, now: Timestamp) -> Cells {
+fn call_cells(id: Uuid, step: Uuid, run: Uuid, effect: Uuid, input: Value, now: Timestamp) -> NamedCells {
     vec![
         ("id", id.into()),
         ("step_id", step.into()),
@@ -136,7 +136,7 @@ fn call_cells(id: Uuid, step: Uuid, run: Uuid, effect: Uuid, input: Value, now: 
     ]
 }
 
-fn effect_cells(id: Uuid, step: Uuid, run: Uuid, now: Timestamp) -> Cells {
+fn effect_cells(id: Uuid, step: Uuid, run: Uuid, now: Timestamp) -> NamedCells {
     vec![
         ("id", id.into()),
         ("tenant_id", "bench".into()),
@@ -157,7 +157,7 @@ const fn place(writers: usize, w: usize, n: usize) -> (usize, i64) {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Driven {
+pub struct BenchResult {
     pub txs: usize,
     /// Database commits that carried them.
     pub batches: usize,
@@ -171,7 +171,7 @@ pub async fn drive(
     writers: usize,
     txs: usize,
     start: impl FnOnce(),
-) -> Result<Driven, BenchError> {
+) -> Result<BenchResult, BenchError> {
     let share = txs.div_ceil(writers);
     let mut runs = Vec::new();
     for _ in 0..share.div_ceil(STEPS_PER_RUN) {
@@ -199,18 +199,18 @@ pub async fn drive(
     for task in (0..writers).map(writer).collect::<Vec<_>>() {
         batches.extend(task.await??);
     }
-    Ok(Driven { txs: share * writers, batches: batches.len() })
+    Ok(BenchResult { txs: share * writers, batches: batches.len() })
 }
 
 /// Batches of steps, built before the timed loop starts.
-pub(super) struct Prepared {
+pub(super) struct PreparedBatches {
     /// The runs that the steps belong to.
     pub(super) runs: Vec<Tx>,
     /// Steps and the ledger links of their entries.
     pub(super) batches: Vec<(Vec<Tx>, Vec<ChainLink>)>,
 }
 
-impl Prepared {
+impl PreparedBatches {
     pub(super) fn new(workload: &Workload, lane: i64, batch: usize, batches: usize) -> Result<Self, BenchError> {
         let runs = (0..batches.div_ceil(STEPS_PER_RUN) * batch).map(|_| workload.run());
         let runs: Vec<(Uuid, Tx)> = runs.collect::<Result<_, _>>()?;

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 const PIECE_BYTES_MAX: usize = 256 * 1024;
 
 /// Incoming content that computes its own digest.
-pub(super) struct Measured {
+pub(super) struct HashingContent {
     content: UploadStream,
     ahead: Bytes,
     hasher: Sha256,
@@ -20,7 +20,7 @@ pub(super) struct Measured {
     bytes_max: u64,
 }
 
-impl Measured {
+impl HashingContent {
     pub(super) fn new(content: UploadStream, bytes_max: u64) -> Self {
         Self { content, ahead: Bytes::new(), hasher: Sha256::new(), size: 0, bytes_max }
     }
@@ -55,7 +55,7 @@ impl Measured {
 
 /// Passes content on while checking it against its address. The last chunk is held back until the digest is verified,
 /// so a reader never receives all of a damaged blob.
-pub(super) fn verified(id: BlobId, content: BoxStream<'static, Result<Bytes, BlobError>>) -> DownloadStream {
+pub(super) fn verify(id: BlobId, content: BoxStream<'static, Result<Bytes, BlobError>>) -> DownloadStream {
     struct Check {
         content: BoxStream<'static, Result<Bytes, BlobError>>,
         hasher: Sha256,

@@ -4,7 +4,7 @@
 //! returned id survives a power cut. A writer locks its unfinished file: an unlocked file in `tmp/` belongs to a dead
 //! writer and is removed when the folder is opened.
 
-use super::content::{Measured, verified};
+use super::content::{HashingContent, verify};
 use super::{LinkSigner, folder_of, id_of, key, unavailable};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -56,7 +56,7 @@ impl FolderBlobs {
         self.root.join(key(id))
     }
 
-    async fn draft(&self) -> Result<Draft, BlobError> {
+    async fn draft(&self) -> Result<TempFile, BlobError> {
         let folder = self.root.join("tmp");
         let path = folder.join(self.random.opaque_id());
         blocking(move || {
@@ -65,7 +65,7 @@ impl FolderBlobs {
                 folder.ancestors().skip(1).take(2).filter(|above| above.is_dir()).try_for_each(sync)?;
             }
             let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-            let draft = Draft { file: Arc::new(file), path, kept: false };
+            let draft = TempFile { file: Arc::new(file), path, kept: false };
             draft.file.try_lock().map_err(|_| ErrorKind::ResourceBusy)?;
             // Between creation and lock, another process may have removed it as abandoned.
             if draft.path.try_exists()? { Ok(draft) } else { Err(ErrorKind::ResourceBusy.into()) }
@@ -78,14 +78,14 @@ impl FolderBlobs {
 impl Blobs for FolderBlobs {
     async fn put(&self, content: UploadStream) -> Result<BlobStat, BlobError> {
         let draft = self.draft().await?;
-        let mut content = Measured::new(content, self.bytes_max);
+        let mut content = HashingContent::new(content, self.bytes_max);
         while let Some(piece) = content.next().await? {
             let file = draft.file.clone();
             blocking(move || (&*file).write_all(&piece)).await?;
         }
         let stat = content.finish();
         let (root, path) = (self.root.clone(), self.path(stat.id));
-        blocking(move || draft.keep(&root, &path)).await?;
+        blocking(move || draft.persist(&root, &path)).await?;
         Ok(stat)
     }
 
@@ -104,7 +104,7 @@ impl Blobs for FolderBlobs {
             .await?;
             Ok(if piece.is_empty() { None } else { Some((Bytes::from(piece), file)) })
         });
-        Ok(Blob { stat: BlobStat { id, size }, content: verified(id, pieces.boxed()) })
+        Ok(Blob { stat: BlobStat { id, size }, content: verify(id, pieces.boxed()) })
     }
 
     async fn stat(&self, id: BlobId) -> Result<Option<BlobStat>, BlobError> {
@@ -155,16 +155,16 @@ impl Blobs for FolderBlobs {
 }
 
 /// An unfinished file; removed on drop unless it was kept.
-struct Draft {
+struct TempFile {
     file: Arc<File>,
     path: PathBuf,
     kept: bool,
 }
 
-impl Draft {
+impl TempFile {
     /// Makes it durable under its final name. An existing blob has the same content or is damaged: either way it may
     /// be replaced.
-    fn keep(mut self, root: &Path, path: &Path) -> io::Result<()> {
+    fn persist(mut self, root: &Path, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         let folder = path.parent().unwrap_or(root);
         crate::folder::create(folder)?;
@@ -175,7 +175,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for TempFile {
     fn drop(&mut self) {
         if !self.kept {
             // If it can't be removed now, the next `open` removes it.

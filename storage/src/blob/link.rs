@@ -32,7 +32,7 @@ impl LinkSigner {
     pub fn sign(&self, id: BlobId, seconds: u64, now: Timestamp) -> PresignedUrl {
         let lifetime = i64::try_from(link_seconds(seconds)).unwrap_or(i64::MAX);
         let expires = now.millis().div_euclid(1_000).saturating_add(lifetime);
-        let signature = hex::encode(self.over(id, expires).finalize().into_bytes());
+        let signature = hex::encode(self.mac_over(id, expires).finalize().into_bytes());
         PresignedUrl {
             url: format!("{}/artifacts/{}?expires={expires}&signature={signature}", self.base, id.hex()),
             expires_at: Timestamp::from_micros(0).plus_seconds(expires),
@@ -44,7 +44,7 @@ impl LinkSigner {
         let expires: i64 = link.expires.parse().map_err(|_| InvalidLink::Forged)?;
         let signature = hex::decode(link.signature).map_err(|_| InvalidLink::Forged)?;
         let same_spelling = expires.to_string() == link.expires;
-        if !same_spelling || self.over(link.id, expires).verify_slice(&signature).is_err() {
+        if !same_spelling || self.mac_over(link.id, expires).verify_slice(&signature).is_err() {
             return Err(InvalidLink::Forged);
         }
         let left = Timestamp::from_micros(0).plus_seconds(expires).micros().saturating_sub(now.micros());
@@ -56,7 +56,7 @@ impl LinkSigner {
         if left > longest { Err(InvalidLink::Forged) } else { Ok(()) }
     }
 
-    fn over(&self, id: BlobId, expires: i64) -> Hmac<Sha256> {
+    fn mac_over(&self, id: BlobId, expires: i64) -> Hmac<Sha256> {
         let mut mac = self.mac.clone();
         mac.update(format!("GET\n{}\n{expires}", id.hex()).as_bytes());
         mac

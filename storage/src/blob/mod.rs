@@ -9,7 +9,7 @@ mod s3_url;
 pub use folder::FolderBlobs;
 pub use link::LinkSigner;
 pub(crate) use s3::client as s3_client;
-pub use s3::{InvalidS3, S3Blobs, S3Credentials};
+pub use s3::{InvalidS3Settings, S3Blobs, S3Credentials};
 pub use s3_url::{InvalidS3Url, S3Url};
 
 use chimera_core::id::BlobId;

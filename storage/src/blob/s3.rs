@@ -5,7 +5,7 @@
 //! lifecycle rule of the bucket should expire unfinished uploads and `tmp/` after a day, for processes that die in
 //! between.
 
-use super::content::{Measured, verified};
+use super::content::{HashingContent, verify};
 use super::{S3Url, folder_of, id_of, key, link_seconds, unavailable};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -48,11 +48,11 @@ pub struct S3Blobs {
 /// Settings from which no client can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the S3 settings are invalid or contradict each other")]
-pub struct InvalidS3;
+pub struct InvalidS3Settings;
 
 impl S3Blobs {
     /// The blobs in this bucket. Does not connect yet. Without credentials the machine's own role is used.
-    pub fn new(url: &S3Url, credentials: Option<&S3Credentials>, random: Arc<dyn Random>) -> Result<Self, InvalidS3> {
+    pub fn new(url: &S3Url, credentials: Option<&S3Credentials>, random: Arc<dyn Random>) -> Result<Self, InvalidS3Settings> {
         let store = client(url, &url.bucket, credentials)?;
         Ok(Self { store, prefix: url.prefix.clone(), random, bytes_max: BLOB_BYTES_MAX })
     }
@@ -69,10 +69,10 @@ impl S3Blobs {
     }
 
     /// Uploads content in parts below `tmp/`, then moves it.
-    async fn put_in_parts(&self, mut parts: Parts) -> Result<BlobStat, BlobError> {
+    async fn put_in_parts(&self, mut parts: UploadParts) -> Result<BlobStat, BlobError> {
         let draft = self.path(&format!("tmp/{}", self.random.opaque_id()));
         let upload = self.store.put_multipart(&draft).await.map_err(failed)?;
-        let mut upload = Upload { upload: Some(upload) };
+        let mut upload = MultipartUploadGuard { upload: Some(upload) };
         while let Some(part) = parts.next().await? {
             upload.part(part).await?;
         }
@@ -87,7 +87,7 @@ impl S3Blobs {
 }
 
 /// A client for one bucket on the server of `url`. Does not connect yet.
-pub(crate) fn client(url: &S3Url, bucket: &str, credentials: Option<&S3Credentials>) -> Result<AmazonS3, InvalidS3> {
+pub(crate) fn client(url: &S3Url, bucket: &str, credentials: Option<&S3Credentials>) -> Result<AmazonS3, InvalidS3Settings> {
     // The HTTP client uses the process-wide crypto provider; the first caller installs ours.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = AmazonS3Builder::new()
@@ -107,7 +107,7 @@ pub(crate) fn client(url: &S3Url, bucket: &str, credentials: Option<&S3Credentia
         builder = builder.with_endpoint(endpoint);
     }
     if let Some(credentials) = credentials {
-        let text = |secret: &Secret| secret.expose_text().map(str::to_owned).ok_or(InvalidS3);
+        let text = |secret: &Secret| secret.expose_text().map(str::to_owned).ok_or(InvalidS3Settings);
         builder = builder
             .with_access_key_id(&credentials.access_key_id)
             .with_secret_access_key(text(&credentials.secret_access_key)?);
@@ -115,13 +115,13 @@ pub(crate) fn client(url: &S3Url, bucket: &str, credentials: Option<&S3Credentia
             builder = builder.with_token(text(token)?);
         }
     }
-    builder.build().map_err(|_| InvalidS3)
+    builder.build().map_err(|_| InvalidS3Settings)
 }
 
 #[async_trait]
 impl Blobs for S3Blobs {
     async fn put(&self, content: UploadStream) -> Result<BlobStat, BlobError> {
-        let mut parts = Parts::new(Measured::new(content, self.bytes_max));
+        let mut parts = UploadParts::new(HashingContent::new(content, self.bytes_max));
         let first = parts.next().await?.unwrap_or_default();
         if first.len() == S3_PART_BYTES {
             parts.again = Some(first);
@@ -136,7 +136,7 @@ impl Blobs for S3Blobs {
         let found = self.store.get(&self.path(&key(id))).await.map_err(|error| missing_or_failed(id, error))?;
         let size = found.meta.size;
         let pieces = found.into_stream().map_err(move |error| missing_or_failed(id, error));
-        Ok(Blob { stat: BlobStat { id, size }, content: verified(id, pieces.boxed()) })
+        Ok(Blob { stat: BlobStat { id, size }, content: verify(id, pieces.boxed()) })
     }
 
     async fn stat(&self, id: BlobId) -> Result<Option<BlobStat>, BlobError> {
@@ -184,14 +184,14 @@ impl Blobs for S3Blobs {
 }
 
 /// Content split into parts of equal size; only the last is shorter.
-struct Parts {
-    content: Measured,
+struct UploadParts {
+    content: HashingContent,
     again: Option<Bytes>,
     begun: BytesMut,
 }
 
-impl Parts {
-    fn new(content: Measured) -> Self {
+impl UploadParts {
+    fn new(content: HashingContent) -> Self {
         Self { content, again: None, begun: BytesMut::new() }
     }
 
@@ -211,11 +211,11 @@ impl Parts {
 }
 
 /// A multipart upload that is aborted if dropped before completion.
-struct Upload {
+struct MultipartUploadGuard {
     upload: Option<Box<dyn MultipartUpload>>,
 }
 
-impl Upload {
+impl MultipartUploadGuard {
     async fn part(&mut self, part: Bytes) -> Result<(), BlobError> {
         let Some(upload) = self.upload.as_mut() else { return Err(unavailable("the upload has ended")) };
         upload.put_part(part.into()).await.map_err(failed)
@@ -229,7 +229,7 @@ impl Upload {
     }
 }
 
-impl Drop for Upload {
+impl Drop for MultipartUploadGuard {
     fn drop(&mut self) {
         if let (Some(mut upload), Ok(runtime)) = (self.upload.take(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(async move { upload.abort().await });

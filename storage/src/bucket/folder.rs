@@ -36,7 +36,7 @@ impl FolderBuckets {
         self.root.join(bucket).join(key)
     }
 
-    fn about(&self, bucket: &str, key: &str, content: &[u8]) -> PathBuf {
+    fn metadata_path(&self, bucket: &str, key: &str, content: &[u8]) -> PathBuf {
         let name = Sha256::new().chain_update(key).chain_update([0]).chain_update(Sha256::digest(content)).finalize();
         self.root.join(".about").join(bucket).join(format!("{}.json", hex::encode(name)))
     }
@@ -53,7 +53,7 @@ impl FolderBuckets {
             return Err(ErrorKind::FileTooLarge.into());
         }
         let content = fs::read(path)?;
-        let about: Value = fs::read(self.about(bucket, key, &content))
+        let about: Value = fs::read(self.metadata_path(bucket, key, &content))
             .ok()
             .and_then(|about| serde_json::from_slice(&about).ok())
             .unwrap_or_default();
@@ -69,10 +69,10 @@ impl FolderBuckets {
             return Err(ErrorKind::AlreadyExists.into());
         }
         let about = json!({"content_type": object.content_type, "mark": object.mark});
-        self.keep(&self.about(bucket, key, &object.content), about.to_string().as_bytes())?;
-        self.keep(&path, &object.content)?;
+        self.write_atomically(&self.metadata_path(bucket, key, &object.content), about.to_string().as_bytes())?;
+        self.write_atomically(&path, &object.content)?;
         if let Some(before) = before.filter(|before| before.content != object.content) {
-            let _ = fs::remove_file(self.about(bucket, key, &before.content));
+            let _ = fs::remove_file(self.metadata_path(bucket, key, &before.content));
         }
         Ok(())
     }
@@ -83,7 +83,7 @@ impl FolderBuckets {
         let path = self.object(bucket, key);
         fs::remove_file(&path)?;
         path.parent().map_or(Ok(()), sync)?;
-        let _ = fs::remove_file(self.about(bucket, key, &before.content));
+        let _ = fs::remove_file(self.metadata_path(bucket, key, &before.content));
         // Folders of a key are not objects: they are removed with the last object in them.
         let bucket = self.root.join(bucket);
         let above = path.ancestors().skip(1).take_while(|folder| *folder != bucket);
@@ -92,7 +92,7 @@ impl FolderBuckets {
     }
 
     /// Writes a file atomically: to a temporary file, flushed, then renamed into place.
-    fn keep(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+    fn write_atomically(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let drafts = self.root.join(".tmp");
         crate::folder::create(&drafts)?;
         let draft = drafts.join("draft");

@@ -4,7 +4,7 @@
 //! there could change the content behind a content address.
 
 use super::{check_names, escaped};
-use crate::blob::{InvalidS3, S3Credentials, S3Url, s3_client};
+use crate::blob::{InvalidS3Settings, S3Credentials, S3Url, s3_client};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::limits::BUCKETS_OPEN_MAX;
@@ -26,7 +26,7 @@ pub struct S3Buckets {
 
 impl S3Buckets {
     /// The buckets on the same server as the blobs, with the same credentials. Does not connect yet.
-    pub fn new(url: S3Url, credentials: Option<S3Credentials>) -> Result<Self, InvalidS3> {
+    pub fn new(url: S3Url, credentials: Option<S3Credentials>) -> Result<Self, InvalidS3Settings> {
         s3_client(&url, &url.bucket, credentials.as_ref())?;
         Ok(Self { url, credentials, open: Mutex::new(BTreeMap::new()) })
     }

@@ -21,10 +21,10 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 pub struct RedisBus {
     redis: Redis,
-    requests: mpsc::Sender<Listen>,
+    requests: mpsc::Sender<SubscribeRequest>,
 }
 
-struct Listen {
+struct SubscribeRequest {
     topic: String,
     answer: oneshot::Sender<Result<Listener, BusError>>,
 }
@@ -38,7 +38,7 @@ impl RedisBus {
         // At most one message per listener, and listeners are limited; `drop` can't wait.
         #[allow(clippy::disallowed_methods, reason = "bounded by the number of listeners")]
         let (departures, leaving) = mpsc::unbounded_channel();
-        let ear = Ear { redis: redis.clone(), topics: HashMap::new(), line: None, gap: false, rounds: 0, departures };
+        let ear = Subscriber { redis: redis.clone(), topics: HashMap::new(), connection: None, gap: false, rounds: 0, departures };
         tokio::spawn(ear.run(incoming, leaving));
         Self { redis, requests }
     }
@@ -57,13 +57,13 @@ impl Bus for RedisBus {
             }
             Err(error) => Err(error),
         };
-        self.redis.settle(outcome).await.map_err(unavailable)
+        self.redis.record_outcome(outcome).await.map_err(unavailable)
     }
 
     async fn subscribe(&self, topic: &str) -> Result<Subscription, BusError> {
         BusError::check_topic(topic)?;
         let (answer, answered) = oneshot::channel();
-        let listen = Listen { topic: topic.to_owned(), answer };
+        let listen = SubscribeRequest { topic: topic.to_owned(), answer };
         self.requests.send(listen).await.map_err(|_| unavailable("the bus is stopping"))?;
         let listener = answered.await.map_err(|_| unavailable("the bus is stopping"))??;
         Ok(listener.into_subscription())
@@ -79,10 +79,10 @@ fn unavailable(reason: impl Into<String>) -> BusError {
 }
 
 /// The subscriber task.
-struct Ear {
+struct Subscriber {
     redis: Redis,
     topics: HashMap<String, broadcast::Sender<BusEvent>>,
-    line: Option<(PubSubSink, PubSubStream)>,
+    connection: Option<(PubSubSink, PubSubStream)>,
     /// The connection was lost while there were listeners.
     gap: bool,
     rounds: u32,
@@ -90,15 +90,15 @@ struct Ear {
     departures: mpsc::UnboundedSender<String>,
 }
 
-impl Ear {
-    async fn run(mut self, mut requests: mpsc::Receiver<Listen>, mut leaving: mpsc::UnboundedReceiver<String>) {
+impl Subscriber {
+    async fn run(mut self, mut requests: mpsc::Receiver<SubscribeRequest>, mut leaving: mpsc::UnboundedReceiver<String>) {
         let mut upkeep = interval(BUS_UPKEEP_INTERVAL);
         upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
                 request = requests.recv() => match request {
-                    Some(Listen { topic, answer }) => {
+                    Some(SubscribeRequest { topic, answer }) => {
                         let listener = self.join(topic).await;
                         // The requester may be gone; then the listener is dropped here and reports so.
                         let _ = answer.send(listener);
@@ -106,14 +106,14 @@ impl Ear {
                     None => return,
                 },
                 Some(topic) = leaving.recv() => self.leave(&topic).await,
-                message = next_message(&mut self.line) => self.heard(message),
+                message = next_message(&mut self.connection) => self.handle_message(message),
                 _ = upkeep.tick() => self.upkeep().await,
             }
         }
     }
 
     async fn join(&mut self, topic: String) -> Result<Listener, BusError> {
-        self.forget_silent();
+        self.drop_abandoned_topics();
         if self.topics.len() >= BUS_TOPICS_MAX && !self.topics.contains_key(&topic) {
             return Err(BusError::TooManyTopics);
         }
@@ -122,7 +122,7 @@ impl Ear {
         // arrived and can be withheld from the new listener.
         self.subscribe_to(&[topic.as_str()]).await.map_err(unavailable)?;
         self.topics.entry(topic.clone()).or_insert_with(topic_channel);
-        self.deliver_what_came_in();
+        self.deliver_pending();
         let receiver = self.topics.entry(topic.clone()).or_insert_with(topic_channel).subscribe();
         let departures = self.departures.clone();
         let leave = move || {
@@ -132,9 +132,9 @@ impl Ear {
         Ok(Listener::new(receiver, leave))
     }
 
-    fn deliver_what_came_in(&mut self) {
-        while let Some(message) = unconstrained(next_message(&mut self.line)).now_or_never() {
-            self.heard(message);
+    fn deliver_pending(&mut self) {
+        while let Some(message) = unconstrained(next_message(&mut self.connection)).now_or_never() {
+            self.handle_message(message);
         }
     }
 
@@ -143,16 +143,16 @@ impl Ear {
             return;
         }
         self.topics.remove(topic);
-        if let Some((sink, _)) = self.line.as_mut()
+        if let Some((sink, _)) = self.connection.as_mut()
             && !matches!(timeout(REDIS_RESPONSE_TIMEOUT, sink.unsubscribe(topic)).await, Ok(Ok(())))
         {
-            self.lose_line();
+            self.disconnect();
         }
     }
 
-    fn heard(&mut self, message: Option<::redis::Msg>) {
+    fn handle_message(&mut self, message: Option<::redis::Msg>) {
         match message {
-            None => self.lose_line(),
+            None => self.disconnect(),
             Some(message) => {
                 if let Some(sender) = self.topics.get(message.get_channel_name()) {
                     // Fails only if the last listener is just leaving.
@@ -163,9 +163,9 @@ impl Ear {
     }
 
     async fn upkeep(&mut self) {
-        self.forget_silent();
+        self.drop_abandoned_topics();
         self.rounds = (self.rounds + 1) % BUS_ROUNDS_PER_PING;
-        match self.line.as_mut() {
+        match self.connection.as_mut() {
             None if self.topics.is_empty() => self.gap = false,
             None => {
                 if let Err(reason) = self.connect().await {
@@ -175,7 +175,7 @@ impl Ear {
             // A connection that was cut silently would stay silent forever.
             Some((sink, _)) if self.rounds == 0 => {
                 if !matches!(timeout(REDIS_RESPONSE_TIMEOUT, sink.ping::<::redis::Value>()).await, Ok(Ok(_))) {
-                    self.lose_line();
+                    self.disconnect();
                 }
             }
             Some(_) => {}
@@ -183,25 +183,25 @@ impl Ear {
     }
 
     /// Drops topics whose listeners left while disconnected; they are harmless while connected.
-    fn forget_silent(&mut self) {
-        if self.line.is_none() {
+    fn drop_abandoned_topics(&mut self) {
+        if self.connection.is_none() {
             self.topics.retain(|_, sender| sender.receiver_count() > 0);
         }
     }
 
-    fn lose_line(&mut self) {
-        self.line = None;
+    fn disconnect(&mut self) {
+        self.connection = None;
         self.gap = !self.topics.is_empty();
     }
 
     /// Connects if necessary, subscribes to all topics, and reports the gap.
     async fn connect(&mut self) -> Result<(), String> {
-        if self.line.is_some() {
+        if self.connection.is_some() {
             return Ok(());
         }
         let fresh = timeout(REDIS_RESPONSE_TIMEOUT, self.redis.client().get_async_pubsub()).await;
         let line = fresh.map_err(|_| "redis does not answer in time")?.map_err(|error| reason(&error))?;
-        self.line = Some(PubSub::split(line));
+        self.connection = Some(PubSub::split(line));
         let topics: Vec<String> = self.topics.keys().cloned().collect();
         if !topics.is_empty() {
             self.subscribe_to(&topics.iter().map(String::as_str).collect::<Vec<_>>()).await?;
@@ -215,13 +215,13 @@ impl Ear {
     }
 
     async fn subscribe_to(&mut self, topics: &[&str]) -> Result<(), String> {
-        let Some((sink, _)) = self.line.as_mut() else { return Err("the connection to redis was lost".into()) };
+        let Some((sink, _)) = self.connection.as_mut() else { return Err("the connection to redis was lost".into()) };
         let outcome = match timeout(REDIS_RESPONSE_TIMEOUT, sink.subscribe(topics)).await {
             Ok(outcome) => outcome.map_err(|error| reason(&error)),
             Err(_) => Err("redis does not answer in time".into()),
         };
         if outcome.is_err() {
-            self.lose_line();
+            self.disconnect();
         }
         outcome
     }

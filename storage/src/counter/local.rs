@@ -11,13 +11,13 @@ use std::time::Duration;
 
 #[derive(Default)]
 pub struct LocalCounters {
-    state: Mutex<State>,
+    state: Mutex<CounterState>,
 }
 
 #[derive(Default)]
-struct State {
-    claims: Expiring<String>,
-    hits: Expiring<u32>,
+struct CounterState {
+    claims: ExpiringMap<String>,
+    hits: ExpiringMap<u32>,
 }
 
 impl LocalCounters {
@@ -34,11 +34,11 @@ impl LocalCounters {
     }
 
     /// No code panics while holding the lock, so a poisoned map is still consistent.
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn locked(&self) -> MutexGuard<'_, CounterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn swept(&self, now: Timestamp) -> MutexGuard<'_, State> {
+    fn swept(&self, now: Timestamp) -> MutexGuard<'_, CounterState> {
         let mut state = self.locked();
         state.claims.sweep(now);
         state.hits.sweep(now);
@@ -97,18 +97,18 @@ fn later(now: Timestamp, by: Duration) -> Timestamp {
 }
 
 /// A map with expiring entries, ordered by expiry, so that sweeping costs only what it removes.
-struct Expiring<V> {
+struct ExpiringMap<V> {
     entries: HashMap<Arc<str>, (V, Timestamp)>,
     ends: BTreeSet<(Timestamp, Arc<str>)>,
 }
 
-impl<V> Default for Expiring<V> {
+impl<V> Default for ExpiringMap<V> {
     fn default() -> Self {
         Self { entries: HashMap::new(), ends: BTreeSet::new() }
     }
 }
 
-impl<V> Expiring<V> {
+impl<V> ExpiringMap<V> {
     fn sweep(&mut self, now: Timestamp) {
         while self.ends.first().is_some_and(|(end, _)| *end <= now) {
             if let Some((_, key)) = self.ends.pop_first() {

@@ -46,7 +46,7 @@ impl RedisCounters {
     }
 
     async fn settle<T>(&self, outcome: RedisResult<T>) -> Result<T, CounterError> {
-        self.redis.settle(outcome).await.map_err(unavailable)
+        self.redis.record_outcome(outcome).await.map_err(unavailable)
     }
 
     async fn connection(&self) -> Result<::redis::aio::MultiplexedConnection, CounterError> {

@@ -98,18 +98,18 @@ pub(crate) fn postgres_trigger(name: &str) -> Option<&'static str> {
 
 /// The result of a migration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
+pub struct MigrateOutcome {
     /// The migrations that this call applied, in order.
     pub names: Vec<&'static str>,
     /// The schema version now.
     pub version: i64,
     /// Schema objects that somebody had removed and this call restored, described in words.
-    pub put_back: Vec<String>,
+    pub restored: Vec<String>,
 }
 
 /// The migration state of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct MigrationStatus {
     /// The schema version; zero when the database is empty.
     pub version: i64,
     /// The migrations that would be applied.
@@ -147,21 +147,21 @@ impl MigrateError {
 
     /// Whether a retry may succeed without intervention: a lock, a full disk, a lost connection.
     #[must_use]
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Newer { .. } | Self::Changed { .. } => false,
             Self::Busy => true,
             Self::Database(_) => self.outage().is_none_or(|why| why.outage.retry_after_seconds().is_some()),
             Self::Failed { source, .. } => {
-                source.downcast_ref().is_some_and(postgres::may_pass)
-                    || source.downcast_ref().is_some_and(sqlite::may_pass)
+                source.downcast_ref().is_some_and(postgres::is_transient)
+                    || source.downcast_ref().is_some_and(sqlite::is_transient)
             }
         }
     }
 }
 
 /// A row of `schema_migrations`.
-struct Recorded {
+struct MigrationRow {
     version: i64,
     name: String,
     checksum: String,
@@ -169,20 +169,20 @@ struct Recorded {
 
 /// Which SQL text of a migration applies.
 #[derive(Clone, Copy)]
-enum Dialect {
+enum MigrationDialect {
     Postgres,
     Sqlite,
 }
 
 impl Migration {
-    const fn sql(&self, dialect: Dialect) -> &'static str {
+    const fn sql(&self, dialect: MigrationDialect) -> &'static str {
         match dialect {
-            Dialect::Postgres => self.postgres,
-            Dialect::Sqlite => self.sqlite,
+            MigrationDialect::Postgres => self.postgres,
+            MigrationDialect::Sqlite => self.sqlite,
         }
     }
 
-    fn checksum(&self, dialect: Dialect) -> String {
+    fn checksum(&self, dialect: MigrationDialect) -> String {
         hex::encode(Sha256::digest(self.sql(dialect)))
     }
 }
@@ -190,8 +190,8 @@ impl Migration {
 /// The migrations of `held` that `recorded` lacks. A recorded migration that is not in `held` is an error.
 fn pending(
     held: &'static [Migration],
-    recorded: &[Recorded],
-    dialect: Dialect,
+    recorded: &[MigrationRow],
+    dialect: MigrationDialect,
 ) -> Result<&'static [Migration], MigrateError> {
     let known = held.last().map_or(0, |migration| migration.version);
     let found = recorded.iter().map(|row| row.version).max().unwrap_or(0);
@@ -209,21 +209,21 @@ fn pending(
     Ok(held.get(recorded.len()..).unwrap_or_default())
 }
 
-fn status(recorded: &[Recorded], dialect: Dialect) -> Result<Status, MigrateError> {
+fn status(recorded: &[MigrationRow], dialect: MigrationDialect) -> Result<MigrationStatus, MigrateError> {
     let pending = pending(MIGRATIONS, recorded, dialect)?;
     let version = recorded.last().map_or(0, |row| row.version);
-    Ok(Status { version, pending: pending.iter().map(|migration| migration.name).collect() })
+    Ok(MigrationStatus { version, pending: pending.iter().map(|migration| migration.name).collect() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn recorded(count: usize) -> Vec<Recorded> {
-        let row = |migration: &Migration| Recorded {
+    fn recorded(count: usize) -> Vec<MigrationRow> {
+        let row = |migration: &Migration| MigrationRow {
             version: migration.version,
             name: migration.name.to_owned(),
-            checksum: migration.checksum(Dialect::Sqlite),
+            checksum: migration.checksum(MigrationDialect::Sqlite),
         };
         MIGRATIONS.iter().take(count).map(row).collect()
     }
@@ -238,22 +238,22 @@ mod tests {
 
     #[test]
     fn what_is_recorded_is_not_pending() {
-        assert_eq!(pending(MIGRATIONS, &recorded(0), Dialect::Sqlite).unwrap().len(), MIGRATIONS.len());
-        assert_eq!(pending(MIGRATIONS, &recorded(3), Dialect::Sqlite).unwrap()[0].version, 4);
-        assert!(pending(MIGRATIONS, &recorded(MIGRATIONS.len()), Dialect::Sqlite).unwrap().is_empty());
+        assert_eq!(pending(MIGRATIONS, &recorded(0), MigrationDialect::Sqlite).unwrap().len(), MIGRATIONS.len());
+        assert_eq!(pending(MIGRATIONS, &recorded(3), MigrationDialect::Sqlite).unwrap()[0].version, 4);
+        assert!(pending(MIGRATIONS, &recorded(MIGRATIONS.len()), MigrationDialect::Sqlite).unwrap().is_empty());
     }
 
     #[test]
     fn a_gap_in_the_record_is_refused() {
         let mut rows = recorded(3);
         rows.remove(1);
-        assert!(matches!(pending(MIGRATIONS, &rows, Dialect::Sqlite), Err(MigrateError::Changed { version: 2 })));
+        assert!(matches!(pending(MIGRATIONS, &rows, MigrationDialect::Sqlite), Err(MigrateError::Changed { version: 2 })));
     }
 
     #[test]
     fn the_other_stores_record_is_refused() {
         assert!(matches!(
-            pending(MIGRATIONS, &recorded(1), Dialect::Postgres),
+            pending(MIGRATIONS, &recorded(1), MigrationDialect::Postgres),
             Err(MigrateError::Changed { version: 1 })
         ));
     }

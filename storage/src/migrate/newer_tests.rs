@@ -1,7 +1,7 @@
 //! A running node while a newer binary migrates its database.
 
 use super::{MIGRATIONS, Migration, newest, postgres, sqlite};
-use crate::records::{Access, PostgresOptions, PostgresRecords, SqliteRecords};
+use crate::records::{AccessMode, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::record::{Scope, Select, Tx};
 use chimera_engine::port::{CommitError, Records, SchemaMismatch};
@@ -53,10 +53,10 @@ async fn until(store: &dyn Records, ready: bool) {
 #[tokio::test]
 async fn a_sqlite_node_steps_aside_for_a_newer_schema_and_goes_on_when_it_is_gone() {
     let (folder, seeded) = (tempfile::tempdir().unwrap(), Seeded::new(1));
-    let store = SqliteRecords::open(folder.path(), Access::Write, Arc::new(FakeClock::at(NOON))).unwrap();
+    let store = SqliteRecords::open(folder.path(), AccessMode::Write, Arc::new(FakeClock::at(NOON))).unwrap();
     store.commit(a_run(&seeded)).await.unwrap();
     let mut other = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
-    assert_eq!(sqlite::patiently(&mut other, newer()).unwrap().names, ["9999_later"]);
+    assert_eq!(sqlite::apply_with_timeout(&mut other, newer()).unwrap().names, ["9999_later"]);
     assert_stepped_aside(&store, &seeded).await;
     let back = "DELETE FROM schema_migrations WHERE name = '9999_later'; ALTER TABLE runs DROP COLUMN later";
     other.execute_batch(back).unwrap();
@@ -130,7 +130,7 @@ async fn who_only_reads_is_refused_another_schema_in_words() {
     let (folder, url) = (tempfile::tempdir().unwrap(), PrivatePostgres::shared().unwrap().fresh_database().unwrap());
     rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
     let words = async || {
-        let sqlite = SqliteRecords::open(folder.path(), Access::Read, Arc::new(FakeClock::at(NOON))).err();
+        let sqlite = SqliteRecords::open(folder.path(), AccessMode::Read, Arc::new(FakeClock::at(NOON))).err();
         let postgres = PostgresRecords::open_read_only(&url).await.err();
         [sqlite.map(|error| error.to_string()), postgres.map(|error| error.to_string())]
     };
@@ -138,12 +138,12 @@ async fn who_only_reads_is_refused_another_schema_in_words() {
     assert_eq!(words().await, [Some(empty.clone()), Some(empty)]);
     let older: &'static [Migration] = &MIGRATIONS[..MIGRATIONS.len() - 1];
     let mut file = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
-    sqlite::patiently(&mut file, older).unwrap();
+    sqlite::apply_with_timeout(&mut file, older).unwrap();
     postgres::apply(&mut connect(&url).await, older, i64::MAX).await.unwrap();
     let old = SchemaMismatch { found: newest() - 1, known: newest() }.to_string();
     assert!(old.contains("chimera migrate brings it up to date"));
     assert_eq!(words().await, [Some(old.clone()), Some(old)]);
-    sqlite::patiently(&mut file, MIGRATIONS).unwrap();
+    sqlite::apply_with_timeout(&mut file, MIGRATIONS).unwrap();
     postgres::apply(&mut connect(&url).await, MIGRATIONS, i64::MAX).await.unwrap();
     assert_eq!(words().await, [None, None]);
 }

@@ -3,7 +3,7 @@
 //! A transaction-level advisory lock serializes processes. It belongs to the transaction, not to the session, so a
 //! caller that gives up half-way leaves no lock behind.
 
-use super::{Applied, Dialect, MIGRATIONS, MigrateError, Migration, Recorded, Status, pending, status};
+use super::{MigrateOutcome, MigrationDialect, MIGRATIONS, MigrateError, Migration, MigrationRow, MigrationStatus, pending, status};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
@@ -18,12 +18,12 @@ const RECORD: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
 )";
 
 /// Applies pending migrations and returns them. Inside a transaction, nothing is visible before that commits.
-pub async fn postgres(client: &mut impl GenericClient) -> Result<Applied, MigrateError> {
+pub async fn postgres(client: &mut impl GenericClient) -> Result<MigrateOutcome, MigrateError> {
     apply(client, MIGRATIONS, i64::MAX).await
 }
 
 /// Applies pending migrations up to a version, for data that was written under it.
-pub async fn postgres_to(client: &mut impl GenericClient, version: i64) -> Result<Applied, MigrateError> {
+pub async fn postgres_to(client: &mut impl GenericClient, version: i64) -> Result<MigrateOutcome, MigrateError> {
     apply(client, MIGRATIONS, version).await
 }
 
@@ -32,8 +32,8 @@ pub(super) async fn apply(
     client: &mut impl GenericClient,
     held: &'static [Migration],
     version: i64,
-) -> Result<Applied, MigrateError> {
-    let mut applied = Applied::default();
+) -> Result<MigrateOutcome, MigrateError> {
+    let mut applied = MigrateOutcome::default();
     loop {
         let tx = client.transaction().await.map_err(database)?;
         tx.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(not_locked)?;
@@ -52,26 +52,26 @@ pub(super) async fn apply(
 }
 
 /// The migration state. Changes nothing.
-pub async fn postgres_status(client: &Client) -> Result<Status, MigrateError> {
+pub async fn postgres_status(client: &Client) -> Result<MigrationStatus, MigrateError> {
     let exists = "SELECT to_regclass('schema_migrations') IS NOT NULL";
     let exists: bool = client.query_one(exists, &[]).await.map_err(database)?.get(0);
     let recorded = if exists { recorded(client).await? } else { Vec::new() };
-    status(&recorded, Dialect::Postgres)
+    status(&recorded, MigrationDialect::Postgres)
 }
 
 async fn apply_next(
     tx: &Transaction<'_>,
     held: &'static [Migration],
-    recorded: &[Recorded],
+    recorded: &[MigrationRow],
 ) -> Result<Option<&'static str>, MigrateError> {
-    let Some(next) = pending(held, recorded, Dialect::Postgres)?.first() else {
+    let Some(next) = pending(held, recorded, MigrationDialect::Postgres)?.first() else {
         return Ok(None);
     };
     let failed = |error: tokio_postgres::Error| MigrateError::Failed { name: next.name, source: Box::new(error) };
     take_lanes(tx).await.map_err(failed)?;
-    tx.batch_execute(next.sql(Dialect::Postgres)).await.map_err(failed)?;
+    tx.batch_execute(next.sql(MigrationDialect::Postgres)).await.map_err(failed)?;
     let record = "INSERT INTO schema_migrations (version, name, checksum) VALUES ($1, $2, $3)";
-    tx.execute(record, &[&next.version, &next.name, &next.checksum(Dialect::Postgres)]).await.map_err(failed)?;
+    tx.execute(record, &[&next.version, &next.name, &next.checksum(MigrationDialect::Postgres)]).await.map_err(failed)?;
     Ok(Some(next.name))
 }
 
@@ -95,10 +95,10 @@ pub(crate) async fn postgres_version(client: &Client) -> Result<i64, tokio_postg
     }
 }
 
-async fn recorded(client: &impl GenericClient) -> Result<Vec<Recorded>, MigrateError> {
+async fn recorded(client: &impl GenericClient) -> Result<Vec<MigrationRow>, MigrateError> {
     let query = "SELECT version, name, checksum FROM schema_migrations ORDER BY version";
     let rows = client.query(query, &[]).await.map_err(database)?;
-    Ok(rows.iter().map(|row| Recorded { version: row.get(0), name: row.get(1), checksum: row.get(2) }).collect())
+    Ok(rows.iter().map(|row| MigrationRow { version: row.get(0), name: row.get(1), checksum: row.get(2) }).collect())
 }
 
 fn not_locked(error: tokio_postgres::Error) -> MigrateError {
@@ -111,6 +111,6 @@ fn database(error: tokio_postgres::Error) -> MigrateError {
 
 /// Whether the server, not the migration, caused the failure. Classes: 08 connection, 40 rollback, 53 resources, 55
 /// locks, 57 operator intervention.
-pub(super) fn may_pass(error: &tokio_postgres::Error) -> bool {
+pub(super) fn is_transient(error: &tokio_postgres::Error) -> bool {
     error.code().is_none_or(|code| ["08", "40", "53", "55", "57"].iter().any(|class| code.code().starts_with(class)))
 }

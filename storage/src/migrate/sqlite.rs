@@ -3,7 +3,7 @@
 //! `BEGIN IMMEDIATE` takes the write lock before the record is read, so two processes can't both find a migration
 //! pending. The second one waits, whatever the connection's own busy timeout is.
 
-use super::{Applied, Dialect, MIGRATIONS, MigrateError, Migration, Recorded, Status, pending, status};
+use super::{MigrateOutcome, MigrationDialect, MIGRATIONS, MigrateError, Migration, MigrationRow, MigrationStatus, pending, status};
 use crate::records::sqlite::pair::stamp;
 use chimera_core::limits;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -17,18 +17,18 @@ const RECORD: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
 ) STRICT";
 
 /// Applies pending migrations and returns them.
-pub fn sqlite(conn: &mut Connection) -> Result<Applied, MigrateError> {
-    patiently(conn, MIGRATIONS)
+pub fn sqlite(conn: &mut Connection) -> Result<MigrateOutcome, MigrateError> {
+    apply_with_timeout(conn, MIGRATIONS)
 }
 
 /// Applies pending migrations up to a version.
-pub(crate) fn sqlite_to(conn: &mut Connection, version: i64) -> Result<Applied, MigrateError> {
+pub(crate) fn sqlite_to(conn: &mut Connection, version: i64) -> Result<MigrateOutcome, MigrateError> {
     let count = usize::try_from(version).unwrap_or_default().min(MIGRATIONS.len());
-    patiently(conn, &MIGRATIONS[..count])
+    apply_with_timeout(conn, &MIGRATIONS[..count])
 }
 
 /// The same with a given set of migrations.
-pub(super) fn patiently(conn: &mut Connection, held: &'static [Migration]) -> Result<Applied, MigrateError> {
+pub(super) fn apply_with_timeout(conn: &mut Connection, held: &'static [Migration]) -> Result<MigrateOutcome, MigrateError> {
     let patience: u32 = conn.pragma_query_value(None, "busy_timeout", |row| row.get(0)).map_err(database)?;
     conn.busy_timeout(limits::SQLITE_MIGRATE_TIMEOUT).map_err(database)?;
     let outcome = apply_all(conn, held);
@@ -37,11 +37,11 @@ pub(super) fn patiently(conn: &mut Connection, held: &'static [Migration]) -> Re
 }
 
 /// The migration state. Changes nothing.
-pub fn sqlite_status(conn: &Connection) -> Result<Status, MigrateError> {
+pub fn sqlite_status(conn: &Connection) -> Result<MigrationStatus, MigrateError> {
     let exists = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_migrations')";
     let exists: bool = conn.query_row(exists, [], |row| row.get(0)).map_err(database)?;
     let recorded = if exists { recorded(conn)? } else { Vec::new() };
-    status(&recorded, Dialect::Sqlite)
+    status(&recorded, MigrationDialect::Sqlite)
 }
 
 /// The newest applied migration; zero without a schema.
@@ -54,7 +54,7 @@ pub(crate) fn sqlite_version(conn: &Connection) -> rusqlite::Result<i64> {
 }
 
 /// Applies everything in one transaction: a new database waits for the disk once.
-fn apply_all(conn: &mut Connection, held: &'static [Migration]) -> Result<Applied, MigrateError> {
+fn apply_all(conn: &mut Connection, held: &'static [Migration]) -> Result<MigrateOutcome, MigrateError> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(database)?;
     tx.execute_batch(RECORD).map_err(database)?;
     let mut names = Vec::new();
@@ -67,29 +67,29 @@ fn apply_all(conn: &mut Connection, held: &'static [Migration]) -> Result<Applie
     let version = recorded(&tx)?.last().map_or(0, |row| row.version);
     let last = names.last().copied().unwrap_or("schema_migrations");
     tx.commit().map_err(|error| MigrateError::Failed { name: last, source: Box::new(error) })?;
-    Ok(Applied { names, version, put_back: Vec::new() })
+    Ok(MigrateOutcome { names, version, restored: Vec::new() })
 }
 
 fn apply_next(
     tx: &Transaction<'_>,
     held: &'static [Migration],
-    recorded: &[Recorded],
+    recorded: &[MigrationRow],
 ) -> Result<Option<&'static str>, MigrateError> {
-    let Some(next) = pending(held, recorded, Dialect::Sqlite)?.first() else {
+    let Some(next) = pending(held, recorded, MigrationDialect::Sqlite)?.first() else {
         return Ok(None);
     };
     let failed = |error: rusqlite::Error| MigrateError::Failed { name: next.name, source: Box::new(error) };
-    tx.execute_batch(next.sql(Dialect::Sqlite)).map_err(failed)?;
+    tx.execute_batch(next.sql(MigrationDialect::Sqlite)).map_err(failed)?;
     let record = "INSERT INTO schema_migrations (version, name, checksum) VALUES (?1, ?2, ?3)";
-    tx.execute(record, (next.version, next.name, next.checksum(Dialect::Sqlite))).map_err(failed)?;
+    tx.execute(record, (next.version, next.name, next.checksum(MigrationDialect::Sqlite))).map_err(failed)?;
     Ok(Some(next.name))
 }
 
-fn recorded(conn: &Connection) -> Result<Vec<Recorded>, MigrateError> {
+fn recorded(conn: &Connection) -> Result<Vec<MigrationRow>, MigrateError> {
     let query = "SELECT version, name, checksum FROM schema_migrations ORDER BY version";
     let mut statement = conn.prepare(query).map_err(database)?;
     let rows =
-        statement.query_map([], |row| Ok(Recorded { version: row.get(0)?, name: row.get(1)?, checksum: row.get(2)? }));
+        statement.query_map([], |row| Ok(MigrationRow { version: row.get(0)?, name: row.get(1)?, checksum: row.get(2)? }));
     rows.and_then(Iterator::collect).map_err(database)
 }
 
@@ -98,7 +98,7 @@ fn database(error: rusqlite::Error) -> MigrateError {
 }
 
 /// Whether the file, not the migration, caused the failure.
-pub(super) fn may_pass(error: &rusqlite::Error) -> bool {
+pub(super) fn is_transient(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, SystemIoFailure};
     matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | DiskFull | SystemIoFailure))
 }

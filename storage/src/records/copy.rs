@@ -4,7 +4,7 @@
 //! all from one snapshot. A restored store is held. The copy of a data file is marked as held from the beginning,
 //! however it gets back into place.
 
-use super::hold::{Furthest, StoreState, head};
+use super::hold::{KnownProgress, StoreState, head};
 use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
 use super::postgres::state as pg_state;
@@ -28,7 +28,7 @@ pub const DATA_FILE: &str = "records.db";
 
 /// The contents of a copy.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Copied {
+pub struct CopyManifest {
     pub schema_version: i64,
     /// Incremented by every resume of the store.
     pub generation: i64,
@@ -49,7 +49,7 @@ pub struct CopiedTable {
 
 impl SqliteRecords {
     /// Copies the data in `folder` to `to/records.db` while others write. The copy is held.
-    pub fn copy(folder: &Path, to: &Path, hold: &Hold) -> Result<Copied, OpenError> {
+    pub fn copy(folder: &Path, to: &Path, hold: &Hold) -> Result<CopyManifest, OpenError> {
         let data = DataFile::find(folder)?.ok_or(OpenError::Absent)?;
         let copy = to.join(DATA_FILE);
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
@@ -62,20 +62,20 @@ impl SqliteRecords {
         drop(conn);
         let mut conn = DataFile::at(&copy)?.ok_or(OpenError::Absent)?.open_writer()?;
         migrate::sqlite(&mut conn)?;
-        sound(&conn)?;
+        check_copy(&conn)?;
         let copied = describe(&conn).map_err(failed)?;
         let epoch = copied.lanes.iter().map(|(_, epoch, _)| *epoch).max().unwrap_or(0);
-        state::hold(&conn, hold, Furthest { generation: copied.generation, epoch }).map_err(failed)?;
+        state::hold(&conn, hold, KnownProgress { generation: copied.generation, epoch }).map_err(failed)?;
         close(conn).map_err(failed)?;
         File::open(&copy).and_then(|file| file.sync_all()).map_err(OpenError::Folder)?;
         Ok(copied)
     }
 
     /// Checks the data file of a copy for damage and describes it.
-    pub fn inspect(folder: &Path) -> Result<Copied, OpenError> {
+    pub fn inspect(folder: &Path) -> Result<CopyManifest, OpenError> {
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
         let conn = file::open_unchanging(&folder.join(DATA_FILE)).map_err(failed)?;
-        sound(&conn)?;
+        check_copy(&conn)?;
         describe(&conn).map_err(failed)
     }
 
@@ -84,14 +84,14 @@ impl SqliteRecords {
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
         let mut conn = DataFile::find(folder)?.ok_or(OpenError::Absent)?.open_writer()?;
         migrate::sqlite(&mut conn)?;
-        let known = Furthest::of(&MarkFile::read(marks)?);
+        let known = KnownProgress::of(&MarkFile::read(marks)?);
         state::hold(&conn, hold, known).map_err(failed)?;
         close(conn).map_err(failed)
     }
 }
 
 /// Rejects a damaged copy, so that damage is noticed at backup time, not at restore time.
-fn sound(conn: &rusqlite::Connection) -> Result<(), OpenError> {
+fn check_copy(conn: &rusqlite::Connection) -> Result<(), OpenError> {
     let found = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
     if found.map_err(|error| unavailable_sqlite(&error))? == "ok" {
         return Ok(());
@@ -105,7 +105,7 @@ fn close(conn: rusqlite::Connection) -> rusqlite::Result<()> {
     conn.close().map_err(|(_, error)| error)
 }
 
-fn describe(conn: &rusqlite::Connection) -> rusqlite::Result<Copied> {
+fn describe(conn: &rusqlite::Connection) -> rusqlite::Result<CopyManifest> {
     let version = "SELECT coalesce(max(version), 0) FROM schema_migrations";
     let schema_version = conn.query_row(version, [], |row| row.get(0))?;
     let mut lanes = conn.prepare("SELECT lane, epoch, head_seq, head_hash FROM ledger_lanes ORDER BY lane")?;
@@ -115,7 +115,7 @@ fn describe(conn: &rusqlite::Connection) -> rusqlite::Result<Copied> {
     })?;
     let lanes = lanes.collect::<rusqlite::Result<_>>()?;
     let generation = state::read(conn)?.generation;
-    Ok(Copied { schema_version, generation, lanes, tables: Vec::new() })
+    Ok(CopyManifest { schema_version, generation, lanes, tables: Vec::new() })
 }
 
 /// Why a table could not be written to its file, or read from it.
@@ -152,7 +152,7 @@ const TABLES: &str = "SELECT c.relname::text, array_agg(a.attname::text ORDER BY
 impl PostgresRecords {
     /// Copies every table of the database to a file in `to`, from one snapshot, while others write. `table` is called
     /// with each name before it is copied.
-    pub async fn copy(url: &str, to: &Path, mut table: impl FnMut(&str)) -> Result<Copied, OpenError> {
+    pub async fn copy(url: &str, to: &Path, mut table: impl FnMut(&str)) -> Result<CopyManifest, OpenError> {
         let client = Server::parse(url)?.connect().await?;
         check(&client).await?;
         let schema = migrate::postgres_status(&client).await?;
@@ -188,7 +188,7 @@ impl PostgresRecords {
             .get(0);
         let state = if known { pg_state::read(&client).await? } else { StoreState::default() };
         client.batch_execute("COMMIT").await.map_err(CopyError::from)?;
-        Ok(Copied { schema_version: schema.version, generation: state.generation, lanes, tables: copied })
+        Ok(CopyManifest { schema_version: schema.version, generation: state.generation, lanes, tables: copied })
     }
 
     /// Fills an empty database with the tables of a copy in `from`, and holds it. A database that is not empty is
@@ -197,14 +197,14 @@ impl PostgresRecords {
     pub async fn fill(
         url: &str,
         from: &Path,
-        copied: &Copied,
+        copied: &CopyManifest,
         marks: &Path,
         (hold, aside): (&Hold, Option<Timestamp>),
         mut table: impl FnMut(&str),
     ) -> Result<Option<String>, OpenError> {
         let mut client = Server::parse(url)?.connect().await?;
         check(&client).await?;
-        let known = Furthest::of(&MarkFile::read(marks)?);
+        let known = KnownProgress::of(&MarkFile::read(marks)?);
         let mut tx = client.transaction().await.map_err(CopyError::from)?;
         let patient = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
         tx.batch_execute(patient).await.map_err(CopyError::from)?;
@@ -212,7 +212,7 @@ impl PostgresRecords {
         let mut kept = None;
         if !found.is_empty() {
             let Some(now) = aside else { return Err(OpenError::NotEmpty) };
-            kept = Some(put_aside(tx.client(), now).await.map_err(CopyError::from)?);
+            kept = Some(rename_schema(tx.client(), now).await.map_err(CopyError::from)?);
         }
         migrate::postgres_to(&mut tx, copied.schema_version).await?;
         for part in &copied.tables {
@@ -235,7 +235,7 @@ fn rank(name: &str) -> (u32, String) {
 
 /// Renames the schema and creates an empty one. Waits for running batches; later ones find the new schema, because a
 /// batch begins with its lane.
-async fn put_aside(client: &Client, now: Timestamp) -> Result<String, Error> {
+async fn rename_schema(client: &Client, now: Timestamp) -> Result<String, Error> {
     let lanes = client.query_one("SELECT to_regclass('ledger_lanes') IS NOT NULL", &[]).await?;
     if lanes.get(0) {
         client.batch_execute("LOCK TABLE ledger_lanes IN SHARE ROW EXCLUSIVE MODE").await?;

@@ -9,24 +9,24 @@ use std::path::Path;
 impl SqliteRecords {
     /// Checks every page, index, constraint, reference and guard of the data in `folder`. Takes as long as reading
     /// all of it; writers continue.
-    pub fn look_deep(folder: &Path) -> Result<(), OpenError> {
+    pub fn check_all(folder: &Path) -> Result<(), OpenError> {
         let conn = DataFile::find(folder)?.ok_or(OpenError::Absent)?.open_reader()?;
-        super::sqlite::look::deep(&conn)?;
-        Ok(super::sqlite::guards::look(&conn)?)
+        super::sqlite::look::full_check(&conn)?;
+        Ok(super::sqlite::guards::check_guards(&conn)?)
     }
 }
 
 impl PostgresRecords {
     /// Reads every table of the schema completely and checks or walks its indexes, then checks its guards. `begins`
     /// is called with the name of each table, its number and the total. Returns the number of tables.
-    pub async fn look_deep(url: &str, mut begins: impl FnMut(&str, usize, usize)) -> Result<usize, OpenError> {
+    pub async fn check_all(url: &str, mut begins: impl FnMut(&str, usize, usize)) -> Result<usize, OpenError> {
         let client = Server::parse(url)?.connect().await?;
         let tables = look::tables(&client).await?;
         for (at, table) in tables.iter().enumerate() {
             begins(table, at + 1, tables.len());
-            look::whole(&client, table).await?;
+            look::check_table(&client, table).await?;
         }
-        guards::look(&client).await?;
+        guards::check_guards(&client).await?;
         Ok(tables.len())
     }
 }

@@ -6,35 +6,35 @@ use super::postgres::connect::{Server, check};
 use super::postgres::{guards as pg_guards, look as pg_look, objects as pg_objects, state as pg_state};
 use super::sqlite::file::DataFile;
 use super::sqlite::{file, guards, look, objects, state};
-use super::usage::Uses;
+use super::usage::TableOps;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_postgres, unavailable_sqlite};
-use crate::migrate::{self, Applied, MigrateError, Status};
+use crate::migrate::{self, MigrateOutcome, MigrateError, MigrationStatus};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Outage, Unavailable};
 use std::path::Path;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct StoreSurvey {
     /// The migration state of its schema.
-    pub schema: Status,
+    pub schema: MigrationStatus,
     /// Whether a commit waits for the disk.
     pub durable: bool,
     /// Whether this user may change it.
     pub writable: bool,
     /// Its clock, if it has one of its own.
     pub clock: Option<Timestamp>,
-    pub runs: Attended,
+    pub runs: RunOwnership,
     /// Why it may not be changed, if it is held.
     pub hold: Option<Hold>,
     /// A missing table, column or privilege, a foreign object on its tables, or a missing guard.
-    pub lacks: Option<Unavailable>,
+    pub missing: Option<Unavailable>,
     /// What is wrong with its mark file, if the store was used before and has no marks.
-    pub mark_missed: Option<String>,
+    pub mark_problem: Option<String>,
 }
 
 /// Ownership of runs that have work left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Attended {
+pub struct RunOwnership {
     /// Runs driven by the holder of a lane.
     pub driven: i64,
     /// Runs that wait for a signal or a time.
@@ -60,15 +60,15 @@ const ATTENDED: &str = "SELECT (SELECT count(*) FROM runs WHERE owner_lane IS NO
     (SELECT count(*) FROM run_signals WHERE created_at < {overdue})";
 
 /// A newer schema is reported as a fact; using it is rejected later.
-fn seen(status: Result<Status, MigrateError>) -> Result<Status, MigrateError> {
+fn accept_newer(status: Result<MigrationStatus, MigrateError>) -> Result<MigrationStatus, MigrateError> {
     match status {
-        Err(MigrateError::Newer { found, .. }) => Ok(Status { version: found, pending: Vec::new() }),
+        Err(MigrateError::Newer { found, .. }) => Ok(MigrationStatus { version: found, pending: Vec::new() }),
         status => status,
     }
 }
 
 /// A missing object is a fact; whatever else keeps a store from answering is an error.
-fn lacking(found: Result<(), Unavailable>) -> Result<Option<Unavailable>, Unavailable> {
+fn missing_as_fact(found: Result<(), Unavailable>) -> Result<Option<Unavailable>, Unavailable> {
     match found {
         Err(why) if why.outage == Outage::Unusable => Ok(Some(why)),
         found => found.map(|()| None),
@@ -78,12 +78,12 @@ fn lacking(found: Result<(), Unavailable>) -> Result<Option<Unavailable>, Unavai
 impl SqliteRecords {
     /// Inspects the data in `folder` without changing it; a missing file means an empty schema. The data is held if
     /// it says so, or if it is older than `marks`.
-    pub fn facts(folder: &Path, marks: &Path, now: Timestamp) -> Result<Facts, OpenError> {
+    pub fn facts(folder: &Path, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
         let path = file::path_in(folder);
-        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missed_at(marks)?);
+        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks)?);
         let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
         let mut hold = gone.map(|behind| Hold { reason: reason(&behind), since: now });
-        let none = Status { version: 0, pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect() };
+        let none = MigrationStatus { version: 0, pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect() };
         let unusable = |error| unavailable_sqlite(&error);
         let mut used = false;
         let data = DataFile::find(folder)?;
@@ -95,12 +95,12 @@ impl SqliteRecords {
             Ok(None) => return Err(OpenError::Absent),
             Ok(Some(data)) => {
                 let conn = data.open_reader()?;
-                look::glance(&conn)?;
+                look::quick_check(&conn)?;
                 let read_only = conn.is_readonly(rusqlite::MAIN_DB).map_err(unusable)?;
-                let schema = seen(migrate::sqlite_status(&conn))?;
+                let schema = accept_newer(migrate::sqlite_status(&conn))?;
                 if schema.version > 0 {
-                    hold = state::seen(&conn, &marks, now).map_err(unusable)?;
-                    used = state::used(&conn).map_err(unusable)?;
+                    hold = state::current_hold(&conn, &marks, now).map_err(unusable)?;
+                    used = state::was_used(&conn).map_err(unusable)?;
                 }
                 (conn, schema, !read_only)
             }
@@ -109,35 +109,35 @@ impl SqliteRecords {
         file::force_commits(&conn).map_err(unusable)?;
         let durable = file::forces_commits(&conn).map_err(unusable)?;
         let lacks = match schema.version == migrate::newest() {
-            true => lacking(objects::look(&conn).and_then(|()| look::usable(&conn, &Uses::all())))?,
+            true => missing_as_fact(objects::check_objects(&conn).and_then(|()| look::usable(&conn, &TableOps::all())))?,
             false => None,
         };
-        let mut runs = Attended::default();
+        let mut runs = RunOwnership::default();
         if schema.version >= ATTENDED_SINCE && lacks.is_none() {
             runs = attended_sqlite(&conn).map_err(unusable)?;
         }
         let mark_missed = missed.filter(|_| used);
-        let lacks = if lacks.is_some() { lacks } else { lacking(guards::look(&conn))? };
-        Ok(Facts { schema, durable, writable, clock: None, runs, hold, lacks, mark_missed })
+        let lacks = if lacks.is_some() { lacks } else { missing_as_fact(guards::check_guards(&conn))? };
+        Ok(StoreSurvey { schema, durable, writable, clock: None, runs, hold, missing: lacks, mark_problem: mark_missed })
     }
 
     /// Migrates the schema in `folder`, and restores schema objects that somebody removed.
-    pub fn migrate(folder: &Path) -> Result<Applied, OpenError> {
+    pub fn migrate(folder: &Path) -> Result<MigrateOutcome, OpenError> {
         crate::folder::create(folder).map_err(OpenError::Folder)?;
         let (_, mut conn) = DataFile::create(folder)?;
-        objects::look(&conn)?;
+        objects::check_objects(&conn)?;
         let mut applied = migrate::sqlite(&mut conn)?;
-        applied.put_back = guards::put_back(&mut conn)?;
+        applied.restored = guards::restore(&mut conn)?;
         // What can't be merged now stays in the log.
         let _ = file::merge_log(&conn);
         Ok(applied)
     }
 }
 
-fn attended_sqlite(conn: &rusqlite::Connection) -> rusqlite::Result<Attended> {
+fn attended_sqlite(conn: &rusqlite::Connection) -> rusqlite::Result<RunOwnership> {
     let text = ATTENDED.replace("{overdue}", "(unixepoch() - 60) * 1000000");
     conn.query_row(&text.replace("{open}", "rollback ->> '$.ended' = 0"), [], |row| {
-        Ok(Attended {
+        Ok(RunOwnership {
             driven: row.get(0)?,
             parked: row.get(1)?,
             overdue: row.get(2)?,
@@ -149,22 +149,22 @@ fn attended_sqlite(conn: &rusqlite::Connection) -> rusqlite::Result<Attended> {
 
 /// Whether everything that a server does is possible, and no foreign object interferes.
 async fn usable_postgres(client: &tokio_postgres::Client) -> Result<(), Unavailable> {
-    pg_objects::look(client).await?;
-    pg_look::usable(client, &Uses::all()).await
+    pg_objects::check_objects(client).await?;
+    pg_look::prove_usable(client, &TableOps::all()).await
 }
 
 /// Whether the guards of Chimera's schema work. Everything else can be reported without them.
 async fn guarded_postgres(client: &tokio_postgres::Client) -> Result<(), Unavailable> {
-    pg_guards::look(client).await?;
-    pg_guards::look_at_home(client).await
+    pg_guards::check_guards(client).await?;
+    pg_guards::check_home_schema(client).await
 }
 
 impl PostgresRecords {
     /// Inspects the database without changing it. It is held if it says so, or if it is older than `marks`.
-    pub async fn facts(url: &str, marks: &Path, now: Timestamp) -> Result<Facts, OpenError> {
+    pub async fn facts(url: &str, marks: &Path, now: Timestamp) -> Result<StoreSurvey, OpenError> {
         let client = Server::parse(url)?.connect().await?;
         check(&client).await?;
-        let schema = seen(migrate::postgres_status(&client).await)?;
+        let schema = accept_newer(migrate::postgres_status(&client).await)?;
         let text = "SELECT current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on' \
                     AND current_setting('synchronous_commit') <> 'off', \
                     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, \
@@ -172,15 +172,15 @@ impl PostgresRecords {
         let row = client.query_one(text, &[]).await;
         let row = row.map_err(|error| unavailable_postgres(&error))?;
         let lacks = match schema.version == migrate::newest() {
-            true => lacking(usable_postgres(&client).await)?,
+            true => missing_as_fact(usable_postgres(&client).await)?,
             false => None,
         };
-        let mut runs = Attended::default();
+        let mut runs = RunOwnership::default();
         if schema.version >= ATTENDED_SINCE && lacks.is_none() {
             let text = ATTENDED.replace("{overdue}", "now() - interval '1 minute'");
             let found = client.query_one(&text.replace("{open}", "rollback ->> 'ended' = 'false'"), &[]).await;
             let found = found.map_err(|error| unavailable_postgres(&error))?;
-            runs = Attended {
+            runs = RunOwnership {
                 driven: found.get(0),
                 parked: found.get(1),
                 overdue: found.get(2),
@@ -188,29 +188,29 @@ impl PostgresRecords {
                 overdue_signals: found.get(4),
             };
         }
-        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missed_at(marks)?);
+        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks)?);
         let gone = marks.iter().find_map(|mark| mark.check(mark.generation, None));
-        let used = schema.version > 0 && lacks.is_none() && pg_state::used(&client).await?;
+        let used = schema.version > 0 && lacks.is_none() && pg_state::was_used(&client).await?;
         let hold = match schema.version {
             0 => gone.map(|behind| Hold { reason: reason(&behind), since: now }),
             // The missing object is reported; the hold may be stored in it.
-            _ if lacks.is_some() => pg_state::seen(&client, &marks, now).await.unwrap_or_default(),
-            _ => pg_state::seen(&client, &marks, now).await?,
+            _ if lacks.is_some() => pg_state::current_hold(&client, &marks, now).await.unwrap_or_default(),
+            _ => pg_state::current_hold(&client, &marks, now).await?,
         };
-        let lacks = if lacks.is_some() { lacks } else { lacking(guarded_postgres(&client).await)? };
+        let lacks = if lacks.is_some() { lacks } else { missing_as_fact(guarded_postgres(&client).await)? };
         let clock = Some(Timestamp::from_micros(row.get(1)));
         let mark_missed = missed.filter(|_| used);
-        Ok(Facts { schema, durable: row.get(0), writable: row.get(2), clock, runs, hold, lacks, mark_missed })
+        Ok(StoreSurvey { schema, durable: row.get(0), writable: row.get(2), clock, runs, hold, missing: lacks, mark_problem: mark_missed })
     }
 
     /// Migrates the database's schema, and restores schema objects that somebody removed.
-    pub async fn migrate(url: &str) -> Result<Applied, OpenError> {
+    pub async fn migrate(url: &str) -> Result<MigrateOutcome, OpenError> {
         let mut client = Server::parse(url)?.connect().await?;
         check(&client).await?;
-        pg_objects::look(&client).await?;
-        pg_guards::look_at_home(&client).await?;
+        pg_objects::check_objects(&client).await?;
+        pg_guards::check_home_schema(&client).await?;
         let mut applied = migrate::postgres(&mut client).await?;
-        applied.put_back = pg_guards::put_back(&client).await?;
+        applied.restored = pg_guards::restore(&client).await?;
         Ok(applied)
     }
 }

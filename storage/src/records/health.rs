@@ -6,7 +6,7 @@
 //! found intact, which is retried from time to time.
 
 use super::trouble::{FailedCommits, Unproven};
-use super::usage::Uses;
+use super::usage::TableOps;
 use chimera_core::limits;
 use chimera_core::record::{Select, Table, Tx};
 use chimera_engine::port::{CommitError, ReadError, Receipt, Unavailable};
@@ -22,15 +22,15 @@ pub(super) struct Health {
     troubled: AtomicBool,
     /// A probe is in progress.
     probing: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<HealthState>,
 }
 
 #[derive(Default)]
-struct State {
+struct HealthState {
     commits: FailedCommits,
     reads: BTreeMap<&'static str, (Select, Unavailable)>,
     damaged: BTreeMap<&'static str, Damage>,
-    look: Option<Look>,
+    look: Option<DamageRecheck>,
 }
 
 struct Damage {
@@ -41,24 +41,24 @@ struct Damage {
 }
 
 /// When damage is checked again.
-struct Look {
+struct DamageRecheck {
     pause: Duration,
     at: Instant,
     under_way: bool,
 }
 
 impl Health {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HealthState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the outcome of a commit. A damage error gets the possible tables added.
-    pub(super) fn committed(&self, answer: Result<Receipt, CommitError>, tx: &Tx) -> Result<Receipt, CommitError> {
+    pub(super) fn record_commit(&self, answer: Result<Receipt, CommitError>, tx: &Tx) -> Result<Receipt, CommitError> {
         match answer {
             Err(CommitError::Unavailable(why)) => {
                 let mut state = self.state();
                 let told = if why.outage.is_damage() {
-                    let tables: BTreeMap<_, _> = Uses::of(tx).tables().map(|table| (table.name, table)).collect();
+                    let tables: BTreeMap<_, _> = TableOps::of(tx).tables().map(|table| (table.name, table)).collect();
                     tables.values().for_each(|table| state.damage(table, &why, false));
                     located(&why, tables.into_keys(), false)
                 } else {
@@ -120,11 +120,11 @@ impl Health {
     }
 
     /// Starts a probe unless one is in progress. The caller that gets `true` must probe, and report the end.
-    pub(super) fn begins_probe(&self) -> bool {
+    pub(super) fn try_begin_probe(&self) -> bool {
         !self.probing.swap(true, Ordering::AcqRel)
     }
 
-    pub(super) fn ended_probe(&self) {
+    pub(super) fn end_probe(&self) {
         self.probing.store(false, Ordering::Release);
     }
 
@@ -136,7 +136,7 @@ impl Health {
     }
 
     /// Why the store is not ready, judging by recorded failures.
-    pub(super) fn verdict(&self) -> Result<(), Unavailable> {
+    pub(super) fn check(&self) -> Result<(), Unavailable> {
         if !self.troubled.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -155,7 +155,7 @@ impl Health {
     }
 
     /// The damaged relations, if they are due for a check; the caller must check them.
-    pub(super) fn due_look(&self) -> Option<Vec<&'static Table>> {
+    pub(super) fn due_recheck(&self) -> Option<Vec<&'static Table>> {
         if !self.troubled.load(Ordering::Relaxed) {
             return None;
         }
@@ -166,7 +166,7 @@ impl Health {
     }
 
     /// Records the result of the check: these relations are intact.
-    pub(super) fn looked(&self, whole: &[&'static Table]) {
+    pub(super) fn finish_recheck(&self, whole: &[&'static Table]) {
         let mut state = self.state();
         for table in whole {
             state.damaged.remove(table.name);
@@ -175,14 +175,14 @@ impl Health {
             (true, _) | (_, None) => None,
             (false, Some(look)) => {
                 let pause = (look.pause * 2).min(limits::DAMAGE_CHECK_PAUSE_MAX);
-                Some(Look { pause, at: Instant::now() + pause, under_way: false })
+                Some(DamageRecheck { pause, at: Instant::now() + pause, under_way: false })
             }
         };
         self.troubled.store(state.is_troubled(), Ordering::Relaxed);
     }
 }
 
-impl State {
+impl HealthState {
     fn is_troubled(&self) -> bool {
         !self.commits.is_empty() || !self.reads.is_empty() || !self.damaged.is_empty()
     }
@@ -197,7 +197,7 @@ impl State {
     fn damage(&mut self, table: &'static Table, why: &Unavailable, certain: bool) {
         let known = self.damaged.entry(table.name).or_insert_with(|| Damage { table, why: why.clone(), certain });
         known.certain |= certain;
-        self.look.get_or_insert_with(|| Look {
+        self.look.get_or_insert_with(|| DamageRecheck {
             pause: limits::DAMAGE_CHECK_PAUSE_FIRST,
             at: Instant::now() + limits::DAMAGE_CHECK_PAUSE_FIRST,
             under_way: false,
@@ -240,11 +240,11 @@ mod tests {
             [(Outage::Transient, true), (Outage::Full, true), (Outage::DiskError, true), (Outage::Damaged, false)]
         {
             let health = Health::default();
-            assert!(health.committed(Err(failed(outage).into()), &Tx::default()).is_err());
-            assert_eq!(health.verdict().map_err(|why| why.outage), Err(outage));
+            assert!(health.record_commit(Err(failed(outage).into()), &Tx::default()).is_err());
+            assert_eq!(health.check().map_err(|why| why.outage), Err(outage));
             assert_eq!(health.damage().is_some(), outage.is_damage());
-            health.committed(Ok(DONE), &Tx::default()).unwrap();
-            assert_eq!(health.verdict().is_ok(), over, "{outage:?}");
+            health.record_commit(Ok(DONE), &Tx::default()).unwrap();
+            assert_eq!(health.check().is_ok(), over, "{outage:?}");
         }
     }
 
@@ -252,12 +252,12 @@ mod tests {
     fn a_failed_read_is_over_when_one_of_the_same_relation_succeeds() {
         let health = Health::default();
         health.read::<Page>(&of(&RUNS), Err(failed(Outage::Transient).into())).unwrap_err();
-        health.committed(Ok(DONE), &Tx::default()).unwrap();
+        health.record_commit(Ok(DONE), &Tx::default()).unwrap();
         health.read(&of(&STEPS), page()).unwrap();
-        assert_eq!(health.verdict(), Err(failed(Outage::Transient)), "commits and other reads prove nothing");
+        assert_eq!(health.check(), Err(failed(Outage::Transient)), "commits and other reads prove nothing");
         assert_eq!(health.failed_reads(), [of(&RUNS).take(1)]);
         health.read(&of(&RUNS), page()).unwrap();
-        assert_eq!((health.verdict(), health.failed_reads()), (Ok(()), Vec::new()));
+        assert_eq!((health.check(), health.failed_reads()), (Ok(()), Vec::new()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -266,30 +266,30 @@ mod tests {
         let named = Unavailable::new(Outage::Damaged, "it fails: runs");
         assert_eq!(health.read::<Page>(&of(&RUNS), Err(failed(Outage::Damaged).into())), Err(named.clone().into()));
         health.read(&of(&RUNS), page()).unwrap();
-        assert_eq!(health.verdict(), Err(named), "another page of it may be whole");
-        assert!(health.due_look().is_none(), "not at once");
+        assert_eq!(health.check(), Err(named), "another page of it may be whole");
+        assert!(health.due_recheck().is_none(), "not at once");
         tokio::time::advance(limits::DAMAGE_CHECK_PAUSE_FIRST).await;
-        let tables = health.due_look().unwrap();
+        let tables = health.due_recheck().unwrap();
         assert_eq!(tables, [&RUNS]);
-        assert!(health.due_look().is_none(), "one looks at a time");
-        health.looked(&[]);
+        assert!(health.due_recheck().is_none(), "one looks at a time");
+        health.finish_recheck(&[]);
         tokio::time::advance(limits::DAMAGE_CHECK_PAUSE_FIRST).await;
-        assert!(health.due_look().is_none(), "less and less often");
+        assert!(health.due_recheck().is_none(), "less and less often");
         tokio::time::advance(limits::DAMAGE_CHECK_PAUSE_FIRST).await;
-        assert!(health.due_look().is_some());
-        health.looked(&tables);
-        assert_eq!(health.verdict(), Ok(()));
+        assert!(health.due_recheck().is_some());
+        health.finish_recheck(&tables);
+        assert_eq!(health.check(), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_commit_that_meets_damage_names_every_table_it_touched_until_a_look_has_found_it() {
         let health = Health::default();
-        let answer = health.committed(Err(failed(Outage::Damaged).into()), &Tx::default());
+        let answer = health.record_commit(Err(failed(Outage::Damaged).into()), &Tx::default());
         let words = "it fails, in one of: audit_log_entries, ledger_lanes";
         assert_eq!(answer, Err(Unavailable::new(Outage::Damaged, words).into()));
         tokio::time::advance(limits::DAMAGE_CHECK_PAUSE_FIRST).await;
-        health.due_look().unwrap();
-        health.looked(&[&LEDGER_LANES]);
+        health.due_recheck().unwrap();
+        health.finish_recheck(&[&LEDGER_LANES]);
         assert_eq!(health.damage().unwrap().reason, "it fails: audit_log_entries");
     }
 }

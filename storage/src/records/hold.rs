@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(super) struct HoldCell {
     held: Arc<(AtomicBool, Mutex<Option<Hold>>)>,
     /// Why it is unknown whether the store is held.
-    blind: Arc<Mutex<Option<Unavailable>>>,
+    unknown: Arc<Mutex<Option<Unavailable>>>,
 }
 
 impl HoldCell {
@@ -36,8 +36,8 @@ impl HoldCell {
     }
 
     /// Sets why it is unknown whether the store is held, and logs a change.
-    pub(super) fn set_sight(&self, blind: Option<Unavailable>) {
-        let mut cell = self.blind.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn set_unknown(&self, blind: Option<Unavailable>) {
+        let mut cell = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*cell, &blind) {
             (None, Some(why)) => tracing::error!(reason = why.reason, "it is unknown whether the store is held"),
             (Some(_), None) => tracing::warn!("it is known again whether the store is held"),
@@ -47,8 +47,8 @@ impl HoldCell {
     }
 
     /// Fails while it is unknown whether the store is held.
-    pub(super) fn check_sight(&self) -> Result<(), Unavailable> {
-        self.blind.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
+    pub(super) fn check_known(&self) -> Result<(), Unavailable> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }
 
     /// The error of a commit: a lane that is not claimed because the store is held says so.
@@ -97,12 +97,12 @@ pub(super) fn head(lane: i64, seq: i64, hash: &[u8]) -> Result<ChainHead, Unavai
 
 /// The greatest known progress of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Furthest {
+pub(super) struct KnownProgress {
     pub(super) generation: i64,
     pub(super) epoch: i64,
 }
 
-impl Furthest {
+impl KnownProgress {
     /// The maximum of each number over all marks.
     pub(super) fn of(marks: &[Mark]) -> Self {
         let greatest = |number: fn(&Mark) -> i64| marks.iter().map(number).max().unwrap_or(0);

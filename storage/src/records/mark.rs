@@ -22,24 +22,24 @@ pub const MARK_FILE: &str = "ledger.mark";
 
 pub(crate) struct MarkFile {
     path: PathBuf,
-    inner: Mutex<Inner>,
+    inner: Mutex<MarkFileState>,
     /// Something was written that may not be on disk yet.
     fresh: AtomicBool,
     /// Why marks can't be written, once logged.
     failing: Mutex<Option<Unavailable>>,
     /// What was wrong with the file when it was opened, if it held no mark.
-    lack: Option<Lack>,
+    lack: Option<MarkFileProblem>,
 }
 
 /// Why a file holds no marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lack {
+enum MarkFileProblem {
     Missing,
     Empty,
     Unreadable,
 }
 
-impl Lack {
+impl MarkFileProblem {
     const fn words(self) -> &'static str {
         match self {
             Self::Missing => "is missing",
@@ -58,7 +58,7 @@ impl Lack {
     }
 }
 
-struct Inner {
+struct MarkFileState {
     file: File,
     /// The mark of each lane, and which of its two slots holds it.
     marks: BTreeMap<i64, (Mark, u64)>,
@@ -76,22 +76,22 @@ impl MarkFile {
         }
         let existed = path.exists();
         let file = create(path)?;
-        let found = places(&file)?;
-        let lack = found.lack().map(|lack| if existed { lack } else { Lack::Missing });
-        let Places { marks, unreadable } = found;
+        let found = read_slots(&file)?;
+        let lack = found.lack().map(|lack| if existed { lack } else { MarkFileProblem::Missing });
+        let MarkSlots { marks, unreadable } = found;
         if unreadable > 0 && lack.is_none() {
             tracing::warn!(
                 places = unreadable,
                 "some slots of the ledger's mark file can't be read; using the previous marks"
             );
         }
-        let inner = Mutex::new(Inner { file, marks });
+        let inner = Mutex::new(MarkFileState { file, marks });
         Ok(Self { path: path.to_owned(), inner, fresh: AtomicBool::new(false), failing: Mutex::default(), lack })
     }
 
     /// The warning for a store that was used before and had no marks. The log includes the path, the returned note
     /// only the file name.
-    pub(crate) fn missed_by(&self, used: bool) -> Option<String> {
+    pub(crate) fn missing_note(&self, used: bool) -> Option<String> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let note = self.lack.filter(|_| used)?.note(&name);
         tracing::warn!(
@@ -102,10 +102,10 @@ impl MarkFile {
     }
 
     /// The same without opening the file for writing.
-    pub(crate) fn missed_at(path: &Path) -> Result<Option<String>, OpenError> {
+    pub(crate) fn missing_note_at(path: &Path) -> Result<Option<String>, OpenError> {
         let lack = match File::open(path) {
-            Ok(file) => places(&file).map(|found| found.lack()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Lack::Missing)),
+            Ok(file) => read_slots(&file).map(|found| found.lack()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(MarkFileProblem::Missing)),
             Err(error) => Err(error),
         };
         let lack = lack.map_err(|source| OpenError::Marks { path: path.to_owned(), source })?;
@@ -115,14 +115,14 @@ impl MarkFile {
     /// The marks in a file, without creating one.
     pub(crate) fn read(path: &Path) -> Result<Vec<Mark>, OpenError> {
         let read = match File::open(path) {
-            Ok(file) => places(&file).map(|found| found.marks.into_values().map(|(mark, _)| mark).collect()),
+            Ok(file) => read_slots(&file).map(|found| found.marks.into_values().map(|(mark, _)| mark).collect()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),
         };
         read.map_err(|source| OpenError::Marks { path: path.to_owned(), source })
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, MarkFileState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -145,14 +145,14 @@ impl MarkFile {
                 inner.marks.insert(mark.lane, (mark, place));
                 self.fresh.store(true, Ordering::Relaxed);
             }
-            Err(error) => self.complain(&error),
+            Err(error) => self.log_failure(&error),
         }
     }
 
     /// Syncs everything that was written. Recreates a file that somebody removed or replaced.
     pub(crate) fn sync(&self) {
         if self.fresh.swap(false, Ordering::Relaxed) {
-            self.settle(self.kept());
+            self.settle(self.sync_now());
         }
     }
 
@@ -160,12 +160,12 @@ impl MarkFile {
     pub(crate) fn check(&self) -> Result<(), Unavailable> {
         let failed = self.failing().is_some();
         if failed || !self.inner().is_at(&self.path) {
-            self.settle(self.kept());
+            self.settle(self.sync_now());
         }
         self.failing().clone().map_or(Ok(()), Err)
     }
 
-    fn kept(&self) -> io::Result<()> {
+    fn sync_now(&self) -> io::Result<()> {
         let mut inner = self.inner();
         if self.failing().is_some() || !inner.is_at(&self.path) {
             inner.rewrite(&self.path)?;
@@ -179,11 +179,11 @@ impl MarkFile {
     fn settle(&self, kept: io::Result<()>) {
         match kept {
             Ok(()) => *self.failing() = None,
-            Err(error) => self.complain(&error),
+            Err(error) => self.log_failure(&error),
         }
     }
 
-    fn complain(&self, error: &io::Error) {
+    fn log_failure(&self, error: &io::Error) {
         let reason = unusable(&self.path, error);
         let before = self.failing().replace(Unavailable::new(Outage::from_io(error), reason.clone()));
         if before.is_none() {
@@ -202,7 +202,7 @@ fn unusable(path: &Path, error: &io::Error) -> String {
     format!("the ledger's mark {name} can't be used: {}", io_reason(error))
 }
 
-impl Inner {
+impl MarkFileState {
     /// Whether the path still leads to the open file.
     fn is_at(&self, path: &Path) -> bool {
         let identity = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
@@ -231,22 +231,22 @@ fn offset(lane: i64, place: u64) -> Option<u64> {
 }
 
 /// The contents of a mark file.
-struct Places {
+struct MarkSlots {
     /// The mark of each lane, and which of its two slots holds it.
     marks: BTreeMap<i64, (Mark, u64)>,
     /// Slots that were written but hold no valid mark.
     unreadable: usize,
 }
 
-impl Places {
+impl MarkSlots {
     /// What is wrong with a file that holds no marks.
-    fn lack(&self) -> Option<Lack> {
-        let lack = if self.unreadable > 0 { Lack::Unreadable } else { Lack::Empty };
+    fn lack(&self) -> Option<MarkFileProblem> {
+        let lack = if self.unreadable > 0 { MarkFileProblem::Unreadable } else { MarkFileProblem::Empty };
         self.marks.is_empty().then_some(lack)
     }
 }
 
-fn places(file: &File) -> io::Result<Places> {
+fn read_slots(file: &File) -> io::Result<MarkSlots> {
     let mut bytes = Vec::new();
     file.take((limits::LANES_MAX * 2 * MARK_BYTES) as u64).read_to_end(&mut bytes)?;
     let mut marks: BTreeMap<i64, (Mark, u64)> = BTreeMap::new();
@@ -261,11 +261,11 @@ fn places(file: &File) -> io::Result<Places> {
             marks.insert(mark.lane, (mark, place));
         }
     }
-    Ok(Places { marks, unreadable })
+    Ok(MarkSlots { marks, unreadable })
 }
 
 /// Whether the marks of a store can be written; runs on a blocking thread.
-pub(crate) async fn kept(marks: Option<&Arc<MarkFile>>) -> Result<(), Unavailable> {
+pub(crate) async fn check_marks(marks: Option<&Arc<MarkFile>>) -> Result<(), Unavailable> {
     let Some(marks) = marks.cloned() else { return Ok(()) };
     let asked = tokio::task::spawn_blocking(move || marks.check()).await;
     asked.unwrap_or_else(|_| Err(Unavailable::new(Outage::Transient, "the store is stopped")))

@@ -22,12 +22,12 @@ mod times;
 mod trouble;
 mod usage;
 
-pub use copy::{Copied, CopiedTable, DATA_FILE};
-pub use facts::{Attended, Facts};
+pub use copy::{CopyManifest, CopiedTable, DATA_FILE};
+pub use facts::{RunOwnership, StoreSurvey};
 pub use mark::{MARK_FILE, marked_entries};
 pub use postgres::{PostgresOptions, PostgresRecords};
-pub use sqlite::{Access, SqliteRecords};
-pub use times::{Times, Waits};
+pub use sqlite::{AccessMode, SqliteRecords};
+pub use times::{StoreTimes, TimedWaits};
 
 use chimera_core::record::Tx;
 use chimera_engine::port::{SchemaMismatch, Unavailable};

@@ -14,7 +14,7 @@ pub(super) struct SchemaWatch(Arc<Mutex<Option<SchemaMismatch>>>);
 
 impl SchemaWatch {
     /// Records the version that the store has now.
-    pub(super) fn saw(&self, found: i64) -> Result<(), Unavailable> {
+    pub(super) fn record_version(&self, found: i64) -> Result<(), Unavailable> {
         let known = migrate::newest();
         let mismatch = (found != known).then_some(SchemaMismatch { found, known });
         let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), mismatch);
@@ -59,7 +59,7 @@ impl SchemaWatch {
 }
 
 /// Rejects a store with a schema that this binary can't read, when opened without migrating.
-pub(super) fn readable(status: &migrate::Status) -> Result<(), SchemaMismatch> {
+pub(super) fn readable(status: &migrate::MigrationStatus) -> Result<(), SchemaMismatch> {
     let (found, known) = (status.version, migrate::newest());
     if found == known { Ok(()) } else { Err(SchemaMismatch { found, known }) }
 }

@@ -7,12 +7,12 @@ use chimera_engine::port::ReadError;
 use std::fmt::Write as _;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum SqlDialect {
     Sqlite,
     Postgres,
 }
 
-impl Dialect {
+impl SqlDialect {
     /// The placeholder of parameter `n` for a column of this kind.
     pub(crate) fn placeholder(self, n: usize, kind: ColumnType) -> String {
         match (self, kind) {
@@ -41,13 +41,13 @@ impl Dialect {
 
 /// SQL text and its parameters, with the kinds of their columns.
 #[derive(Debug, Default)]
-pub(crate) struct Text<'a> {
+pub(crate) struct SqlText<'a> {
     pub(crate) sql: String,
     pub(crate) params: Vec<(ColumnType, &'a Value)>,
 }
 
-impl<'a> Text<'a> {
-    pub(crate) fn bind(&mut self, dialect: Dialect, kind: ColumnType, value: &'a Value) -> String {
+impl<'a> SqlText<'a> {
+    pub(crate) fn bind(&mut self, dialect: SqlDialect, kind: ColumnType, value: &'a Value) -> String {
         self.params.push((kind, value));
         dialect.placeholder(self.params.len(), kind)
     }
@@ -68,7 +68,7 @@ fn invalid(table: &'static Table, reason: String) -> ReadError {
 }
 
 /// `INSERT` of one row that does nothing when a unique key is taken.
-pub(crate) fn insert(dialect: Dialect, table: &Table, positions: impl Iterator<Item = usize>) -> String {
+pub(crate) fn insert(dialect: SqlDialect, table: &Table, positions: impl Iterator<Item = usize>) -> String {
     let columns: Vec<_> = positions.map(|at| &table.columns[at]).collect();
     let names: Vec<_> = columns.iter().map(|column| column.name).collect();
     let values: Vec<_> = columns.iter().enumerate().map(|(n, c)| dialect.placeholder(n + 1, c.kind)).collect();
@@ -77,12 +77,12 @@ pub(crate) fn insert(dialect: Dialect, table: &Table, positions: impl Iterator<I
 
 /// `UPDATE` of the rows that meet the conditions.
 pub(crate) fn update<'a>(
-    dialect: Dialect,
+    dialect: SqlDialect,
     table: &'static Table,
     set: &'a [(usize, Value)],
     conditions: &'a [Condition],
-) -> Result<Text<'a>, ReadError> {
-    let mut text = Text { sql: format!("UPDATE {} SET ", table.name), params: Vec::new() };
+) -> Result<SqlText<'a>, ReadError> {
+    let mut text = SqlText { sql: format!("UPDATE {} SET ", table.name), params: Vec::new() };
     for (n, (at, value)) in set.iter().enumerate() {
         let column = &table.columns[*at];
         let placeholder = text.bind(dialect, column.kind, value);
@@ -94,31 +94,31 @@ pub(crate) fn update<'a>(
 
 /// `DELETE` of the rows that meet the conditions.
 pub(crate) fn delete<'a>(
-    dialect: Dialect,
+    dialect: SqlDialect,
     table: &'static Table,
     conditions: &'a [Condition],
-) -> Result<Text<'a>, ReadError> {
-    let mut text = Text { sql: format!("DELETE FROM {}", table.name), params: Vec::new() };
+) -> Result<SqlText<'a>, ReadError> {
+    let mut text = SqlText { sql: format!("DELETE FROM {}", table.name), params: Vec::new() };
     all_of(dialect, table, conditions, &mut text)?;
     Ok(text)
 }
 
 /// Selects rows `FOR UPDATE`; SQLite has one writer and needs no row locks.
 pub(crate) fn lock<'a>(
-    dialect: Dialect,
+    dialect: SqlDialect,
     table: &'static Table,
     conditions: &'a [Condition],
-) -> Result<Text<'a>, ReadError> {
-    let mut text = Text { sql: format!("SELECT 1 FROM {}", table.name), params: Vec::new() };
+) -> Result<SqlText<'a>, ReadError> {
+    let mut text = SqlText { sql: format!("SELECT 1 FROM {}", table.name), params: Vec::new() };
     all_of(dialect, table, conditions, &mut text)?;
-    if dialect == Dialect::Postgres {
+    if dialect == SqlDialect::Postgres {
         let _ = write!(text.sql, " ORDER BY {} FOR UPDATE", table.key.join(", "));
     }
     Ok(text)
 }
 
 /// Whether a row with this key exists.
-pub(crate) fn exists(dialect: Dialect, table: &Table, columns: &[&str]) -> String {
+pub(crate) fn exists(dialect: SqlDialect, table: &Table, columns: &[&str]) -> String {
     let kind = |column: &str| table.position(column).map_or(ColumnType::Text, |at| table.columns[at].kind);
     let equal = |(n, column): (usize, &&str)| format!("{column} = {}", dialect.placeholder(n + 1, kind(column)));
     let equals: Vec<_> = columns.iter().enumerate().map(equal).collect();
@@ -126,10 +126,10 @@ pub(crate) fn exists(dialect: Dialect, table: &Table, columns: &[&str]) -> Strin
 }
 
 fn all_of<'a>(
-    dialect: Dialect,
+    dialect: SqlDialect,
     table: &'static Table,
     conditions: &'a [Condition],
-    text: &mut Text<'a>,
+    text: &mut SqlText<'a>,
 ) -> Result<(), ReadError> {
     for condition in conditions {
         text.push(if text.sql.contains(" WHERE ") { " AND " } else { " WHERE " });
@@ -139,10 +139,10 @@ fn all_of<'a>(
 }
 
 fn compare<'a>(
-    dialect: Dialect,
+    dialect: SqlDialect,
     table: &'static Table,
     condition: &'a Condition,
-    text: &mut Text<'a>,
+    text: &mut SqlText<'a>,
 ) -> Result<(), ReadError> {
     let Condition { column, compare, value } = condition;
     let kind = kind_of(table, column)?;
@@ -157,8 +157,8 @@ fn compare<'a>(
         }
         (_, true, _) => return Err(invalid(table, format!("{column} is ordered against null"))),
         (Comparison::Is, ..) => "=",
-        (Comparison::IsNot, _, Dialect::Sqlite) => "IS NOT",
-        (Comparison::IsNot, _, Dialect::Postgres) => "IS DISTINCT FROM",
+        (Comparison::IsNot, _, SqlDialect::Sqlite) => "IS NOT",
+        (Comparison::IsNot, _, SqlDialect::Postgres) => "IS DISTINCT FROM",
         (Comparison::Above, ..) => ">",
         (Comparison::AtLeast, ..) => ">=",
         (Comparison::Below, ..) => "<",
@@ -172,11 +172,11 @@ fn compare<'a>(
 }
 
 /// The SQL for a page: one extra row tells whether there is a next page.
-pub(crate) fn select<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value) -> Result<Text<'a>, ReadError> {
+pub(crate) fn select<'a>(dialect: SqlDialect, select: &'a Select, tenant: &'a Value) -> Result<SqlText<'a>, ReadError> {
     let table = select.table;
     let column = |c: &Column| if select.is_fetched(c.name) { dialect.column(c.name, c.kind) } else { "NULL".into() };
     let columns: Vec<_> = table.columns.iter().map(column).collect();
-    let mut text = Text { sql: format!("SELECT {} FROM {}", columns.join(", "), table.name), params: Vec::new() };
+    let mut text = SqlText { sql: format!("SELECT {} FROM {}", columns.join(", "), table.name), params: Vec::new() };
     found_by(dialect, select, tenant, &mut text)?;
     let (operator, direction) = match select.direction {
         Direction::Ascending => (">", "ASC"),
@@ -201,7 +201,7 @@ pub(crate) fn select<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value
 }
 
 /// The conditions of a read, the tenant's first.
-fn found_by<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value, text: &mut Text<'a>) -> Result<(), ReadError> {
+fn found_by<'a>(dialect: SqlDialect, select: &'a Select, tenant: &'a Value, text: &mut SqlText<'a>) -> Result<(), ReadError> {
     let table = select.table;
     if matches!(select.scope, Scope::Tenant(_)) {
         let column = table.tenant.ok_or_else(|| invalid(table, "it has no tenant".to_owned()))?;
@@ -212,12 +212,12 @@ fn found_by<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value, text: &
 }
 
 /// The SQL for a count. Each result row has a value, its number of rows, and the earliest time.
-pub(crate) fn count<'a>(dialect: Dialect, count: &'a CountQuery, tenant: &'a Value) -> Result<Text<'a>, ReadError> {
+pub(crate) fn count<'a>(dialect: SqlDialect, count: &'a CountQuery, tenant: &'a Value) -> Result<SqlText<'a>, ReadError> {
     let CountQuery { select, by, oldest, rows_max } = count;
     kind_of(select.table, by)?;
     kind_of(select.table, oldest)?;
     let begin = format!("SELECT {by}, count(*), min({oldest}) FROM (SELECT {by}, {oldest} FROM {}", select.table.name);
-    let mut text = Text { sql: begin, params: Vec::new() };
+    let mut text = SqlText { sql: begin, params: Vec::new() };
     found_by(dialect, select, tenant, &mut text)?;
     let _ = write!(text.sql, " LIMIT {rows_max}) AS found GROUP BY {by}");
     Ok(text)

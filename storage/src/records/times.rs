@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Times that don't come from this machine's current clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct StoreTimes {
     /// When the newest ledger entry was written, by the clock of its writer.
     pub newest_entry: Option<Timestamp>,
     /// The store's own clock, if it has one.
@@ -19,13 +19,13 @@ pub struct Times {
 
 /// Steps that wait for a time, such as a timer or a retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
+pub struct TimedWaits {
     pub steps: u64,
     /// The latest of these times.
     pub until: Option<Timestamp>,
 }
 
-impl Waits {
+impl TimedWaits {
     fn of_row(steps: i64, until: Option<i64>) -> Self {
         Self { steps: steps.unsigned_abs(), until: until.map(Timestamp::from_micros) }
     }
@@ -39,8 +39,8 @@ const NEWEST: &str = "SELECT max({time}) FROM ledger_lanes l \
 
 impl SqliteRecords {
     /// The times of the data in `folder`; empty if there is none yet. Changes nothing.
-    pub fn times(folder: &Path) -> Result<Times, OpenError> {
-        let Some(data) = DataFile::find(folder)? else { return Ok(Times::default()) };
+    pub fn times(folder: &Path) -> Result<StoreTimes, OpenError> {
+        let Some(data) = DataFile::find(folder)? else { return Ok(StoreTimes::default()) };
         let conn = data.open_reader()?;
         let read = || {
             let ledger = "SELECT 1 FROM sqlite_schema WHERE name = 'audit_log_entries'";
@@ -50,22 +50,22 @@ impl SqliteRecords {
             conn.query_row(&NEWEST.replace("{time}", "e.timestamp"), [], |row| row.get::<_, Option<i64>>(0))
         };
         let newest = read().map_err(|error| unavailable_sqlite(&error))?;
-        Ok(Times { newest_entry: newest.map(Timestamp::from_micros), clock: None })
+        Ok(StoreTimes { newest_entry: newest.map(Timestamp::from_micros), clock: None })
     }
 
     /// The steps that wait for a time after `now`. Changes nothing.
-    pub fn waits(folder: &Path, now: Timestamp) -> Result<Waits, OpenError> {
-        let Some(data) = DataFile::find(folder)? else { return Ok(Waits::default()) };
+    pub fn waits(folder: &Path, now: Timestamp) -> Result<TimedWaits, OpenError> {
+        let Some(data) = DataFile::find(folder)? else { return Ok(TimedWaits::default()) };
         let conn = data.open_reader()?;
         let text = WAITS.replace("{time}", "retry_at") + "?1";
-        let found = conn.query_row(&text, [now.micros()], |row| Ok(Waits::of_row(row.get(0)?, row.get(1)?)));
+        let found = conn.query_row(&text, [now.micros()], |row| Ok(TimedWaits::of_row(row.get(0)?, row.get(1)?)));
         Ok(found.map_err(|error| unavailable_sqlite(&error))?)
     }
 }
 
 impl PostgresRecords {
     /// The times of the database. Changes nothing.
-    pub async fn times(url: &str) -> Result<Times, OpenError> {
+    pub async fn times(url: &str) -> Result<StoreTimes, OpenError> {
         let client = Server::parse(url)?.connect().await?;
         let failed = |error: tokio_postgres::Error| unavailable(&error);
         let ledger = "SELECT to_regclass('audit_log_entries') IS NOT NULL";
@@ -77,14 +77,14 @@ impl PostgresRecords {
         // Last, so that it is recent when it is compared.
         let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
         let clock = client.query_one(clock, &[]).await.map_err(failed)?.get(0);
-        Ok(Times { newest_entry: newest.map(Timestamp::from_micros), clock: Some(Timestamp::from_micros(clock)) })
+        Ok(StoreTimes { newest_entry: newest.map(Timestamp::from_micros), clock: Some(Timestamp::from_micros(clock)) })
     }
 
     /// The steps that wait for a time after `now`. Changes nothing.
-    pub async fn waits(url: &str, now: Timestamp) -> Result<Waits, OpenError> {
+    pub async fn waits(url: &str, now: Timestamp) -> Result<TimedWaits, OpenError> {
         let client = Server::parse(url)?.connect().await?;
         let text = WAITS.replace("{time}", "(extract(epoch FROM retry_at) * 1000000)::bigint") + "$1";
         let row = client.query_one(&text, &[&now.micros()]).await.map_err(|error| unavailable(&error))?;
-        Ok(Waits::of_row(row.get(0), row.get(1)))
+        Ok(TimedWaits::of_row(row.get(0), row.get(1)))
     }
 }

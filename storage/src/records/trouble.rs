@@ -12,7 +12,7 @@
 //! | damaged           | any commit; the damage itself is kept elsewhere                                 |
 
 use super::is_probe;
-use super::usage::Uses;
+use super::usage::TableOps;
 use chimera_core::limits;
 use chimera_core::record::{Insert, Step, Tx, Value};
 use chimera_engine::port::{Outage, Unavailable};
@@ -20,14 +20,14 @@ use std::sync::Arc;
 
 /// What a change needs of a store.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Footprint {
-    uses: Uses,
+pub(super) struct TxFootprint {
+    uses: TableOps,
     bytes: u64,
 }
 
-impl Footprint {
+impl TxFootprint {
     pub(super) fn of(tx: &Tx) -> Self {
-        let (uses, mut bytes) = (Uses::of(tx), 0);
+        let (uses, mut bytes) = (TableOps::of(tx), 0);
         let row = |insert: &Insert| size_of_cells(insert.cells.iter().map(|(_, value)| value));
         for insert in &tx.inserts {
             bytes += row(insert);
@@ -67,23 +67,23 @@ fn size_of_cells<'a>(cells: impl Iterator<Item = &'a Value>) -> u64 {
 /// Failed commits that nothing has disproved, one for each kind of outage.
 #[derive(Default)]
 pub(super) struct FailedCommits {
-    failed: Vec<Failed>,
+    failed: Vec<FailedKind>,
     /// Changes that a probe repeats, because planning does not show what is wrong.
-    trials: Vec<Trial>,
+    trials: Vec<RetriedChange>,
     /// The total number of failures.
     count: u64,
 }
 
-struct Trial {
+struct RetriedChange {
     tx: Arc<Tx>,
     /// The sequence number of its failure.
     at: u64,
 }
 
-struct Failed {
+struct FailedKind {
     why: Unavailable,
     /// The needs that are not proven yet.
-    needs: Footprint,
+    needs: TxFootprint,
     /// The sequence number of the last failure of this kind.
     last: u64,
 }
@@ -92,7 +92,7 @@ struct Failed {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unproven {
     /// Uses that must be possible.
-    uses: Uses,
+    uses: TableOps,
     /// Bytes for which there must be space.
     room: Option<u64>,
     /// Changes that must succeed if repeated now.
@@ -104,11 +104,11 @@ pub(super) struct Unproven {
 impl Unproven {
     /// Uses that must be possible, if any failed: everything that a server does, so that the next change does not
     /// fail where the last one did not get to.
-    pub(super) fn uses(&self) -> Option<Uses> {
+    pub(super) fn uses(&self) -> Option<TableOps> {
         if self.uses.is_empty() {
             return None;
         }
-        let mut all = Uses::all();
+        let mut all = TableOps::all();
         all.extend(self.uses.clone());
         Some(all)
     }
@@ -139,10 +139,10 @@ impl FailedCommits {
         if why.outage == Outage::Unusable {
             self.try_again(tx);
         }
-        let Footprint { uses, bytes } = Footprint::of(tx);
-        let same = |failed: &&mut Failed| failed.why.outage == why.outage;
+        let TxFootprint { uses, bytes } = TxFootprint::of(tx);
+        let same = |failed: &&mut FailedKind| failed.why.outage == why.outage;
         let Some(known) = self.failed.iter_mut().find(same) else {
-            return self.failed.push(Failed { why, needs: Footprint { uses, bytes }, last: self.count });
+            return self.failed.push(FailedKind { why, needs: TxFootprint { uses, bytes }, last: self.count });
         };
         known.needs.uses.extend(uses);
         known.needs.bytes = known.needs.bytes.max(bytes);
@@ -153,19 +153,19 @@ impl FailedCommits {
         if is_probe(tx) {
             return;
         }
-        let uses = Uses::of(tx);
-        self.trials.retain(|trial| !Uses::of(&trial.tx).is_within(&uses));
+        let uses = TableOps::of(tx);
+        self.trials.retain(|trial| !TableOps::of(&trial.tx).is_within(&uses));
         if self.trials.len() >= limits::PROBE_CHANGES_MAX {
             self.trials.remove(0);
         }
-        self.trials.push(Trial { tx: Arc::new(tx.clone()), at: self.count });
+        self.trials.push(RetriedChange { tx: Arc::new(tx.clone()), at: self.count });
     }
 
     /// Records a commit that succeeded.
     pub(super) fn committed(&mut self, tx: &Tx) {
-        let done = Footprint::of(tx);
+        let done = TxFootprint::of(tx);
         // A probe's appends prove nothing about other changes.
-        self.trials.retain(|trial| is_probe(tx) || !Uses::of(&trial.tx).is_within(&done.uses));
+        self.trials.retain(|trial| is_probe(tx) || !TableOps::of(&trial.tx).is_within(&done.uses));
         self.failed.retain_mut(|failed| match failed.why.outage {
             Outage::Transient | Outage::Damaged => false,
             Outage::Full | Outage::DiskError => failed.needs.bytes > done.bytes,
@@ -180,7 +180,7 @@ impl FailedCommits {
     pub(super) fn unproven(&self) -> Option<Unproven> {
         let trials: Vec<Arc<Tx>> = self.trials.iter().map(|trial| Arc::clone(&trial.tx)).collect();
         let mut unproven = Unproven { until: self.count, trials, ..Unproven::default() };
-        for Failed { why, needs, .. } in &self.failed {
+        for FailedKind { why, needs, .. } in &self.failed {
             match why.outage {
                 Outage::Transient | Outage::Damaged => {}
                 Outage::Full | Outage::DiskError => unproven.room = unproven.room.max(Some(needs.bytes)),
@@ -207,7 +207,7 @@ impl FailedCommits {
 
 #[cfg(test)]
 mod tests {
-    use super::super::usage::Use;
+    use super::super::usage::TableOp;
     use super::*;
     use chimera_core::flow::tables::{RUNS, STEPS};
     use chimera_core::record::{Condition, RowCount, Table};
@@ -282,7 +282,7 @@ mod tests {
         let mut failed = after(Outage::Full, &insert(&RUNS, 5_000));
         failed.add(Unavailable::new(Outage::Unusable, "it fails"), &insert(&STEPS, 1));
         let begun = failed.unproven().unwrap();
-        assert!(begun.room.is_some() && begun.uses.contains(&STEPS, Use::Insert));
+        assert!(begun.room.is_some() && begun.uses.contains(&STEPS, TableOp::Insert));
         failed.add(Unavailable::new(Outage::Unusable, "it fails"), &insert(&RUNS, 1));
         failed.probed(&begun);
         assert_eq!(failed.first().map(|why| why.outage), Some(Outage::Unusable), "it failed since");

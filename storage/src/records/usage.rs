@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// An operation on a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Use {
+pub(super) enum TableOp {
     Select,
     Insert,
     Update,
@@ -22,7 +22,7 @@ pub(super) enum Use {
 
 /// A set of table operations.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Uses(BTreeMap<(&'static str, Use), &'static Table>);
+pub(super) struct TableOps(BTreeMap<(&'static str, TableOp), &'static Table>);
 
 /// Tables with inserts.
 static INSERTED: &[&Table] = &[
@@ -93,12 +93,12 @@ static DELETED: &[&Table] = &[
     &ledger::IDEMPOTENCY_RECORDS,
 ];
 
-impl Uses {
+impl TableOps {
     /// Everything that a server does.
     pub(super) fn all() -> Self {
         let mut all = Self::default();
-        catalog().into_iter().for_each(|table| all.add(table, Use::Select));
-        for (tables, how) in [(INSERTED, Use::Insert), (UPDATED, Use::Update), (DELETED, Use::Delete)] {
+        catalog().into_iter().for_each(|table| all.add(table, TableOp::Select));
+        for (tables, how) in [(INSERTED, TableOp::Insert), (UPDATED, TableOp::Update), (DELETED, TableOp::Delete)] {
             tables.iter().for_each(|table| all.add(table, how));
         }
         all
@@ -107,23 +107,23 @@ impl Uses {
     /// What a transaction does. Every transaction advances its lane; a probe appends to the ledger and rolls back.
     pub(super) fn of(tx: &Tx) -> Self {
         let mut all = Self::default();
-        tx.inserts.iter().for_each(|insert| all.add(insert.table, Use::Insert));
-        tx.updates.iter().for_each(|update| all.add(update.table, Use::Update));
+        tx.inserts.iter().for_each(|insert| all.add(insert.table, TableOp::Insert));
+        tx.updates.iter().for_each(|update| all.add(update.table, TableOp::Update));
         for step in &tx.steps {
             match step {
-                Step::Insert(insert) => all.add(insert.table, Use::Insert),
-                Step::Lock { table, .. } | Step::Update { table, .. } => all.add(table, Use::Update),
-                Step::Delete { table, .. } => all.add(table, Use::Delete),
+                Step::Insert(insert) => all.add(insert.table, TableOp::Insert),
+                Step::Lock { table, .. } | Step::Update { table, .. } => all.add(table, TableOp::Update),
+                Step::Delete { table, .. } => all.add(table, TableOp::Delete),
             }
         }
-        all.add(&ledger::LEDGER_LANES, Use::Update);
+        all.add(&ledger::LEDGER_LANES, TableOp::Update);
         if !tx.entries.is_empty() || is_probe(tx) {
-            all.add(&ledger::AUDIT_LOG_ENTRIES, Use::Insert);
+            all.add(&ledger::AUDIT_LOG_ENTRIES, TableOp::Insert);
         }
         all
     }
 
-    fn add(&mut self, table: &'static Table, how: Use) {
+    fn add(&mut self, table: &'static Table, how: TableOp) {
         self.0.insert((table.name, how), table);
     }
 
@@ -150,7 +150,7 @@ impl Uses {
     }
 
     #[cfg(test)]
-    pub(super) fn contains(&self, table: &Table, how: Use) -> bool {
+    pub(super) fn contains(&self, table: &Table, how: TableOp) -> bool {
         self.0.contains_key(&(table.name, how))
     }
 
@@ -160,10 +160,10 @@ impl Uses {
             // Unquoted: SQLite treats a quoted name that matches no column as text.
             let columns = table.columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ");
             match how {
-                Use::Select => format!("SELECT {columns} FROM {name}"),
-                Use::Insert => format!("INSERT INTO {name} ({columns}) SELECT {columns} FROM {name}"),
-                Use::Update => update_all(table),
-                Use::Delete => format!("DELETE FROM {name}"),
+                TableOp::Select => format!("SELECT {columns} FROM {name}"),
+                TableOp::Insert => format!("INSERT INTO {name} ({columns}) SELECT {columns} FROM {name}"),
+                TableOp::Update => update_all(table),
+                TableOp::Delete => format!("DELETE FROM {name}"),
             }
         })
     }

@@ -5,7 +5,7 @@ use crate::records::{fresh_database, postgres};
 use async_trait::async_trait;
 use chimera_core::access::Level;
 use chimera_engine::port::{Clock, Records};
-use chimera_storage::records::{Access, SqliteRecords};
+use chimera_storage::records::{AccessMode, SqliteRecords};
 use chimera_testkit::build::NOON;
 use chimera_testkit::crash::{Matrix, Store, Stores, matrix};
 use chimera_testkit::postgres::PrivatePostgres;
@@ -42,7 +42,7 @@ impl Stores for Files {
 #[async_trait]
 impl Store for File {
     async fn open(&self) -> Arc<dyn Records> {
-        Arc::new(SqliteRecords::open(self.folder.path(), Access::Write, Arc::clone(&self.clock)).unwrap())
+        Arc::new(SqliteRecords::open(self.folder.path(), AccessMode::Write, Arc::clone(&self.clock)).unwrap())
     }
 }
 

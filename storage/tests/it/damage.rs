@@ -119,16 +119,16 @@ fn damage_leaf(path: &Path) {
 #[tokio::test]
 async fn a_deep_look_finds_what_a_glance_does_not() {
     let folder = stopped().await;
-    assert!(SqliteRecords::look_deep(folder.path()).is_ok());
+    assert!(SqliteRecords::check_all(folder.path()).is_ok());
     damage_leaf(&folder.path().join("chimera.db"));
     assert!(
         SqliteRecords::facts(folder.path(), &folder.path().join(MARK_FILE), NOON).is_ok(),
         "a glance costs the same however much is stored"
     );
-    let Err(OpenError::Unavailable(why)) = SqliteRecords::look_deep(folder.path()) else { panic!("it was not found") };
+    let Err(OpenError::Unavailable(why)) = SqliteRecords::check_all(folder.path()) else { panic!("it was not found") };
     assert_eq!(why.outage, Outage::Damaged);
     assert!(!why.reason.contains(&*folder.path().to_string_lossy()), "{}", why.reason);
-    assert!(matches!(SqliteRecords::look_deep(Path::new("/nowhere")), Err(OpenError::Absent)));
+    assert!(matches!(SqliteRecords::check_all(Path::new("/nowhere")), Err(OpenError::Absent)));
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn a_deep_look_finds_a_reference_that_leads_nowhere() {
     )
     .unwrap();
     drop(file);
-    let Err(OpenError::Unavailable(why)) = SqliteRecords::look_deep(folder.path()) else { panic!("it was not found") };
+    let Err(OpenError::Unavailable(why)) = SqliteRecords::check_all(folder.path()) else { panic!("it was not found") };
     assert!(why.reason.contains("a row of refresh_tokens refers to a row of token_families"), "{}", why.reason);
 }
 
@@ -171,7 +171,7 @@ async fn a_damaged_page_of_a_database_makes_the_store_not_ready_though_commits_w
     assert_eq!(why.outage, Outage::Damaged);
     assert!(store.commit(Tx::default()).await.is_ok(), "other pages are whole");
     assert_eq!(store.ready().await.map_err(|why| why.outage), Err(Outage::Damaged));
-    let looked = PostgresRecords::look_deep(&server.url(), |_, _, _| {}).await;
+    let looked = PostgresRecords::check_all(&server.url(), |_, _, _| {}).await;
     assert!(matches!(looked, Err(OpenError::Unavailable(why)) if why.reason.contains("damaged: agents")));
     store.close().await;
 }
@@ -181,7 +181,7 @@ async fn a_deep_look_reads_every_table_and_index_of_a_database() {
     let url = fresh_database();
     postgres(&url).await.close().await;
     let mut told = Vec::new();
-    let tables = PostgresRecords::look_deep(&url, |table, _, _| told.push(table.to_owned())).await.unwrap();
+    let tables = PostgresRecords::check_all(&url, |table, _, _| told.push(table.to_owned())).await.unwrap();
     assert!(tables > 40 && told.len() == tables, "{told:?}");
     assert!(told.contains(&"audit_log_entries".to_owned()));
 }

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 async fn lacks(url: &str) -> Option<Unavailable> {
     let folder = tempfile::tempdir().unwrap();
-    PostgresRecords::facts(url, &folder.path().join(MARK_FILE), NOON).await.unwrap().lacks
+    PostgresRecords::facts(url, &folder.path().join(MARK_FILE), NOON).await.unwrap().missing
 }
 
 fn lacks_beside(folder: &Path) -> Option<Unavailable> {
-    SqliteRecords::facts(folder, &folder.join(MARK_FILE), NOON).unwrap().lacks
+    SqliteRecords::facts(folder, &folder.join(MARK_FILE), NOON).unwrap().missing
 }
 
 fn refusal<T>(opened: Result<T, OpenError>) -> Unavailable {
@@ -123,7 +123,7 @@ async fn a_database_that_lost_a_guard_is_refused_at_the_start_and_told_by_a_look
         assert!(refused.outage == Outage::Unusable && (told.is_empty() || refused == seen), "{harm}: {refused:?}");
         if mend.is_empty() {
             let applied = PostgresRecords::migrate(&url).await.unwrap();
-            assert_eq!((applied.names.len(), applied.put_back.len()), (0, 1), "{harm}");
+            assert_eq!((applied.names.len(), applied.restored.len()), (0, 1), "{harm}");
         } else {
             execute(&url, mend).await;
         }
@@ -240,7 +240,7 @@ async fn a_data_file_that_lost_a_guard_is_unusable_while_it_runs_and_at_the_star
             assert_eq!(refusal(SqliteRecords::migrate(folder.path())), why, "{harm}");
             continue;
         }
-        assert_eq!(SqliteRecords::migrate(folder.path()).unwrap().put_back.len(), 1, "{harm}");
+        assert_eq!(SqliteRecords::migrate(folder.path()).unwrap().restored.len(), 1, "{harm}");
         assert_eq!(lacks_beside(folder.path()), None, "{harm}");
         let store = sqlite(folder.path()).unwrap();
         store.commit(added(2)).await.unwrap();

@@ -40,11 +40,11 @@ async fn execute(url: &str, sql: &str) {
 async fn lacks(url: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let facts = PostgresRecords::facts(url, &folder.path().join(MARK_FILE), NOON).await.unwrap();
-    facts.lacks.map(|why| why.reason)
+    facts.missing.map(|why| why.reason)
 }
 
 fn lacks_beside(folder: &Path) -> Option<String> {
-    SqliteRecords::facts(folder, &folder.join(MARK_FILE), NOON).unwrap().lacks.map(|why| why.reason)
+    SqliteRecords::facts(folder, &folder.join(MARK_FILE), NOON).unwrap().missing.map(|why| why.reason)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::record::{Scope, Select, Tx};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{CommitError, Hold, Outage, Records};
-use chimera_storage::records::{Access, MARK_FILE, OpenError, SqliteRecords};
+use chimera_storage::records::{AccessMode, MARK_FILE, OpenError, SqliteRecords};
 use chimera_testkit::build::{entry, run};
 use chimera_testkit::seeded::{FakeClock, Seeded};
 use std::sync::Arc;
@@ -90,13 +90,13 @@ async fn a_log_whose_data_file_is_missing_or_empty_is_left_alone_whoever_opens_i
     let opened = |access| SqliteRecords::open(&left, access, Arc::new(FakeClock::at(now))).map(drop);
     for how in ["missing", "empty"] {
         let refusals = [
-            opened(Access::Write),
-            opened(Access::Read),
-            opened(Access::Resume),
+            opened(AccessMode::Write),
+            opened(AccessMode::Read),
+            opened(AccessMode::Resume),
             SqliteRecords::migrate(&left).map(drop),
             SqliteRecords::facts(&left, &left.join(MARK_FILE), now).map(drop),
             SqliteRecords::times(&left).map(drop),
-            SqliteRecords::look_deep(&left),
+            SqliteRecords::check_all(&left),
             SqliteRecords::copy(&left, &left, &hold).map(drop),
             SqliteRecords::hold_data(&left, &left.join(MARK_FILE), &hold),
         ];
@@ -111,7 +111,7 @@ async fn a_log_whose_data_file_is_missing_or_empty_is_left_alone_whoever_opens_i
         std::fs::write(&data, "").unwrap();
     }
     std::fs::rename(&aside, &data).unwrap();
-    let store = open(&left, Access::Write);
+    let store = open(&left, AccessMode::Write);
     assert_eq!((store.hold(), entries(&store).await), (None, 20));
     store.close().await;
 }
@@ -120,7 +120,7 @@ async fn a_log_whose_data_file_is_missing_or_empty_is_left_alone_whoever_opens_i
 async fn nothing_is_resumed_where_there_is_no_data_and_nothing_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(Timestamp::from_micros(0)));
-    let refused = SqliteRecords::open(folder.path(), Access::Resume, clock).map(drop);
+    let refused = SqliteRecords::open(folder.path(), AccessMode::Resume, clock).map(drop);
     assert!(matches!(refused, Err(OpenError::Absent)), "{refused:?}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -6,7 +6,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Scope, Select, Tx};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Outage, Random, Records};
-use chimera_storage::records::{Access, MARK_FILE, OpenError, SqliteRecords};
+use chimera_storage::records::{AccessMode, MARK_FILE, OpenError, SqliteRecords};
 use chimera_testkit::build::{entry, run};
 use chimera_testkit::seeded::{FakeClock, Seeded};
 use chimera_testkit::world::World;
@@ -55,7 +55,7 @@ impl Pair {
     }
 }
 
-fn opened(folder: &Path, access: Access) -> Result<(), OpenError> {
+fn opened(folder: &Path, access: AccessMode) -> Result<(), OpenError> {
     SqliteRecords::open(folder, access, Arc::new(FakeClock::at(Timestamp::from_micros(0)))).map(drop)
 }
 
@@ -67,10 +67,10 @@ fn hold() -> Hold {
 fn lookers(folder: &Path) -> [Result<(), OpenError>; 5] {
     let copy = tempfile::tempdir().unwrap();
     [
-        opened(folder, Access::Read),
+        opened(folder, AccessMode::Read),
         SqliteRecords::facts(folder, &folder.join(MARK_FILE), Timestamp::from_micros(0)).map(drop),
         SqliteRecords::times(folder).map(drop),
-        SqliteRecords::look_deep(folder),
+        SqliteRecords::check_all(folder),
         SqliteRecords::copy(folder, copy.path(), &hold()).map(drop),
     ]
 }
@@ -78,8 +78,8 @@ fn lookers(folder: &Path) -> [Result<(), OpenError>; 5] {
 /// Everything that would change it.
 fn writers(folder: &Path) -> [Result<(), OpenError>; 4] {
     [
-        opened(folder, Access::Write),
-        opened(folder, Access::Resume),
+        opened(folder, AccessMode::Write),
+        opened(folder, AccessMode::Resume),
         SqliteRecords::migrate(folder).map(drop),
         SqliteRecords::hold_data(folder, &folder.join(MARK_FILE), &hold()),
     ]
@@ -90,12 +90,12 @@ async fn an_older_data_file_beside_a_newer_log_is_refused_by_everybody_and_both_
     let (place, world) = (tempfile::tempdir().unwrap(), World::new(1));
     let mut older = Vec::new();
     for _ in 0..3 {
-        let store = open(place.path(), Access::Write);
+        let store = open(place.path(), AccessMode::Write);
         world.write(&store, 0, "acme", 5).await;
         store.close().await;
         older.push(std::fs::read(place.path().join(DATA)).unwrap());
     }
-    let store = open(place.path(), Access::Write);
+    let store = open(place.path(), AccessMode::Write);
     world.write(&store, 0, "acme", 5).await;
     let right = Pair::of(place.path());
     let mark = std::fs::read(place.path().join(MARK_FILE)).unwrap();
@@ -114,18 +114,18 @@ async fn an_older_data_file_beside_a_newer_log_is_refused_by_everybody_and_both_
             assert!(Pair::of(left.path()) == mixed, "somebody changed a file");
         }
         right.put(left.path());
-        let store = open(left.path(), Access::Write);
+        let store = open(left.path(), AccessMode::Write);
         assert_eq!((store.hold(), entries(&store).await), (None, 20));
         store.close().await;
     }
     let left = Pair { data: older[2].clone(), log: right.log.clone() }.within();
-    assert_eq!(entries(&open(left.path(), Access::Read)).await, 20, "the log begins where this one ends");
+    assert_eq!(entries(&open(left.path(), AccessMode::Read)).await, 20, "the log begins where this one ends");
 }
 
 #[tokio::test]
 async fn whoever_only_looks_leaves_a_data_file_and_its_log_as_they_are() {
     let (place, world) = (tempfile::tempdir().unwrap(), World::new(1));
-    let store = open(place.path(), Access::Write);
+    let store = open(place.path(), AccessMode::Write);
     world.write(&store, 0, "acme", 5).await;
     let right = Pair::of(place.path());
     store.close().await;
@@ -140,7 +140,7 @@ async fn the_log_of_a_data_file_that_was_removed_or_replaced_outlives_an_orderly
     for replaced in [false, true] {
         let (place, world) = (tempfile::tempdir().unwrap(), World::new(1));
         let (data, aside) = (place.path().join(DATA), place.path().join("aside"));
-        let store = open(place.path(), Access::Write);
+        let store = open(place.path(), AccessMode::Write);
         for _ in 0..5 {
             world.write(&store, 0, "acme", 1).await;
         }
@@ -159,7 +159,7 @@ async fn the_log_of_a_data_file_that_was_removed_or_replaced_outlives_an_orderly
         if !replaced {
             std::fs::rename(&aside, &data).unwrap();
         }
-        let store = open(place.path(), Access::Write);
+        let store = open(place.path(), AccessMode::Write);
         assert_eq!((store.hold(), entries(&store).await), (None, 5), "replaced: {replaced}");
         store.close().await;
     }
@@ -191,8 +191,8 @@ impl History {
     async fn begin(seed: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // From here on every data file has the schema, even without a log.
-        open(folder.path(), Access::Write).close().await;
-        let store = open(folder.path(), Access::Write);
+        open(folder.path(), AccessMode::Write).close().await;
+        let store = open(folder.path(), AccessMode::Write);
         let committed = BTreeSet::from([content(&store).await]);
         let (seeded, dice) = (Seeded::new(seed), Seeded::new(seed + 1_000));
         Self { folder, store, seeded, dice, committed, kept: Vec::new(), torn: Vec::new() }
@@ -236,7 +236,7 @@ impl History {
         self.store.close().await;
         self.keep();
         self.folder = pair.within();
-        self.store = open(self.folder.path(), Access::Write);
+        self.store = open(self.folder.path(), AccessMode::Write);
         self.committed.insert(content(&self.store).await);
     }
 
@@ -244,7 +244,7 @@ impl History {
     async fn restart(&mut self) {
         self.store.close().await;
         self.keep();
-        self.store = open(self.folder.path(), Access::Write);
+        self.store = open(self.folder.path(), AccessMode::Write);
     }
 
     async fn step(&mut self) {
@@ -268,9 +268,9 @@ impl History {
 async fn accepted(pair: &Pair, which: &str) -> Option<String> {
     let folder = pair.within();
     let clock = Arc::new(FakeClock::at(Timestamp::from_micros(0)));
-    match SqliteRecords::open(folder.path(), Access::Read, clock) {
+    match SqliteRecords::open(folder.path(), AccessMode::Read, clock) {
         Ok(store) => {
-            SqliteRecords::look_deep(folder.path()).unwrap_or_else(|error| panic!("{which}: {error}"));
+            SqliteRecords::check_all(folder.path()).unwrap_or_else(|error| panic!("{which}: {error}"));
             Some(content(&store).await)
         }
         Err(OpenError::Unavailable(why)) if why.reason.contains("is not the data file") => None,

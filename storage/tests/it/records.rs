@@ -3,7 +3,7 @@
 use chimera_core::job::tables::AGENTS;
 use chimera_core::record::{Insert, Scope, Select, Tx, Value};
 use chimera_engine::port::{CommitError, Records};
-use chimera_storage::records::{Access, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_storage::records::{AccessMode, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::build::{NOON, run, step};
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::postgres::PrivatePostgres;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) fn sqlite(folder: &Path) -> Result<SqliteRecords, OpenError> {
-    SqliteRecords::open(folder, Access::Write, Arc::new(FakeClock::at(NOON)))
+    SqliteRecords::open(folder, AccessMode::Write, Arc::new(FakeClock::at(NOON)))
 }
 
 pub(crate) async fn postgres(url: &str) -> PostgresRecords {

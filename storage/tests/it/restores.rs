@@ -7,7 +7,7 @@ use chimera_core::record::{Comparison, Condition, RowCount, Scope, Select, Step,
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Blocked, CommitError, Hold, Outage, Records};
 use chimera_storage::records::{
-    Access, DATA_FILE, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
+    AccessMode, DATA_FILE, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
 };
 use chimera_testkit::seeded::FakeClock;
 use chimera_testkit::sqlite_file::damage_root;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 const NOON: i64 = 1_767_268_800_000_000;
 
-pub(crate) fn open(folder: &Path, access: Access) -> SqliteRecords {
+pub(crate) fn open(folder: &Path, access: AccessMode) -> SqliteRecords {
     let clock = Arc::new(FakeClock::at(Timestamp::from_micros(NOON)));
     SqliteRecords::open(folder, access, clock).unwrap()
 }
@@ -49,7 +49,7 @@ pub(crate) async fn entries(store: &dyn Records) -> usize {
 pub(crate) async fn killed(writes: usize) -> (TempDir, PathBuf) {
     let (place, world) = (tempfile::tempdir().unwrap(), World::new(1));
     let (live, left) = (place.path().join("live"), place.path().join("left"));
-    let store = open(&live, Access::Write);
+    let store = open(&live, AccessMode::Write);
     for _ in 0..writes {
         world.write(&store, 0, "acme", 1).await;
     }
@@ -65,7 +65,7 @@ pub(crate) async fn killed(writes: usize) -> (TempDir, PathBuf) {
 async fn is_held(folder: &Path, because: &str) {
     let world = World::new(2);
     for _ in 0..2 {
-        let store = open(folder, Access::Write);
+        let store = open(folder, AccessMode::Write);
         let hold = store.hold().expect("it is held");
         assert!(hold.reason.contains(because), "{}", hold.reason);
         let refused = store.commit(world.entries(0, "acme", 1)).await;
@@ -81,7 +81,7 @@ async fn is_held(folder: &Path, because: &str) {
 #[tokio::test]
 async fn a_killed_store_goes_on_and_one_whose_log_was_deleted_is_held() {
     let (_place, left) = killed(20).await;
-    let store = open(&left, Access::Write);
+    let store = open(&left, AccessMode::Write);
     assert_eq!((store.hold(), entries(&store).await), (None, 20));
     store.close().await;
     let (_place, left) = killed(20).await;
@@ -112,18 +112,18 @@ async fn a_data_file_that_was_removed_is_missed() {
 async fn an_older_file_is_held_and_the_newer_one_is_not() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::new(1));
     let data = folder.path().join("chimera.db");
-    let store = open(folder.path(), Access::Write);
+    let store = open(folder.path(), AccessMode::Write);
     world.write(&store, 0, "acme", 5).await;
     store.close().await;
     std::fs::copy(&data, folder.path().join("older")).unwrap();
-    let store = open(folder.path(), Access::Write);
+    let store = open(folder.path(), AccessMode::Write);
     world.write(&store, 0, "acme", 5).await;
     store.close().await;
     std::fs::copy(&data, folder.path().join("newer")).unwrap();
     std::fs::copy(folder.path().join("older"), &data).unwrap();
     is_held(folder.path(), "epoch").await;
     std::fs::copy(folder.path().join("newer"), &data).unwrap();
-    let store = open(folder.path(), Access::Write);
+    let store = open(folder.path(), AccessMode::Write);
     world.write(&store, 0, "acme", 1).await;
     assert_eq!(entries(&store).await, 11);
     store.close().await;
@@ -134,7 +134,7 @@ async fn an_older_file_is_held_and_the_newer_one_is_not() {
 async fn another_history_of_the_same_length_is_held() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for (folder, seed) in [(&one, 1), (&two, 2)] {
-        let store = open(folder.path(), Access::Write);
+        let store = open(folder.path(), AccessMode::Write);
         World::new(seed).write(&store, 0, "acme", 4).await;
         store.close().await;
     }
@@ -146,27 +146,27 @@ async fn another_history_of_the_same_length_is_held() {
 async fn whoever_resumes_has_an_epoch_that_nobody_had_and_the_next_start_goes_on() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::new(1));
     let data = folder.path().join("chimera.db");
-    let store = open(folder.path(), Access::Write);
+    let store = open(folder.path(), AccessMode::Write);
     world.write(&store, 0, "acme", 5).await;
     store.close().await;
     std::fs::copy(&data, folder.path().join("older")).unwrap();
     let mut last = 0;
     for _ in 0..4 {
-        let store = open(folder.path(), Access::Write);
+        let store = open(folder.path(), AccessMode::Write);
         last = world.write(&store, 0, "acme", 5).await.epoch;
         store.close().await;
     }
     std::fs::copy(folder.path().join("older"), &data).unwrap();
     is_held(folder.path(), "epoch").await;
-    let resumed = open(folder.path(), Access::Resume);
+    let resumed = open(folder.path(), AccessMode::Resume);
     let receipt = resumed.commit(world.entries(0, "acme", 1)).await.unwrap();
     assert!(receipt.epoch > last, "{receipt:?} after {last}");
     resumed.close().await;
     is_held(folder.path(), "epoch").await;
-    let resumed = open(folder.path(), Access::Resume);
+    let resumed = open(folder.path(), AccessMode::Resume);
     resumed.commit(let_go(NOON)).await.unwrap();
     resumed.close().await;
-    let store = open(folder.path(), Access::Write);
+    let store = open(folder.path(), AccessMode::Write);
     assert_eq!(store.hold(), None);
     world.write(&store, 0, "acme", 1).await;
     assert_eq!(verify_chains(&store).await, 7);
@@ -179,7 +179,7 @@ async fn whoever_resumes_has_an_epoch_that_nobody_had_and_the_next_start_goes_on
 async fn a_copy_is_taken_beside_a_writer_and_is_held_however_it_is_put_back() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::new(1));
     let (live, copy, back) = (folder.path().join("live"), folder.path().join("copy"), folder.path().join("back"));
-    let store = open(&live, Access::Write);
+    let store = open(&live, AccessMode::Write);
     world.write(&store, 0, "acme", 6).await;
     [&copy, &back].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
     let hold = Hold { reason: "it is a backup".to_owned(), since: Timestamp::from_micros(NOON) };
@@ -190,7 +190,7 @@ async fn a_copy_is_taken_beside_a_writer_and_is_held_however_it_is_put_back() {
     store.close().await;
     std::fs::copy(copy.join("records.db"), back.join("chimera.db")).unwrap();
     is_held(&back, "it is a backup").await;
-    assert_eq!(entries(&open(&back, Access::Read)).await, 6);
+    assert_eq!(entries(&open(&back, AccessMode::Read)).await, 6);
 }
 
 /// A resume by a clock that was far ahead.
@@ -211,14 +211,14 @@ async fn resume(store: &dyn Records) {
 async fn data_that_is_held_knows_every_generation_that_its_mark_knows_and_a_resume_goes_beyond() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::new(1));
     let data = folder.path().join("chimera.db");
-    open(folder.path(), Access::Write).close().await;
+    open(folder.path(), AccessMode::Write).close().await;
     std::fs::copy(&data, folder.path().join("older")).unwrap();
     let hold = Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(NOON) };
     SqliteRecords::hold_data(folder.path(), &folder.path().join(MARK_FILE), &hold).unwrap();
-    let resumed = open(folder.path(), Access::Resume);
+    let resumed = open(folder.path(), AccessMode::Resume);
     resumed.commit(let_go(AHEAD)).await.unwrap();
     resumed.close().await;
-    let marked = open(folder.path(), Access::Write);
+    let marked = open(folder.path(), AccessMode::Write);
     world.write(&marked, 0, "acme", 1).await;
     marked.close().await;
     // Held by a start, by a restore, and not at all before the resume.
@@ -229,10 +229,10 @@ async fn data_that_is_held_knows_every_generation_that_its_mark_knows_and_a_resu
             "restore" => SqliteRecords::hold_data(folder.path(), &folder.path().join(MARK_FILE), &hold).unwrap(),
             _ => {}
         }
-        open(folder.path(), Access::Resume).close().await;
+        open(folder.path(), AccessMode::Resume).close().await;
         is_held(folder.path(), if how == "restore" { "it was restored" } else { "a state from before that" }).await;
-        resume(&open(folder.path(), Access::Resume)).await;
-        let store = open(folder.path(), Access::Write);
+        resume(&open(folder.path(), AccessMode::Resume)).await;
+        let store = open(folder.path(), AccessMode::Write);
         assert_eq!(store.hold(), None, "{how}");
         assert!(generation(&store).await > AHEAD, "{how}");
         world.write(&store, 0, "acme", 1).await;
@@ -369,7 +369,7 @@ async fn one_nodes_mark_holds_a_database_that_was_replaced_behind_everybodys_bac
 #[tokio::test]
 async fn a_copy_of_data_that_is_not_sound_is_refused_when_it_is_made_and_when_it_is_looked_at() {
     let folder = tempfile::tempdir().unwrap();
-    open(folder.path(), Access::Write).close().await;
+    open(folder.path(), AccessMode::Write).close().await;
     let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let hold = Hold { reason: "it is a copy".to_owned(), since: Timestamp::from_micros(NOON) };
     let is_refused = |copied: Result<_, OpenError>| matches!(copied, Err(OpenError::Unavailable(why)) if why.outage == Outage::Damaged);
@@ -479,7 +479,7 @@ async fn a_lane_whose_head_is_damaged_is_named_by_every_look_and_every_copy() {
             "{found:?}"
         );
     };
-    let (one, world) = (open(folder.path(), Access::Write), World::new(1));
+    let (one, world) = (open(folder.path(), AccessMode::Write), World::new(1));
     world.write(&one, 0, "acme", 1).await;
     one.close().await;
     let file = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
@@ -489,7 +489,7 @@ async fn a_lane_whose_head_is_damaged_is_named_by_every_look_and_every_copy() {
     let marks = folder.path().join(MARK_FILE);
     is_named(SqliteRecords::facts(folder.path(), &marks, now).err());
     let clock = Arc::new(FakeClock::at(now));
-    is_named(SqliteRecords::open_marked(folder.path(), &marks, Access::Write, clock).err());
+    is_named(SqliteRecords::open_marked(folder.path(), &marks, AccessMode::Write, clock).err());
 
     let (url, marks) = (fresh_database(), folder.path().join("one.mark"));
     let one = node(&url, folder.path(), "one").await;

@@ -334,7 +334,7 @@ async fn a_start_refuses_what_somebody_put_on_a_table_and_names_it() {
     assert!(sqlite(folder.path()).is_err_and(|why| why.to_string().contains(told)));
     assert!(SqliteRecords::migrate(folder.path()).is_err_and(|why| why.to_string().contains(told)));
     let facts = SqliteRecords::facts(folder.path(), &folder.path().join(MARK_FILE), NOON).unwrap();
-    assert_eq!(facts.lacks.unwrap().reason, told);
+    assert_eq!(facts.missing.unwrap().reason, told);
     file.execute_batch("DROP TRIGGER dba").unwrap();
     sqlite(folder.path()).unwrap().close().await;
 
@@ -346,7 +346,7 @@ async fn a_start_refuses_what_somebody_put_on_a_table_and_names_it() {
     assert!(opened.is_err_and(|why| why.to_string().contains(told)));
     assert!(PostgresRecords::migrate(&url).await.is_err_and(|why| why.to_string().contains(told)));
     let facts = PostgresRecords::facts(&url, &folder.path().join("none"), NOON).await.unwrap();
-    assert_eq!(facts.lacks.unwrap().reason, told);
+    assert_eq!(facts.missing.unwrap().reason, told);
     execute(&url, "DROP TRIGGER dba ON ledger_lanes").await;
     one_lane(&url).await.close().await;
 }

@@ -1,6 +1,6 @@
 //! `/act`: what each level answers, what is refused, and what a run was allowed at the moment it acts.
 
-use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with};
+use super::porch::{Answer, AccessServer, by, entry, harmless, porch, porch_with};
 use crate::flow::NOTHING;
 use chimera_core::access::Entry;
 use chimera_core::access::registry::shipped;
@@ -22,12 +22,12 @@ fn notes() -> Value {
     json!([{"tool": "notion.note", "input": {"n": 1}}, {"tool": "notion.note", "input": {"n": 2}}])
 }
 
-async fn approve(porch: &Porch, actor: &str, run: &Value, body: Value) -> Answer {
+async fn approve(porch: &AccessServer, actor: &str, run: &Value, body: Value) -> Answer {
     let url = run["approve_url"].as_str().unwrap_or_else(|| panic!("nothing waits: {run:#}"));
     porch.ask(actor, Method::POST, url, body).await
 }
 
-async fn until(porch: &Porch, run: &Value, status: &str) -> Value {
+async fn until(porch: &AccessServer, run: &Value, status: &str) -> Value {
     porch.house.until(run, status).await
 }
 

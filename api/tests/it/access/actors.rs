@@ -1,6 +1,6 @@
 //! Managing actors: no caller grants a scope they do not hold, or changes an actor who holds more.
 
-use super::porch::{Porch, entry, harmless, porch_with, sent};
+use super::porch::{AccessServer, entry, harmless, porch_with, sent};
 use chimera_core::access::{Entry, Level};
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::TENANT;
@@ -8,13 +8,13 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 /// A house where bob looks after actors, and may read Notion.
-async fn kept() -> Porch {
+async fn kept() -> AccessServer {
     let bob = entry("user_bob", &["actors.read", "actors.write", "notion.*"]);
     let bob = Entry { level: Some(Level::Draft), quota_per_minute: 30, ..bob };
     porch_with(settings(TENANT, vec![bob]), None).await
 }
 
-async fn put(porch: &Porch, actor: &str, id: &str, body: Value) -> u16 {
+async fn put(porch: &AccessServer, actor: &str, id: &str, body: Value) -> u16 {
     porch.ask(actor, Method::PUT, &format!("/actors/{id}"), body).await.status
 }
 

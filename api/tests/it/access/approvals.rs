@@ -1,13 +1,13 @@
 //! Who decides: people only; about their own drafts without more, about others' with a scope.
 
-use super::porch::{Porch, entry, harmless, porch_with, sent};
+use super::porch::{AccessServer, entry, harmless, porch_with, sent};
 use chimera_core::access::Entry;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-async fn prepared() -> Porch {
+async fn prepared() -> AccessServer {
     let entries = vec![
         entry("user_cat", &["approvals.decide"]),
         entry("n8n_workflow_123", &["notion.*", "approvals.decide"]),
@@ -16,7 +16,7 @@ async fn prepared() -> Porch {
     porch_with(settings(TENANT, entries), None).await
 }
 
-async fn decides(porch: &Porch, actor: &str, run: &Value) -> (u16, String) {
+async fn decides(porch: &AccessServer, actor: &str, run: &Value) -> (u16, String) {
     let url = run["approve_url"].as_str().unwrap();
     let answer = porch.ask(actor, Method::POST, url, json!({"decision": "approve"})).await;
     (answer.status, answer.code().to_owned())

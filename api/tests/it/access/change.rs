@@ -1,6 +1,6 @@
 //! Doing something again, and changing what runs: both are asking for something.
 
-use super::porch::{Porch, entry, harmless, porch_with};
+use super::porch::{AccessServer, entry, harmless, porch_with};
 use chimera_core::access::{Entry, Level};
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, workflow};
@@ -35,7 +35,7 @@ async fn what_is_done_again_is_decided_about_again() {
 }
 
 /// A run that waits for a person, so that it can be changed meanwhile.
-async fn waiting(porch: &Porch) -> Value {
+async fn waiting(porch: &AccessServer) -> Value {
     let review = json!({"id": "review", "type": "hitl", "prompt": "Well?"});
     porch.house.stage.apply(&workflow("reviewed").node(review)).await;
     let writes = workflow("writes").function("w", "notion.note", json!({"text": "One."}));

@@ -1,6 +1,6 @@
 //! Idempotency keys: one run per key, on any number of nodes.
 
-use super::porch::{Porch, entry, harmless, porch, porch_with, sent};
+use super::porch::{AccessServer, entry, harmless, porch, porch_with, sent};
 use chimera_core::access::Entry;
 use chimera_core::flow::tables::RUNS;
 use chimera_engine::access::port::{ClaimOutcome, Counters};
@@ -23,7 +23,7 @@ fn shared(server: &PrivateRedis) -> Option<Arc<dyn Counters>> {
     Some(Arc::new(RedisCounters::new(Redis::new(&server.url()).unwrap())))
 }
 
-fn runs(porch: &Porch) -> usize {
+fn runs(porch: &AccessServer) -> usize {
     porch.house.stage.rows(&RUNS).len()
 }
 
@@ -115,13 +115,13 @@ async fn a_key_that_only_the_store_knows_starts_nothing() {
         let first = porch.act("n8n_workflow_1", body.clone()).await;
         assert_eq!((first.status, &first.body["status"]), (200, &json!("completed")), "{first:?}");
         let before = (porch.asked("notion.note").count("execute"), runs(&porch));
-        let stranger = porch.beside(settings(TENANT, Vec::new()), None).await;
+        let stranger = porch.second_node(settings(TENANT, Vec::new()), None).await;
         let again = stranger.act("n8n_workflow_1", body.clone()).await;
         assert_eq!((again.status, again.code()), (409, "CONFLICT_IDEMPOTENCY"), "{again:?}");
         assert_eq!(again.detail("run_id"), &first.body["run_id"]);
         let mut wrong = body;
         wrong["steps"][0]["tool"] = "there.is_none".into();
-        let stranger = porch.beside(settings(TENANT, Vec::new()), None).await;
+        let stranger = porch.second_node(settings(TENANT, Vec::new()), None).await;
         let again = stranger.act("n8n_workflow_1", wrong).await;
         assert_eq!((again.status, again.detail("run_id")), (409, &first.body["run_id"]), "a used key comes first");
         assert_eq!((porch.asked("notion.note").count("execute"), runs(&porch)), before);
@@ -173,7 +173,7 @@ async fn redis_holds_the_run_under_its_key_for_a_day() {
     assert!((86_390..=86_400).contains(&left), "{left}");
     let mut sets = settings(TENANT, Vec::new());
     sets.idempotency_ttl = std::time::Duration::from_secs(120);
-    let brief = porch.beside(sets, shared(&server)).await;
+    let brief = porch.second_node(sets, shared(&server)).await;
     assert_eq!(brief.act("n8n_workflow_1", keyed("brief")).await.status, 200);
     let left: i64 = server.ask(&["TTL", "idempotency:brief"]).parse().unwrap();
     assert!((110..=120).contains(&left), "{left}");
@@ -185,7 +185,7 @@ async fn of_many_at_once_one_runs_and_all_others_get_its_id() {
     let server = PrivateRedis::start();
     let many = vec![super::porch::entry("n8n_workflow_1", &["local.summarize"])];
     let porch = porch_with(settings(TENANT, many.clone()), shared(&server)).await;
-    let beside = porch.beside(settings(TENANT, many), shared(&server)).await;
+    let beside = porch.second_node(settings(TENANT, many), shared(&server)).await;
     let answers = (0..60).map(|at| [&porch, &beside][at % 2].act("n8n_workflow_1", keyed("race")));
     let answers = futures::future::join_all(answers).await;
     let won: Vec<_> = answers.iter().filter(|answer| answer.status == 200).collect();

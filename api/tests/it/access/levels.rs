@@ -1,7 +1,7 @@
 //! Nothing runs more freely than was decided: what is not known when a run is asked for, what is done over
 //! again, and what only looks as if it was done before.
 
-use super::porch::{Answer, Porch, entry, porch_with, sent};
+use super::porch::{Answer, AccessServer, entry, porch_with, sent};
 use crate::flow::{NOTHING, path};
 use chimera_core::access::{Entry, Level};
 use chimera_core::flow::tables::RUNS;
@@ -17,13 +17,13 @@ use uuid::Uuid;
 /// Acts at L2 with every tool that reaches outside.
 const ACTOR: &str = "n8n_workflow_123";
 
-async fn porch(mut entries: Vec<Entry>) -> Porch {
+async fn porch(mut entries: Vec<Entry>) -> AccessServer {
     entries.push(entry(ACTOR, &["http.*", "webhook.*", "notion.*", "local.*"]));
     porch_with(settings(TENANT, entries), None).await
 }
 
 /// A request of an actor with a token that is narrower than they are.
-async fn narrow(porch: &Porch, actor: &str, scopes: &[&str], path: &str, body: Value) -> Answer {
+async fn narrow(porch: &AccessServer, actor: &str, scopes: &[&str], path: &str, body: Value) -> Answer {
     let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
     let token = porch.token_with(actor, |claims| claims.scopes = Some(scopes));
     let request = porch.house.client.post(porch.house.server.url(path)).bearer_auth(token);
@@ -34,7 +34,7 @@ fn read() -> Value {
     json!([{"tool": "http.request", "input": {"url": "https://a.test/secret", "method": "GET"}}])
 }
 
-fn sent_to(porch: &Porch, method: &str) -> usize {
+fn sent_to(porch: &AccessServer, method: &str) -> usize {
     porch.asked("http.request").of("execute").iter().filter(|made| made.input["method"] == method).count()
 }
 
@@ -91,7 +91,7 @@ async fn a_shadow_takes_the_scopes_of_what_it_reads() {
 }
 
 /// The run inside a run, once there is one.
-async fn inside(porch: &Porch, run: &Value) -> Uuid {
+async fn inside(porch: &AccessServer, run: &Value) -> Uuid {
     let is = |row: &Row| row.get("parent_run_id").as_uuid() == Some(id_of(&run["run_id"]));
     let found = || porch.house.stage.rows(&RUNS).iter().find(|row| is(row)).map(|row| row.uuid("id"));
     porch.house.sees(run, |_| found().is_some()).await;

@@ -19,14 +19,14 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 /// A front door without a socket, so that time stands until everybody waits.
-struct Yard {
+struct SocketlessServer {
     stage: Stage,
     access: Arc<Actions>,
     http: Asked,
     gates: Arc<BTreeMap<&'static str, Notify>>,
 }
 
-async fn yard() -> Yard {
+async fn yard() -> SocketlessServer {
     let (world, records) = (World::new(1), Arc::new(MemoryRecords::new()));
     let ground = ground(&world, &records, None);
     let directory = ground.directory(settings(TENANT, everybody(TENANT))).await;
@@ -47,7 +47,7 @@ async fn yard() -> Yard {
     let asked = http.asked();
     let stage = stage(1).tool(http.build()).tool(gated.build()).world(world).on(records).await;
     let access = ground.access(&directory, stage.flow.clone());
-    Yard { stage, access, http: asked, gates }
+    SocketlessServer { stage, access, http: asked, gates }
 }
 
 /// A service that acts at L2.
@@ -76,7 +76,7 @@ fn two() -> Air {
     workflow("two").node(node("a")).node(node("b")).edge("a", "b")
 }
 
-impl Yard {
+impl SocketlessServer {
     fn slow(&self, by: u64) {
         self.stage.records.slow_reads(Duration::from_millis(by));
     }

@@ -4,9 +4,9 @@
 //! written down.
 
 use super::tenants::Guests;
-use crate::flow::{House, code, front, furnished, house, path, reviewed, setup, signed};
+use crate::flow::{FlowServer, code, front, furnished, house, path, reviewed, setup, signed};
 use crate::support::client;
-use chimera_api::{Dated, Limit, Rules, Signed};
+use chimera_api::{Freshness, RateClass, RouteRules, Signed};
 use chimera_core::access::Entry;
 use chimera_core::access::token::Claims;
 use chimera_core::limits::RATE_HITS_MAX;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// The expected response for a valid credential without the right.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Gets {
+enum ExpectedDenial {
     /// A refusal that names the scope they lack.
     Forbidden,
     /// What they may not know of is not there.
@@ -29,11 +29,11 @@ enum Gets {
     /// Only what is their own anyway.
     Own,
 }
-use Gets::{Forbidden, NotThere, Nothing, Own};
+use ExpectedDenial::{Forbidden, NotThere, Nothing, Own};
 
 /// An operation, a body that its owner could send, what somebody without scopes gets, and what
 /// somebody of another tenant gets.
-type Case = (&'static str, fn() -> Value, Gets, Gets);
+type Case = (&'static str, fn() -> Value, ExpectedDenial, ExpectedDenial);
 
 const fn none() -> Value {
     Value::Null
@@ -114,7 +114,7 @@ pub(super) fn operations() -> BTreeSet<String> {
 }
 
 /// A house where admin may do everything, bob nothing, and cat everything in another tenant.
-async fn divided() -> (House, Value) {
+async fn divided() -> (FlowServer, Value) {
     let stranger = Entry { quota_per_minute: RATE_HITS_MAX, ..Entry::default_for("user_bob", TENANT) };
     let neighbour = Entry { scopes: vec!["*".to_owned()], ..Entry::default_for("user_cat", "other") };
     let neighbour = Entry { quota_per_minute: RATE_HITS_MAX, ..neighbour };
@@ -202,9 +202,9 @@ async fn whoever_shows_no_valid_token_is_turned_away_everywhere() {
 }
 
 /// What a route demands, by its line in the table.
-fn rules(operation: &str) -> &'static Rules {
+fn rules(operation: &str) -> &'static RouteRules {
     let (method, path) = operation.split_once(' ').unwrap();
-    let line = chimera_api::table().iter().find(|route| route.method == method && route.path == path);
+    let line = chimera_api::route_table().iter().find(|route| route.method == method && route.path == path);
     line.unwrap_or_else(|| panic!("{operation} is not in the table")).rules
 }
 
@@ -220,8 +220,8 @@ fn whatever_changes_something_is_signed_over_what_it_does() {
         let rules = rules(operation);
         assert!(rules.token, "{operation}");
         assert_eq!(rules.signed, signed, "{operation}");
-        assert_eq!(rules.dated == Dated::Always, signed == Signed::Message, "{operation}");
-        assert_eq!(rules.limit == Limit::Reads, operation.starts_with("GET "), "{operation}");
+        assert_eq!(rules.freshness == Freshness::Always, signed == Signed::Message, "{operation}");
+        assert_eq!(rules.limit == RateClass::Reads, operation.starts_with("GET "), "{operation}");
     }
     for (operation, _) in OPEN {
         let signed = if operation.starts_with("POST /auth/") { Signed::Body } else { Signed::No };
@@ -336,7 +336,7 @@ async fn another_tenant_sees_and_changes_nothing() {
     assert_eq!(house.get("/workflows/reviewed").await.1["version"], 1, "another tenant's workflow was changed");
 }
 
-fn judge(operation: &str, gets: Gets, status: u16, answer: &Value) {
+fn judge(operation: &str, gets: ExpectedDenial, status: u16, answer: &Value) {
     match gets {
         Forbidden => assert_eq!((status, code(answer)), (403, "RBAC_FORBIDDEN"), "{operation}: {answer}"),
         NotThere => assert_eq!((status, code(answer)), (404, "NOT_FOUND"), "{operation}: {answer}"),

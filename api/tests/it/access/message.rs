@@ -1,7 +1,7 @@
 //! Signed requests: what a signature must cover, how long it is valid, and that it is accepted once.
 
-use super::porch::{Answer, Porch, porch, sent};
-use crate::flow::{House, furnished, path, reviewed, setup};
+use super::porch::{Answer, AccessServer, porch, sent};
+use crate::flow::{FlowServer, furnished, path, reviewed, setup};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_core::access::tables::NONCES;
@@ -25,7 +25,7 @@ struct Handmade {
 
 impl Handmade {
     /// Everything that has to be covered, of a request that is made now.
-    fn of(house: &House, method: &str, path: &str, body: &str) -> Self {
+    fn of(house: &FlowServer, method: &str, path: &str, body: &str) -> Self {
         let created = house.stage.world.clock.now().millis() / 1_000;
         let nonce = house.stage.world.random.row_id(house.stage.world.clock.now());
         let mut covered = vec![("@method", method.to_owned()), ("@path", path.to_owned()), ("@query", "?".to_owned())];
@@ -45,7 +45,7 @@ impl Handmade {
         self
     }
 
-    async fn send(&self, house: &House, method: Method, target: &str, body: &str) -> Answer {
+    async fn send(&self, house: &FlowServer, method: Method, target: &str, body: &str) -> Answer {
         sent_with(house, method, target, body, &[("s", self, &key_of("admin"))]).await
     }
 
@@ -61,7 +61,7 @@ impl Handmade {
 
 /// Sends a request under signatures with labels, each made with a key.
 async fn sent_with(
-    house: &House,
+    house: &FlowServer,
     method: Method,
     target: &str,
     body: &str,
@@ -264,7 +264,7 @@ fn is_nonce_alone(tx: &Tx) -> bool {
 }
 
 /// From now on the store takes no nonce that comes without a change.
-fn refuse_nonces_alone(porch: &Porch) {
+fn refuse_nonces_alone(porch: &AccessServer) {
     porch.house.stage.records.inject(Box::new(|batch: &Batch| {
         let alone = batch.txs.iter().any(is_nonce_alone);
         alone.then(|| BatchOutcome::Unavailable(Unavailable::new(Outage::Full, "the disk is full")))

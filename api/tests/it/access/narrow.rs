@@ -1,6 +1,6 @@
 //! A narrowed token can't bypass its scopes indirectly, and access ends when an actor loses it.
 
-use super::porch::{Answer, Porch, entry, porch_with, sent};
+use super::porch::{Answer, AccessServer, entry, porch_with, sent};
 use crate::flow::{NOTHING, path};
 use chimera_core::access::{Entry, Level};
 use chimera_testkit::access::settings;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// A request of an actor with a token that is narrower than they are.
-async fn narrow(porch: &Porch, actor: &str, scopes: &[&str], path: &str, body: Value) -> Answer {
+async fn narrow(porch: &AccessServer, actor: &str, scopes: &[&str], path: &str, body: Value) -> Answer {
     let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
     let token = porch.token_with(actor, |claims| claims.scopes = Some(scopes));
     let request = porch.house.client.post(porch.house.server.url(path)).bearer_auth(token);
@@ -136,12 +136,12 @@ async fn a_narrow_token_lets_no_run_go_on_that_it_could_not_ask_for() {
 }
 
 /// A run that waits for a person.
-async fn waiting(porch: &Porch) -> Value {
+async fn waiting(porch: &AccessServer) -> Value {
     porch.house.stage.apply(&workflow("reviewed").node(json!({"id": "review", "type": "hitl"}))).await;
     porch.act("n8n_workflow_1", json!({"workflow_id": "reviewed", "inputs": {}, "wait": 15})).await.body
 }
 
-async fn followed(porch: &Porch, run: &Value, token: &str) -> Response {
+async fn followed(porch: &AccessServer, run: &Value, token: &str) -> Response {
     let url = porch.house.server.url(&path(run, "/events"));
     let mut stream = porch.house.client.get(url).bearer_auth(token).send().await.unwrap();
     assert_eq!(stream.status(), 200);

@@ -1,19 +1,19 @@
 //! A removed name may be given to somebody else, and nothing that was said or asked for under it before is theirs.
 
-use super::porch::{Porch, entry, harmless, porch_with};
+use super::porch::{AccessServer, entry, harmless, porch_with};
 use chimera_testkit::access::{key_of, settings};
 use chimera_testkit::flow::{TENANT, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-async fn house() -> Porch {
+async fn house() -> AccessServer {
     let people =
         vec![entry("user_ann", &["notion.*"]), entry("user_bob", &["approvals.decide"]), entry("user_eve", &[])];
     porch_with(settings(TENANT, people), None).await
 }
 
 /// Registers somebody as `user_zed`, with a key.
-async fn registered(porch: &Porch, scopes: &[&str]) {
+async fn registered(porch: &AccessServer, scopes: &[&str]) {
     let put = porch
         .ask("admin", Method::PUT, "/actors/user_zed", json!({"scopes": scopes, "autonomy_level": "L1_Draft"}))
         .await;
@@ -23,13 +23,13 @@ async fn registered(porch: &Porch, scopes: &[&str]) {
 }
 
 /// Somebody else is `user_zed` now.
-async fn replaced(porch: &Porch, scopes: &[&str]) {
+async fn replaced(porch: &AccessServer, scopes: &[&str]) {
     porch.clock.wait(1);
     assert_eq!(porch.ask("admin", Method::DELETE, "/actors/user_zed", Value::Null).await.status, 200);
     registered(porch, scopes).await;
 }
 
-async fn asked(porch: &Porch, demanded: Value) -> Value {
+async fn asked(porch: &AccessServer, demanded: Value) -> Value {
     let node =
         json!({"id": "a", "type": "function", "fn": "notion.note", "inputs": {"n": 1}, "requires_approval": demanded});
     porch.house.stage.apply_as("user_eve", &workflow("strict").node(node)).await;
@@ -38,7 +38,7 @@ async fn asked(porch: &Porch, demanded: Value) -> Value {
     waiting.body
 }
 
-async fn approves(porch: &Porch, who: &str, run: &Value) -> (u16, Value) {
+async fn approves(porch: &AccessServer, who: &str, run: &Value) -> (u16, Value) {
     let url = run["approve_url"].as_str().unwrap();
     let answer = porch.ask(who, Method::POST, url, json!({"decision": "approve"})).await;
     (answer.status, answer.body["approval_status"].clone())

@@ -1,6 +1,6 @@
 //! Whom a run may tell: nobody gets a message that its actor could not send by a tool.
 
-use super::porch::{Porch, entry, harmless, porch_with};
+use super::porch::{AccessServer, entry, harmless, porch_with};
 use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::access::{Entry, TenantSettings};
 use chimera_core::flow::tables::{INBOX_MESSAGES, NOTIFICATIONS};
@@ -16,7 +16,7 @@ fn told(id: &str, scopes: &[&str], notify: Value) -> Entry {
 }
 
 /// A bot that may only summarize, a person who decides, and a tenant with a channel of its own.
-async fn house(more: &[&str]) -> Porch {
+async fn house(more: &[&str]) -> AccessServer {
     let scopes: Vec<&str> = ["local.summarize", "notion.notes.write"].iter().chain(more).copied().collect();
     let people = [
         told("service_bot", &scopes, json!({"webhook": "https://bot.acme.example/hook"})),
@@ -40,7 +40,7 @@ async fn house(more: &[&str]) -> Porch {
 }
 
 /// What is sent about a run, and what somebody finds in their inbox.
-fn messages(porch: &Porch, run: &Value) -> Vec<Row> {
+fn messages(porch: &AccessServer, run: &Value) -> Vec<Row> {
     let of = |table| porch.house.stage.rows_of(table, id_of(&run["run_id"]));
     of(&NOTIFICATIONS).into_iter().chain(of(&INBOX_MESSAGES)).collect()
 }

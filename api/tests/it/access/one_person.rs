@@ -1,6 +1,6 @@
 //! Where two people must look, one with two entries is one: people with one mail address are the same person.
 
-use super::porch::{Answer, Porch, entry, porch_with};
+use super::porch::{Answer, AccessServer, entry, porch_with};
 use chimera_core::access::Entry;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, id_of, link_in, workflow};
@@ -12,7 +12,7 @@ fn reached(id: &str, scopes: &[&str], mail: &str) -> Entry {
 }
 
 /// A registry from before that holds people with one address.
-async fn house() -> Porch {
+async fn house() -> AccessServer {
     let people = vec![
         reached("user_ann", &["notion.*", "approvals.decide"], "ann@acme.example"),
         reached("user_1", &["approvals.decide"], "Ann A. <ANN@acme.example>"),
@@ -23,7 +23,7 @@ async fn house() -> Porch {
     porch_with(settings(TENANT, people), None).await
 }
 
-async fn waits(porch: &Porch, demanded: Value) -> Value {
+async fn waits(porch: &AccessServer, demanded: Value) -> Value {
     let node =
         json!({"id": "a", "type": "function", "fn": "notion.note", "inputs": {"n": 1}, "requires_approval": demanded});
     porch.house.stage.apply_as("user_eve", &workflow("strict").node(node)).await;
@@ -34,7 +34,7 @@ async fn waits(porch: &Porch, demanded: Value) -> Value {
     waiting.body
 }
 
-async fn decides(porch: &Porch, who: &str, run: &Value, decision: &str) -> Answer {
+async fn decides(porch: &AccessServer, who: &str, run: &Value, decision: &str) -> Answer {
     let url = run["approve_url"].as_str().unwrap();
     porch.ask(who, Method::POST, url, json!({"decision": decision})).await
 }

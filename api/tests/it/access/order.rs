@@ -1,7 +1,7 @@
 //! The checks of `/act` run in a fixed order: a request that fails two gets the error of the first, and a
 //! refusal leaves an entry in the ledger and nothing else.
 
-use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with, sent};
+use super::porch::{Answer, AccessServer, by, entry, harmless, porch, porch_with, sent};
 use chimera_core::limits::BODY_BYTES_MAX;
 use chimera_testkit::access::{settings, token};
 use chimera_testkit::flow::{TENANT, workflow};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// What can be wrong with a request, in the order in which it is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Wrong {
+enum Violation {
     Size,
     Jwt,
     Revocation,
@@ -26,15 +26,15 @@ enum Wrong {
     Autonomy,
     Policy,
 }
-use Wrong::{
+use Violation::{
     Actor, Autonomy, Freshness, Hmac, Idempotency, Jwt, Nonce, Plan, Policy, Rate, Revocation, Schema, Scopes, Size,
 };
 
-const ORDER: [Wrong; 14] =
+const ORDER: [Violation; 14] =
     [Size, Jwt, Revocation, Hmac, Freshness, Rate, Nonce, Schema, Actor, Idempotency, Plan, Scopes, Autonomy, Policy];
 
 /// What is answered: the status, the code, and a detail that tells it from others with that code.
-fn told(wrong: Wrong) -> (u16, &'static str, &'static str, Value) {
+fn expected_refusal(wrong: Violation) -> (u16, &'static str, &'static str, Value) {
     match wrong {
         Size => (413, "PAYLOAD_TOO_LARGE", "bytes_max", json!(BODY_BYTES_MAX)),
         Jwt => (401, "UNAUTHENTICATED", "reason", json!("expired")),
@@ -54,7 +54,7 @@ fn told(wrong: Wrong) -> (u16, &'static str, &'static str, Value) {
 }
 
 /// A house where ann and bob have used a key, a token of each is revoked, and bob may ask no more.
-async fn prepared() -> Porch {
+async fn prepared() -> AccessServer {
     let many = vec![entry("user_ann", &["local.summarize"]), entry("user_bob", &["local.summarize"]), {
         chimera_core::access::Entry { quota_per_minute: 100_000, ..entry("anonymous", &[]) }
     }];
@@ -74,8 +74,8 @@ async fn prepared() -> Porch {
 }
 
 /// A request with which exactly this is wrong.
-async fn send(porch: &Porch, wrong: &[Wrong]) -> Answer {
-    let is = |what: Wrong| wrong.contains(&what);
+async fn send(porch: &AccessServer, wrong: &[Violation]) -> Answer {
+    let is = |what: Violation| wrong.contains(&what);
     let actor = if is(Rate) { "user_bob" } else { "user_ann" };
     let token = match (is(Jwt), is(Revocation)) {
         (false, false) => token(actor, porch.house.stage.world.clock.now()),
@@ -123,7 +123,7 @@ async fn whoever_fails_two_checks_hears_of_the_first_and_only_the_ledger_knows()
         for second in ORDER[at..].iter() {
             let (refusals, rejections) = (porch.refusals().len(), porch.rejections());
             let answer = send(&porch, &[*first, *second]).await;
-            let (status, code, detail, value) = told(*first);
+            let (status, code, detail, value) = expected_refusal(*first);
             let what = format!("{first:?} and {second:?}: {:#}", answer.body);
             assert_eq!((answer.status, answer.code()), (status, code), "{what}");
             assert_eq!(answer.detail(detail), &value, "{what}");

@@ -1,6 +1,6 @@
 //! A test server with access control, tools that count their calls, and a clock that a test advances.
 
-use crate::flow::{House, NOTHING};
+use crate::flow::{FlowServer, NOTHING};
 use crate::support::{client, served};
 use chimera_api::Edge;
 use chimera_core::access::Entry;
@@ -35,7 +35,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The runtime's time plus an offset that a test sets, or a frozen time.
-pub(crate) struct Ahead {
+pub(crate) struct OffsetClock {
     began: Instant,
     more: AtomicI64,
     stands: AtomicBool,
@@ -43,7 +43,7 @@ pub(crate) struct Ahead {
     wrong: AtomicI64,
 }
 
-impl Ahead {
+impl OffsetClock {
     pub(crate) fn wait(&self, seconds: i64) {
         self.more.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
     }
@@ -59,7 +59,7 @@ impl Ahead {
     }
 }
 
-impl Clock for Ahead {
+impl Clock for OffsetClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.steady().micros() + self.wrong.load(Ordering::Relaxed))
     }
@@ -72,9 +72,9 @@ impl Clock for Ahead {
 }
 
 /// A policy that forbids one tool.
-struct Never(&'static str);
+struct ForbidTool(&'static str);
 
-impl Policy for Never {
+impl Policy for ForbidTool {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
         match action.tool.name == self.0 {
             true => PolicyVerdict::Deny { rule: "never".to_owned(), reason: "not here".to_owned() },
@@ -92,9 +92,9 @@ impl Policy for Never {
 }
 
 /// A front door, and what is behind it.
-pub(crate) struct Porch {
-    pub(crate) house: House,
-    pub(crate) clock: Arc<Ahead>,
+pub(crate) struct AccessServer {
+    pub(crate) house: FlowServer,
+    pub(crate) clock: Arc<OffsetClock>,
     pub(crate) directory: Arc<Directory>,
     tools: BTreeMap<&'static str, Asked>,
 }
@@ -159,14 +159,14 @@ fn tools() -> Vec<Puppet> {
 }
 
 /// A server with the shipped registry.
-pub(crate) async fn porch() -> Porch {
+pub(crate) async fn porch() -> AccessServer {
     porch_with(settings(TENANT, Vec::new()), None).await
 }
 
 /// A server with other settings, and optionally shared counters.
-pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counters>>) -> Porch {
+pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counters>>) -> AccessServer {
     let (more, wrong) = (AtomicI64::new(0), AtomicI64::new(0));
-    let clock = Arc::new(Ahead { began: Instant::now(), more, stands: AtomicBool::new(false), wrong });
+    let clock = Arc::new(OffsetClock { began: Instant::now(), more, stands: AtomicBool::new(false), wrong });
     let world = World { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..World::new(1) };
     let records = Arc::new(MemoryRecords::new());
     let ground = ground(&world, &records, shared);
@@ -174,14 +174,14 @@ pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counte
     let tools = tools();
     let asked = tools.iter().map(|tool| (tool.name(), tool.asked())).collect();
     let setup = tools.into_iter().fold(stage(1), |setup: Setup, tool| setup.tool(tool.build()));
-    let guard = Guard::new(Arc::clone(&directory), Never("local.forbidden"));
+    let guard = Guard::new(Arc::clone(&directory), ForbidTool("local.forbidden"));
     let recipients = Arc::new(DirectoryRecipients::new(Arc::clone(&directory)));
     let asking = Asking { base_url: "https://chimera.example".to_owned(), recipients, ..asking() };
     let stage = setup.world(world).policy(guard).asking(asking).on(records).await;
     let access = ground.access(&directory, stage.flow.clone());
     let edge = edge_of(&stage.world).with_flow(stage.flow.clone()).with_actions(access);
-    let house = House { server: served(edge).await, stage, client: client() };
-    Porch { house, clock, directory, tools: asked }
+    let house = FlowServer { server: served(edge).await, stage, client: client() };
+    AccessServer { house, clock, directory, tools: asked }
 }
 
 pub(crate) fn ground(world: &World, records: &Arc<MemoryRecords>, shared: Option<Arc<dyn Counters>>) -> Ground {
@@ -211,9 +211,9 @@ pub(crate) fn entry(id: &str, scopes: &[&str]) -> Entry {
     Entry { scopes, level, quota_per_minute: 1_000, ..Entry::default_for(id, TENANT) }
 }
 
-impl Porch {
+impl AccessServer {
     /// Another node on the same store, with its own memory of everything else.
-    pub(crate) async fn beside(&self, settings: Settings, shared: Option<Arc<dyn Counters>>) -> Porch {
+    pub(crate) async fn second_node(&self, settings: Settings, shared: Option<Arc<dyn Counters>>) -> AccessServer {
         let ground = ground(&self.house.stage.world, &self.house.stage.records, shared);
         let directory = ground.directory(settings).await;
         let flow = self.house.stage.flow.clone();
@@ -225,8 +225,8 @@ impl Porch {
             records: Arc::clone(&self.house.stage.records),
             flow,
         };
-        let house = House { server, stage, client: self.house.client.clone() };
-        Porch { house, clock: Arc::clone(&self.clock), directory, tools: self.tools.clone() }
+        let house = FlowServer { server, stage, client: self.house.client.clone() };
+        AccessServer { house, clock: Arc::clone(&self.clock), directory, tools: self.tools.clone() }
     }
 
     pub(crate) fn now(&self) -> i64 {

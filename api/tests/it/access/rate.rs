@@ -1,6 +1,6 @@
 //! Rate limits: what is counted, what the headers say, and that no caller exceeds its quota.
 
-use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with, sent};
+use super::porch::{Answer, AccessServer, by, entry, harmless, porch, porch_with, sent};
 use chimera_core::access::Entry;
 use chimera_core::flow::tables::RUNS;
 use chimera_engine::access::port::Counters;
@@ -20,12 +20,12 @@ fn shared(server: &PrivateRedis) -> Option<Arc<dyn Counters>> {
 }
 
 /// A request that counts, is cheap, and always has something wrong with its body.
-async fn cheap(porch: &Porch, actor: &str) -> Answer {
+async fn cheap(porch: &AccessServer, actor: &str) -> Answer {
     porch.act(actor, json!({})).await
 }
 
 /// How many of so many requests, many of them at once, were counted.
-async fn burst(porch: &Porch, beside: &Porch, actor: &str, count: usize) -> usize {
+async fn burst(porch: &AccessServer, beside: &AccessServer, actor: &str, count: usize) -> usize {
     let asks = futures::stream::iter(0..count).map(|at| cheap([porch, beside][at % 2], actor));
     let many: Vec<Answer> = asks.buffer_unordered(40).collect().await;
     assert!(many.iter().all(|answer| answer.status == 400 || answer.status == 429), "{many:?}");
@@ -126,7 +126,7 @@ async fn a_burst_over_two_nodes_never_gets_more_than_the_limit() {
     let server = PrivateRedis::start();
     let sets = || settings(TENANT, vec![quota("user_ann", 40)]);
     let porch = porch_with(sets(), shared(&server)).await;
-    let beside = porch.beside(sets(), shared(&server)).await;
+    let beside = porch.second_node(sets(), shared(&server)).await;
     porch.clock.stand();
     assert_eq!(burst(&porch, &beside, "user_ann", 100).await, 40);
     porch.clock.wait(75);

@@ -1,6 +1,6 @@
 //! Roles: what they grant, who may grant them, and what a deleted one leaves.
 
-use super::porch::{Porch, entry, ground, porch_with};
+use super::porch::{AccessServer, entry, ground, porch_with};
 use chimera_core::access::tables::ACTORS;
 use chimera_core::access::{Entry, Level, Role};
 use chimera_core::limits::ACTOR_ROLES_MAX;
@@ -24,7 +24,7 @@ fn roles() -> Settings {
     Settings { roles, ..settings(TENANT, vec![bob]) }
 }
 
-async fn put(porch: &Porch, actor: &str, id: &str, body: Value) -> super::porch::Answer {
+async fn put(porch: &AccessServer, actor: &str, id: &str, body: Value) -> super::porch::Answer {
     porch.ask(actor, Method::PUT, &format!("/actors/{id}"), body).await
 }
 

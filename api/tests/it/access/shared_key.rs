@@ -1,6 +1,6 @@
 //! A key that a pattern shares is for services: the registry says who is a person, and people never share one.
 
-use super::porch::{Answer, Porch, entry, porch_with, sent};
+use super::porch::{Answer, AccessServer, entry, porch_with, sent};
 use chimera_core::access::{Entry, Kind, mac};
 use chimera_core::secret::Secret;
 use chimera_testkit::access::{key_of, settings};
@@ -9,18 +9,18 @@ use reqwest::Method;
 use serde_json::json;
 
 /// A front door at which one key is shared by a pattern.
-async fn shared_by(pattern: &str, entries: Vec<Entry>) -> Porch {
+async fn shared_by(pattern: &str, entries: Vec<Entry>) -> AccessServer {
     let mut settings = settings(TENANT, entries);
     settings.keys.push((pattern.to_owned(), Secret::new(key_of(pattern).as_str())));
     porch_with(settings, None).await
 }
 
 /// How signing in as somebody with that key is answered.
-async fn sign_in(porch: &Porch, pattern: &str, actor: &str, nonce: &str) -> u16 {
+async fn sign_in(porch: &AccessServer, pattern: &str, actor: &str, nonce: &str) -> u16 {
     answer_to(porch, pattern, actor, nonce).await.status
 }
 
-async fn answer_to(porch: &Porch, pattern: &str, actor: &str, nonce: &str) -> Answer {
+async fn answer_to(porch: &AccessServer, pattern: &str, actor: &str, nonce: &str) -> Answer {
     let body = json!({"actor": actor, "issued_at": porch.now(), "nonce": nonce}).to_string();
     let signature = mac::sign(&Secret::new(key_of(pattern)), body.as_bytes());
     let request = porch.house.client.post(porch.house.server.url("/auth/token"));

@@ -6,7 +6,7 @@
 //! fails here.
 
 use super::matrix::{OPEN, operations};
-use crate::flow::{House, NOTHING, front, furnished, reviewed, setup};
+use crate::flow::{FlowServer, NOTHING, front, furnished, reviewed, setup};
 use chimera_core::access::{Entry, Guest, Role, SharedResources};
 use chimera_core::catalog;
 use chimera_core::limits::RATE_HITS_MAX;
@@ -37,7 +37,7 @@ impl Tenancy for Guests {
 
 /// What somebody has, or what nobody has.
 #[derive(Clone)]
-struct Estate {
+struct TenantResources {
     tenant: &'static str,
     actor: &'static str,
     workflow: String,
@@ -52,7 +52,7 @@ struct Estate {
     marks: Vec<String>,
 }
 
-impl Estate {
+impl TenantResources {
     /// Names of the same shape behind which there is nothing.
     fn absent() -> Self {
         Self {
@@ -73,17 +73,17 @@ impl Estate {
     }
 }
 
-type Body = fn(&Estate) -> Value;
+type Body = fn(&TenantResources) -> Value;
 
-fn none(_: &Estate) -> Value {
+fn none(_: &TenantResources) -> Value {
     Value::Null
 }
 
-fn empty(_: &Estate) -> Value {
+fn empty(_: &TenantResources) -> Value {
     json!({})
 }
 
-fn document(of: &Estate) -> Value {
+fn document(of: &TenantResources) -> Value {
     named(&of.workflow).document().clone()
 }
 
@@ -150,7 +150,7 @@ fn wide(actor: &str, tenant: &str) -> Entry {
 }
 
 /// A house with the default tenant and two others.
-async fn street() -> House {
+async fn street() -> FlowServer {
     let stage = setup().tenancy(Arc::new(Guests)).open().await;
     let others = [
         wide("user_ann", TENANT),
@@ -166,7 +166,7 @@ async fn street() -> House {
 }
 
 /// Lets somebody have one of everything.
-async fn settled(house: &House, actor: &'static str, tenant: &'static str) -> Estate {
+async fn settled(house: &FlowServer, actor: &'static str, tenant: &'static str) -> TenantResources {
     let workflow = format!("work-of-{tenant}");
     let air = named(&workflow);
     let applied = house.ask_as(actor, Method::PUT, &format!("/workflows/{workflow}"), air.document().clone()).await;
@@ -184,7 +184,7 @@ async fn settled(house: &House, actor: &'static str, tenant: &'static str) -> Es
     let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{shown} {page}")).to_owned();
     let (digest, cursor) = (text(&shown["approvals"][0]["digest"]), text(&page["next_cursor"]));
     let marks = vec![said, id(&runs[0]), id(&runs[1]), digest.clone(), key.clone(), actor.to_owned()];
-    Estate { tenant, actor, workflow, run: id(&runs[0]), digest, key, cursor, marks }
+    TenantResources { tenant, actor, workflow, run: id(&runs[0]), digest, key, cursor, marks }
 }
 
 fn id(run: &Value) -> String {
@@ -192,7 +192,7 @@ fn id(run: &Value) -> String {
 }
 
 /// Every row of a tenant, in every table that says whose its rows are.
-fn rows(house: &House, tenant: &str) -> Vec<Row> {
+fn rows(house: &FlowServer, tenant: &str) -> Vec<Row> {
     let tables = catalog().into_iter().filter_map(|table| Some((table, table.tenant?)));
     let of_tenant = |(table, column)| {
         let rows = house.stage.records.rows(table).into_iter();
@@ -201,7 +201,7 @@ fn rows(house: &House, tenant: &str) -> Vec<Row> {
     tables.flat_map(of_tenant).collect()
 }
 
-async fn asked(house: &House, who: &str, case: &(&str, &str, Body), of: &Estate) -> (u16, Value) {
+async fn asked(house: &FlowServer, who: &str, case: &(&str, &str, Body), of: &TenantResources) -> (u16, Value) {
     let (method, path) = case.0.split_once(' ').unwrap();
     let named = match path {
         path if path.starts_with("/runs") => &of.run,
@@ -215,7 +215,7 @@ async fn asked(house: &House, who: &str, case: &(&str, &str, Body), of: &Estate)
 }
 
 /// An answer without what was asked for, and without what is new in every answer.
-fn stripped(answer: &Value, of: &Estate) -> Value {
+fn stripped(answer: &Value, of: &TenantResources) -> Value {
     match answer {
         Value::String(text) => {
             let names = of.names().into_iter();
@@ -232,8 +232,8 @@ fn stripped(answer: &Value, of: &Estate) -> Value {
 }
 
 /// Asks for everything of somebody as somebody else.
-async fn walk(house: &House, owner: &Estate, who: &str, seed: u64) {
-    let (random, absent) = (Seeded::new(seed), Estate::absent());
+async fn walk(house: &FlowServer, owner: &TenantResources, who: &str, seed: u64) {
+    let (random, absent) = (Seeded::new(seed), TenantResources::absent());
     let before = rows(house, owner.tenant);
     let mut cases: Vec<_> = CASES.iter().collect();
     while !cases.is_empty() {
@@ -484,10 +484,10 @@ async fn an_operator_acts_for_another_tenant_by_name_and_that_tenants_ledger_say
         for slug in ["other", "absent"] {
             let with =
                 (case.0, &*format!("{}{}for_tenant={slug}", case.1, if case.1.is_empty() { "?" } else { "&" }), case.2);
-            let (status, answer) = asked(&house, "user_cat", &with, &Estate::absent()).await;
+            let (status, answer) = asked(&house, "user_cat", &with, &TenantResources::absent()).await;
             let wanted = if case.0 == "POST /act" { 400 } else { 403 };
             assert_eq!(status, wanted, "{}: {answer}", case.0);
-            told.push(stripped(&answer, &Estate::absent()));
+            told.push(stripped(&answer, &TenantResources::absent()));
         }
         assert_eq!(told[0], told[1], "{}", case.0);
     }

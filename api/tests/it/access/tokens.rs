@@ -1,6 +1,6 @@
 //! Sign-in, refresh and revocation; token keys and actor keys.
 
-use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with, sent};
+use super::porch::{Answer, AccessServer, by, entry, harmless, porch, porch_with, sent};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::tables::{NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
@@ -34,12 +34,12 @@ fn text(answer: &Answer, member: &str) -> String {
 }
 
 /// Asks for something harmless with a token.
-async fn with(porch: &Porch, actor: &str, token: &str) -> Answer {
+async fn with(porch: &AccessServer, actor: &str, token: &str) -> Answer {
     let body = json!({"steps": harmless(), "wait": 0}).to_string();
     porch.raw(token, Some(&by(actor, &body)), &body).await
 }
 
-async fn refresh(porch: &Porch, actor: &str, refresh_token: &str) -> Answer {
+async fn refresh(porch: &AccessServer, actor: &str, refresh_token: &str) -> Answer {
     porch.post(actor, "/auth/refresh", &json!({"refresh_token": refresh_token})).await
 }
 
@@ -102,12 +102,12 @@ async fn what_is_wrong_with_a_token_is_told_in_one_word() {
 #[tokio::test]
 async fn a_sign_in_is_made_now_and_used_once_on_all_nodes() {
     let porch = porch().await;
-    let sign_in = async |porch: &Porch, issued_at: Value, nonce: &str| {
+    let sign_in = async |porch: &AccessServer, issued_at: Value, nonce: &str| {
         let body = json!({"actor": "user_ann", "issued_at": issued_at, "nonce": nonce});
         porch.post("user_ann", "/auth/token", &body).await
     };
     assert_eq!(sign_in(&porch, json!(porch.now()), "once").await.status, 200);
-    let beside = porch.beside(settings(TENANT, Vec::new()), None).await;
+    let beside = porch.second_node(settings(TENANT, Vec::new()), None).await;
     for node in [&porch, &beside] {
         let again = sign_in(node, json!(porch.now()), "once").await;
         assert_eq!((again.status, again.code()), (401, "EXPIRED_TTL"), "{again:?}");
@@ -265,7 +265,7 @@ fn redis(server: &PrivateRedis) -> Option<Arc<dyn Counters>> {
     Some(Arc::new(RedisCounters::new(Redis::new(&server.url()).unwrap())))
 }
 
-async fn revoke(porch: &Porch, actor: &str, token: &str, body: &Value) -> Answer {
+async fn revoke(porch: &AccessServer, actor: &str, token: &str, body: &Value) -> Answer {
     let request = porch.house.client.post(porch.house.server.url("/auth/revoke")).bearer_auth(token);
     sent(crate::flow::signed(request, porch.clock.now(), actor, body)).await
 }
@@ -275,7 +275,7 @@ async fn revoke(porch: &Porch, actor: &str, token: &str, body: &Value) -> Answer
 async fn a_revoked_token_is_refused_at_once_on_every_node_that_shares_redis() {
     let server = PrivateRedis::start();
     let porch = porch_with(settings(TENANT, Vec::new()), redis(&server)).await;
-    let beside = porch.beside(settings(TENANT, Vec::new()), redis(&server)).await;
+    let beside = porch.second_node(settings(TENANT, Vec::new()), redis(&server)).await;
     let given = porch.sign_in("user_ann", "n").await;
     let token = text(&given, "access_token");
     assert_eq!(with(&beside, "user_ann", &token).await.status, 200);
@@ -322,7 +322,7 @@ async fn a_revocation_counts_without_redis_and_without_a_body_for_the_whole_sign
         ..settings(TENANT, Vec::new())
     };
     let porch = porch_with(sets.clone(), redis(&server)).await;
-    let beside = porch.beside(sets, redis(&server)).await;
+    let beside = porch.second_node(sets, redis(&server)).await;
     let given = porch.sign_in("user_ann", "n").await;
     let token = text(&given, "access_token");
     server.stop();
@@ -356,7 +356,7 @@ async fn a_revoked_token_is_refused_when_more_was_revoked_than_anybody_holds() {
         let inserts = (0..REVOKED_CACHED_MAX / 10).map(row).collect();
         porch.house.stage.records.commit(Tx { inserts, ..Tx::default() }).await.unwrap();
     }
-    let beside = porch.beside(settings(TENANT, Vec::new()), None).await;
+    let beside = porch.second_node(settings(TENANT, Vec::new()), None).await;
     let refused = with(&beside, "user_ann", &token).await;
     assert_eq!((refused.status, refused.detail("reason")), (401, &json!("revoked")), "{refused:?}");
     assert_eq!(with(&beside, "user_ann", &good).await.status, 200);

@@ -3,9 +3,9 @@
 //! Every request here announces more than it sends, so a server that waits for the rest never responds.
 
 use super::porch::{by, harmless, porch};
-use crate::flow::{House, furnished, house, setup};
-use crate::support::{Served, connect_from, read_to_end};
-use chimera_api::{Route, Signed, table};
+use crate::flow::{FlowServer, furnished, house, setup};
+use crate::support::{TestServer, connect_from, read_to_end};
+use chimera_api::{Route, Signed, route_table};
 use chimera_core::limits::{BODY_BYTES_MAX, UNAUTHENTICATED_BODY_BYTES_MAX};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn head(method: &Method, path: &str, headers: &str) -> String {
 }
 
 /// Status and code of the answer to a head and the beginning of a body; the connection must end.
-async fn begun(server: &Served, from: &str, head: &str, body: &str) -> (u16, String) {
+async fn begun(server: &TestServer, from: &str, head: &str, body: &str) -> (u16, String) {
     let mut stream = connect_from(from, server.address).await;
     stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
     told(&mut stream).await
@@ -42,7 +42,7 @@ fn refused(status: u16, code: &str) -> (u16, String) {
     (status, code.to_owned())
 }
 
-fn bearer(house: &House) -> String {
+fn bearer(house: &FlowServer) -> String {
     format!("authorization: Bearer {}\r\n", house.token("admin"))
 }
 
@@ -50,7 +50,7 @@ fn bearer(house: &House) -> String {
 async fn a_strangers_body_is_read_nowhere() {
     let house = house().await;
     let part = "x".repeat(1_000);
-    for Route { method, path, rules } in table() {
+    for Route { method, path, rules } in route_table() {
         for (length, body) in
             [(announced(BODY_BYTES_MAX), part.clone()), (CHUNKED.to_owned(), format!("3e8\r\n{part}"))]
         {
@@ -80,7 +80,7 @@ async fn a_strangers_body_is_read_nowhere() {
 async fn a_token_that_does_not_count_is_refused_before_the_body_too() {
     let house = house().await;
     let spoiled = format!("authorization: Bearer {}x\r\n{}", house.token("admin"), announced(BODY_BYTES_MAX));
-    for Route { method, path, .. } in table().iter().filter(|route| route.rules.token) {
+    for Route { method, path, .. } in route_table().iter().filter(|route| route.rules.token) {
         let answer = begun(&house.server, "127.0.0.1", &head(method, path, &spoiled), "{").await;
         assert_eq!(answer, refused(401, "UNAUTHENTICATED"), "{method} {path}");
     }
@@ -89,7 +89,7 @@ async fn a_token_that_does_not_count_is_refused_before_the_body_too() {
 #[tokio::test]
 async fn what_is_not_signed_in_its_head_is_refused_before_the_body() {
     let house = house().await;
-    let signed = table().iter().filter(|route| route.rules.signed != Signed::No);
+    let signed = route_table().iter().filter(|route| route.rules.signed != Signed::No);
     for Route { method, path, rules } in signed {
         let token = if rules.token { bearer(&house) } else { String::new() };
         let headers: &[&str] = match rules.signed {

@@ -1,11 +1,11 @@
 //! People decide: approve, reject, ask for changes, edit.
 
-use super::{House, NOTHING, code, house, path, reviewed};
+use super::{FlowServer, NOTHING, code, house, path, reviewed};
 use chimera_testkit::flow::{Air, chain, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-async fn approve(house: &House, actor: &str, run: &Value, body: Value) -> (u16, Value) {
+async fn approve(house: &FlowServer, actor: &str, run: &Value, body: Value) -> (u16, Value) {
     house.ask_as(actor, Method::POST, &path(run, "/approve"), body).await
 }
 

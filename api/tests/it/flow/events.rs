@@ -1,6 +1,6 @@
 //! Following a run: from the ledger, without a gap, without a repetition, to its end.
 
-use super::{House, code, furnished, house, path, reviewed, setup};
+use super::{FlowServer, code, furnished, house, path, reviewed, setup};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
 use chimera_engine::ledger::audit::{EventRecord, Writer};
@@ -22,7 +22,7 @@ struct Stream {
 type Heard = (i64, String, Value);
 
 impl Stream {
-    async fn open(house: &House, run: &Value, query: &str, last: Option<&str>) -> Self {
+    async fn open(house: &FlowServer, run: &Value, query: &str, last: Option<&str>) -> Self {
         let request = house
             .client
             .get(house.server.url(&path(run, &format!("/events{query}"))))

@@ -1,6 +1,6 @@
 //! The approval page that a mailed link opens: opening it changes nothing, and its form decides once.
 
-use super::{House, furnished, path, setup};
+use super::{FlowServer, furnished, path, setup};
 use async_trait::async_trait;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
@@ -34,7 +34,7 @@ fn evil() -> Air {
 }
 
 /// A house, a run that waits at L0, and the address of the link about it.
-async fn waiting(air: &Air) -> (House, Value, String) {
+async fn waiting(air: &Air) -> (FlowServer, Value, String) {
     let house = furnished(setup(), |edge| edge).await;
     let ask = json!({"autonomy_level": "L0_Ask", "notify": {"email": "ann@example.com"}});
     let run = house.run(air, ask).await;
@@ -43,7 +43,7 @@ async fn waiting(air: &Air) -> (House, Value, String) {
     (house, run, link)
 }
 
-async fn click(house: &House, link: &str, form: &str) -> Response {
+async fn click(house: &FlowServer, link: &str, form: &str) -> Response {
     let request = house.client.post(link).header("content-type", "application/x-www-form-urlencoded");
     request.body(form.to_owned()).send().await.unwrap()
 }
@@ -151,7 +151,7 @@ async fn a_plan_is_shown_step_by_step() {
 }
 
 /// The link in the mail about a run.
-fn link_of(house: &House, run: &Value) -> String {
+fn link_of(house: &FlowServer, run: &Value) -> String {
     let row = house.stage.rows_of(&NOTIFICATIONS, id_of(&run["run_id"])).remove(0);
     house.server.url(&link_in(&row).unwrap())
 }

@@ -7,7 +7,7 @@ mod runs;
 mod steering;
 mod workflows;
 
-use crate::support::{Served, client, edge, served};
+use crate::support::{TestServer, client, edge, served};
 use chimera_api::Edge;
 use chimera_core::time::Timestamp;
 use chimera_core::tool::EffectKind;
@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A served engine and its store.
-pub(crate) struct House {
-    pub(crate) server: Served,
+pub(crate) struct FlowServer {
+    pub(crate) server: TestServer,
     pub(crate) stage: Stage,
     /// One client: making one reads the system's certificates.
     pub(crate) client: reqwest::Client,
@@ -43,16 +43,16 @@ pub(crate) fn setup() -> Setup {
         .tool(broken.build())
 }
 
-pub(crate) async fn house() -> House {
+pub(crate) async fn house() -> FlowServer {
     furnished(setup(), |edge| edge).await
 }
 
-pub(crate) async fn furnished(setup: Setup, change: impl FnOnce(Edge) -> Edge) -> House {
+pub(crate) async fn furnished(setup: Setup, change: impl FnOnce(Edge) -> Edge) -> FlowServer {
     let stage = setup.open().await;
     let settings = settings(TENANT, everybody(TENANT));
     let edge = edge().with_flow(stage.flow.clone()).with_actions(front(&stage, settings).await);
     let edge = change(edge.with_request_timeout(Duration::from_secs(20)));
-    House { server: served(edge).await, stage, client: client() }
+    FlowServer { server: served(edge).await, stage, client: client() }
 }
 
 /// Access control in front of a stage.
@@ -71,7 +71,7 @@ pub(crate) async fn front(stage: &Stage, settings: Settings) -> Arc<Actions> {
 /// No body.
 pub(crate) const NOTHING: Value = Value::Null;
 
-impl House {
+impl FlowServer {
     /// Sends a request as the operator.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Value) -> (u16, Value) {
         self.ask_as("admin", method, path, body).await
@@ -128,22 +128,22 @@ impl House {
 
     /// Waits until a run has this status.
     pub(crate) async fn until(&self, run: &Value, status: &str) -> Value {
-        soon(self.stage.status(id_of(&run["run_id"]), status)).await
+        within_timeout(self.stage.status(id_of(&run["run_id"]), status)).await
     }
 
     /// Waits until a node of a run has this status.
     pub(crate) async fn step(&self, run: &Value, node: &str, status: &str) -> Value {
-        soon(self.stage.step(id_of(&run["run_id"]), node, status)).await
+        within_timeout(self.stage.step(id_of(&run["run_id"]), node, status)).await
     }
 
     /// Waits until a run looks as wanted.
     pub(crate) async fn sees(&self, run: &Value, wanted: impl Fn(&Value) -> bool) -> Value {
-        soon(self.stage.until(id_of(&run["run_id"]), wanted)).await
+        within_timeout(self.stage.until(id_of(&run["run_id"]), wanted)).await
     }
 }
 
 /// Fails the test if the future takes too long.
-async fn soon<T>(waiting: impl Future<Output = T>) -> T {
+async fn within_timeout<T>(waiting: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it never came to that")
 }
 

@@ -6,20 +6,20 @@
 //! `last week` behind it does. A token without a role rejects the goal, so a word that the planner does not know is
 //! never silently ignored.
 
-use super::choose::Profile;
-use super::clause::{Clause, Use};
+use super::choose::ToolProfile;
+use super::clause::{Clause, TokenRole};
 use super::form;
 use super::lexicon::{self, stem};
 use super::slot::Slot;
-use super::token::{Kind, Token};
+use super::token::{TokenKind, GoalToken};
 use super::{preposition, qualifier};
 use chimera_core::act::{PlanError, excerpt};
 
 /// What the steps of one clause were built from.
 #[derive(Default)]
-pub(super) struct Facts<'a> {
+pub(super) struct ClauseFacts<'a> {
     /// The tools of the clause's steps, and of the steps they refer to.
-    pub(super) tools: Vec<&'a Profile>,
+    pub(super) tools: Vec<&'a ToolProfile>,
     /// Labels of the inputs that are filled.
     pub(super) labels: Vec<&'a str>,
     /// An output of an earlier step is wired into one of them.
@@ -30,7 +30,7 @@ pub(super) struct Facts<'a> {
     pub(super) carried: bool,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> ClauseFacts<'a> {
     /// Records that an input is filled.
     pub(super) fn fill(&mut self, slot: &Slot<'a>) {
         self.labels.extend(lexicon::labels(slot.name));
@@ -51,7 +51,7 @@ impl<'a> Facts<'a> {
 }
 
 /// Assigns roles to the remaining tokens of a clause after its steps are built.
-pub(super) fn settle(clause: &mut Clause, facts: &Facts<'_>) {
+pub(super) fn assign_roles(clause: &mut Clause, facts: &ClauseFacts<'_>) {
     for at in (0..clause.tokens.len()).rev() {
         if !clause.is_used(at)
             && let Some(becomes) = role(clause, facts, at)
@@ -62,7 +62,7 @@ pub(super) fn settle(clause: &mut Clause, facts: &Facts<'_>) {
     // A repeated word is a typo, or says something that a plan can't express.
     let twice = |at: &usize| {
         let word = clause.tokens[*at].word();
-        let told = clause.uses[*at] != Some(Use::Value) || clause.uses[at + 1] != Some(Use::Value);
+        let told = clause.uses[*at] != Some(TokenRole::Value) || clause.uses[at + 1] != Some(TokenRole::Value);
         word.is_some() && word == clause.tokens[at + 1].word() && told
     };
     let doubled: Vec<usize> = (0..clause.tokens.len().saturating_sub(1)).filter(twice).collect();
@@ -70,29 +70,29 @@ pub(super) fn settle(clause: &mut Clause, facts: &Facts<'_>) {
 }
 
 /// The role of an unused token.
-fn role(clause: &Clause, facts: &Facts<'_>, at: usize) -> Option<Use> {
+fn role(clause: &Clause, facts: &ClauseFacts<'_>, at: usize) -> Option<TokenRole> {
     let token = &clause.tokens[at];
-    if token.is_mark() || token.kind == Kind::Sign {
-        return form::mark(clause, at).then_some(Use::Form);
+    if token.is_mark() || token.kind == TokenKind::Sign {
+        return form::mark(clause, at).then_some(TokenRole::Form);
     }
     let word = token.word()?;
     if clause.verb == Some(at) {
-        return form::is_whole_verb(clause, word).then_some(Use::Act);
+        return form::is_whole_verb(clause, word).then_some(TokenRole::Act);
     }
     // A repeated word is a typo, or says something that a plan can't express.
     if lexicon::is_condition(word) || clause.tokens.get(at + 1).is_some_and(|next| next.is(word)) {
         return None;
     }
-    let noun = || noun(clause, facts, at, word);
-    small(clause, facts, at, word).or_else(noun)
+    let noun = || noun_role(clause, facts, at, word);
+    function_word_role(clause, facts, at, word).or_else(noun)
 }
 
 /// Function words, each only where it can mean nothing else.
-fn small(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use> {
-    let next = behind(clause, at);
+fn function_word_role(clause: &Clause, facts: &ClauseFacts<'_>, at: usize, word: &str) -> Option<TokenRole> {
+    let next = next_token(clause, at);
     let before = at.checked_sub(1);
     let possessive = lexicon::is_possessive(word);
-    let form = form::leads(clause, at)
+    let form = form::is_opening(clause, at)
         || form::courtesy(clause, at, word)
         || form::particle(clause, at, word)
         || form::conjunction(clause, at, word)
@@ -100,85 +100,85 @@ fn small(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Us
         || form::ending(clause, at, word)
         || (!possessive && form::determiner(clause, at, word, &|thing| facts.lists(thing)))
         || (lexicon::is_preposition(word)
-            && form::follows(clause, at, word)
+            && form::may_follow(clause, at, word)
             && next.is_some_and(|next| leads_to(clause, facts, at, next)));
     if form {
-        return Some(Use::Form);
+        return Some(TokenRole::Form);
     }
     if possessive {
         // `my drive` is where the tool looks anyway; `my issues` would be a subset.
         let own = next.is_some_and(|next| match clause.uses[next] {
-            Some(Use::Value | Use::Reference) => true,
-            Some(Use::Thing) => !clause.tokens[next].word().is_some_and(|word| facts.lists(word)),
+            Some(TokenRole::Value | TokenRole::Reference) => true,
+            Some(TokenRole::Thing) => !clause.tokens[next].word().is_some_and(|word| facts.lists(word)),
             _ => false,
         });
         let theirs = matches!(word, "its" | "their") && next.is_some_and(|next| clause.is_used(next));
-        return (own || theirs).then_some(Use::Reference);
+        return (own || theirs).then_some(TokenRole::Reference);
     }
     // `what it says` is the step's output.
     let says = facts.wired && lexicon::is_content_question(word);
     let asks = |ahead: usize, words: &[&str]| {
-        clause.tokens.get(at + ahead).and_then(Token::word).is_some_and(|word| words.contains(&word))
+        clause.tokens.get(at + ahead).and_then(GoalToken::word).is_some_and(|word| words.contains(&word))
     };
     let question =
         (word == "what" && asks(1, &["it", "they"])) || (says && before.is_some_and(|at| clause.tokens[at].is("it")));
-    (question && facts.wired).then_some(Use::Reference)
+    (question && facts.wired).then_some(TokenRole::Reference)
 }
 
 /// Whether a preposition may lead to the used token behind it. Prepositions before values were checked when the value
 /// was taken.
-fn leads_to(clause: &Clause, facts: &Facts<'_>, from: usize, next: usize) -> bool {
+fn leads_to(clause: &Clause, facts: &ClauseFacts<'_>, from: usize, next: usize) -> bool {
     let word = clause.tokens[from].word().unwrap_or_default();
     let behind_verb = from.checked_sub(1).is_some_and(|before| clause.verb == Some(before));
     let before = from.checked_sub(1).filter(|_| !behind_verb);
     let before = before.and_then(|before| clause.tokens[before].word()).unwrap_or_default();
     let part = !before.is_empty() && !facts.names(before);
     let small = |at: &usize| {
-        clause.uses[*at] == Some(Use::Form) && clause.tokens[*at].word().is_some_and(lexicon::is_determiner)
+        clause.uses[*at] == Some(TokenRole::Form) && clause.tokens[*at].word().is_some_and(lexicon::is_determiner)
     };
     let Some(at) = (next..clause.tokens.len()).find(|at| !small(at)) else { return clause.is_used(next) };
-    if !form::opens(clause, from, at) || form::splits(clause, from, at) {
+    if !form::may_follow_verb(clause, from, at) || form::splits_name(clause, from, at) {
         return false;
     }
     // `of the open issues` refers to the issues.
-    let chosen = |at: &usize| clause.uses[*at] != Some(Use::Choice);
-    let noun = |at: &usize| matches!(clause.uses[*at], Some(Use::Thing | Use::Reference));
+    let chosen = |at: &usize| clause.uses[*at] != Some(TokenRole::Choice);
+    let noun = |at: &usize| matches!(clause.uses[*at], Some(TokenRole::Thing | TokenRole::Reference));
     let thing = (at..clause.tokens.len()).find(chosen).filter(noun).unwrap_or(at);
     // `Drive files` are files.
-    let named = |at: &usize| clause.uses[*at] == Some(Use::Thing);
+    let named = |at: &usize| clause.uses[*at] == Some(TokenRole::Thing);
     let thing = (thing..clause.tokens.len()).take_while(named).last().unwrap_or(thing);
     let next = clause.uses.get(thing + 1).copied().flatten();
     match clause.uses[thing] {
         None => false,
-        Some(Use::Thing) if next != Some(Use::Value) || lexicon::is_outcome(&clause.tokens[thing].text) => {
+        Some(TokenRole::Thing) if next != Some(TokenRole::Value) || lexicon::is_outcome(&clause.tokens[thing].text) => {
             let thing = clause.tokens[thing].word();
             thing.is_none_or(|thing| preposition::names(word, thing, &facts.tools, part))
         }
-        Some(Use::Label) if !matches!(next, Some(Use::Value | Use::Label | Use::Reference | Use::Form)) => {
+        Some(TokenRole::Label) if !matches!(next, Some(TokenRole::Value | TokenRole::Label | TokenRole::Reference | TokenRole::Form)) => {
             preposition::fills(word)
         }
-        Some(Use::Reference) => match clause.tokens[thing].word() {
+        Some(TokenRole::Reference) => match clause.tokens[thing].word() {
             Some(thing) if facts.lists(thing) => preposition::names(word, thing, &facts.tools, part),
             // `a summary with it` is not one of it.
             _ => preposition::refers(word) && !(word == "with" && lexicon::is_outcome(before)),
         },
         // `look with pages` does not say which ones.
-        Some(Use::Choice) => preposition::chooses(word) && !(word == "with" && behind_verb),
-        Some(Use::Act) => false,
+        Some(TokenRole::Choice) => preposition::chooses(word) && !(word == "with" && behind_verb),
+        Some(TokenRole::Act) => false,
         // `with the subject "x"`, and not `from since`.
-        Some(Use::Label) => clause.tokens[thing].word().is_none_or(|label| {
-            let leads = lexicon::is_preposition(label) && next == Some(Use::Value);
+        Some(TokenRole::Label) => clause.tokens[thing].word().is_none_or(|label| {
+            let leads = lexicon::is_preposition(label) && next == Some(TokenRole::Value);
             !leads && label != "assign" && !label.ends_with("ed") && !label.ends_with("ing")
         }),
-        Some(Use::Form) => clause.tokens[thing].word().is_some_and(lexicon::describes),
+        Some(TokenRole::Form) => clause.tokens[thing].word().is_some_and(lexicon::describes),
         Some(_) => true,
     }
 }
 
 /// Nouns that name what a tool is about, an input, or the content to hand on.
-fn noun(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use> {
+fn noun_role(clause: &Clause, facts: &ClauseFacts<'_>, at: usize, word: &str) -> Option<TokenRole> {
     let next = clause.tokens.get(at + 1).filter(|_| clause.is_used(at + 1));
-    let value = |place: usize| matches!(clause.uses.get(place), Some(Some(Use::Value | Use::Choice | Use::Reference)));
+    let value = |place: usize| matches!(clause.uses.get(place), Some(Some(TokenRole::Value | TokenRole::Choice | TokenRole::Reference)));
     // `the reports bucket`, `high importance`; a label that announces a text stands in front of it.
     let announces = word.ends_with("ed") || word.ends_with("ing") || lexicon::announces_text(word);
     let beside = value(at + 1) || (!announces && at.checked_sub(1).is_some_and(value));
@@ -189,11 +189,11 @@ fn noun(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use
     if facts.names(word) {
         // `the upload`, `a POST request`: a verb counts as a noun only behind a word that makes it one.
         let act = !facts.is_thing(word);
-        return (!act || form::is_attributed(clause, at)).then_some(Use::Thing);
+        return (!act || form::is_attributed(clause, at)).then_some(TokenRole::Thing);
     }
     // `that` announces speech only where the speech begins.
-    if word == "that" && !matches!(clause.tokens.get(at + 1).map(|next| &next.kind), Some(Kind::Text)) {
-        return (facts.carried && form::is_object(clause, at)).then_some(Use::Reference);
+    if word == "that" && !matches!(clause.tokens.get(at + 1).map(|next| &next.kind), Some(TokenKind::Text)) {
+        return (facts.carried && form::is_object(clause, at)).then_some(TokenRole::Reference);
     }
     let led = at.checked_sub(1).and_then(|before| clause.tokens[before].word());
     let led = led.is_some_and(|word| lexicon::is_determiner(word) || lexicon::is_preposition(word));
@@ -204,7 +204,7 @@ fn noun(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use
             *label == word || (stem(label) == stem(word) && !lexicon::is_act(word))
         });
     if labels && (beside || (facts.wired && led && !with)) {
-        return Some(Use::Label);
+        return Some(TokenRole::Label);
     }
     // `create a repository acme/web` asks for something other than an issue in it.
     if lexicon::is_thing(word) && object_of_verb(clause, at) {
@@ -212,11 +212,11 @@ fn noun(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use
     }
     // `the blog post https://…`, `the text "…"`.
     let apposed = next.is_some_and(|next| lexicon::apposes(word, &next.kind) && value(at + 1))
-        || next.and_then(Token::word).is_some_and(|next| {
-            lexicon::apposes(word, &Kind::Url) && lexicon::apposes(next, &Kind::Url) && value_follows(clause, at + 1)
+        || next.and_then(GoalToken::word).is_some_and(|next| {
+            lexicon::apposes(word, &TokenKind::Url) && lexicon::apposes(next, &TokenKind::Url) && value_follows(clause, at + 1)
         });
     if apposed {
-        return Some(Use::Form);
+        return Some(TokenRole::Form);
     }
     let pointed = match word {
         "this" | "these" | "that" | "those" | "following" | "everything" => {
@@ -226,14 +226,14 @@ fn noun(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use
         _ => lexicon::is_pronoun(word) && (facts.wired || facts.given),
     };
     if pointed && form::is_object(clause, at) {
-        return Some(Use::Reference);
+        return Some(TokenRole::Reference);
     }
     let definite =
         at.checked_sub(1).is_some_and(|before| clause.tokens[before].is("the") || clause.tokens[before].is("this"));
     let mailed = lexicon::thing(word) == lexicon::thing("mail") && facts.labels.contains(&"subject");
-    let told = mailed || (lexicon::is_missive(word) && facts.tools.iter().any(|tool| tool.hands_on()));
+    let told = mailed || (lexicon::is_message_noun(word) && facts.tools.iter().any(|tool| tool.hands_on()));
     let handed = lexicon::is_document(word) && definite && facts.given && object_of_verb(clause, at);
-    (told || handed).then_some(Use::Reference)
+    (told || handed).then_some(TokenRole::Reference)
 }
 
 /// Whether only articles stand between the verb and this noun.
@@ -246,25 +246,25 @@ fn object_of_verb(clause: &Clause, at: usize) -> bool {
 
 /// Whether only descriptive nouns stand between here and a value.
 fn value_follows(clause: &Clause, at: usize) -> bool {
-    let value = |token: &Token| token.is_entity();
+    let value = |token: &GoalToken| token.is_entity();
     (at..clause.tokens.len()).find(|place| clause.tokens[*place].word().is_none()).is_some_and(|place| {
         value(&clause.tokens[place]) && clause.is_used(place) && (at..place).all(|place| clause.is_used(place))
     })
 }
 
 /// The next token, past a colon.
-fn behind(clause: &Clause, at: usize) -> Option<usize> {
-    let next = (at + 1..clause.tokens.len()).find(|next| clause.tokens[*next].kind != Kind::Mark(':'))?;
+fn next_token(clause: &Clause, at: usize) -> Option<usize> {
+    let next = (at + 1..clause.tokens.len()).find(|next| clause.tokens[*next].kind != TokenKind::Mark(':'))?;
     (!clause.tokens[next].is_mark()).then_some(next)
 }
 
 /// The error that names the unused tokens of a clause, if any.
-pub(super) fn leftover(goal: &str, clause: &Clause) -> Option<PlanError> {
+pub(super) fn unused_error(goal: &str, clause: &Clause) -> Option<PlanError> {
     named(goal, clause, |_| true)
 }
 
 /// The error that names the unknown words of a clause, if any. Tokens that a step could have used are not unknown.
-pub(super) fn unknown(goal: &str, clause: &Clause) -> Option<PlanError> {
+pub(super) fn unknown_words_error(goal: &str, clause: &Clause) -> Option<PlanError> {
     let known = |word: &str| {
         lexicon::is_preposition(word)
             || lexicon::is_determiner(word)
@@ -275,7 +275,7 @@ pub(super) fn unknown(goal: &str, clause: &Clause) -> Option<PlanError> {
     named(goal, clause, |token| token.word().is_some_and(|word| !known(word)))
 }
 
-fn named(goal: &str, clause: &Clause, counts: impl Fn(&Token) -> bool) -> Option<PlanError> {
+fn named(goal: &str, clause: &Clause, counts: impl Fn(&GoalToken) -> bool) -> Option<PlanError> {
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let mut last = None;
     for (at, token) in clause.unused().filter(|(_, token)| counts(token)) {
@@ -290,7 +290,7 @@ fn named(goal: &str, clause: &Clause, counts: impl Fn(&Token) -> bool) -> Option
 }
 
 /// Adds the stray tokens between clauses to an error: they may be the reason that something is missing.
-pub(super) fn with_stray(goal: &str, error: PlanError, stray: &[Token]) -> PlanError {
+pub(super) fn with_stray(goal: &str, error: PlanError, stray: &[GoalToken]) -> PlanError {
     let texts: Vec<&str> = stray.iter().filter_map(|token| goal.get(token.start..token.end)).collect();
     let stray = texts.join(" … ");
     match error {

@@ -3,15 +3,15 @@
 //! A clause may need more than its own step: `post a summary of https://…` first fetches and summarizes. Only tools
 //! without side effects are used for such implied steps.
 
-use super::account::{self, Facts};
-use super::choose::{Profile, choose, producer};
-use super::clause::{Clause, Governor, Use};
-use super::fill::Fill;
-use super::ledger::Ledger;
+use super::account::{self, ClauseFacts};
+use super::choose::{ToolProfile, choose, producer};
+use super::clause::{Clause, Governor, TokenRole};
+use super::fill::CallBuilder;
+use super::ledger::GoalCoverage;
 use super::lexicon::{self, stem};
-use super::slot::{self, Class, Slot, slots};
-use super::token::{Kind, Token};
-use super::wire::{self, Listing, Made};
+use super::slot::{self, SlotKind, Slot, slots};
+use super::token::{TokenKind, GoalToken};
+use super::wire::{self, ListHandling, PlannedStep};
 use super::{preposition, request};
 use chimera_core::act::{PlanError, excerpt};
 use chimera_core::flow::plan::{Plan, PlanStep};
@@ -28,25 +28,25 @@ const UNSAID: &[&str] = &["call", "request", "send", "hit", "submit"];
 const NOUN_ENDS: &[&str] = &["to", "with", "via", "as", "into", "under", "through", "using", "and"];
 
 /// A plan under construction.
-pub(super) struct Builder<'a> {
+pub(super) struct PlanBuilder<'a> {
     goal: &'a str,
     pub(super) inputs: Option<&'a Map<String, Value>>,
-    tools: &'a [Profile],
-    pub(super) steps: Vec<Made<'a>>,
+    tools: &'a [ToolProfile],
+    pub(super) steps: Vec<PlannedStep<'a>>,
     /// Members of `inputs` that some step already uses.
     pub(super) given: BTreeSet<String>,
     /// The repository that was mentioned last.
     repo: Option<(Value, Value)>,
     /// What the steps of the current clause were built from.
-    pub(super) facts: Facts<'a>,
+    pub(super) facts: ClauseFacts<'a>,
     /// Which characters of the goal are accounted for.
-    ledger: Ledger<'a>,
+    ledger: GoalCoverage<'a>,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> PlanBuilder<'a> {
     /// `joints` are the tokens that only connect clauses.
-    pub(super) fn new(goal: &'a str, inputs: &'a Value, tools: &'a [Profile], joints: &[Token]) -> Self {
-        let mut ledger = Ledger::new(goal);
+    pub(super) fn new(goal: &'a str, inputs: &'a Value, tools: &'a [ToolProfile], joints: &[GoalToken]) -> Self {
+        let mut ledger = GoalCoverage::new(goal);
         ledger.settle(joints);
         Self {
             goal,
@@ -55,7 +55,7 @@ impl<'a> Builder<'a> {
             steps: Vec::new(),
             given: BTreeSet::new(),
             repo: None,
-            facts: Facts::default(),
+            facts: ClauseFacts::default(),
             ledger,
         }
     }
@@ -72,7 +72,7 @@ impl<'a> Builder<'a> {
         if !unused.is_empty() {
             return Err(PlanError::UnusedInput { inputs: unused });
         }
-        let step = |made: Made<'_>| PlanStep {
+        let step = |made: PlannedStep<'_>| PlanStep {
             id: made.id,
             tool: made.tool.spec.name.clone(),
             input: Value::Object(made.input),
@@ -81,19 +81,19 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds the steps of one clause.
-    pub(super) fn clause(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
-        self.facts = Facts::default();
-        self.asked(clause)?;
+    pub(super) fn add_clause(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
+        self.facts = ClauseFacts::default();
+        self.check_request(clause)?;
         let tool = choose(self.tools, self.goal, clause)?;
-        let made = self.step(tool, clause, &[]).and_then(|()| self.again(clause));
+        let made = self.add_step(tool, clause, &[]).and_then(|()| self.repeat_for_others(clause));
         if matches!(made, Err(PlanError::MissingInput { .. })) {
             // Unknown words are reported before missing inputs: they may be the cause.
             self.facts.carried = true;
             self.facts.wired = true;
             self.facts.given = true;
         }
-        account::settle(clause, &self.facts);
-        let conditions = self.unconditional(clause, clause.tokens.len());
+        account::assign_roles(clause, &self.facts);
+        let conditions = self.check_unconditional(clause, clause.tokens.len());
         match made {
             Err(PlanError::Unplaced { text }) => {
                 let texts = std::iter::once(text).chain(conditions.err().into_iter().filter_map(PlanError::into_quote));
@@ -101,26 +101,26 @@ impl<'a> Builder<'a> {
             }
             _ if conditions.is_err() => conditions,
             Err(missing @ PlanError::MissingInput { .. }) => {
-                Err(account::unknown(self.goal, clause).unwrap_or(missing))
+                Err(account::unknown_words_error(self.goal, clause).unwrap_or(missing))
             }
             Err(other) => Err(other),
             Ok(()) => {
                 self.ledger.settle_clause(clause);
-                account::leftover(self.goal, clause).map_or(Ok(()), Err)
+                account::unused_error(self.goal, clause).map_or(Ok(()), Err)
             }
         }
     }
 
     /// Reports clauses that are not requests, or are conditional, before anything else.
-    fn asked(&self, clause: &Clause) -> Result<(), PlanError> {
-        self.unconditional(clause, clause.verb.map_or(0, |verb| verb + 1))?;
-        request::refusal(self.goal, clause, self.tools).map_or(Ok(()), Err)
+    fn check_request(&self, clause: &Clause) -> Result<(), PlanError> {
+        self.check_unconditional(clause, clause.verb.map_or(0, |verb| verb + 1))?;
+        request::not_a_request_error(self.goal, clause, self.tools).map_or(Ok(()), Err)
     }
 
     /// Adds the later clauses that no tool can serve to an error.
     pub(super) fn with_others(&self, error: PlanError, later: &[Clause]) -> PlanError {
         let refused = |clause: &Clause| {
-            let chosen = self.asked(clause).and_then(|()| choose(self.tools, self.goal, clause));
+            let chosen = self.check_request(clause).and_then(|()| choose(self.tools, self.goal, clause));
             chosen.err().filter(|error| matches!(error, PlanError::Unplaced { .. } | PlanError::NoTool { .. }))
         };
         let mut others = later.iter().filter_map(refused);
@@ -134,7 +134,7 @@ impl<'a> Builder<'a> {
     }
 
     /// A conditional or negated request must not become a plan that always acts.
-    fn unconditional(&self, clause: &Clause, end: usize) -> Result<(), PlanError> {
+    fn check_unconditional(&self, clause: &Clause, end: usize) -> Result<(), PlanError> {
         let mut words = clause.words().take_while(|(at, _)| *at < end);
         let settled = end == clause.tokens.len();
         let counts = |word: &str| lexicon::is_condition(word) && !(settled && lexicon::is_time(word));
@@ -150,12 +150,12 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a step and the steps it depends on.
-    fn step(&mut self, at: usize, clause: &mut Clause, above: &[usize]) -> Result<(), PlanError> {
-        let tools: &'a [Profile] = self.tools;
+    fn add_step(&mut self, at: usize, clause: &mut Clause, above: &[usize]) -> Result<(), PlanError> {
+        let tools: &'a [ToolProfile] = self.tools;
         let tool = &tools[at];
         let above: Vec<usize> = above.iter().copied().chain([at]).collect();
         self.facts.tools.push(tool);
-        let mut fill = Fill {
+        let mut fill = CallBuilder {
             goal: self.goal,
             slots: slots(&tool.spec),
             input: Map::new(),
@@ -173,22 +173,22 @@ impl<'a> Builder<'a> {
             // The user did not ask for this call explicitly, so it may only read.
             fill.slots.retain(|slot| slot.name != reads.member);
         }
-        let outcome = self.outcome_of_a_noun(&fill, clause, &above)?;
+        let outcome = self.build_noun_outcome(&fill, clause, &above)?;
         fill.read(clause);
-        if let Some(text) = fill.doubtful(clause).or_else(|| fill.misled(clause)) {
+        if let Some(text) = fill.doubtful(clause).or_else(|| fill.misleading_words(clause)) {
             return Err(PlanError::Unplaced { text: excerpt(&text) });
         }
         self.remember_repo(&mut fill);
-        let listing = Listing::to(tool, "");
+        let listing = ListHandling::to(tool, "");
         if let Some(noun) = outcome
-            && !self.flow(&mut fill, tool, 1, |step, slot| wire::given(step, slot, listing))
+            && !self.wire_output(&mut fill, tool, 1, |step, slot| wire::content_of(step, slot, listing))
         {
             return Err(PlanError::Unplaced { text: excerpt(&clause.tokens[noun].text) });
         }
-        let refers = self.refer(&mut fill, tool, clause)?;
+        let refers = self.resolve_references(&mut fill, tool, clause)?;
         self.take_inputs(&mut fill, clause, false);
         if !refers {
-            self.implicit(&mut fill, tool);
+            self.wire_implicitly(&mut fill, tool);
         }
         self.produce(&mut fill, tool, clause, &above)?;
         self.take_inputs(&mut fill, clause, true);
@@ -197,9 +197,9 @@ impl<'a> Builder<'a> {
 
     /// `a summary of X` is built before the step that uses it, unless it already exists. Returns the position of the
     /// noun.
-    fn outcome_of_a_noun(
+    fn build_noun_outcome(
         &mut self,
-        fill: &Fill<'a>,
+        fill: &CallBuilder<'a>,
         clause: &mut Clause,
         above: &[usize],
     ) -> Result<Option<usize>, PlanError> {
@@ -211,17 +211,17 @@ impl<'a> Builder<'a> {
             let at = lexicon::is_outcome(word).then(|| self.tools.iter().position(|tool| tool.makes(word)))??;
             let made = self.steps.iter().any(|step| step.tool.makes(word));
             let definite = place.checked_sub(1).is_some_and(|before| clause.tokens[before].is("the"));
-            let handed = fill.slots.iter().any(|slot| slot.is_content() && self.fresh(slot.name));
+            let handed = fill.slots.iter().any(|slot| slot.is_content() && self.is_unused_input(slot.name));
             let kept = above.contains(&at) || made || (definite && handed);
             (!kept).then_some((place, at))
         });
         let Some((from, at)) = found else { return Ok(None) };
-        let ends = |token: &Token| token.is_mark() || token.word().is_some_and(|word| NOUN_ENDS.contains(&word));
+        let ends = |token: &GoalToken| token.is_mark() || token.word().is_some_and(|word| NOUN_ENDS.contains(&word));
         let end =
             (from + 1..clause.tokens.len()).find(|place| ends(&clause.tokens[*place])).unwrap_or(clause.tokens.len());
         // Attributes before the noun belong to it: `a three sentence summary`.
         let attributes = clause.tokens[..from].iter().rev().take_while(|token| {
-            matches!(token.kind, Kind::Number(_)) || token.word().is_some_and(|word| stem(word) == stem("sentence"))
+            matches!(token.kind, TokenKind::Number(_)) || token.word().is_some_and(|word| stem(word) == stem("sentence"))
         });
         let noun = from;
         let from = from - attributes.count();
@@ -229,20 +229,20 @@ impl<'a> Builder<'a> {
         part.verb = None;
         (0..part.tokens.len())
             .filter(|place| !(from..end).contains(place))
-            .for_each(|place| part.take(place, Use::Form));
-        part.take(noun, Use::Thing);
-        self.step(at, &mut part, above)?;
+            .for_each(|place| part.take(place, TokenRole::Form));
+        part.take(noun, TokenRole::Thing);
+        self.add_step(at, &mut part, above)?;
         (from..end).for_each(|place| clause.uses[place] = part.uses[place]);
         Ok(Some(noun))
     }
 
     /// `its issues`: the last repository stays current until another one is named.
-    fn remember_repo(&mut self, fill: &mut Fill<'a>) {
+    fn remember_repo(&mut self, fill: &mut CallBuilder<'a>) {
         if let (Some(owner), Some(repo)) = (fill.input.get("owner"), fill.input.get("repo")) {
             self.repo = Some((owner.clone(), repo.clone()));
         } else if fill.has("owner")
             && fill.has("repo")
-            && !self.fresh("owner")
+            && !self.is_unused_input("owner")
             && let Some((owner, repo)) = self.repo.clone()
         {
             fill.put("owner", owner);
@@ -251,13 +251,13 @@ impl<'a> Builder<'a> {
     }
 
     /// Whether the caller gave this input and no step uses it yet.
-    pub(super) fn fresh(&self, name: &str) -> bool {
+    pub(super) fn is_unused_input(&self, name: &str) -> bool {
         self.inputs.is_some_and(|inputs| inputs.contains_key(name)) && !self.given.contains(name)
     }
 
     /// Fills inputs from members of `inputs` with the same name. Members that a step already uses count only where a
     /// required input would be missing otherwise.
-    fn take_inputs(&mut self, fill: &mut Fill<'a>, clause: &Clause, even_used: bool) {
+    fn take_inputs(&mut self, fill: &mut CallBuilder<'a>, clause: &Clause, even_used: bool) {
         let Some(inputs) = self.inputs else { return };
         // An explicit verb wins over the caller's method: `fetch` never becomes a DELETE.
         let says_how = clause.verb_word().is_some_and(|verb| !UNSAID.contains(&verb));
@@ -265,7 +265,7 @@ impl<'a> Builder<'a> {
         let free = |slot: &&Slot<'_>| !fill.settled.contains(slot.name) && how != Some(slot.name);
         let open: Vec<(&str, bool)> = fill.open().filter(free).map(|slot| (slot.name, slot.required)).collect();
         for (name, required) in open {
-            let wanted = if even_used { required } else { !self.given.contains(name) && self.room(fill, name) };
+            let wanted = if even_used { required } else { !self.given.contains(name) && self.has_room(fill, name) };
             if let Some(value) = inputs.get(name).filter(|_| wanted) {
                 fill.put(name, value.clone());
                 self.given.insert(name.to_owned());
@@ -275,30 +275,30 @@ impl<'a> Builder<'a> {
     }
 
     /// Whether another input may be filled: only one of several content inputs is needed.
-    fn room(&self, fill: &Fill<'a>, name: &str) -> bool {
+    fn has_room(&self, fill: &CallBuilder<'a>, name: &str) -> bool {
         let is_content = |wanted: &str| fill.slots.iter().any(|slot| slot.name == wanted && slot.is_content());
         !is_content(name) || (fill.writes() && !fill.input.keys().any(|key| is_content(key)))
     }
 
     /// `fetch …, post to #ops`: the previous output is handed on implicitly.
-    fn implicit(&mut self, fill: &mut Fill<'a>, tool: &Profile) {
+    fn wire_implicitly(&mut self, fill: &mut CallBuilder<'a>, tool: &ToolProfile) {
         let needed = fill.open().any(|slot| slot.required && slot.is_content());
         if needed || tool.hands_on() {
-            let listing = Listing::to(tool, "");
-            self.flow(fill, tool, 1, |step, slot| wire::given(step, slot, listing));
+            let listing = ListHandling::to(tool, "");
+            self.wire_output(fill, tool, 1, |step, slot| wire::content_of(step, slot, listing));
         }
     }
 
     /// Adds a step that produces a needed input from the rest of the clause.
     fn produce(
         &mut self,
-        fill: &mut Fill<'a>,
-        tool: &Profile,
+        fill: &mut CallBuilder<'a>,
+        tool: &ToolProfile,
         clause: &mut Clause,
         above: &[usize],
     ) -> Result<(), PlanError> {
         // Data is named by words; an address alone is not enough.
-        let texts = |slot: &Slot<'_>| slot.class != Class::Open && (slot.required || tool.hands_on());
+        let texts = |slot: &Slot<'_>| slot.class != SlotKind::Open && (slot.required || tool.hands_on());
         let wants = fill.open().any(|slot| slot.is_content() && texts(slot));
         let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
         if !wants || filled || tool.does("search") || above.len() > PLAN_FILL_DEPTH_MAX {
@@ -315,12 +315,12 @@ impl<'a> Builder<'a> {
         // The verb says what to do with the product, not how to produce it.
         let verb = clause.verb.take();
         let before = clause.uses.clone();
-        let made = self.step(maker, clause, above);
+        let made = self.add_step(maker, clause, above);
         clause.verb = verb;
         made?;
-        let listing = Listing::to(tool, if clause.words().any(|(_, word)| word == "results") { "results" } else { "" });
+        let listing = ListHandling::to(tool, if clause.words().any(|(_, word)| word == "results") { "results" } else { "" });
         let flows = self.refer_by_noun(fill, tool, clause, 1)?
-            || self.flow(fill, tool, 1, |step, slot| wire::given(step, slot, listing));
+            || self.wire_output(fill, tool, 1, |step, slot| wire::content_of(step, slot, listing));
         if flows {
             return Ok(());
         }
@@ -338,7 +338,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds the step if no input is missing and every value is valid.
-    fn finish(&mut self, mut fill: Fill<'a>, tool: &'a Profile, refers: bool) -> Result<(), PlanError> {
+    fn finish(&mut self, mut fill: CallBuilder<'a>, tool: &'a ToolProfile, refers: bool) -> Result<(), PlanError> {
         let spec = &tool.spec;
         let missing = |name: &str, why: Option<String>| PlanError::MissingInput {
             tool: spec.name.clone(),
@@ -381,21 +381,21 @@ impl<'a> Builder<'a> {
         self.push(tool, input)
     }
 
-    fn push(&mut self, tool: &'a Profile, input: Map<String, Value>) -> Result<(), PlanError> {
+    fn push(&mut self, tool: &'a ToolProfile, input: Map<String, Value>) -> Result<(), PlanError> {
         if self.steps.len() >= PLAN_STEPS_MAX {
             return Err(PlanError::TooLong);
         }
-        self.steps.push(Made::new(self.steps.len() + 1, tool, input));
+        self.steps.push(PlannedStep::new(self.steps.len() + 1, tool, input));
         Ok(())
     }
 
     /// Repeats the step for each further channel or repository that the clause names.
-    fn again(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
+    fn repeat_for_others(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
         for at in 0..clause.tokens.len() {
             let token = &clause.tokens[at];
             let Some(last) = self.steps.last() else { return Ok(()) };
             let others: Vec<(&str, Value)> = match (&token.kind, token.repo()) {
-                (Kind::Channel, _) => vec![("channel_alias", Value::from(token.text.as_str()))],
+                (TokenKind::Channel, _) => vec![("channel_alias", Value::from(token.text.as_str()))],
                 (_, Some((owner, repo))) => vec![("owner", owner.into()), ("repo", repo.into())],
                 _ => continue,
             };
@@ -413,7 +413,7 @@ impl<'a> Builder<'a> {
             }
             let (tool, mut input) = (last.tool, last.input.clone());
             others.into_iter().for_each(|(name, value)| drop(input.insert(name.to_owned(), value)));
-            clause.take(at, Use::Value);
+            clause.take(at, TokenRole::Value);
             self.push(tool, input)?;
             self.steps.iter_mut().rev().take(2).for_each(|step| step.repeated = true);
         }
@@ -423,16 +423,16 @@ impl<'a> Builder<'a> {
 
 /// Whether a channel or repository is in a list with one that is used: `in acme/web and in acme/api`, but not `in
 /// acme/web about acme/api`.
-fn is_listed(clause: &Clause, at: usize, tool: &Profile) -> bool {
+fn is_listed(clause: &Clause, at: usize, tool: &ToolProfile) -> bool {
     let repeats = |word: &str| lexicon::is_determiner(word) || LISTED.contains(&word) || tool.has_thing(word);
     let mut joined = false;
     for place in (0..at).rev() {
         let token = &clause.tokens[place];
-        if token.is("and") || token.kind == Kind::Mark(',') {
+        if token.is("and") || token.kind == TokenKind::Mark(',') {
             joined = true;
         } else if token.is_entity() {
             let alike = std::mem::discriminant(&token.kind) == std::mem::discriminant(&clause.tokens[at].kind);
-            return joined && alike && clause.uses[place] == Some(Use::Value);
+            return joined && alike && clause.uses[place] == Some(TokenRole::Value);
         } else if !token.word().is_some_and(repeats) {
             return false;
         }
@@ -461,8 +461,8 @@ fn hint(slots: &[Slot<'_>], name: &str) -> String {
         ("bucket" | "key", _) => "write s3://bucket/key",
         ("secret", _) => "name the secret as secret://…",
         ("to", _) => "give an e-mail address",
-        (_, Some(Class::Id)) => "give its id",
-        (_, Some(Class::Text | Class::Texts)) => return format!("write {} \"…\"", name.replace('_', " ")),
+        (_, Some(SlotKind::Id)) => "give its id",
+        (_, Some(SlotKind::Text | SlotKind::Texts)) => return format!("write {} \"…\"", name.replace('_', " ")),
         _ => "give it in inputs",
     };
     example.to_owned()

@@ -6,7 +6,7 @@
 
 use super::clause::Clause;
 use super::lexicon::{self, stem};
-use super::token::{Kind, Token};
+use super::token::{TokenKind, GoalToken};
 use chimera_core::act::{PlanError, excerpt};
 use chimera_core::limits;
 use chimera_core::tool::{EffectKind, Spec};
@@ -22,7 +22,7 @@ const HOUSE: i32 = 2;
 const DESCRIBED_MAX: i32 = 2;
 
 /// A tool and the words that name it.
-pub(super) struct Profile {
+pub(super) struct ToolProfile {
     pub(super) spec: Arc<Spec>,
     acts: BTreeSet<String>,
     things: BTreeSet<String>,
@@ -34,7 +34,7 @@ pub(super) struct Profile {
     members: BTreeSet<String>,
 }
 
-impl Profile {
+impl ToolProfile {
     pub(super) fn of(spec: &Arc<Spec>) -> Self {
         let parts: Vec<&str> = spec.name.split(['.', '_', '-']).filter(|part| !part.is_empty()).collect();
         let mut acts: BTreeSet<String> =
@@ -110,12 +110,12 @@ impl Profile {
 }
 
 /// What a clause mentions.
-struct Evidence {
+struct ClauseMentions {
     words: BTreeSet<String>,
     looks: BTreeSet<String>,
 }
 
-impl Evidence {
+impl ClauseMentions {
     fn of(clause: &Clause) -> Self {
         let words = clause.words().map(|(_, word)| lexicon::thing(word)).collect();
         let looks = clause.unused().flat_map(|(_, token)| looks_like(token)).map(lexicon::thing).collect();
@@ -123,7 +123,7 @@ impl Evidence {
     }
 
     /// The score for the tool's nouns, and whether any is mentioned.
-    fn things(&self, tool: &Profile) -> (i32, bool) {
+    fn things(&self, tool: &ToolProfile) -> (i32, bool) {
         let mut score = 0;
         let mut any = tool.things.is_empty();
         for thing in &tool.things {
@@ -144,24 +144,24 @@ impl Evidence {
 }
 
 /// What the shape of a token suggests.
-fn looks_like(token: &Token) -> Vec<&'static str> {
+fn looks_like(token: &GoalToken) -> Vec<&'static str> {
     match token.kind {
-        Kind::Email => vec!["email"],
-        Kind::Channel => vec!["slack"],
-        Kind::Object => vec!["s3"],
-        Kind::Url if token.repo().is_some() => vec!["http", "github", "repo"],
-        Kind::Name if token.repo().is_some() => vec!["github", "repo"],
-        Kind::Url => vec!["http"],
-        Kind::Secret if token.text.starts_with("secret://webhook") => vec!["webhook"],
+        TokenKind::Email => vec!["email"],
+        TokenKind::Channel => vec!["slack"],
+        TokenKind::Object => vec!["s3"],
+        TokenKind::Url if token.repo().is_some() => vec!["http", "github", "repo"],
+        TokenKind::Name if token.repo().is_some() => vec!["github", "repo"],
+        TokenKind::Url => vec!["http"],
+        TokenKind::Secret if token.text.starts_with("secret://webhook") => vec!["webhook"],
         _ => Vec::new(),
     }
 }
 
 /// The index of the tool that a clause means.
-pub(super) fn choose(tools: &[Profile], goal: &str, clause: &Clause) -> Result<usize, PlanError> {
+pub(super) fn choose(tools: &[ToolProfile], goal: &str, clause: &Clause) -> Result<usize, PlanError> {
     let no_tool = || PlanError::NoTool { wanted: wanted(goal, clause) };
     let verb = clause.verb_word().ok_or_else(no_tool)?;
-    let evidence = Evidence::of(clause);
+    let evidence = ClauseMentions::of(clause);
     let mut acts: BTreeSet<String> = lexicon::acts(verb).into_iter().map(stem).collect();
     acts.insert(stem(verb));
     let mut fitting: Vec<(i32, usize)> = Vec::new();
@@ -202,7 +202,7 @@ pub(super) fn choose(tools: &[Profile], goal: &str, clause: &Clause) -> Result<u
 /// The first noun after the verb.
 fn object(clause: &Clause) -> Option<&str> {
     let verb = clause.verb?;
-    let words = clause.tokens[verb + 1..].iter().take_while(|token| !token.is_entity()).filter_map(Token::word);
+    let words = clause.tokens[verb + 1..].iter().take_while(|token| !token.is_entity()).filter_map(GoalToken::word);
     let pronoun_last = |word: &&str| !lexicon::is_determiner(word) || lexicon::is_pronoun(word);
     let mut words = words.filter(pronoun_last).filter(|word| !lexicon::is_filler(word) || lexicon::is_pronoun(word));
     let first = words.next()?;
@@ -213,9 +213,9 @@ fn object(clause: &Clause) -> Option<&str> {
 
 /// The tool that produces what a clause mentions without asking for it: `the open issues of acme/web` as content for
 /// a post.
-pub(super) fn producer(tools: &[Profile], clause: &Clause, besides: &[usize]) -> Option<usize> {
-    let evidence = Evidence::of(clause);
-    let fit = |(at, tool): (usize, &Profile)| {
+pub(super) fn producer(tools: &[ToolProfile], clause: &Clause, besides: &[usize]) -> Option<usize> {
+    let evidence = ClauseMentions::of(clause);
+    let fit = |(at, tool): (usize, &ToolProfile)| {
         let (score, any) = evidence.things(tool);
         // A search must be named explicitly; a text alone may be meant for anything.
         let asked = !tool.does("search") || tool.things.iter().any(|thing| evidence.words.contains(thing));
@@ -232,12 +232,12 @@ pub(super) fn producer(tools: &[Profile], clause: &Clause, besides: &[usize]) ->
 fn wanted(goal: &str, clause: &Clause) -> String {
     let from = clause.verb.unwrap_or(0);
     let words = clause.tokens[from..].iter().take_while(|token| !token.is_mark());
-    let mut taken: Vec<&Token> = Vec::new();
+    let mut taken: Vec<&GoalToken> = Vec::new();
     for token in words.take(limits::GOAL_QUOTE_WORDS_MAX) {
         let preposition = token.word().is_some_and(lexicon::is_preposition);
         let said = taken.len() > 1 && taken.iter().any(|token| !token.word().is_some_and(lexicon::is_filler));
         let told = said && taken.last().is_some_and(|last| !last.word().is_some_and(lexicon::is_pronoun));
-        let number = matches!(token.kind, Kind::Number(_));
+        let number = matches!(token.kind, TokenKind::Number(_));
         if !taken.is_empty() && ((preposition && told) || (token.is_entity() && !number)) {
             break;
         }

@@ -4,16 +4,16 @@
 //! counts as a verb when an article follows: "no tool for `pay the invoice`" is better than ignoring it. `before
 //! …ing` and `after …ing` change the order.
 
-use super::joint::{Joints, ordered};
+use super::joint::{Connectives, ordered};
 use super::lexicon;
-use super::token::{Kind, Token};
+use super::token::{TokenKind, GoalToken};
 
 /// The maximum number of function words between `and` and a verb.
 const FILLERS_MAX: usize = 8;
 
 /// The role of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum TokenRole {
     Act,
     /// The value of an input.
     Value,
@@ -42,15 +42,15 @@ pub(super) enum Governor<'a> {
 /// One action.
 #[derive(Clone, Debug)]
 pub(super) struct Clause {
-    pub(super) tokens: Vec<Token>,
+    pub(super) tokens: Vec<GoalToken>,
     /// The index of its verb.
     pub(super) verb: Option<usize>,
     /// The role of each token so far.
-    pub(super) uses: Vec<Option<Use>>,
+    pub(super) uses: Vec<Option<TokenRole>>,
 }
 
 impl Clause {
-    fn new(goal: &str, mut tokens: Vec<Token>) -> Self {
+    fn new(goal: &str, mut tokens: Vec<GoalToken>) -> Self {
         let verb = verb(&tokens);
         if let Some(verb) = verb {
             fold_speech(goal, &mut tokens, verb);
@@ -63,7 +63,7 @@ impl Clause {
     }
 
     /// Assigns a role to a token. The first role wins.
-    pub(super) fn take(&mut self, at: usize, becomes: Use) {
+    pub(super) fn take(&mut self, at: usize, becomes: TokenRole) {
         self.uses[at].get_or_insert(becomes);
     }
 
@@ -74,7 +74,7 @@ impl Clause {
         while let Some(before) = place.checked_sub(1).filter(|before| self.verb != Some(*before)) {
             place = before;
             let token = &self.tokens[before];
-            let joins = token.is("and") || token.kind == Kind::Mark(',');
+            let joins = token.is("and") || token.kind == TokenKind::Mark(',');
             match token.word() {
                 _ if joins => {
                     let first = (0..before).rev().find(|at| !self.tokens[*at].is_mark());
@@ -84,7 +84,7 @@ impl Clause {
                     };
                     return first.filter(alike).map_or(Governor::None, |first| self.governor(first));
                 }
-                None if token.kind == Kind::Mark(':') && self.tokens[at].kind != Kind::Text => {}
+                None if token.kind == TokenKind::Mark(':') && self.tokens[at].kind != TokenKind::Text => {}
                 None => return Governor::None,
                 Some(word) if lexicon::is_preposition(word) => return Governor::Preposition(word),
                 Some(word) if lexicon::is_determiner(word) || lexicon::describes(word) => {}
@@ -98,7 +98,7 @@ impl Clause {
         self.verb.and_then(|at| self.tokens[at].word())
     }
 
-    pub(super) fn unused(&self) -> impl DoubleEndedIterator<Item = (usize, &Token)> {
+    pub(super) fn unused(&self) -> impl DoubleEndedIterator<Item = (usize, &GoalToken)> {
         self.tokens.iter().enumerate().filter(|(at, _)| !self.is_used(*at))
     }
 
@@ -109,7 +109,7 @@ impl Clause {
 
 /// The execution order of a part relative to its neighbours.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum PartOrder {
     Next,
     /// Runs before the part in front of it.
     Earlier,
@@ -118,34 +118,34 @@ pub(super) enum Order {
 }
 
 /// A piece of a goal between two splits.
-pub(super) struct Part {
-    pub(super) order: Order,
+pub(super) struct GoalPart {
+    pub(super) order: PartOrder,
     /// The tokens that separate it from the previous part.
-    pub(super) joint: Vec<Token>,
-    pub(super) tokens: Vec<Token>,
+    pub(super) joint: Vec<GoalToken>,
+    pub(super) tokens: Vec<GoalToken>,
 }
 
 /// A goal split into clauses. Each token is in exactly one place.
-pub(super) struct Split {
+pub(super) struct SplitGoal {
     /// The actions, in execution order.
     pub(super) clauses: Vec<Clause>,
     /// Tokens that only connect clauses, and greetings.
-    pub(super) joints: Vec<Token>,
+    pub(super) joints: Vec<GoalToken>,
     /// Connecting tokens that connect nothing.
-    pub(super) stray: Vec<Token>,
+    pub(super) stray: Vec<GoalToken>,
 }
 
 /// Splits a goal into clauses in execution order.
-pub(super) fn split(goal: &str, tokens: &[Token]) -> Split {
-    let mut parts: Vec<Part> = vec![Part { order: Order::Next, joint: Vec::new(), tokens: Vec::new() }];
+pub(super) fn split(goal: &str, tokens: &[GoalToken]) -> SplitGoal {
+    let mut parts: Vec<GoalPart> = vec![GoalPart { order: PartOrder::Next, joint: Vec::new(), tokens: Vec::new() }];
     let mut at = 0;
     while at < tokens.len() {
-        let (cut, skip) = cut(tokens, at, parts.last().is_none_or(|part| part.tokens.is_empty()));
+        let (cut, skip) = clause_break(tokens, at, parts.last().is_none_or(|part| part.tokens.is_empty()));
         let taken = if skip == 0 { Vec::new() } else { tokens[at..at + skip].to_vec() };
         let mut taken = taken;
         if skip > 0 && !tokens[at].is_mark() {
             // `…, then`: the comma connects too.
-            let comma = |token: &mut Token| token.kind == Kind::Mark(',');
+            let comma = |token: &mut GoalToken| token.kind == TokenKind::Mark(',');
             let comma = parts.last_mut().and_then(|part| part.tokens.pop_if(comma));
             taken.splice(0..0, comma);
         }
@@ -154,36 +154,36 @@ pub(super) fn split(goal: &str, tokens: &[Token]) -> Split {
                 part.order = order;
                 part.joint.extend(taken);
             }
-            (Some(order), _) => parts.push(Part { order, joint: taken, tokens: Vec::new() }),
+            (Some(order), _) => parts.push(GoalPart { order, joint: taken, tokens: Vec::new() }),
             (None, Some(part)) => part.tokens.push(tokens[at].clone()),
             (None, None) => {}
         }
         at += skip.max(1);
     }
-    let mut joints = Joints::default();
+    let mut joints = Connectives::default();
     let parts = joints.join(parts);
     let clauses = ordered(parts).into_iter().map(|tokens| Clause::new(goal, tokens)).collect();
-    Split { clauses, joints: joints.settled, stray: joints.stray }
+    SplitGoal { clauses, joints: joints.settled, stray: joints.stray }
 }
 
 /// Whether a clause begins at this token, and how many tokens that takes away.
-pub(super) fn cut(tokens: &[Token], at: usize, is_first: bool) -> (Option<Order>, usize) {
+pub(super) fn clause_break(tokens: &[GoalToken], at: usize, is_first: bool) -> (Option<PartOrder>, usize) {
     let next = |ahead: usize| tokens.get(at + ahead);
     match &tokens[at].kind {
-        Kind::Mark('.' | '\n' | ';') => (Some(Order::Next), 1),
-        Kind::Mark(_) => {
+        TokenKind::Mark('.' | '\n' | ';') => (Some(PartOrder::Next), 1),
+        TokenKind::Mark(_) => {
             let ahead = 1 + tokens[at + 1..]
                 .iter()
                 .take(FILLERS_MAX)
                 .take_while(|t| t.word().is_some_and(lexicon::is_filler))
                 .count();
-            if !is_first && verb_at(tokens, at + ahead) { (Some(Order::Next), 1) } else { (None, 0) }
+            if !is_first && verb_at(tokens, at + ahead) { (Some(PartOrder::Next), 1) } else { (None, 0) }
         }
-        Kind::Word(word) => match word.as_str() {
-            "then" | "afterwards" | "afterward" | "finally" | "lastly" => (Some(Order::Next), 1),
-            "after" if next(1).is_some_and(|t| t.is("that") || t.is("this")) => (Some(Order::Next), 2),
-            "after" | "once" if is_gerund(next(1)) && !is_first => (Some(Order::Earlier), 1),
-            "before" if is_gerund(next(1)) => (Some(if is_first { Order::Later } else { Order::Next }), 1),
+        TokenKind::Word(word) => match word.as_str() {
+            "then" | "afterwards" | "afterward" | "finally" | "lastly" => (Some(PartOrder::Next), 1),
+            "after" if next(1).is_some_and(|t| t.is("that") || t.is("this")) => (Some(PartOrder::Next), 2),
+            "after" | "once" if is_gerund(next(1)) && !is_first => (Some(PartOrder::Earlier), 1),
+            "before" if is_gerund(next(1)) => (Some(if is_first { PartOrder::Later } else { PartOrder::Next }), 1),
             "and" if at > 1 && tokens[at - 1].is("ahead") && tokens[at - 2].is("go") => (None, 0),
             "and" => {
                 let fillers = tokens[at + 1..]
@@ -194,7 +194,7 @@ pub(super) fn cut(tokens: &[Token], at: usize, is_first: bool) -> (Option<Order>
                 let then = next(1).is_some_and(|t| t.is("then") || t.is("finally") || t.is("afterwards"));
                 // `and to #b` continues with the same verb.
                 let cuts = then || verb_at(tokens, at + 1 + fillers);
-                if cuts { (Some(Order::Next), 1) } else { (None, 0) }
+                if cuts { (Some(PartOrder::Next), 1) } else { (None, 0) }
             }
             _ => (None, 0),
         },
@@ -202,15 +202,15 @@ pub(super) fn cut(tokens: &[Token], at: usize, is_first: bool) -> (Option<Order>
     }
 }
 
-fn is_gerund(token: Option<&Token>) -> bool {
-    token.and_then(Token::word).is_some_and(|word| word.ends_with("ing"))
+fn is_gerund(token: Option<&GoalToken>) -> bool {
+    token.and_then(GoalToken::word).is_some_and(|word| word.ends_with("ing"))
 }
 
 /// Whether a verb stands here, after `and` or a comma.
-fn verb_at(tokens: &[Token], at: usize) -> bool {
-    let Some(word) = tokens.get(at).and_then(Token::word) else { return false };
+fn verb_at(tokens: &[GoalToken], at: usize) -> bool {
+    let Some(word) = tokens.get(at).and_then(GoalToken::word) else { return false };
     let next = tokens.get(at + 1);
-    let follows = |fits: &dyn Fn(&str) -> bool| next.and_then(Token::word).is_some_and(fits);
+    let follows = |fits: &dyn Fn(&str) -> bool| next.and_then(GoalToken::word).is_some_and(fits);
     if lexicon::is_label(word) && next.is_none_or(|t| t.is_entity() || t.is_mark()) {
         return false;
     }
@@ -220,7 +220,7 @@ fn verb_at(tokens: &[Token], at: usize) -> bool {
     }
     let article = follows(&|w| lexicon::is_determiner(w) || w == "it" || w == "them");
     if !lexicon::acts(word).is_empty() {
-        let object = next.is_some_and(Token::is_entity)
+        let object = next.is_some_and(GoalToken::is_entity)
             || follows(&|w| lexicon::is_preposition(w) || lexicon::is_thing(w) || !lexicon::acts(w).is_empty());
         return !lexicon::is_nounish(word) || article || object;
     }
@@ -229,7 +229,7 @@ fn verb_at(tokens: &[Token], at: usize) -> bool {
 }
 
 /// The index of the verb of a clause; it may be an unknown word.
-pub(super) fn verb(tokens: &[Token]) -> Option<usize> {
+pub(super) fn verb(tokens: &[GoalToken]) -> Option<usize> {
     let mut leading = false;
     for (at, token) in tokens.iter().enumerate() {
         let Some(word) = token.word() else {
@@ -259,29 +259,29 @@ pub(super) fn verb(tokens: &[Token]) -> Option<usize> {
 }
 
 /// Folds the words after `that` or `saying` into one text token.
-fn fold_speech(goal: &str, tokens: &mut Vec<Token>, verb: usize) {
+fn fold_speech(goal: &str, tokens: &mut Vec<GoalToken>, verb: usize) {
     let says = tokens[verb].word().is_some_and(lexicon::is_saying);
     let begins = |at: usize| {
-        let next = tokens.get(at + 1).and_then(Token::word);
+        let next = tokens.get(at + 1).and_then(GoalToken::word);
         let speech = next.is_some_and(|word| !lexicon::is_preposition(word) && word != "says" && word != "reads");
         speech && ((says && tokens[at].is("that")) || tokens[at].is("saying"))
     };
     let Some(at) = (verb + 1..tokens.len()).find(|at| begins(*at)) else { return };
     let labels = |at: &usize| {
-        let labelled = tokens.get(at + 1).and_then(Token::word).is_some_and(lexicon::is_label);
-        tokens[*at].is_mark() && labelled && tokens.get(at + 2).is_some_and(Token::is_entity)
+        let labelled = tokens.get(at + 1).and_then(GoalToken::word).is_some_and(lexicon::is_label);
+        tokens[*at].is_mark() && labelled && tokens.get(at + 2).is_some_and(GoalToken::is_entity)
     };
     let mut last = (at + 2..tokens.len()).find(labels).unwrap_or(tokens.len());
     // An address at the end is the destination, not part of the text.
     if last > at + 3
-        && matches!(tokens[last - 1].kind, Kind::Channel | Kind::Email)
+        && matches!(tokens[last - 1].kind, TokenKind::Channel | TokenKind::Email)
         && tokens[last - 2].word().is_some_and(lexicon::is_preposition)
     {
         last -= 2;
     }
     let (start, end) = (tokens[at + 1].start, tokens[last - 1].end);
     let text = goal.get(start..end).unwrap_or_default().to_owned();
-    tokens.splice(at + 1..last, [Token { kind: Kind::Text, text, start, end, glued: false }]);
+    tokens.splice(at + 1..last, [GoalToken { kind: TokenKind::Text, text, start, end, glued: false }]);
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 //! A token fills at most one input, and leftovers are reported. The preposition in front of a value decides which
 //! input may take it: `to #a` is a channel to post to, `from #a` is not.
 
-use super::choose::Profile;
-use super::clause::{Clause, Governor, Use};
+use super::choose::ToolProfile;
+use super::clause::{Clause, Governor, TokenRole};
 use super::label::SOUGHT;
 use super::lexicon::{self, stem};
 use super::preposition;
-use super::slot::{Class, Slot};
-use super::token::{Kind, Token};
+use super::slot::{SlotKind, Slot};
+use super::token::{TokenKind, GoalToken};
 use chimera_core::tool::EffectKind;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -45,13 +45,13 @@ const NEWEST: &[&str] = &["latest", "last", "newest", "recent", "most"];
 const NAMING: &[&str] = &["named", "called", "titled"];
 
 /// A tool call under construction.
-pub(super) struct Fill<'a> {
+pub(super) struct CallBuilder<'a> {
     pub(super) goal: &'a str,
     pub(super) slots: Vec<Slot<'a>>,
     pub(super) input: Map<String, Value>,
     /// Inputs wired to an output of an earlier step; all others are literals.
     pub(super) wired: BTreeSet<String>,
-    pub(super) tool: &'a Profile,
+    pub(super) tool: &'a ToolProfile,
     pub(super) searches: bool,
     pub(super) tells: bool,
     /// The call may only read.
@@ -66,7 +66,7 @@ pub(super) struct Fill<'a> {
     pub(super) withheld: Vec<(String, String)>,
 }
 
-impl<'a> Fill<'a> {
+impl<'a> CallBuilder<'a> {
     pub(super) fn open(&self) -> impl Iterator<Item = &Slot<'a>> {
         self.slots.iter().filter(|slot| !self.input.contains_key(slot.name))
     }
@@ -77,7 +77,7 @@ impl<'a> Fill<'a> {
 
     /// Uses a token as the value, or part of the value, of an input.
     pub(super) fn hold(&mut self, clause: &mut Clause, place: usize, name: &str) {
-        clause.take(place, Use::Value);
+        clause.take(place, TokenRole::Value);
         self.held.extend(self.slots.iter().find(|slot| slot.name == name).map(|slot| (place, slot.name)));
     }
 
@@ -101,7 +101,7 @@ impl<'a> Fill<'a> {
     }
 
     /// Words in front of a value that don't fit the input it went to: `from bucket scratch`.
-    pub(super) fn misled(&self, clause: &Clause) -> Option<String> {
+    pub(super) fn misleading_words(&self, clause: &Clause) -> Option<String> {
         // An unquoted text may contain any word.
         let begins = |(at, name): &&(usize, &'a str)| {
             !at.checked_sub(1).is_some_and(|before| self.held.contains(&(before, *name)))
@@ -151,38 +151,38 @@ impl<'a> Fill<'a> {
 
     /// Reads every value that the clause states.
     pub(super) fn read(&mut self, clause: &mut Clause) {
-        self.labelled(clause);
-        self.looks(clause);
-        self.choices(clause);
-        self.numbers(clause);
-        self.sought(clause);
-        self.texts(clause);
+        self.fill_labelled(clause);
+        self.fill_by_shape(clause);
+        self.fill_enums(clause);
+        self.fill_numbers(clause);
+        self.fill_search_text(clause);
+        self.fill_texts(clause);
     }
 
-    fn looks(&mut self, clause: &mut Clause) {
+    fn fill_by_shape(&mut self, clause: &mut Clause) {
         for at in 0..clause.tokens.len() {
             if clause.is_used(at) {
                 continue;
             }
             let token = clause.tokens[at].clone();
-            if token.kind == Kind::Email {
-                self.receivers(clause);
+            if token.kind == TokenKind::Email {
+                self.fill_recipients(clause);
                 continue;
             }
             let repo = token.repo().filter(|_| self.takes("owner") && self.takes("repo"));
             let text = || Value::from(token.text.as_str());
             let taken: Vec<(&str, Value)> = match (&token.kind, repo) {
                 (_, Some((owner, name))) => vec![("owner", owner.into()), ("repo", name.into())],
-                (Kind::Channel, _) => vec![("channel_alias", text())],
-                (Kind::Url, _) => vec![("url", text())],
-                (Kind::Secret, _) => vec![("secret", text())],
-                (Kind::Artifact, _) => vec![("artifact", text())],
-                (Kind::Object, _) => object(&token.text),
-                (Kind::Json(value), _) if self.takes("json") => vec![("json", value.clone())],
-                (Kind::Json(value), _) => vec![("data", value.clone())],
-                (Kind::Name, _) => vec![("key", text())],
-                (Kind::Moment, _) if clause.governor(at) == Governor::Preposition("from") => vec![("since", text())],
-                (Kind::Id, _) => self.parent(clause, at).into_iter().map(|name| (name, text())).collect(),
+                (TokenKind::Channel, _) => vec![("channel_alias", text())],
+                (TokenKind::Url, _) => vec![("url", text())],
+                (TokenKind::Secret, _) => vec![("secret", text())],
+                (TokenKind::Artifact, _) => vec![("artifact", text())],
+                (TokenKind::Object, _) => object(&token.text),
+                (TokenKind::Json(value), _) if self.takes("json") => vec![("json", value.clone())],
+                (TokenKind::Json(value), _) => vec![("data", value.clone())],
+                (TokenKind::Name, _) => vec![("key", text())],
+                (TokenKind::Moment, _) if clause.governor(at) == Governor::Preposition("from") => vec![("since", text())],
+                (TokenKind::Id, _) => self.parent(clause, at).into_iter().map(|name| (name, text())).collect(),
                 _ => Vec::new(),
             };
             let source = self.tells && matches!(clause.governor(at), Governor::Preposition("from" | "of" | "in"));
@@ -203,13 +203,13 @@ impl<'a> Fill<'a> {
     }
 
     /// All e-mail addresses without a label that something is sent to.
-    fn receivers(&mut self, clause: &mut Clause) {
+    fn fill_recipients(&mut self, clause: &mut Clause) {
         let Some(slot) = self.slots.iter().find(|slot| slot.name == "to").filter(|_| self.takes("to")) else { return };
-        let sent_to = |(at, token): &(usize, &Token)| token.kind == Kind::Email && self.may_hold("to", clause, *at);
+        let sent_to = |(at, token): &(usize, &GoalToken)| token.kind == TokenKind::Email && self.may_hold("to", clause, *at);
         let (places, texts): (Vec<usize>, Vec<String>) =
             clause.unused().filter(sent_to).map(|(at, token)| (at, token.text.clone())).unzip();
         let value = slot.list(texts);
-        let kept = |(at, token): &(usize, &Token)| token.kind == Kind::Email && !places.contains(at);
+        let kept = |(at, token): &(usize, &GoalToken)| token.kind == TokenKind::Email && !places.contains(at);
         if let Some(at) = clause.unused().find(kept).map(|(at, _)| at) {
             self.withhold("to", clause, at);
         }
@@ -222,23 +222,23 @@ impl<'a> Fill<'a> {
     /// The input that an id belongs to: the one whose name contains a word in front of the id.
     fn parent(&self, clause: &Clause, at: usize) -> Option<&'a str> {
         let near: Vec<String> =
-            clause.tokens[at.saturating_sub(4)..at].iter().rev().filter_map(Token::word).map(stem).collect();
-        let ids = || self.slots.iter().filter(|slot| slot.class == Class::Id);
+            clause.tokens[at.saturating_sub(4)..at].iter().rev().filter_map(GoalToken::word).map(stem).collect();
+        let ids = || self.slots.iter().filter(|slot| slot.class == SlotKind::Id);
         near.iter()
             .find_map(|word| ids().find(|slot| slot.name.split('_').any(|part| stem(part) == *word && part != "id")))
             .map(|slot| slot.name)
     }
 
-    fn numbers(&mut self, clause: &mut Clause) {
+    fn fill_numbers(&mut self, clause: &mut Clause) {
         for at in 0..clause.tokens.len() {
-            let Kind::Number(number) = clause.tokens[at].kind else { continue };
+            let TokenKind::Number(number) = clause.tokens[at].kind else { continue };
             let apart = |before: usize| clause.tokens[before].word().is_some_and(|word| APART.contains(&word));
             if clause.is_used(at) || at.checked_sub(1).is_some_and(apart) {
                 continue;
             }
-            let next = clause.tokens.get(at + 1).and_then(Token::word).unwrap_or_default();
+            let next = clause.tokens.get(at + 1).and_then(GoalToken::word).unwrap_or_default();
             let named = |slot: &&Slot<'_>| stem(slot.name) == stem(next) || lexicon::labels(slot.name).contains(&next);
-            let counts = |slot: &&Slot<'a>| slot.class == Class::Count;
+            let counts = |slot: &&Slot<'a>| slot.class == SlotKind::Count;
             let counted = self.open().filter(counts).find(named).map(|slot| slot.name);
             let limit = || self.takes("limit").then(|| self.limit(clause, at)).flatten();
             let (name, places) = match counted {
@@ -250,7 +250,7 @@ impl<'a> Fill<'a> {
             };
             self.put(name, Value::from(number));
             self.hold(clause, at, name);
-            places.into_iter().for_each(|place| clause.take(place, Use::Label));
+            places.into_iter().for_each(|place| clause.take(place, TokenRole::Label));
         }
     }
 
@@ -270,7 +270,7 @@ impl<'a> Fill<'a> {
             return None;
         }
         let end = places.iter().copied().filter(|place| *place > at).max().unwrap_or(at);
-        let item = (end + 1..clause.tokens.len()).find(|place| clause.uses[*place] != Some(Use::Choice));
+        let item = (end + 1..clause.tokens.len()).find(|place| clause.uses[*place] != Some(TokenRole::Choice));
         let counts = match item.and_then(|place| clause.tokens[place].word()) {
             Some(word) => counted(word),
             None => false,
@@ -284,8 +284,8 @@ impl<'a> Fill<'a> {
         (counts || (said && ends)).then_some(places)
     }
 
-    fn choices(&mut self, clause: &mut Clause) {
-        let open: Vec<Slot<'a>> = self.open().filter(|slot| slot.class == Class::Choice).cloned().collect();
+    fn fill_enums(&mut self, clause: &mut Clause) {
+        let open: Vec<Slot<'a>> = self.open().filter(|slot| slot.class == SlotKind::Choice).cloned().collect();
         for slot in open {
             let values: Vec<&Value> = slot.schema["enum"].as_array().into_iter().flatten().collect();
             let said = |value: &Value| -> Vec<usize> {
@@ -327,25 +327,25 @@ impl<'a> Fill<'a> {
                     self.put(slot.name, (*value).clone());
                 }
                 let verb = clause.verb;
-                places.iter().filter(|at| Some(**at) != verb).for_each(|at| clause.take(*at, Use::Choice));
+                places.iter().filter(|at| Some(**at) != verb).for_each(|at| clause.take(*at, TokenRole::Choice));
             }
         }
     }
 
     /// Quoted texts without a label fill required text inputs first, then content inputs.
-    fn texts(&mut self, clause: &mut Clause) {
+    fn fill_texts(&mut self, clause: &mut Clause) {
         let writes = self.writes();
         for at in 0..clause.tokens.len() {
             // An address right behind `post` or `send` is itself the content.
             let link =
-                self.tells && clause.tokens[at].kind == Kind::Url && clause.verb.is_some_and(|verb| verb + 1 == at);
-            if clause.is_used(at) || !(clause.tokens[at].kind == Kind::Text || link) || !self.is_told(clause, at) {
+                self.tells && clause.tokens[at].kind == TokenKind::Url && clause.verb.is_some_and(|verb| verb + 1 == at);
+            if clause.is_used(at) || !(clause.tokens[at].kind == TokenKind::Text || link) || !self.is_told(clause, at) {
                 continue;
             }
             let filled = self.slots.iter().any(|slot| slot.is_content() && self.input.contains_key(slot.name));
             let needed = self.open().find(|slot| slot.required && (slot.is_head() || slot.is_content()) && !link);
             let content = |slot: &&Slot<'_>| {
-                slot.is_content() && matches!(slot.class, Class::Text | Class::Texts) && slot.name != "artifact"
+                slot.is_content() && matches!(slot.class, SlotKind::Text | SlotKind::Texts) && slot.name != "artifact"
             };
             let further = is_further(clause, at) || self.is_called(clause, at);
             let slot = needed.or_else(|| self.open().find(content).filter(|_| !filled && writes));
@@ -353,7 +353,7 @@ impl<'a> Fill<'a> {
             if let Some((name, value)) = slot.map(|slot| (slot.name, slot.text(&clause.tokens[at].text))) {
                 self.put(name, value);
                 self.hold(clause, at, name);
-                self.announced(clause, at);
+                self.use_announcing_word(clause, at);
             }
         }
     }
@@ -384,21 +384,21 @@ impl<'a> Fill<'a> {
     /// The enum value that makes a search match names: `named "…"`.
     fn by_name(&self, word: &str) -> Option<&'a str> {
         let names = |slot: &&Slot<'a>| {
-            slot.class == Class::Choice
+            slot.class == SlotKind::Choice
                 && slot.schema["enum"].as_array().is_some_and(|all| all.contains(&"name".into()))
         };
         self.open().filter(|_| NAMING.contains(&word)).find(names).map(|slot| slot.name)
     }
 
     /// Uses the word that announces a search text.
-    fn announced(&mut self, clause: &mut Clause, at: usize) {
+    fn use_announcing_word(&mut self, clause: &mut Clause, at: usize) {
         let Some(before) = at.checked_sub(1).filter(|_| self.searches) else { return };
         let Some(word) = clause.tokens[before].word().map(str::to_owned) else { return };
         if let Some(choice) = self.by_name(&word) {
             self.put(choice, "name".into());
-            clause.take(before, Use::Label);
+            clause.take(before, TokenRole::Label);
         } else if SOUGHT.contains(&word.as_str()) {
-            clause.take(before, Use::Label);
+            clause.take(before, TokenRole::Label);
         }
     }
 
@@ -410,9 +410,9 @@ impl<'a> Fill<'a> {
 
 /// Whether a quoted text is one more item of a list: `a page "A" and a page "B"`.
 fn is_further(clause: &Clause, at: usize) -> bool {
-    let is_text = |place: &usize| clause.tokens[*place].kind == Kind::Text && clause.is_used(*place);
+    let is_text = |place: &usize| clause.tokens[*place].kind == TokenKind::Text && clause.is_used(*place);
     let Some(first) = (0..at).rev().find(is_text) else { return false };
-    let joins = |token: &Token| token.is("and") || token.kind == Kind::Mark(',');
+    let joins = |token: &GoalToken| token.is("and") || token.kind == TokenKind::Mark(',');
     clause.tokens[first..at].iter().any(joins) && clause.governor(at) != Governor::Preposition("with")
 }
 

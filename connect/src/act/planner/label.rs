@@ -3,10 +3,10 @@
 //! The words between a label and its value are used together with it. An unquoted value is accepted only where one
 //! word is enough and its end is clear. Names can't be pronouns.
 
-use super::clause::{Clause, Use};
-use super::fill::Fill;
-use super::slot::{Class, Slot};
-use super::token::{Kind, Token};
+use super::clause::{Clause, TokenRole};
+use super::fill::CallBuilder;
+use super::slot::{SlotKind, Slot};
+use super::token::{TokenKind, GoalToken};
 use super::{lexicon, qualifier, request};
 use serde_json::Value;
 
@@ -29,11 +29,11 @@ pub(super) const SOUGHT: &[&str] = &["about", "containing", "contain", "contains
 const CHANGED: &[&str] = &["changed", "updated", "modified"];
 
 /// A value and the positions of its tokens.
-type Found = Option<(Value, Vec<usize>)>;
+type LabelledValue = Option<(Value, Vec<usize>)>;
 
-impl<'a> Fill<'a> {
+impl<'a> CallBuilder<'a> {
     /// Reads every labelled value.
-    pub(super) fn labelled(&mut self, clause: &mut Clause) {
+    pub(super) fn fill_labelled(&mut self, clause: &mut Clause) {
         let open: Vec<Slot<'a>> = self.open().cloned().collect();
         for slot in open {
             let labels = lexicon::labels(slot.name);
@@ -43,13 +43,13 @@ impl<'a> Fill<'a> {
                     continue;
                 }
                 let from = value_at(clause, at, &labels);
-                let behind = from.and_then(|from| self.behind(&slot, clause, at, from).map(|found| (found, from)));
-                if let Some((value, place)) = before(&slot, clause, at) {
+                let behind = from.and_then(|from| self.value_behind(&slot, clause, at, from).map(|found| (found, from)));
+                if let Some((value, place)) = value_before(&slot, clause, at) {
                     // `the reports bucket archive` is ambiguous.
                     if behind.is_none() {
                         self.put(slot.name, value);
                         self.hold(clause, place, slot.name);
-                        clause.take(at, Use::Label);
+                        clause.take(at, TokenRole::Label);
                     }
                     break;
                 }
@@ -59,10 +59,10 @@ impl<'a> Fill<'a> {
                         self.run_places.extend(&places);
                     }
                     places.into_iter().for_each(|place| self.hold(clause, place, slot.name));
-                    (at..from).for_each(|place| clause.take(place, Use::Label));
+                    (at..from).for_each(|place| clause.take(place, TokenRole::Label));
                     let changed = |place: &usize| clause.tokens[*place].word().is_some_and(|w| CHANGED.contains(&w));
                     if let Some(place) = at.checked_sub(1).filter(changed).filter(|_| slot.name == "since") {
-                        clause.take(place, Use::Label);
+                        clause.take(place, TokenRole::Label);
                     }
                     break;
                 }
@@ -71,45 +71,45 @@ impl<'a> Fill<'a> {
     }
 
     /// The value behind a label, and its positions.
-    fn behind(&self, slot: &Slot<'_>, clause: &Clause, at: usize, from: usize) -> Found {
+    fn value_behind(&self, slot: &Slot<'_>, clause: &Clause, at: usize, from: usize) -> LabelledValue {
         let token = &clause.tokens[from];
         let one = |value: Value| Some((value, vec![from]));
         // `assigned today to bob`: a person's name is not followed by a second one.
         let person =
-            |place: usize| !articled(clause, place) && !clause.tokens.get(place + 1).is_some_and(|t| t.is("to"));
+            |place: usize| !has_article(clause, place) && !clause.tokens.get(place + 1).is_some_and(|t| t.is("to"));
         let name = |place: usize| is_name(clause, place) && (!is_person(slot) || person(place));
         let bare = BARE.contains(&slot.name) && name(from);
         // Text that runs from a colon to the end of the goal is not the name of one person or label.
-        let told = token.kind == Kind::Text && self.goal.get(token.start..token.end) == Some(token.text.as_str());
+        let told = token.kind == TokenKind::Text && self.goal.get(token.start..token.end) == Some(token.text.as_str());
         if told && BARE.contains(&slot.name) && token.text.contains(char::is_whitespace) {
             return None;
         }
         let further = |place: usize| name(place) && !self.is_qualifier(slot, clause, place);
         match (slot.class, &token.kind) {
-            (Class::Address, Kind::Email) => {
-                several(slot, clause, from, &|place| clause.tokens[place].kind == Kind::Email)
+            (SlotKind::Address, TokenKind::Email) => {
+                list_values(slot, clause, from, &|place| clause.tokens[place].kind == TokenKind::Email)
             }
-            (Class::Count, Kind::Number(number)) => one(Value::from(*number)),
-            (Class::Texts, Kind::Text) => several(slot, clause, from, &|place| clause.tokens[place].kind == Kind::Text),
-            (Class::Texts, Kind::Word(_) | Kind::Handle) if bare || token.kind == Kind::Handle => {
-                several(slot, clause, from, &|place| further(place) || clause.tokens[place].kind == Kind::Handle)
+            (SlotKind::Count, TokenKind::Number(number)) => one(Value::from(*number)),
+            (SlotKind::Texts, TokenKind::Text) => list_values(slot, clause, from, &|place| clause.tokens[place].kind == TokenKind::Text),
+            (SlotKind::Texts, TokenKind::Word(_) | TokenKind::Handle) if bare || token.kind == TokenKind::Handle => {
+                list_values(slot, clause, from, &|place| further(place) || clause.tokens[place].kind == TokenKind::Handle)
             }
-            (Class::Text, Kind::Text) => one(Value::from(token.text.as_str())),
-            (Class::Text, Kind::Name) if matches!(slot.name, "key" | "event_type" | "bucket") => {
+            (SlotKind::Text, TokenKind::Text) => one(Value::from(token.text.as_str())),
+            (SlotKind::Text, TokenKind::Name) if matches!(slot.name, "key" | "event_type" | "bucket") => {
                 one(Value::from(token.text.as_str()))
             }
-            (Class::Text, Kind::Secret) if slot.name == "secret" => one(Value::from(token.text.as_str())),
-            (Class::Text, Kind::Moment) if slot.name == "since" => one(Value::from(token.text.as_str())),
-            (Class::Text, Kind::Handle) if slot.name == "assignee" => one(Value::from(token.text.as_str())),
-            (Class::Text, Kind::Word(_)) if slot.name == "labels" && bare => several(slot, clause, from, &further),
-            (Class::Text, Kind::Word(_)) if bare => one(Value::from(token.text.as_str())),
-            (Class::Text, Kind::Word(_)) if slot.is_head() && !self.searches && !clause.tokens[at].is(slot.name) => {
+            (SlotKind::Text, TokenKind::Secret) if slot.name == "secret" => one(Value::from(token.text.as_str())),
+            (SlotKind::Text, TokenKind::Moment) if slot.name == "since" => one(Value::from(token.text.as_str())),
+            (SlotKind::Text, TokenKind::Handle) if slot.name == "assignee" => one(Value::from(token.text.as_str())),
+            (SlotKind::Text, TokenKind::Word(_)) if slot.name == "labels" && bare => list_values(slot, clause, from, &further),
+            (SlotKind::Text, TokenKind::Word(_)) if bare => one(Value::from(token.text.as_str())),
+            (SlotKind::Text, TokenKind::Word(_)) if slot.is_head() && !self.searches && !clause.tokens[at].is(slot.name) => {
                 // `about the issues of acme/web` refers to them; it is not their title.
                 let run = self.run(clause, from, false);
                 run.filter(|(_, places)| !places.iter().all(|place| is_thing(clause, *place)))
                     .map(|(text, places)| (Value::from(text), places))
             }
-            (Class::Open, Kind::Json(value)) => one(value.clone()),
+            (SlotKind::Open, TokenKind::Json(value)) => one(value.clone()),
             _ => None,
         }
     }
@@ -123,11 +123,11 @@ impl<'a> Fill<'a> {
             let token = &tokens[at];
             let next = |ahead: usize| tokens.get(at + ahead);
             let placed =
-                |t: &Token| t.is_entity() || t.word().is_some_and(|w| lexicon::is_thing(w) || lexicon::is_service(w));
+                |t: &GoalToken| t.is_entity() || t.word().is_some_and(|w| lexicon::is_thing(w) || lexicon::is_service(w));
             let word = token.word().unwrap_or_default();
             let place = lexicon::is_preposition(word)
                 && (next(1).is_some_and(placed)
-                    || (next(1).and_then(Token::word).is_some_and(lexicon::is_determiner)
+                    || (next(1).and_then(GoalToken::word).is_some_and(lexicon::is_determiner)
                         && next(2).is_some_and(placed))
                     || (sought && word != "of"));
             let label = matches!(word, "with" | "saying" | "labelled" | "cc" | "bcc");
@@ -136,14 +136,14 @@ impl<'a> Fill<'a> {
                 || place
                 || label
                 || lexicon::is_condition(word)
-                || (token.is_entity() && !matches!(token.kind, Kind::Number(_) | Kind::Name))
+                || (token.is_entity() && !matches!(token.kind, TokenKind::Number(_) | TokenKind::Name))
         };
         let end = (from..tokens.len()).find(|at| ends(*at)).unwrap_or(tokens.len());
         // A quoted text right behind is the announced value.
-        if tokens.get(end).is_some_and(|token| token.kind == Kind::Text && !clause.is_used(end)) {
+        if tokens.get(end).is_some_and(|token| token.kind == TokenKind::Text && !clause.is_used(end)) {
             return None;
         }
-        let open = |word: &str| lexicon::is_nobody(word) || lexicon::is_preposition(word);
+        let open = |word: &str| lexicon::is_never_a_name(word) || lexicon::is_preposition(word);
         if end <= from || tokens[from].word().is_some_and(open) {
             return None;
         }
@@ -167,10 +167,10 @@ impl<'a> Fill<'a> {
     /// Words of an unquoted text that make its end ambiguous.
     pub(super) fn doubtful(&self, clause: &Clause) -> Option<String> {
         // Text behind a colon runs to the end, whatever it says; quotes end by themselves.
-        let colon = |at: usize| at.checked_sub(1).is_some_and(|at| clause.tokens[at].kind == Kind::Mark(':'));
-        let texts = clause.tokens.iter().enumerate().filter(|(at, token)| token.kind == Kind::Text && !colon(*at));
+        let colon = |at: usize| at.checked_sub(1).is_some_and(|at| clause.tokens[at].kind == TokenKind::Mark(':'));
+        let texts = clause.tokens.iter().enumerate().filter(|(at, token)| token.kind == TokenKind::Text && !colon(*at));
         let bare = texts.filter_map(|(_, token)| self.goal.get(token.start..token.end).filter(|t| *t == token.text));
-        let folded = bare.into_iter().find_map(request::second_wish);
+        let folded = bare.into_iter().find_map(request::second_request);
         let searched = |at: &usize| {
             let word = clause.tokens[*at].word().unwrap_or_default();
             let before = at.checked_sub(1).is_some_and(|at| self.run_places.contains(&at));
@@ -184,20 +184,20 @@ impl<'a> Fill<'a> {
         };
         let run = || {
             let (first, last) = (self.run_places.iter().min()?, self.run_places.iter().max()?);
-            self.goal.get(clause.tokens[*first].start..clause.tokens[*last].end).and_then(request::second_wish)
+            self.goal.get(clause.tokens[*first].start..clause.tokens[*last].end).and_then(request::second_request)
         };
         folded.or_else(words).or_else(run).map(str::to_owned)
     }
 
     /// The unquoted search text.
-    pub(super) fn sought(&mut self, clause: &mut Clause) {
-        let quoted = clause.unused().any(|(_, token)| token.kind == Kind::Text);
-        let open = self.open().find(|slot| slot.required && slot.class == Class::Text).map(|slot| slot.name);
+    pub(super) fn fill_search_text(&mut self, clause: &mut Clause) {
+        let quoted = clause.unused().any(|(_, token)| token.kind == TokenKind::Text);
+        let open = self.open().find(|slot| slot.required && slot.class == SlotKind::Text).map(|slot| slot.name);
         let (true, false, Some(name)) = (self.searches, quoted, open) else { return };
         for label in SOUGHT {
             let Some((at, _)) = clause.words().find(|(_, word)| word == label) else { continue };
             let article =
-                clause.tokens.get(at + 1).and_then(Token::word).is_some_and(|word| matches!(word, "the" | "a" | "an"));
+                clause.tokens.get(at + 1).and_then(GoalToken::word).is_some_and(|word| matches!(word, "the" | "a" | "an"));
             let from = at + 1 + usize::from(article);
             // `for files` says where to search, not for what.
             let run = self.run(clause, from, true);
@@ -207,14 +207,14 @@ impl<'a> Fill<'a> {
             if let Some((text, places)) = run {
                 self.put(name, Value::from(text));
                 self.run_places.extend(&places);
-                places.into_iter().for_each(|place| clause.take(place, Use::Value));
-                (at..from).for_each(|place| clause.take(place, Use::Label));
+                places.into_iter().for_each(|place| clause.take(place, TokenRole::Value));
+                (at..from).for_each(|place| clause.take(place, TokenRole::Label));
                 return;
             }
         }
         // `find our brand guidelines`: the search text is the object of the verb.
         let Some(verb) = clause.verb.map(|verb| verb + 1) else { return };
-        let small = |token: &Token| {
+        let small = |token: &GoalToken| {
             token.word().is_some_and(|w| (lexicon::is_determiner(w) && w != "my") || lexicon::is_filler(w))
         };
         let from = (verb..clause.tokens.len()).find(|at| !small(&clause.tokens[*at])).unwrap_or(verb);
@@ -227,7 +227,7 @@ impl<'a> Fill<'a> {
         if places.iter().all(says) {
             self.put(name, Value::from(text));
             self.run_places.extend(&places);
-            places.into_iter().for_each(|place| clause.take(place, Use::Value));
+            places.into_iter().for_each(|place| clause.take(place, TokenRole::Value));
         }
     }
 }
@@ -251,22 +251,22 @@ fn is_thing(clause: &Clause, place: usize) -> bool {
 
 /// Where the value of a label stands: past function words and further labels of the same input.
 fn value_at(clause: &Clause, at: usize, labels: &[&str]) -> Option<usize> {
-    let skips = |token: &Token| {
+    let skips = |token: &GoalToken| {
         token.word().is_some_and(|word| BETWEEN.contains(&word) || labels.contains(&word))
-            || token.kind == Kind::Mark(':')
+            || token.kind == TokenKind::Mark(':')
     };
     let from = (at + 1..clause.tokens.len()).find(|next| !skips(&clause.tokens[*next]))?;
     // Each of them is neutral only in its usual phrase.
     let skipped = &clause.tokens[at + 1..from];
-    let colon = |token: &Token| token.kind == Kind::Mark(':');
+    let colon = |token: &GoalToken| token.kind == TokenKind::Mark(':');
     let stray =
         skipped.iter().enumerate().any(|(place, token)| colon(token) && (!token.glued || place + 1 < skipped.len()));
     let again =
         (at..from).any(|place| clause.tokens[place].word().is_some_and(|word| clause.tokens[place + 1].is(word)));
     let own = |word: &&str| labels.contains(word) && !BETWEEN.contains(word);
-    let label = clause.tokens[at..from].iter().filter_map(Token::word).rfind(own);
+    let label = clause.tokens[at..from].iter().filter_map(GoalToken::word).rfind(own);
     let label = label.or_else(|| clause.tokens[at].word()).unwrap_or_default();
-    let phrase = skipped.iter().filter_map(Token::word).filter(|word| !own(word)).collect::<Vec<_>>().join(" ");
+    let phrase = skipped.iter().filter_map(GoalToken::word).filter(|word| !own(word)).collect::<Vec<_>>().join(" ");
     let known = |(words, phrases): &(&[&str], &[&str])| words.contains(&label) && phrases.contains(&phrase.as_str());
     let article = matches!(phrase.as_str(), "the" | "a" | "an") && lexicon::is_small(label);
     let twofold = clause.tokens[at].is("that") && from > at + 1;
@@ -279,14 +279,14 @@ fn value_at(clause: &Clause, at: usize, labels: &[&str]) -> Option<usize> {
 /// Whether a word can be a name and is complete.
 fn is_name(clause: &Clause, place: usize) -> bool {
     let Some(word) = clause.tokens[place].word() else { return false };
-    let ends = |token: &Token| match token.word() {
+    let ends = |token: &GoalToken| match token.word() {
         Some(next) => {
             next == "and" || lexicon::is_preposition(next) || lexicon::is_label(next) || lexicon::is_courtesy(next)
         }
         None => token.is_mark(),
     };
     let small =
-        lexicon::is_small(word) || lexicon::is_nobody(word) || lexicon::is_condition(word) || lexicon::is_label(word);
+        lexicon::is_small(word) || lexicon::is_never_a_name(word) || lexicon::is_condition(word) || lexicon::is_label(word);
     !small && clause.tokens.get(place + 1).is_none_or(ends)
 }
 
@@ -296,16 +296,16 @@ fn is_person(slot: &Slot<'_>) -> bool {
 }
 
 /// `the team` is not a person's name.
-fn articled(clause: &Clause, place: usize) -> bool {
+fn has_article(clause: &Clause, place: usize) -> bool {
     place.checked_sub(1).and_then(|before| clause.tokens[before].word()).is_some_and(lexicon::is_determiner)
 }
 
 /// A value in front of its label: `the reports bucket`, `the ops channel`.
-fn before(slot: &Slot<'_>, clause: &Clause, at: usize) -> Option<(Value, usize)> {
+fn value_before(slot: &Slot<'_>, clause: &Clause, at: usize) -> Option<(Value, usize)> {
     let place = at.checked_sub(1).filter(|_| matches!(slot.name, "bucket" | "channel_alias"))?;
     let token = &clause.tokens[place];
     let word = token.word().filter(|_| !clause.is_used(place))?;
-    let articled = articled(clause, place);
+    let articled = has_article(clause, place);
     let small = lexicon::is_determiner(word)
         || lexicon::is_preposition(word)
         || lexicon::is_thing(word)
@@ -314,11 +314,11 @@ fn before(slot: &Slot<'_>, clause: &Clause, at: usize) -> Option<(Value, usize)>
 }
 
 /// Values separated by commas and `and`.
-fn several(slot: &Slot<'_>, clause: &Clause, from: usize, fits: &dyn Fn(usize) -> bool) -> Found {
+fn list_values(slot: &Slot<'_>, clause: &Clause, from: usize, fits: &dyn Fn(usize) -> bool) -> LabelledValue {
     let mut places = vec![from];
     let mut at = from + 1;
     loop {
-        let joins = |t: &Token| t.is("and") || t.kind == Kind::Mark(',');
+        let joins = |t: &GoalToken| t.is("and") || t.kind == TokenKind::Mark(',');
         let next = (at..clause.tokens.len()).find(|next| !joins(&clause.tokens[*next]));
         // A comma, `and`, or both in this order.
         let joined = |next: usize| match &clause.tokens[at..next] {

@@ -4,22 +4,22 @@
 //! after `close`: text that belongs to no token with a role, or to two of them, rejects the goal.
 
 use super::clause::Clause;
-use super::token::Token;
+use super::token::GoalToken;
 use chimera_core::act::{PlanError, excerpt};
 
 /// The spans of a goal that are accounted for.
-pub(super) struct Ledger<'a> {
+pub(super) struct GoalCoverage<'a> {
     goal: &'a str,
     settled: Vec<(usize, usize)>,
 }
 
-impl<'a> Ledger<'a> {
+impl<'a> GoalCoverage<'a> {
     pub(super) fn new(goal: &'a str) -> Self {
         Self { goal, settled: Vec::new() }
     }
 
     /// Records tokens that have roles.
-    pub(super) fn settle<'t>(&mut self, tokens: impl IntoIterator<Item = &'t Token>) {
+    pub(super) fn settle<'t>(&mut self, tokens: impl IntoIterator<Item = &'t GoalToken>) {
         self.settled.extend(tokens.into_iter().map(|token| (token.start, token.end)).filter(|(from, to)| from < to));
     }
 
@@ -49,7 +49,7 @@ mod tests {
 
     fn close(goal: &str, settled: &[usize]) -> Result<(), PlanError> {
         let tokens = read(goal);
-        let mut ledger = Ledger::new(goal);
+        let mut ledger = GoalCoverage::new(goal);
         ledger.settle(settled.iter().map(|at| &tokens[*at]));
         ledger.close()
     }

@@ -3,7 +3,7 @@
 //! Tools contribute the words of their own names; the tables only add synonyms. A tool without an entry here is still
 //! found by the words of its name.
 
-use super::token::Kind;
+use super::token::TokenKind;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -292,7 +292,7 @@ const POSSESSIVES: &[&str] = &["my", "our", "your", "its", "their"];
 const CONTENT_QUESTIONS: &[&str] = &["says", "said", "returns", "returned", "contains"];
 
 /// Nouns for a message to somebody, whatever the tool.
-const MISSIVES: &[&str] = &["message", "note", "notification"];
+const MESSAGE_NOUNS: &[&str] = &["message", "note", "notification"];
 
 /// Nouns for content that the caller may give beside the goal.
 const DOCUMENTS: &[&str] =
@@ -308,7 +308,7 @@ const PATH_NOUNS: &[&str] = &["repo", "repository", "project", "file", "key", "p
 const DATA_NOUNS: &[&str] = &["json", "data", "payload", "object"];
 
 /// Words that stand for somebody or something named elsewhere, and so can't be a name.
-const NOBODY: &[&str] = &[
+const NEVER_NAMES: &[&str] = &[
     "me",
     "us",
     "you",
@@ -339,11 +339,11 @@ const NOBODY: &[&str] = &[
 const SAYING: &[&str] = &["tell", "notify", "inform", "let", "announce", "say", "remind", "message", "ping"];
 
 /// A table indexed by word stem, because it is queried for every word of a goal.
-type Index = LazyLock<BTreeMap<String, Vec<&'static str>>>;
+type StemIndex = LazyLock<BTreeMap<String, Vec<&'static str>>>;
 
-static ACTS_BY_STEM: Index = LazyLock::new(|| index(ACTS));
-static THINGS_BY_STEM: Index = LazyLock::new(|| index(THINGS));
-static NOMINALS_BY_STEM: Index = LazyLock::new(|| index(NOMINALS));
+static ACTS_BY_STEM: StemIndex = LazyLock::new(|| index(ACTS));
+static THINGS_BY_STEM: StemIndex = LazyLock::new(|| index(THINGS));
+static NOMINALS_BY_STEM: StemIndex = LazyLock::new(|| index(NOMINALS));
 
 fn index(table: &[(&'static str, &[&str])]) -> BTreeMap<String, Vec<&'static str>> {
     let mut index: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
@@ -356,7 +356,7 @@ fn index(table: &[(&'static str, &[&str])]) -> BTreeMap<String, Vec<&'static str
     index
 }
 
-fn row(index: &Index, word: &str) -> Vec<&'static str> {
+fn row(index: &StemIndex, word: &str) -> Vec<&'static str> {
     index.get(&stem(word)).cloned().unwrap_or_default()
 }
 
@@ -454,7 +454,7 @@ pub(super) fn is_particle(verb: &str, word: &str) -> bool {
 }
 
 /// Particles of which a verb needs one to have the meaning in the table: `back` is not `back up`.
-pub(super) fn other_half(verb: &str) -> &'static [&'static str] {
+pub(super) fn required_particles(verb: &str) -> &'static [&'static str] {
     let whole = |known: &str| matches!(known, "look" | "what" | "which");
     let found = PARTICLES.iter().find(|(known, _)| stem(known) == stem(verb) && !whole(known));
     found.map_or(&[], |(_, words)| words)
@@ -465,8 +465,8 @@ pub(super) fn is_content_question(word: &str) -> bool {
 }
 
 /// Whether a noun names a message.
-pub(super) fn is_missive(word: &str) -> bool {
-    MISSIVES.iter().any(|known| stem(known) == stem(word))
+pub(super) fn is_message_noun(word: &str) -> bool {
+    MESSAGE_NOUNS.iter().any(|known| stem(known) == stem(word))
 }
 
 /// Whether a noun may name content that the caller gave beside the goal.
@@ -475,15 +475,15 @@ pub(super) fn is_document(word: &str) -> bool {
 }
 
 /// Whether a noun may directly precede a token of this kind as its description.
-pub(super) fn apposes(word: &str, kind: &Kind) -> bool {
+pub(super) fn apposes(word: &str, kind: &TokenKind) -> bool {
     let nouns = match kind {
-        Kind::Url => WEB_NOUNS,
-        Kind::Text => TEXT_NOUNS,
-        Kind::Name => PATH_NOUNS,
-        Kind::Json(_) => DATA_NOUNS,
-        Kind::Email => &["address"],
-        Kind::Handle => &["user"],
-        Kind::Id => &["id"],
+        TokenKind::Url => WEB_NOUNS,
+        TokenKind::Text => TEXT_NOUNS,
+        TokenKind::Name => PATH_NOUNS,
+        TokenKind::Json(_) => DATA_NOUNS,
+        TokenKind::Email => &["address"],
+        TokenKind::Handle => &["user"],
+        TokenKind::Id => &["id"],
         _ => &[],
     };
     nouns.contains(&word)
@@ -499,8 +499,8 @@ pub(super) fn describes(word: &str) -> bool {
 }
 
 /// Whether a word can't be a name.
-pub(super) fn is_nobody(word: &str) -> bool {
-    NOBODY.contains(&word)
+pub(super) fn is_never_a_name(word: &str) -> bool {
+    NEVER_NAMES.contains(&word)
 }
 
 /// Whether a word names a means: a service, e-mail.

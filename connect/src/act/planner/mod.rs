@@ -25,14 +25,14 @@ mod token;
 mod wire;
 
 use async_trait::async_trait;
-use build::Builder;
+use build::PlanBuilder;
 use chimera_core::act::PlanError;
 use chimera_core::flow::plan::Plan;
 use chimera_core::limits::{GOAL_CHARS_MAX, PLAN_TOOLS_MAX};
 use chimera_core::tool::Spec;
 use chimera_engine::act::port::Planner;
-use choose::Profile;
-use clause::Split;
+use choose::ToolProfile;
+use clause::SplitGoal;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -57,11 +57,11 @@ pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, Pla
         return Err(PlanError::TooLong);
     }
     let tokens = token::read(goal);
-    let Split { clauses, joints, stray } = clause::split(goal, &tokens);
+    let SplitGoal { clauses, joints, stray } = clause::split(goal, &tokens);
     if clauses.is_empty() {
         return Err(PlanError::Empty);
     }
-    if let Some(refusal) = request::frequency(goal, &tokens) {
+    if let Some(refusal) = request::frequency_error(goal, &tokens) {
         return Err(refusal);
     }
     if let Some(refusal) = request::open_text(goal, &tokens) {
@@ -70,14 +70,14 @@ pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, Pla
     if let Some(refusal) = request::misplaced(goal, &clauses) {
         return Err(refusal);
     }
-    let profiles: Vec<Profile> = tools.iter().take(PLAN_TOOLS_MAX).map(Profile::of).collect();
-    let mut builder = Builder::new(goal, inputs, &profiles, &joints);
+    let profiles: Vec<ToolProfile> = tools.iter().take(PLAN_TOOLS_MAX).map(ToolProfile::of).collect();
+    let mut builder = PlanBuilder::new(goal, inputs, &profiles, &joints);
     let mut clauses = clauses.into_iter();
     while let Some(mut clause) = clauses.next() {
-        let done = builder.clause(&mut clause).map_err(|error| builder.with_others(error, clauses.as_slice()));
+        let done = builder.add_clause(&mut clause).map_err(|error| builder.with_others(error, clauses.as_slice()));
         done.map_err(|error| account::with_stray(goal, error, &stray))?;
     }
-    match request::question(goal, &tokens) {
+    match request::question_error(goal, &tokens) {
         Some(refusal) => Err(refusal),
         None => builder.plan(),
     }

@@ -3,11 +3,11 @@
 //! Each input has a closed list: `to #a` is a channel to post to, `from #a` is not, and `by 2 sentences` is not `to 2
 //! sentences`. A preposition that is not on the list rejects the goal.
 
-use super::choose::Profile;
-use super::clause::{Clause, Use};
+use super::choose::ToolProfile;
+use super::clause::{Clause, TokenRole};
 use super::lexicon;
-use super::slot::{Class, Slot};
-use super::token::{Kind, Token};
+use super::slot::{SlotKind, Slot};
+use super::token::{TokenKind, GoalToken};
 use chimera_core::tool::EffectKind;
 
 /// Before a target that is written to.
@@ -47,7 +47,7 @@ const PLACES: &[(&[&str], &[&str], &[&str])] = &[
 ];
 
 /// Whether a preposition may introduce the value of an input.
-pub(super) fn introduces(word: &str, slot: &Slot<'_>, tool: &Profile, writes: bool) -> bool {
+pub(super) fn introduces(word: &str, slot: &Slot<'_>, tool: &ToolProfile, writes: bool) -> bool {
     if let Some((_, changes, asks)) = PLACES.iter().find(|(inputs, ..)| inputs.contains(&slot.name)) {
         return if writes { changes } else { asks }.contains(&word);
     }
@@ -57,24 +57,24 @@ pub(super) fn introduces(word: &str, slot: &Slot<'_>, tool: &Profile, writes: bo
     }
     let pure = tool.spec.effect == EffectKind::Pure;
     match slot.class {
-        Class::Count => matches!(word, "in" | "to" | "of" | "into" | "within"),
-        Class::Id if writes && is_place(slot, tool) => matches!(word, "in" | "under" | "below" | "inside" | "within"),
-        Class::Text if tool.does("search") => matches!(word, "for" | "about" | "of" | "with"),
+        SlotKind::Count => matches!(word, "in" | "to" | "of" | "into" | "within"),
+        SlotKind::Id if writes && is_place(slot, tool) => matches!(word, "in" | "under" | "below" | "inside" | "within"),
+        SlotKind::Text if tool.does("search") => matches!(word, "for" | "about" | "of" | "with"),
         _ if slot.is_content() || slot.is_head() => GIVEN.contains(&word) || (pure && word == "from"),
         _ => PLAIN.contains(&word),
     }
 }
 
 /// The first word between the preposition and the value that rules the input out.
-pub(super) fn misplaced(clause: &Clause, at: usize, slot: &Slot<'_>, tool: &Profile, writes: bool) -> Option<usize> {
+pub(super) fn misplaced(clause: &Clause, at: usize, slot: &Slot<'_>, tool: &ToolProfile, writes: bool) -> Option<usize> {
     let labels = lexicon::labels(slot.name);
-    let limits = slot.class == Class::Count;
+    let limits = slot.class == SlotKind::Count;
     let mut announced = false;
     for place in (0..at).rev().take_while(|place| clause.verb != Some(*place)) {
         let word = clause.tokens[place].word();
-        let labelled = clause.uses[place] == Some(Use::Label);
+        let labelled = clause.uses[place] == Some(TokenRole::Label);
         match word {
-            None if clause.tokens[place].kind == Kind::Mark(':') => {}
+            None if clause.tokens[place].kind == TokenKind::Mark(':') => {}
             None => return None,
             // `at most 5`, `up to 5`.
             Some(word) if labelled && limits && !labels.contains(&word) => announced = true,
@@ -97,13 +97,13 @@ pub(super) fn misplaced(clause: &Clause, at: usize, slot: &Slot<'_>, tool: &Prof
 }
 
 /// Whether an input is a destination.
-fn is_place(slot: &Slot<'_>, tool: &Profile) -> bool {
+fn is_place(slot: &Slot<'_>, tool: &ToolProfile) -> bool {
     matches!(slot.name, "bucket" | "channel_alias" | "owner" | "repo" | "url" | "to")
-        || (slot.class == Class::Id && tool.does("create"))
+        || (slot.class == SlotKind::Id && tool.does("create"))
 }
 
 /// Whether a noun describes the value behind it, so that the word before the noun governs.
-fn describes(word: &str, slot: &Slot<'_>, value: &Token) -> bool {
+fn describes(word: &str, slot: &Slot<'_>, value: &GoalToken) -> bool {
     lexicon::apposes(word, &value.kind)
         || lexicon::labels(slot.name).contains(&word)
         || slot.name.split('_').any(|part| lexicon::thing(part) == lexicon::thing(word))
@@ -111,7 +111,7 @@ fn describes(word: &str, slot: &Slot<'_>, value: &Token) -> bool {
 
 /// Whether a preposition may precede a noun of a tool, or of what it makes or lists. `part` says whether it follows
 /// something that can be part of the thing.
-pub(super) fn names(word: &str, thing: &str, tools: &[&Profile], part: bool) -> bool {
+pub(super) fn names(word: &str, thing: &str, tools: &[&ToolProfile], part: bool) -> bool {
     let named = || tools.iter().filter(|tool| tool.has_thing(thing) || tool.lists(thing) || tool.makes(thing));
     if lexicon::is_outcome(thing) {
         let said = lexicon::nominal(thing).is_some() && matches!(word, "with" | "from" | "about");

@@ -3,13 +3,13 @@
 //! A reference means the latest step with an output. One word can't refer to the outputs of several steps, and an
 //! output is never replaced by what it was made from. An ambiguous reference is rejected.
 
-use super::build::Builder;
-use super::choose::Profile;
-use super::clause::{Clause, Use};
-use super::fill::Fill;
+use super::build::PlanBuilder;
+use super::choose::ToolProfile;
+use super::clause::{Clause, TokenRole};
+use super::fill::CallBuilder;
 use super::lexicon;
-use super::slot::{self, Class, Slot};
-use super::wire::{self, Listing, Made};
+use super::slot::{self, SlotKind, Slot};
+use super::wire::{self, ListHandling, PlannedStep};
 use chimera_core::act::{PlanError, excerpt};
 use chimera_core::limits::PLAN_STEPS_MAX;
 use serde_json::Value;
@@ -17,15 +17,15 @@ use serde_json::Value;
 /// Words that refer to several things.
 const PLURALS: &[&str] = &["them", "these", "those", "results"];
 
-impl<'a> Builder<'a> {
+impl<'a> PlanBuilder<'a> {
     /// Wires the output of one of the last `back` steps, the latest first, into the first content input that can hold
     /// it.
-    pub(super) fn flow(
+    pub(super) fn wire_output(
         &mut self,
-        fill: &mut Fill<'a>,
-        tool: &Profile,
+        fill: &mut CallBuilder<'a>,
+        tool: &ToolProfile,
         back: usize,
-        value: impl Fn(&Made<'a>, &Slot<'_>) -> Option<Value>,
+        value: impl Fn(&PlannedStep<'a>, &Slot<'_>) -> Option<Value>,
     ) -> bool {
         let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
         if filled || !fill.writes() || tool.does("search") {
@@ -47,10 +47,10 @@ impl<'a> Builder<'a> {
     }
 
     /// Resolves nouns and pronouns that refer to earlier steps. Returns whether anything is referred to.
-    pub(super) fn refer(
+    pub(super) fn resolve_references(
         &mut self,
-        fill: &mut Fill<'a>,
-        tool: &Profile,
+        fill: &mut CallBuilder<'a>,
+        tool: &ToolProfile,
         clause: &mut Clause,
     ) -> Result<bool, PlanError> {
         let noun = self.refer_by_noun(fill, tool, clause, PLAN_STEPS_MAX)?;
@@ -67,7 +67,7 @@ impl<'a> Builder<'a> {
             self.refer_by_pronoun(fill, tool, word)?;
         }
         if pronoun.is_some() {
-            let ids: Vec<Slot<'a>> = fill.open().filter(|slot| slot.class == Class::Id).cloned().collect();
+            let ids: Vec<Slot<'a>> = fill.open().filter(|slot| slot.class == SlotKind::Id).cloned().collect();
             let found = self
                 .steps
                 .iter()
@@ -84,23 +84,23 @@ impl<'a> Builder<'a> {
 
     /// Hands on what the latest step produced, received, or the link to where it put it. A file that can't be handed
     /// on is not replaced by its source, nor a list by one item.
-    fn refer_by_pronoun(&mut self, fill: &mut Fill<'a>, tool: &Profile, word: &str) -> Result<(), PlanError> {
+    fn refer_by_pronoun(&mut self, fill: &mut CallBuilder<'a>, tool: &ToolProfile, word: &str) -> Result<(), PlanError> {
         let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
         if filled || !fill.writes() || tool.does("search") {
             return Ok(());
         }
         let unplaced = || PlanError::Unplaced { text: word.to_owned() };
-        let listing = Listing::to(tool, word);
+        let listing = ListHandling::to(tool, word);
         let places: Vec<Slot<'a>> = fill.open().filter(|slot| slot.is_content()).cloned().collect();
-        let value = |step: &Made<'a>| {
+        let value = |step: &PlannedStep<'a>| {
             let any = |give: &dyn Fn(&Slot<'a>) -> Option<Value>| {
                 places.iter().find_map(|slot| give(slot).map(|value| (slot.name, value)))
             };
-            any(&|slot| wire::given(step, slot, listing))
-                .or_else(|| any(&|slot| wire::repeated(step, slot).filter(|_| !step.makes_file())))
+            any(&|slot| wire::content_of(step, slot, listing))
+                .or_else(|| any(&|slot| wire::input_content(step, slot).filter(|_| !step.makes_file())))
                 .or_else(|| any(&|slot| wire::link(step, slot)))
         };
-        let ends = |step: &&Made<'a>| value(step).is_some() || step.makes_file() || step.gives_list();
+        let ends = |step: &&PlannedStep<'a>| value(step).is_some() || step.makes_file() || step.gives_list();
         let Some(step) = self.steps.iter().rev().find(ends) else { return Ok(()) };
         let (name, given) = value(step).ok_or_else(unplaced)?;
         let several = given.to_string().contains(".map(") || !given.is_string();
@@ -115,7 +115,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Steps whose output no later step uses.
-    fn open_steps(&self) -> impl Iterator<Item = &Made<'a>> {
+    fn open_steps(&self) -> impl Iterator<Item = &PlannedStep<'a>> {
         let used = |at: usize| self.steps[at + 1..].iter().any(|later| self.steps[at].feeds(later));
         self.steps.iter().enumerate().filter(move |(at, _)| !used(*at)).map(|(_, step)| step)
     }
@@ -123,8 +123,8 @@ impl<'a> Builder<'a> {
     /// Hands on what a noun names: `the titles` before `the issues`, because it is more specific.
     pub(super) fn refer_by_noun(
         &mut self,
-        fill: &mut Fill<'a>,
-        tool: &Profile,
+        fill: &mut CallBuilder<'a>,
+        tool: &ToolProfile,
         clause: &mut Clause,
         back: usize,
     ) -> Result<bool, PlanError> {
@@ -135,14 +135,14 @@ impl<'a> Builder<'a> {
             clause.words().filter(named).map(|(at, word)| (at, word.to_owned())).collect();
         for of_item in [true, false] {
             for (at, word) in &nouns {
-                let listing = Listing::to(tool, word);
+                let listing = ListHandling::to(tool, word);
                 let own = at.checked_sub(1).is_some_and(|before| clause.tokens[before].is("its"));
                 let several = back > 1 && self.is_doubtful(fill, word, own, listing);
-                if self.flow(fill, tool, back, |step, slot| wire::by_noun(step, slot, word, of_item, listing)) {
+                if self.wire_output(fill, tool, back, |step, slot| wire::by_noun(step, slot, word, of_item, listing)) {
                     if several {
                         return Err(PlanError::Unplaced { text: excerpt(&clause.tokens[*at].text) });
                     }
-                    clause.take(*at, Use::Reference);
+                    clause.take(*at, TokenRole::Reference);
                     return Ok(true);
                 }
             }
@@ -151,29 +151,29 @@ impl<'a> Builder<'a> {
     }
 
     /// Whether a noun may refer to the outputs of several earlier steps.
-    fn is_doubtful(&self, fill: &Fill<'a>, word: &str, own: bool, listing: Listing) -> bool {
+    fn is_doubtful(&self, fill: &CallBuilder<'a>, word: &str, own: bool, listing: ListHandling) -> bool {
         let places: Vec<&Slot<'_>> = fill.open().filter(|slot| slot.is_content()).collect();
         let plural = word.ends_with('s');
-        let names = |step: &Made<'a>| {
+        let names = |step: &PlannedStep<'a>| {
             let called =
                 |of_item| places.iter().any(|slot| wire::by_noun(step, slot, word, of_item, listing).is_some());
             called(true) || called(false)
         };
         let latest = self.steps.iter().rev().find(|step| names(step)).is_some_and(|step| step.repeated);
-        let counts = |step: &&Made<'a>| names(step) || (plural && step.gives_list());
+        let counts = |step: &&PlannedStep<'a>| names(step) || (plural && step.gives_list());
         latest || (!own && self.open_steps().filter(counts).count() > 1)
     }
 
     /// A text from the caller that no step uses yet, or that is mentioned again.
     fn text(&self, name: &str, definite: bool) -> Option<(&'a str, &'a Value)> {
-        let (name, value) = self.inputs.filter(|_| definite || self.fresh(name))?.get_key_value(name)?;
+        let (name, value) = self.inputs.filter(|_| definite || self.is_unused_input(name))?.get_key_value(name)?;
         value.is_string().then_some((name.as_str(), value))
     }
 
     /// Puts a text from the caller into a content input with a different name.
-    fn flow_literal(&mut self, fill: &mut Fill<'a>, tool: &Profile, given: &str, text: &Value) {
+    fn flow_literal(&mut self, fill: &mut CallBuilder<'a>, tool: &ToolProfile, given: &str, text: &Value) {
         let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
-        let place = |slot: &&Slot<'_>| slot.is_content() && slot.class == Class::Text && slot.name != "artifact";
+        let place = |slot: &&Slot<'_>| slot.is_content() && slot.class == SlotKind::Text && slot.name != "artifact";
         let name = fill.open().find(place).map(|slot| slot.name);
         if let Some(name) = name.filter(|_| !filled && fill.writes() && !tool.does("search")) {
             fill.put(name, text.clone());

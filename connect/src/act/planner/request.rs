@@ -4,10 +4,10 @@
 //! to`). A question to oneself (`should I`), a report (`I posted`) and a request for another time are not, however
 //! similar they look.
 
-use super::choose::Profile;
-use super::clause::{Clause, cut};
+use super::choose::ToolProfile;
+use super::clause::{Clause, clause_break};
 use super::lexicon;
-use super::token::{self, Kind, Token};
+use super::token::{self, TokenKind, GoalToken};
 use chimera_core::act::{PlanError, excerpt};
 
 /// Words in front of a verb that only ask, connect or greet.
@@ -117,19 +117,19 @@ const ANNOUNCING: &[&str] = &[
 const TITLING: &[&str] = &["titled", "entitled", "called", "named"];
 
 /// The refusal of a clause that asks for nothing.
-pub(super) fn refusal(goal: &str, clause: &Clause, tools: &[Profile]) -> Option<PlanError> {
+pub(super) fn not_a_request_error(goal: &str, clause: &Clause, tools: &[ToolProfile]) -> Option<PlanError> {
     let verb = clause.verb?;
     let word = clause.tokens[verb].word()?;
     let gerund = word.ends_with("ing") && !is_base(word, tools);
     let past = word.ends_with("ed") || word.ends_with('s');
     let report = (past && !is_base(word, tools)) || (gerund && !is_ordered(goal));
-    let from = if report && !lexicon::acts(word).is_empty() { Some(0) } else { strange(clause, verb, gerund) }?;
+    let from = if report && !lexicon::acts(word).is_empty() { Some(0) } else { first_non_request_word(clause, verb, gerund) }?;
     let text = goal.get(clause.tokens[from].start..clause.tokens[verb].end)?;
     Some(PlanError::Unplaced { text: excerpt(text) })
 }
 
 /// Whether a word is a verb in base form.
-fn is_base(word: &str, tools: &[Profile]) -> bool {
+fn is_base(word: &str, tools: &[ToolProfile]) -> bool {
     lexicon::is_act(word) || tools.iter().any(|tool| tool.spells(word))
 }
 
@@ -148,7 +148,7 @@ fn is_asked(clause: &Clause, place: usize) -> bool {
 }
 
 /// The first word in front of the verb that belongs to no request.
-fn strange(clause: &Clause, verb: usize, gerund: bool) -> Option<usize> {
+fn first_non_request_word(clause: &Clause, verb: usize, gerund: bool) -> Option<usize> {
     // `I need the issues`: the verb itself makes the request.
     let end = if matches!(clause.tokens[verb].word(), Some("need" | "want")) { verb + 1 } else { verb };
     let lead: Vec<(usize, &str)> = clause.tokens[..end]
@@ -180,12 +180,12 @@ fn strange(clause: &Clause, verb: usize, gerund: bool) -> Option<usize> {
 
 /// The error for a goal that ends as a question: the author may not want it done. A question that asks for something
 /// (`could you …?`, `what does …?`) is a request.
-pub(super) fn question(goal: &str, tokens: &[Token]) -> Option<PlanError> {
+pub(super) fn question_error(goal: &str, tokens: &[GoalToken]) -> Option<PlanError> {
     let mut from = 0;
     for (at, token) in tokens.iter().enumerate() {
-        let ends = matches!(token.kind, Kind::Mark('.' | '\n' | ';'));
+        let ends = matches!(token.kind, TokenKind::Mark('.' | '\n' | ';'));
         if ends && token.text == "?" {
-            let words: Vec<&str> = tokens[from..at].iter().filter_map(Token::word).collect();
+            let words: Vec<&str> = tokens[from..at].iter().filter_map(GoalToken::word).collect();
             let asks = words.windows(2).any(|pair| ASKING.contains(&pair[0]) && pair[1] == "you")
                 || words
                     .iter()
@@ -199,7 +199,7 @@ pub(super) fn question(goal: &str, tokens: &[Token]) -> Option<PlanError> {
             }
         }
         // `…!?` is one sentence.
-        if ends && !tokens.get(at + 1).is_some_and(Token::is_mark) {
+        if ends && !tokens.get(at + 1).is_some_and(GoalToken::is_mark) {
             from = at + 1;
         }
     }
@@ -225,10 +225,10 @@ pub(super) fn misplaced(goal: &str, clauses: &[Clause]) -> Option<PlanError> {
 }
 
 /// `now and then` as a frequency.
-pub(super) fn frequency(goal: &str, tokens: &[Token]) -> Option<PlanError> {
-    let said = |words: &[Token]| ["now", "and", "then"].iter().zip(words).all(|(word, token)| token.is(word));
+pub(super) fn frequency_error(goal: &str, tokens: &[GoalToken]) -> Option<PlanError> {
+    let said = |words: &[GoalToken]| ["now", "and", "then"].iter().zip(words).all(|(word, token)| token.is(word));
     let at = tokens.windows(3).position(said)?;
-    let next = tokens.get(at + 3).and_then(Token::word);
+    let next = tokens.get(at + 3).and_then(GoalToken::word);
     let acts = next.is_some_and(|word| !lexicon::acts(word).is_empty() || lexicon::is_filler(word) && word != "to");
     let text = goal.get(tokens[at].start..tokens[at + 2].end).filter(|_| !acts)?;
     Some(PlanError::Unplaced { text: text.to_owned() })
@@ -236,7 +236,7 @@ pub(super) fn frequency(goal: &str, tokens: &[Token]) -> Option<PlanError> {
 
 /// An unquoted text of several words with another wish behind it in the same sentence. Nobody can tell where such a text
 /// ends: `Tell #ops that nobody may read and delete …` forbids what its second half would do.
-pub(super) fn open_text(goal: &str, tokens: &[Token]) -> Option<PlanError> {
+pub(super) fn open_text(goal: &str, tokens: &[GoalToken]) -> Option<PlanError> {
     let mut says = false;
     for (at, token) in tokens.iter().enumerate() {
         says = !ends_sentence(token) && (says || token.word().is_some_and(lexicon::is_saying));
@@ -250,7 +250,7 @@ pub(super) fn open_text(goal: &str, tokens: &[Token]) -> Option<PlanError> {
         }
         let rest = &tokens[at + 1..];
         let end = rest.iter().position(ends_sentence).unwrap_or(rest.len());
-        let is_cut = |next: usize| cut(tokens, at + 1 + next, false).0.is_some();
+        let is_cut = |next: usize| clause_break(tokens, at + 1 + next, false).0.is_some();
         if (1..end).any(is_cut) {
             let text = goal.get(rest[0].start..rest[end - 1].end)?;
             return Some(PlanError::Unplaced { text: excerpt(text) });
@@ -259,14 +259,14 @@ pub(super) fn open_text(goal: &str, tokens: &[Token]) -> Option<PlanError> {
     None
 }
 
-fn ends_sentence(token: &Token) -> bool {
-    matches!(token.kind, Kind::Mark('.' | '\n' | ';'))
+fn ends_sentence(token: &GoalToken) -> bool {
+    matches!(token.kind, TokenKind::Mark('.' | '\n' | ';'))
 }
 
 /// The end of an unquoted text that may be another wish, or say when: `… and assign it to bob`.
-pub(super) fn second_wish(text: &str) -> Option<&str> {
+pub(super) fn second_request(text: &str) -> Option<&str> {
     let tokens = token::read(text);
-    let word = |at: usize| tokens.get(at).and_then(Token::word).unwrap_or_default();
+    let word = |at: usize| tokens.get(at).and_then(GoalToken::word).unwrap_or_default();
     let wish = |at: &usize| {
         let here = word(*at);
         if SOMETIMES.contains(&here) {
@@ -275,7 +275,7 @@ pub(super) fn second_wish(text: &str) -> Option<&str> {
         if here == "with" {
             return (1..4).any(|ahead| BESIDES.contains(&word(at + ahead)));
         }
-        let joins = matches!(here, "and" | "then") || matches!(tokens[*at].kind, Kind::Mark(','));
+        let joins = matches!(here, "and" | "then") || matches!(tokens[*at].kind, TokenKind::Mark(','));
         let next = word(at + 1);
         let small = next.is_empty() || lexicon::is_determiner(next) || lexicon::is_preposition(next);
         let object = tokens.get(at + 2).is_some_and(|token| {
@@ -283,12 +283,12 @@ pub(super) fn second_wish(text: &str) -> Option<&str> {
             token.is_entity() || token.word().is_some_and(named)
         });
         // `… and #dev that it is not` tells somebody else something else.
-        let told = matches!(tokens.get(at + 1).map(|token| &token.kind), Some(Kind::Channel | Kind::Email))
+        let told = matches!(tokens.get(at + 1).map(|token| &token.kind), Some(TokenKind::Channel | TokenKind::Email))
             && matches!(word(at + 2), "that" | "saying");
         joins && (told || !small && (object || ANNOUNCING.contains(&next)))
     };
     // `signed, at noon subject "…"`: the label ends the text, and what precedes it is ambiguous.
-    let labels = |at: &usize| ANNOUNCING.contains(&word(*at)) && tokens.get(at + 1).is_some_and(Token::is_entity);
+    let labels = |at: &usize| ANNOUNCING.contains(&word(*at)) && tokens.get(at + 1).is_some_and(GoalToken::is_entity);
     let label = (0..tokens.len()).find(labels);
     let lead = label.map(|label| (0..label).rev().find(|at| tokens[*at].is_mark()).map_or(label, |mark| mark + 1));
     let at = (0..tokens.len()).find(wish).into_iter().chain(lead).min()?;

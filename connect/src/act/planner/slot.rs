@@ -17,7 +17,7 @@ const ADDRESSES: &[&str] = &["to", "cc", "bcc", "reply_to", "mailbox"];
 
 /// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum SlotKind {
     /// People's addresses.
     Address,
     /// An id.
@@ -42,24 +42,24 @@ pub(super) struct Slot<'a> {
     pub(super) name: &'a str,
     pub(super) schema: &'a Value,
     pub(super) required: bool,
-    pub(super) class: Class,
+    pub(super) class: SlotKind,
 }
 
 impl<'a> Slot<'a> {
     fn of(name: &'a str, schema: &'a Value, required: bool) -> Self {
         let class = if ADDRESSES.contains(&name) {
-            Class::Address
+            SlotKind::Address
         } else if name.ends_with("_id") {
-            Class::Id
+            SlotKind::Id
         } else if schema.get("enum").is_some() {
-            Class::Choice
+            SlotKind::Choice
         } else {
             match Type::from_schema(schema) {
-                Type::Text => Class::Text,
-                Type::Int | Type::Number => Class::Count,
-                Type::List(item) if matches!(*item, Type::Text | Type::Any) => Class::Texts,
-                Type::Object(_) | Type::Any => Class::Open,
-                _ => Class::Other,
+                Type::Text => SlotKind::Text,
+                Type::Int | Type::Number => SlotKind::Count,
+                Type::List(item) if matches!(*item, Type::Text | Type::Any) => SlotKind::Texts,
+                Type::Object(_) | Type::Any => SlotKind::Open,
+                _ => SlotKind::Other,
             }
         };
         Self { name, schema, required, class }
@@ -67,11 +67,11 @@ impl<'a> Slot<'a> {
 
     /// Whether it holds content.
     pub(super) fn is_content(&self) -> bool {
-        CONTENT.contains(&self.name) && matches!(self.class, Class::Text | Class::Texts | Class::Open)
+        CONTENT.contains(&self.name) && matches!(self.class, SlotKind::Text | SlotKind::Texts | SlotKind::Open)
     }
 
     pub(super) fn is_head(&self) -> bool {
-        HEADS.contains(&self.name) && self.class == Class::Text
+        HEADS.contains(&self.name) && self.class == SlotKind::Text
     }
 
     /// Several values, in the form that the schema wants.
@@ -80,14 +80,14 @@ impl<'a> Slot<'a> {
             (0, ..) => None,
             (1, true, _) => values.pop().map(Value::String),
             (_, _, true) => Some(Value::from(values)),
-            (_, true, false) if self.class == Class::Text => Some(Value::String(values.join(","))),
+            (_, true, false) if self.class == SlotKind::Text => Some(Value::String(values.join(","))),
             _ => None,
         }
     }
 
     /// A text, in the form that the schema wants.
     pub(super) fn text(&self, text: &str) -> Value {
-        if self.class == Class::Texts { Value::from(vec![text]) } else { Value::from(text) }
+        if self.class == SlotKind::Texts { Value::from(vec![text]) } else { Value::from(text) }
     }
 }
 
@@ -120,16 +120,16 @@ fn texts(list: &Value) -> Vec<&str> {
 
 /// The first required input that `input` lacks.
 pub(super) fn missing<'a>(spec: &'a Spec, input: &Map<String, Value>) -> Option<&'a str> {
-    lacking(spec.input.document(), input)
+    missing_from(spec.input.document(), input)
 }
 
-fn lacking<'a>(schema: &'a Value, input: &Map<String, Value>) -> Option<&'a str> {
+fn missing_from<'a>(schema: &'a Value, input: &Map<String, Value>) -> Option<&'a str> {
     let required = texts(&schema["required"]).into_iter().find(|name| !input.contains_key(*name));
     let either = ["oneOf", "anyOf"].into_iter().find_map(|name| {
         let ways = schema[name].as_array()?;
-        let lacks: Vec<&str> = ways.iter().map_while(|way| lacking(way, input)).collect();
+        let lacks: Vec<&str> = ways.iter().map_while(|way| missing_from(way, input)).collect();
         lacks.first().copied().filter(|_| lacks.len() == ways.len())
     });
-    let all = || schema["allOf"].as_array().into_iter().flatten().find_map(|part| lacking(part, input));
+    let all = || schema["allOf"].as_array().into_iter().flatten().find_map(|part| missing_from(part, input));
     required.or(either).or_else(all)
 }

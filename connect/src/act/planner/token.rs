@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// The shape of a token.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// A word, in lower case.
     Word(String),
     /// A whole number.
@@ -46,8 +46,8 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
+pub(super) struct GoalToken {
+    pub(super) kind: TokenKind,
     /// Its text, without quotes and surrounding punctuation.
     pub(super) text: String,
     /// Byte offset in the goal.
@@ -58,10 +58,10 @@ pub(super) struct Token {
     pub(super) glued: bool,
 }
 
-impl Token {
+impl GoalToken {
     pub(super) fn word(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Word(word) => Some(word),
+            TokenKind::Word(word) => Some(word),
             _ => None,
         }
     }
@@ -71,19 +71,19 @@ impl Token {
     }
 
     pub(super) fn is_mark(&self) -> bool {
-        matches!(self.kind, Kind::Mark(_))
+        matches!(self.kind, TokenKind::Mark(_))
     }
 
     /// Neither a word nor a mark.
     pub(super) fn is_entity(&self) -> bool {
-        !matches!(self.kind, Kind::Word(_) | Kind::Mark(_) | Kind::Sign)
+        !matches!(self.kind, TokenKind::Word(_) | TokenKind::Mark(_) | TokenKind::Sign)
     }
 
     /// Owner and name, if it can be a repository.
     pub(super) fn repo(&self) -> Option<(&str, &str)> {
         let path = match self.kind {
-            Kind::Name => self.text.as_str(),
-            Kind::Url => {
+            TokenKind::Name => self.text.as_str(),
+            TokenKind::Url => {
                 let rest = self.text.split_once("://").map_or("", |(_, rest)| rest);
                 let rest = rest.strip_prefix("www.").unwrap_or(rest).strip_prefix("github.com/")?;
                 rest.trim_end_matches('/').trim_end_matches("/issues")
@@ -117,8 +117,8 @@ const SENTENCE_TOKENS_MAX: usize = 64;
 /// Nouns that `one` may count.
 const COUNTED: &[&str] = &["sentence", "issue", "file", "page", "result"];
 
-pub(super) fn read(goal: &str) -> Vec<Token> {
-    let mut reader = Reader { goal, at: 0, item: None, tokens: Vec::new() };
+pub(super) fn read(goal: &str) -> Vec<GoalToken> {
+    let mut reader = Tokenizer { goal, at: 0, item: None, tokens: Vec::new() };
     while reader.at < goal.len() {
         reader.next();
     }
@@ -126,24 +126,24 @@ pub(super) fn read(goal: &str) -> Vec<Token> {
     // `one` is a number only where it counts something.
     for at in 1..tokens.len() {
         if tokens[at - 1].is("one") && tokens[at].word().is_some_and(|word| COUNTED.contains(&word)) {
-            tokens[at - 1].kind = Kind::Number(1);
+            tokens[at - 1].kind = TokenKind::Number(1);
         }
     }
     tokens
 }
 
-struct Reader<'a> {
+struct Tokenizer<'a> {
     goal: &'a str,
     at: usize,
     /// The number of the last list item.
     item: Option<u64>,
-    tokens: Vec<Token>,
+    tokens: Vec<GoalToken>,
 }
 
-impl Reader<'_> {
-    fn push(&mut self, kind: Kind, text: &str, start: usize, end: usize) {
+impl Tokenizer<'_> {
+    fn push(&mut self, kind: TokenKind, text: &str, start: usize, end: usize) {
         let glued = self.tokens.last().is_some_and(|before| before.end == start);
-        self.tokens.push(Token { kind, text: text.to_owned(), start, end, glued });
+        self.tokens.push(GoalToken { kind, text: text.to_owned(), start, end, glued });
     }
 
     fn next(&mut self) {
@@ -151,7 +151,7 @@ impl Reader<'_> {
         let Some(first) = rest.chars().next() else { return };
         if first.is_whitespace() {
             if first == '\n' {
-                self.push(Kind::Mark('\n'), "\n", self.at, self.at + 1);
+                self.push(TokenKind::Mark('\n'), "\n", self.at, self.at + 1);
             }
             self.at += first.len_utf8();
         } else if !self.quoted(rest) && !self.json(rest) && !self.bullet(rest) {
@@ -168,13 +168,13 @@ impl Reader<'_> {
         let Some((end, _)) = inner.match_indices(close).find(|(at, _)| ends(*at)) else { return false };
         let after = self.at + open.len() + end + close.len();
         if inner[..end].trim().is_empty() {
-            self.push(Kind::Sign, &rest[..after - self.at], self.at, after);
+            self.push(TokenKind::Sign, &rest[..after - self.at], self.at, after);
             self.at = after;
             return true;
         }
         let text = if *open == "```" { inner[..end].trim_matches('\n') } else { &inner[..end] };
         let text = if *close == "\"" { text.replace("\\\"", "\"") } else { text.to_owned() };
-        self.push(Kind::Text, &text, self.at, after);
+        self.push(TokenKind::Text, &text, self.at, after);
         self.at = after;
         true
     }
@@ -186,14 +186,14 @@ impl Reader<'_> {
         let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
         let Some(Ok(value)) = values.next() else { return false };
         let end = values.byte_offset();
-        self.push(Kind::Json(value), &rest[..end], self.at, self.at + end);
+        self.push(TokenKind::Json(value), &rest[..end], self.at, self.at + end);
         self.at += end;
         true
     }
 
     /// `1.`, `2)`, `-` or `*` at the beginning of a line; the next number also within one.
     fn bullet(&mut self, rest: &str) -> bool {
-        let begins = self.tokens.last().is_none_or(|token| token.kind == Kind::Mark('\n') && token.text == "\n");
+        let begins = self.tokens.last().is_none_or(|token| token.kind == TokenKind::Mark('\n') && token.text == "\n");
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let number: Option<u64> = rest[..digits].parse().ok();
         // A numbered list begins with one and has no gaps; any other number is part of the text.
@@ -203,7 +203,7 @@ impl Reader<'_> {
         let bullet = next && (begins || within) && signs.iter().any(|sign| rest[digits..].starts_with(sign));
         if bullet {
             self.item = number;
-            self.push(Kind::Mark('\n'), "", self.at, self.at + digits + 1);
+            self.push(TokenKind::Mark('\n'), "", self.at, self.at + digits + 1);
             self.at += digits + 2;
         }
         bullet
@@ -224,13 +224,13 @@ impl Reader<'_> {
         if !kept.is_empty() {
             let own = kept.strip_suffix("'s").or_else(|| kept.strip_suffix("’s")).unwrap_or(kept);
             let own = if CONTRACTED.contains(&own.to_lowercase().as_str()) { kept } else { own };
-            let (kind, text) = look(own);
+            let (kind, text) = classify(own);
             self.push(kind, text, self.at, self.at + own.len());
             self.at += own.len();
             if own.len() < kept.len() {
                 let is = if matches!(own.to_lowercase().as_str(), "what" | "which") { "is" } else { POSSESSIVE };
                 let (from, to) = (self.at, self.at + kept.len() - own.len());
-                self.push(Kind::Word(is.to_owned()), &kept[own.len()..], from, to);
+                self.push(TokenKind::Word(is.to_owned()), &kept[own.len()..], from, to);
                 self.at = to;
             }
         }
@@ -244,10 +244,10 @@ impl Reader<'_> {
     fn signs(&mut self, signs: &str) {
         for sign in signs.chars() {
             let (kind, text) = match sign {
-                '!' => (Kind::Mark('.'), ""),
-                sign if is_question(sign) => (Kind::Mark('.'), "?"),
-                '.' | ',' | ';' | ':' => (Kind::Mark(sign), ""),
-                _ => (Kind::Sign, ""),
+                '!' => (TokenKind::Mark('.'), ""),
+                sign if is_question(sign) => (TokenKind::Mark('.'), "?"),
+                '.' | ',' | ';' | ':' => (TokenKind::Mark(sign), ""),
+                _ => (TokenKind::Sign, ""),
             };
             let after = self.at + sign.len_utf8();
             self.push(kind, text, self.at, after);
@@ -264,11 +264,11 @@ impl Reader<'_> {
             .rev()
             .skip(1)
             .take(SENTENCE_TOKENS_MAX)
-            .take_while(|t| !matches!(t.kind, Kind::Mark('.' | '\n' | ';')));
-        let speaks = sentence.filter_map(Token::word).any(|word| !lexicon::acts(word).is_empty());
+            .take_while(|t| !matches!(t.kind, TokenKind::Mark('.' | '\n' | ';')));
+        let speaks = sentence.filter_map(GoalToken::word).any(|word| !lexicon::acts(word).is_empty());
         let quoted = QUOTES.iter().any(|(open, _)| rest.starts_with(open)) || rest.starts_with(['{', '[']);
         let first = rest.split_whitespace().next().unwrap_or_default().trim_end_matches([',', ';', '.']);
-        let address = matches!(look(first).0, Kind::Email | Kind::Url | Kind::Object | Kind::Secret | Kind::Channel);
+        let address = matches!(classify(first).0, TokenKind::Email | TokenKind::Url | TokenKind::Object | TokenKind::Secret | TokenKind::Channel);
         let label = lexicon::is_label(first.trim_end_matches(':')) && {
             let behind = rest[first.len()..].trim_start();
             first.ends_with(':') || QUOTES.iter().any(|(open, _)| behind.starts_with(open))
@@ -279,7 +279,7 @@ impl Reader<'_> {
         let start = self.goal.len() - rest.len();
         let text = rest[..next_label(rest)].trim_end_matches([',', ';', '\n', ' ']);
         let end = start + text.len();
-        self.push(Kind::Text, text, start, end);
+        self.push(TokenKind::Text, text, start, end);
         self.at = end;
     }
 }
@@ -301,46 +301,46 @@ fn next_label(text: &str) -> usize {
 }
 
 /// The shape of a chunk without spaces, and its text without punctuation.
-fn look(chunk: &str) -> (Kind, &str) {
+fn classify(chunk: &str) -> (TokenKind, &str) {
     if let Some((scheme, rest)) = chunk.split_once("://") {
         return match (scheme.to_ascii_lowercase().as_str(), rest.is_empty()) {
-            ("http" | "https", false) => (Kind::Url, chunk),
-            ("s3", false) => (Kind::Object, rest),
-            ("secret", false) => (Kind::Secret, chunk),
-            ("cas", false) => (Kind::Artifact, chunk),
-            _ => (Kind::Word(chunk.to_lowercase()), chunk),
+            ("http" | "https", false) => (TokenKind::Url, chunk),
+            ("s3", false) => (TokenKind::Object, rest),
+            ("secret", false) => (TokenKind::Secret, chunk),
+            ("cas", false) => (TokenKind::Artifact, chunk),
+            _ => (TokenKind::Word(chunk.to_lowercase()), chunk),
         };
     }
     let bare = chunk.strip_prefix("mailto:").unwrap_or(chunk);
     match bare.split_once('@') {
-        Some(("", handle)) if !handle.is_empty() && !handle.contains('@') => return (Kind::Handle, handle),
+        Some(("", handle)) if !handle.is_empty() && !handle.contains('@') => return (TokenKind::Handle, handle),
         Some((name, host)) if !name.is_empty() && host.contains('.') && !host.contains('@') => {
-            return (Kind::Email, bare);
+            return (TokenKind::Email, bare);
         }
         _ => {}
     }
     if let Some(name) = chunk.strip_prefix('#')
         && name.starts_with(char::is_alphabetic)
     {
-        return (Kind::Channel, name);
+        return (TokenKind::Channel, name);
     }
     if let Ok(number) = chunk.parse() {
-        return (Kind::Number(number), chunk);
+        return (TokenKind::Number(number), chunk);
     }
     if is_moment(chunk) {
-        return (Kind::Moment, chunk);
+        return (TokenKind::Moment, chunk);
     }
     if is_id(chunk) {
-        return (Kind::Id, chunk);
+        return (TokenKind::Id, chunk);
     }
     let inner = chunk.trim_matches(['.', '/']);
     let dotted = inner.contains(['.', '/']) && inner.starts_with(char::is_alphanumeric) && inner != "and/or";
     if dotted && inner.bytes().any(|b| b.is_ascii_alphabetic()) {
-        return (Kind::Name, chunk);
+        return (TokenKind::Name, chunk);
     }
     match NUMBERS.iter().zip(2..).find(|(word, _)| chunk.eq_ignore_ascii_case(word)) {
-        Some((_, number)) => (Kind::Number(number), chunk),
-        None => (Kind::Word(chunk.to_lowercase().replace('’', "'")), chunk),
+        Some((_, number)) => (TokenKind::Number(number), chunk),
+        None => (TokenKind::Word(chunk.to_lowercase().replace('’', "'")), chunk),
     }
 }
 
@@ -365,23 +365,23 @@ fn is_id(chunk: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn kinds(goal: &str) -> Vec<(Kind, String)> {
+    fn kinds(goal: &str) -> Vec<(TokenKind, String)> {
         read(goal).into_iter().map(|token| (token.kind, token.text)).collect()
     }
 
     #[test]
     fn things_are_told_by_their_look() {
         let pairs = [
-            ("ann@acme.example", Kind::Email),
-            ("https://a.example/x?y=1", Kind::Url),
-            ("#ops", Kind::Channel),
-            ("@octocat", Kind::Handle),
-            ("acme/web", Kind::Name),
-            ("report.pdf", Kind::Name),
-            ("2026-01-31", Kind::Moment),
-            ("12", Kind::Number(12)),
-            ("secret://webhook.a", Kind::Secret),
-            ("7d5c2a10-0c1e-4f7a-9f57-3f1f7c0a9b11", Kind::Id),
+            ("ann@acme.example", TokenKind::Email),
+            ("https://a.example/x?y=1", TokenKind::Url),
+            ("#ops", TokenKind::Channel),
+            ("@octocat", TokenKind::Handle),
+            ("acme/web", TokenKind::Name),
+            ("report.pdf", TokenKind::Name),
+            ("2026-01-31", TokenKind::Moment),
+            ("12", TokenKind::Number(12)),
+            ("secret://webhook.a", TokenKind::Secret),
+            ("7d5c2a10-0c1e-4f7a-9f57-3f1f7c0a9b11", TokenKind::Id),
         ];
         for (text, kind) in pairs {
             assert_eq!(read(&format!("x {text}."))[1].kind, kind, "{text}");
@@ -390,17 +390,17 @@ mod tests {
 
     #[test]
     fn a_quoted_text_is_one_piece_and_an_apostrophe_ends_none() {
-        assert_eq!(kinds("say 'it's fine, then'")[1], (Kind::Text, "it's fine, then".to_owned()));
-        assert_eq!(kinds("don't “a. b”")[1], (Kind::Text, "a. b".to_owned()));
-        assert_eq!(kinds("a \"b")[1].0, Kind::Sign);
+        assert_eq!(kinds("say 'it's fine, then'")[1], (TokenKind::Text, "it's fine, then".to_owned()));
+        assert_eq!(kinds("don't “a. b”")[1], (TokenKind::Text, "a. b".to_owned()));
+        assert_eq!(kinds("a \"b")[1].0, TokenKind::Sign);
     }
 
     #[test]
     fn a_quote_within_quotes_and_numbers_within_a_line() {
-        assert_eq!(kinds(r#"say "a \"b\" c" now"#)[1], (Kind::Text, r#"a "b" c"#.to_owned()));
-        let marks = |goal: &str| kinds(goal).iter().filter(|(kind, _)| *kind == Kind::Mark('\n')).count();
+        assert_eq!(kinds(r#"say "a \"b\" c" now"#)[1], (TokenKind::Text, r#"a "b" c"#.to_owned()));
+        let marks = |goal: &str| kinds(goal).iter().filter(|(kind, _)| *kind == TokenKind::Mark('\n')).count();
         assert_eq!((marks("1. get x 2. put y 3) go"), marks("get x 2. put y")), (3, 0));
-        assert_eq!(kinds("2026-13-45")[0].0, Kind::Word("2026-13-45".to_owned()));
+        assert_eq!(kinds("2026-13-45")[0].0, TokenKind::Word("2026-13-45".to_owned()));
     }
 
     #[test]
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn a_colon_behind_a_verb_begins_a_text() {
         assert_eq!(kinds("sum up: one, two. Then three.").last().unwrap().1, "one, two. Then three.");
-        assert!(kinds("mail to: ann@acme.example, bob@acme.example").iter().all(|(kind, _)| *kind != Kind::Text));
-        assert!(kinds("in acme/web: open an issue").iter().all(|(kind, _)| *kind != Kind::Text));
+        assert!(kinds("mail to: ann@acme.example, bob@acme.example").iter().all(|(kind, _)| *kind != TokenKind::Text));
+        assert!(kinds("in acme/web: open an issue").iter().all(|(kind, _)| *kind != TokenKind::Text));
     }
 }

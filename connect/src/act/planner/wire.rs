@@ -3,9 +3,9 @@
 //! A noun (`the summary`, `its link`) selects an output by name; a pronoun takes the content of the latest step.
 //! Types must agree. A list becomes a text with one title or name per line.
 
-use super::choose::Profile;
+use super::choose::ToolProfile;
 use super::lexicon::{self, stem};
-use super::slot::{Class, Slot};
+use super::slot::{SlotKind, Slot};
 use chimera_core::flow::expr::{Shape, Type};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -21,17 +21,17 @@ const NOUNS: &[(&str, &[&str])] = &[
     ("artifact", &["file", "pdf", "document"]),
 ];
 
-pub(super) struct Made<'a> {
+pub(super) struct PlannedStep<'a> {
     pub(super) id: String,
-    pub(super) tool: &'a Profile,
+    pub(super) tool: &'a ToolProfile,
     pub(super) input: Map<String, Value>,
     /// The same clause has another step like it, for a different target.
     pub(super) repeated: bool,
     shape: Arc<Shape>,
 }
 
-impl<'a> Made<'a> {
-    pub(super) fn new(number: usize, tool: &'a Profile, input: Map<String, Value>) -> Self {
+impl<'a> PlannedStep<'a> {
+    pub(super) fn new(number: usize, tool: &'a ToolProfile, input: Map<String, Value>) -> Self {
         // Only names that are valid in an expression.
         let plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         let shape = match Type::from_schema(tool.spec.output.document()) {
@@ -53,7 +53,7 @@ impl<'a> Made<'a> {
     }
 
     /// Whether its output is an input of `later`.
-    pub(super) fn feeds(&self, later: &Made<'_>) -> bool {
+    pub(super) fn feeds(&self, later: &PlannedStep<'_>) -> bool {
         Value::from(later.input.clone()).to_string().contains(&format!("nodes.{}.", self.id))
     }
 
@@ -64,7 +64,7 @@ impl<'a> Made<'a> {
 
 /// How a list is handed on when the goal does not say.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Listing {
+pub(super) enum ListHandling {
     /// By the titles or names of its items.
     Names,
     /// Not at all where names are not enough: a file is more than its name, and an upload must be complete.
@@ -73,9 +73,9 @@ pub(super) enum Listing {
     Nothing,
 }
 
-impl Listing {
+impl ListHandling {
     /// How a tool takes a list that a word refers to.
-    pub(super) fn to(tool: &Profile, word: &str) -> Self {
+    pub(super) fn to(tool: &ToolProfile, word: &str) -> Self {
         match (tool.does("upload"), stem(word) == stem("result")) {
             (true, _) => Self::Nothing,
             (false, true) => Self::Names,
@@ -83,7 +83,7 @@ impl Listing {
         }
     }
 
-    fn allows(self, step: &Made<'_>) -> bool {
+    fn allows(self, step: &PlannedStep<'_>) -> bool {
         match self {
             Self::Names => true,
             Self::Things => !step.tool.does("search"),
@@ -93,12 +93,12 @@ impl Listing {
 }
 
 /// The output of a step that a noun names: a field of the items it lists (`titles`), else an output or its product.
-pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str, of_item: bool, listing: Listing) -> Option<Value> {
+pub(super) fn by_noun(step: &PlannedStep<'_>, slot: &Slot<'_>, word: &str, of_item: bool, listing: ListHandling) -> Option<Value> {
     let (wanted, shape) = (stem(word), &step.shape);
     let also =
         |(own, nouns): &(&str, &[&str]), name: &str| *own == name && nouns.iter().any(|noun| stem(noun) == wanted);
     let called = |name: &str| stem(name) == wanted || NOUNS.iter().any(|row| also(row, name));
-    let whole = |kind: &Type| !matches!(kind, Type::List(_)) || listing.allows(step) || slot.class == Class::Open;
+    let whole = |kind: &Type| !matches!(kind, Type::List(_)) || listing.allows(step) || slot.class == SlotKind::Open;
     let own = || shape.named.iter().find(|(name, kind)| called(name) && usable(name, slot) && whole(kind));
     let direct = || own().and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));
     let item = || {
@@ -110,20 +110,20 @@ pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str, of_item: boo
         })
     };
     let makes = step.tool.has_thing(word) || lexicon::nominal(word).is_some_and(|act| step.tool.does(act));
-    if of_item { item() } else { direct().or_else(|| given(step, slot, listing).filter(|_| makes)) }
+    if of_item { item() } else { direct().or_else(|| content_of(step, slot, listing).filter(|_| makes)) }
 }
 
 /// The link to what a step created.
-pub(super) fn link(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+pub(super) fn link(step: &PlannedStep<'_>, slot: &Slot<'_>) -> Option<Value> {
     let shape = &step.shape;
     let kind = shape.named.get("url").filter(|_| slot.name != "artifact")?;
     convert(&step.path("url"), kind, slot, None)
 }
 
 /// The content of a step's output.
-pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>, listing: Listing) -> Option<Value> {
+pub(super) fn content_of(step: &PlannedStep<'_>, slot: &Slot<'_>, listing: ListHandling) -> Option<Value> {
     let shape = &step.shape;
-    if slot.class == Class::Open && slot.schema["type"] == "object" {
+    if slot.class == SlotKind::Open && slot.schema["type"] == "object" {
         let gives = GIVEN.iter().any(|name| shape.named.contains_key(*name))
             || shape.named.values().any(|kind| matches!(kind, Type::List(_)));
         return (gives && !step.tool.hands_on()).then(|| Value::from(format!("${{nodes.{}.outputs}}", step.id)));
@@ -150,15 +150,15 @@ pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>, listing: Listing) -> Optio
 }
 
 /// The content that a step was given.
-pub(super) fn repeated(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
-    if slot.class != Class::Text || slot.name == "artifact" {
+pub(super) fn input_content(step: &PlannedStep<'_>, slot: &Slot<'_>) -> Option<Value> {
+    if slot.class != SlotKind::Text || slot.name == "artifact" {
         return None;
     }
     GIVEN.iter().find_map(|name| step.input.get(*name)).filter(|value| value.is_string()).cloned()
 }
 
 /// An id from an earlier step, for an input whose name ends with the output's name: `page_id` fits `parent_page_id`.
-pub(super) fn id(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+pub(super) fn id(step: &PlannedStep<'_>, slot: &Slot<'_>) -> Option<Value> {
     let shape = &step.shape;
     let fits = |name: &&String| name.ends_with("_id") && slot.name.ends_with(name.as_str());
     let name = shape.named.keys().find(fits)?;
@@ -175,14 +175,14 @@ fn convert(path: &str, kind: &Type, slot: &Slot<'_>, member: Option<&str>) -> Op
     let lines = |kind: &Type| list(path, kind, member);
     let expression = match (slot.class, kind) {
         // A text sent as JSON would be quoted; there is another input for plain text.
-        (Class::Open, Type::Text) if slot.name == "json" => return None,
-        (Class::Open, _) => format!("${{{path}}}"),
-        (Class::Text, Type::Text | Type::Any) => format!("${{{path}}}"),
-        (Class::Text, Type::Int | Type::Number | Type::Bool) => format!("${{string({path})}}"),
-        (Class::Text, Type::List(_)) => format!("${{{}.join('\\n')}}", lines(kind)?),
-        (Class::Texts, Type::Text) => return Some(Value::from(vec![format!("${{{path}}}")])),
-        (Class::Texts, Type::Any) => return Some(Value::from(vec![format!("${{{path}}}")])),
-        (Class::Texts, Type::List(_)) => format!("${{{}}}", lines(kind)?),
+        (SlotKind::Open, Type::Text) if slot.name == "json" => return None,
+        (SlotKind::Open, _) => format!("${{{path}}}"),
+        (SlotKind::Text, Type::Text | Type::Any) => format!("${{{path}}}"),
+        (SlotKind::Text, Type::Int | Type::Number | Type::Bool) => format!("${{string({path})}}"),
+        (SlotKind::Text, Type::List(_)) => format!("${{{}.join('\\n')}}", lines(kind)?),
+        (SlotKind::Texts, Type::Text) => return Some(Value::from(vec![format!("${{{path}}}")])),
+        (SlotKind::Texts, Type::Any) => return Some(Value::from(vec![format!("${{{path}}}")])),
+        (SlotKind::Texts, Type::List(_)) => format!("${{{}}}", lines(kind)?),
         _ => return None,
     };
     Some(Value::from(expression))

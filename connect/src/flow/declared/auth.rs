@@ -4,7 +4,7 @@
 //! refreshes, or `{"client_id", "client_secret", "refresh_token"?, "tenant"?, "token_url"?}`, with which a token is
 //! fetched. The token is cached in memory until shortly before it expires, and dropped when the vendor rejects it.
 
-use crate::http::{Call, Care, Client, Keyring, Request, lasting};
+use crate::http::{Call, Retryability, Client, Keyring, Request, not_retryable};
 use chimera_core::error::Code;
 use chimera_core::limits;
 use chimera_core::secret::{Secret, SecretName};
@@ -27,7 +27,7 @@ pub(super) enum Credential {
 /// The secret of an OAuth client.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Account {
+struct OauthClient {
     client_id: String,
     client_secret: Option<String>,
     refresh_token: Option<String>,
@@ -36,13 +36,13 @@ struct Account {
 }
 
 #[derive(Deserialize)]
-struct Issued {
+struct TokenResponse {
     access_token: String,
     #[serde(default)]
     expires_in: i64,
 }
 
-struct Token {
+struct CachedToken {
     /// The secret it was fetched with; a different one invalidates the token.
     account: Secret,
     value: Secret,
@@ -51,14 +51,14 @@ struct Token {
 
 /// The cached token of one vendor, shared by its tools.
 #[derive(Default)]
-pub(super) struct Tokens(Mutex<Option<Token>>);
+pub(super) struct TokenCache(Mutex<Option<CachedToken>>);
 
 impl Credential {
     /// The header that authenticates a request.
     pub(super) async fn header(
         &self,
         client: &Client,
-        tokens: &Tokens,
+        tokens: &TokenCache,
         call: &Call,
         keys: &mut Keyring,
     ) -> Result<(HeaderName, HeaderValue), ToolError> {
@@ -70,7 +70,7 @@ impl Credential {
                 let account = keys.text(secret).await?;
                 let token = match account.expose_text() {
                     Some(text) if text.starts_with('{') => {
-                        let fetch = Fetch { client, call, secret, token_url, scope: scope.as_deref() };
+                        let fetch = TokenRequest { client, call, secret, token_url, scope: scope.as_deref() };
                         tokens.get(&fetch, &account, keys).await?
                     }
                     _ => account,
@@ -85,7 +85,7 @@ impl Credential {
 }
 
 /// The inputs of a token request.
-struct Fetch<'a> {
+struct TokenRequest<'a> {
     client: &'a Client,
     call: &'a Call,
     secret: &'a SecretName,
@@ -93,41 +93,41 @@ struct Fetch<'a> {
     scope: Option<&'a str>,
 }
 
-impl Tokens {
+impl TokenCache {
     /// Drops the cached token, because the vendor rejected it. Returns whether there was one.
     pub(super) fn forget(&self) -> bool {
         self.0.lock().is_ok_and(|mut token| token.take().is_some())
     }
 
-    async fn get(&self, fetch: &Fetch<'_>, account: &Secret, keys: &mut Keyring) -> Result<Secret, ToolError> {
+    async fn get(&self, fetch: &TokenRequest<'_>, account: &Secret, keys: &mut Keyring) -> Result<Secret, ToolError> {
         let now = fetch.client.clock().steady();
-        if let Some(known) = self.known(account, now) {
-            keys.learn(known.clone());
+        if let Some(known) = self.cached(account, now) {
+            keys.add(known.clone());
             return Ok(known);
         }
         let issued = fetch.token(account, keys).await?;
         let value = Secret::new(issued.access_token);
-        keys.learn(value.clone());
+        keys.add(value.clone());
         let until = now.plus_seconds(issued.expires_in - limits::DECLARED_TOKEN_REFRESH_SECONDS);
         if let Ok(mut token) = self.0.lock() {
-            *token = Some(Token { account: account.clone(), value: value.clone(), until });
+            *token = Some(CachedToken { account: account.clone(), value: value.clone(), until });
         }
         Ok(value)
     }
 
-    fn known(&self, account: &Secret, now: Timestamp) -> Option<Secret> {
+    fn cached(&self, account: &Secret, now: Timestamp) -> Option<Secret> {
         let token = self.0.lock().ok()?;
         let token = token.as_ref()?;
         (token.account.expose() == account.expose() && now < token.until).then(|| token.value.clone())
     }
 }
 
-impl Fetch<'_> {
-    async fn token(&self, account: &Secret, keys: &mut Keyring) -> Result<Issued, ToolError> {
-        let account: Account =
+impl TokenRequest<'_> {
+    async fn token(&self, account: &Secret, keys: &mut Keyring) -> Result<TokenResponse, ToolError> {
+        let account: OauthClient =
             serde_json::from_str(account.expose_text().unwrap_or_default()).map_err(|_| unusable(self.secret))?;
         for part in [&account.client_secret, &account.refresh_token].into_iter().flatten() {
-            keys.learn(Secret::new(part.as_str()));
+            keys.add(Secret::new(part.as_str()));
         }
         let address = account.token_url.as_deref().unwrap_or(self.token_url);
         let address = address.replace("{tenant}", account.tenant.as_deref().unwrap_or("common"));
@@ -141,7 +141,7 @@ impl Fetch<'_> {
         let mut spelled = url.clone();
         spelled.query_pairs_mut().extend_pairs(form);
         // A token request has no side effect as far as the call is concerned.
-        let mut request = Request::new(Method::POST, url, Care::Read);
+        let mut request = Request::new(Method::POST, url, Retryability::Read);
         request.body = spelled.query().unwrap_or_default().to_owned().into();
         request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         request.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -157,5 +157,5 @@ impl Fetch<'_> {
 
 fn unusable(secret: &SecretName) -> ToolError {
     let what = format!("the secret {secret} is neither a token nor OAuth client credentials");
-    lasting(ToolError::not_sent(Code::ToolUnavailable, what))
+    not_retryable(ToolError::not_sent(Code::ToolUnavailable, what))
 }

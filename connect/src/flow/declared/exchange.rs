@@ -1,9 +1,9 @@
 //! One request of a declared tool and its answer.
 
-use super::auth::{Credential, Tokens};
-use super::plan::{HeaderText, Rate, Step, Vendor};
-use super::template::{Tree, Values, plain};
-use crate::http::{Answer, Call, Care, Client, Keyring, Opened, Request};
+use super::auth::{Credential, TokenCache};
+use super::plan::{HeaderTemplate, RateLimitRule, RequestTemplate, Vendor};
+use super::template::{JsonTemplate, TemplateValues, plain};
+use crate::http::{Answer, Call, Retryability, Client, Keyring, ParsedAnswer, Request};
 use chimera_core::error::Code;
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::port::ToolError;
@@ -15,17 +15,17 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// A vendor's endpoint, client and credentials.
-pub(super) struct Line {
+pub(super) struct VendorConnection {
     pub(super) client: Client,
     pub(super) secrets: Arc<dyn Secrets>,
     pub(super) vendor: Arc<Vendor>,
     pub(super) base_url: Url,
-    pub(super) tokens: Arc<Tokens>,
+    pub(super) tokens: Arc<TokenCache>,
 }
 
-impl Line {
+impl VendorConnection {
     /// The request with its placeholders filled, before any secret is added.
-    pub(super) fn request(&self, step: &Step, values: &Values<'_>, care: Care) -> Result<Request, ToolError> {
+    pub(super) fn request(&self, step: &RequestTemplate, values: &TemplateValues<'_>, care: Retryability) -> Result<Request, ToolError> {
         let path = step.paths.iter().find_map(|path| path.fill(values, encoded));
         let path = path.ok_or_else(|| malformed("a value that the path needs is missing"))?;
         if path.split('/').skip(1).any(|part| matches!(unescaped(part).as_str(), "." | ".." | "")) {
@@ -44,9 +44,9 @@ impl Line {
         }
         for (name, text) in self.vendor.headers.iter().chain(&step.headers) {
             let value = match text {
-                HeaderText::Fixed(value) => value.clone(),
-                HeaderText::Secret(_) => continue,
-                HeaderText::Filled(text) => {
+                HeaderTemplate::Fixed(value) => value.clone(),
+                HeaderTemplate::Secret(_) => continue,
+                HeaderTemplate::Filled(text) => {
                     let Some(text) = text.fill(values, str::to_owned) else { continue };
                     HeaderValue::from_str(&text).map_err(|_| malformed("a value is not a valid header value"))?
                 }
@@ -60,12 +60,12 @@ impl Line {
     pub(super) async fn sign(
         &self,
         request: &mut Request,
-        step: &Step,
+        step: &RequestTemplate,
         call: &Call,
         keys: &mut Keyring,
     ) -> Result<(), ToolError> {
         for (name, text) in self.vendor.headers.iter().chain(&step.headers) {
-            if let HeaderText::Secret(secret) = text {
+            if let HeaderTemplate::Secret(secret) = text {
                 request.headers.insert(name, keys.header("", secret).await?);
             }
         }
@@ -83,9 +83,9 @@ impl Line {
             return Ok(answer);
         }
         let vendor = Arc::clone(&self.vendor);
-        let told = move |answer: &Opened<'_>| {
+        let told = move |answer: &ParsedAnswer<'_>| {
             let document = answer.document();
-            let limited = vendor.rate_limited.iter().find_map(|rate| limited(rate, answer, &document));
+            let limited = vendor.rate_limited.iter().find_map(|rate| rate_limit_error(rate, answer, &document));
             let words = vendor.error_message.as_ref().and_then(|place| place.find(&document)).map(plain);
             (limited, words)
         };
@@ -110,7 +110,7 @@ impl Line {
 }
 
 /// The error, if the answer means "rate limited".
-fn limited(rate: &Rate, answer: &Answer, document: &Value) -> Option<ToolError> {
+fn rate_limit_error(rate: &RateLimitRule, answer: &Answer, document: &Value) -> Option<ToolError> {
     let header = |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok());
     let by_header = rate.header.as_ref().is_none_or(|(name, value)| {
         header(name).is_some_and(|found| value.as_ref().is_none_or(|value| value == found))
@@ -128,7 +128,7 @@ fn limited(rate: &Rate, answer: &Answer, document: &Value) -> Option<ToolError> 
 }
 
 /// The parameters for one query entry: none, one, or one per element.
-fn pairs(name: &str, tree: &Tree, values: &Values<'_>) -> Vec<(String, String)> {
+fn pairs(name: &str, tree: &JsonTemplate, values: &TemplateValues<'_>) -> Vec<(String, String)> {
     let filled = match tree.fill(values) {
         None => Vec::new(),
         Some(Value::Array(several)) => several,

@@ -5,9 +5,9 @@
 
 use super::auth::Credential;
 use super::file::{Auth, Check, Entry, Exchange, File, Paging, RateLimited, Undo};
-use super::mapping::{Mapping, Place};
-use super::plan::{CursorInto, Declaration, HeaderText, Lookup, Next, Pages, Plan, Rate, Step, Vendor};
-use super::template::{Hole, Text, Tree};
+use super::mapping::{Mapping, JsonPlace};
+use super::plan::{CursorTarget, Declaration, HeaderTemplate, Lookup, NextPageRule, Pages, ToolPlan, RateLimitRule, RequestTemplate, Vendor};
+use super::template::{Placeholder, TextTemplate, JsonTemplate};
 use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
 use chimera_core::json::Digest32;
 use chimera_core::json::schema::Schema;
@@ -36,15 +36,15 @@ pub struct DeclareError {
 }
 
 /// A position in the file, for errors.
-struct At<'a> {
+struct FilePosition<'a> {
     origin: &'a str,
     key: String,
 }
 
-impl<'a> At<'a> {
-    fn child(&self, name: &str) -> At<'a> {
+impl<'a> FilePosition<'a> {
+    fn child(&self, name: &str) -> FilePosition<'a> {
         let key = if self.key.is_empty() { name.to_owned() } else { format!("{}.{name}", self.key) };
-        At { origin: self.origin, key }
+        FilePosition { origin: self.origin, key }
     }
 
     fn error(&self, reason: impl ToString) -> DeclareError {
@@ -62,16 +62,16 @@ impl<'a> At<'a> {
 
 /// Reads a file: JSON if its first character is a brace, TOML otherwise.
 pub fn load(text: &str, origin: &str) -> Result<Vec<Declaration>, DeclareError> {
-    load_at(text, origin, &BTreeMap::new())
+    load_with_base_urls(text, origin, &BTreeMap::new())
 }
 
 /// The same, with base URLs overridden by vendor name.
-pub(super) fn load_at(
+pub(super) fn load_with_base_urls(
     text: &str,
     origin: &str,
     elsewhere: &BTreeMap<String, String>,
 ) -> Result<Vec<Declaration>, DeclareError> {
-    let at = At { origin, key: String::new() };
+    let at = FilePosition { origin, key: String::new() };
     let document = read(text, &at)?;
     let file = parse(&document, &at)?;
     at.child("vendor").demand(is_name(&file.vendor), "a-z, 0-9, '_' and '-', beginning with a letter")?;
@@ -81,7 +81,7 @@ pub(super) fn load_at(
     )?;
     let mut vendor = vendor(&file, &at)?;
     if let Some(url) = elsewhere.get(&vendor.name) {
-        let at = At { origin, key: format!("base_url of {}", vendor.name) };
+        let at = FilePosition { origin, key: format!("base_url of {}", vendor.name) };
         vendor.base_url = at.ok(base_url(url))?;
     }
     let vendor = Arc::new(vendor);
@@ -109,7 +109,7 @@ fn definition(document: &Value, index: usize, base_url: &Url) -> String {
     Digest32::of(&all).to_string().chars().take(DEFINITION_CHARS).collect()
 }
 
-fn read(text: &str, at: &At<'_>) -> Result<Value, DeclareError> {
+fn read(text: &str, at: &FilePosition<'_>) -> Result<Value, DeclareError> {
     let whole = at.child("file");
     whole.demand(text.len() <= DECLARED_FILE_BYTES_MAX, &format!("more than {DECLARED_FILE_BYTES_MAX} bytes"))?;
     if text.trim_start().starts_with('{') {
@@ -119,7 +119,7 @@ fn read(text: &str, at: &At<'_>) -> Result<Value, DeclareError> {
     }
 }
 
-fn parse(document: &Value, at: &At<'_>) -> Result<File, DeclareError> {
+fn parse(document: &Value, at: &FilePosition<'_>) -> Result<File, DeclareError> {
     serde_path_to_error::deserialize(document).map_err(|error| {
         let key = error.path().to_string();
         let at = at.child(if key == "." { "file" } else { &key });
@@ -136,14 +136,14 @@ fn is_name(text: &str) -> bool {
     text.bytes().next().is_some_and(|b| b.is_ascii_lowercase()) && text.bytes().all(inside)
 }
 
-fn vendor(file: &File, at: &At<'_>) -> Result<Vendor, DeclareError> {
+fn vendor(file: &File, at: &FilePosition<'_>) -> Result<Vendor, DeclareError> {
     let place = at.child("base_url");
     let base_url = place.ok(base_url(&file.base_url))?;
     let rates = file.rate_limited.iter().map(|rule| rate(rule, &at.child("rate_limited")));
     Ok(Vendor {
         name: file.vendor.clone(),
         base_url,
-        headers: headers(&file.headers, &at.child("headers"), &Scope::default())?,
+        headers: headers(&file.headers, &at.child("headers"), &PlaceholderScope::default())?,
         credential: file.auth.as_ref().map(|auth| credential(auth, &at.child("auth"))).transpose()?,
         error_message: optional_place(file.error_message.as_ref(), &at.child("error_message"))?,
         rate_limited: rates.collect::<Result<_, _>>()?,
@@ -161,15 +161,15 @@ fn base_url(text: &str) -> Result<Url, String> {
     if plain { Ok(url) } else { Err("expected http or https, without credentials, query and fragment".into()) }
 }
 
-fn optional_place(value: Option<&Value>, at: &At<'_>) -> Result<Option<Place>, DeclareError> {
-    value.map(|value| at.ok(Place::parse(value))).transpose()
+fn optional_place(value: Option<&Value>, at: &FilePosition<'_>) -> Result<Option<JsonPlace>, DeclareError> {
+    value.map(|value| at.ok(JsonPlace::parse(value))).transpose()
 }
 
-fn secret(text: &str, at: &At<'_>) -> Result<SecretName, DeclareError> {
+fn secret(text: &str, at: &FilePosition<'_>) -> Result<SecretName, DeclareError> {
     at.child("secret").ok(text.parse())
 }
 
-fn credential(auth: &Auth, at: &At<'_>) -> Result<Credential, DeclareError> {
+fn credential(auth: &Auth, at: &FilePosition<'_>) -> Result<Credential, DeclareError> {
     Ok(match auth {
         Auth::Bearer { secret: name } => Credential::Bearer(secret(name, at)?),
         Auth::Basic { username, secret: name } => {
@@ -187,11 +187,11 @@ fn credential(auth: &Auth, at: &At<'_>) -> Result<Credential, DeclareError> {
     })
 }
 
-fn rate(rule: &RateLimited, at: &At<'_>) -> Result<Rate, DeclareError> {
+fn rate(rule: &RateLimited, at: &FilePosition<'_>) -> Result<RateLimitRule, DeclareError> {
     at.demand(rule.header.is_some() || rule.at.is_some(), "give `header`, `at`, or both")?;
     at.demand(rule.at.is_some() != rule.values.is_empty(), "`at` and `values` must be given together")?;
     let place = optional_place(rule.at.as_ref(), &at.child("at"))?;
-    Ok(Rate {
+    Ok(RateLimitRule {
         status: rule.status,
         header: rule.header.clone().map(|name| (name, rule.value.clone())),
         at: place.map(|place| (place, rule.values.clone())),
@@ -201,13 +201,13 @@ fn rate(rule: &RateLimited, at: &At<'_>) -> Result<Rate, DeclareError> {
 
 /// The schemas that placeholders may refer to.
 #[derive(Default, Clone, Copy)]
-struct Scope<'a> {
+struct PlaceholderScope<'a> {
     input: Option<&'a Value>,
     output: Option<&'a Value>,
 }
 
-impl Scope<'_> {
-    fn check(&self, hole: &Hole, at: &At<'_>) -> Result<(), DeclareError> {
+impl PlaceholderScope<'_> {
+    fn check(&self, hole: &Placeholder, at: &FilePosition<'_>) -> Result<(), DeclareError> {
         let schema = match hole.root.as_str() {
             "input" => self.input,
             "output" => self.output,
@@ -221,7 +221,7 @@ impl Scope<'_> {
     }
 
     /// Whether an input always has this value.
-    fn is_certain(&self, hole: &Hole) -> bool {
+    fn is_certain(&self, hole: &Placeholder) -> bool {
         let schema = match hole.root.as_str() {
             "input" => self.input,
             "output" => self.output,
@@ -236,9 +236,9 @@ impl Scope<'_> {
 
 fn headers(
     headers: &BTreeMap<String, String>,
-    at: &At<'_>,
-    scope: &Scope<'_>,
-) -> Result<Vec<(HeaderName, HeaderText)>, DeclareError> {
+    at: &FilePosition<'_>,
+    scope: &PlaceholderScope<'_>,
+) -> Result<Vec<(HeaderName, HeaderTemplate)>, DeclareError> {
     headers
         .iter()
         .map(|(name, value)| {
@@ -247,25 +247,25 @@ fn headers(
             let ours = ["host", "content-length", "transfer-encoding", "connection", "idempotency-key", "traceparent"];
             at.demand(!ours.contains(&name.as_str()), "this header is set by Chimera itself")?;
             if value.starts_with("secret://") {
-                return Ok((name, HeaderText::Secret(at.ok(value.parse())?)));
+                return Ok((name, HeaderTemplate::Secret(at.ok(value.parse())?)));
             }
-            let text = at.ok(Text::parse(value))?;
+            let text = at.ok(TextTemplate::parse(value))?;
             text.holes().try_for_each(|hole| scope.check(hole, &at))?;
             if text.holes().next().is_some() {
-                return Ok((name, HeaderText::Filled(text)));
+                return Ok((name, HeaderTemplate::Filled(text)));
             }
-            Ok((name, HeaderText::Fixed(at.ok(HeaderValue::from_str(value))?)))
+            Ok((name, HeaderTemplate::Fixed(at.ok(HeaderValue::from_str(value))?)))
         })
         .collect()
 }
 
-fn tree(value: &Value, at: &At<'_>, scope: &Scope<'_>) -> Result<Tree, DeclareError> {
-    let tree = at.ok(Tree::parse(value))?;
+fn tree(value: &Value, at: &FilePosition<'_>, scope: &PlaceholderScope<'_>) -> Result<JsonTemplate, DeclareError> {
+    let tree = at.ok(JsonTemplate::parse(value))?;
     tree.holes().iter().try_for_each(|hole| scope.check(hole, at))?;
     Ok(tree)
 }
 
-fn step(exchange: &Exchange, at: &At<'_>, scope: &Scope<'_>) -> Result<Step, DeclareError> {
+fn step(exchange: &Exchange, at: &FilePosition<'_>, scope: &PlaceholderScope<'_>) -> Result<RequestTemplate, DeclareError> {
     let method = exchange.method.as_str();
     let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"].contains(&method);
     at.child("method").demand(known, "GET, HEAD, POST, PUT, PATCH or DELETE")?;
@@ -277,11 +277,11 @@ fn step(exchange: &Exchange, at: &At<'_>, scope: &Scope<'_>) -> Result<Step, Dec
     let paths = paths.into_iter().map(|path| {
         let text = path.as_str().filter(|path| path.starts_with('/') && !path.contains(['?', '#']));
         let text = text.ok_or_else(|| place.error("a path must begin with / and must not contain ? or #"))?;
-        let text = place.ok(Text::parse(text))?;
+        let text = place.ok(TextTemplate::parse(text))?;
         text.holes().try_for_each(|hole| scope.check(hole, &place))?;
         Ok(text)
     });
-    let paths: Vec<Text> = paths.collect::<Result<_, _>>()?;
+    let paths: Vec<TextTemplate> = paths.collect::<Result<_, _>>()?;
     let Some(last) = paths.last() else { return Err(place.error("at least one path is required")) };
     if let Some(hole) = last.holes().find(|hole| !scope.is_certain(hole)) {
         let name = format!("{}.{}", hole.root, hole.path.join("."));
@@ -293,7 +293,7 @@ fn step(exchange: &Exchange, at: &At<'_>, scope: &Scope<'_>) -> Result<Step, Dec
         .map(|(name, value)| Ok((name.clone(), tree(value, &at.child("query").child(name), scope)?)));
     let bodyless = ["GET", "HEAD"].contains(&method) && exchange.body.is_some();
     at.child("body").demand(!bodyless, "GET and HEAD can't have a body")?;
-    Ok(Step {
+    Ok(RequestTemplate {
         method: at.child("method").ok(Method::from_bytes(method.as_bytes()))?,
         paths,
         query: query.collect::<Result<_, _>>()?,
@@ -302,18 +302,18 @@ fn step(exchange: &Exchange, at: &At<'_>, scope: &Scope<'_>) -> Result<Step, Dec
     })
 }
 
-fn pages(paging: &Paging, at: &At<'_>, scope: &Scope<'_>) -> Result<Pages, DeclareError> {
+fn pages(paging: &Paging, at: &FilePosition<'_>, scope: &PlaceholderScope<'_>) -> Result<Pages, DeclareError> {
     let (items, pages_max, limit, next) = match paging {
-        Paging::Link { items, pages_max, limit } => (items, *pages_max, limit, Next::Link),
+        Paging::Link { items, pages_max, limit } => (items, *pages_max, limit, NextPageRule::Link),
         Paging::Cursor { items, pages_max, limit, next, more, query, body } => {
             let into = match (query, body) {
-                (Some(name), None) => CursorInto::Query(name.clone()),
-                (None, Some(name)) => CursorInto::Body(name.clone()),
+                (Some(name), None) => CursorTarget::Query(name.clone()),
+                (None, Some(name)) => CursorTarget::Body(name.clone()),
                 _ => return Err(at.error("name either the query parameter or the body member that takes the cursor")),
             };
-            let cursor = at.child("next").ok(Place::parse(next))?;
+            let cursor = at.child("next").ok(JsonPlace::parse(next))?;
             let more = optional_place(more.as_ref(), &at.child("more"))?;
-            (items, *pages_max, limit, Next::Cursor { at: cursor, more, into })
+            (items, *pages_max, limit, NextPageRule::Cursor { at: cursor, more, into })
         }
     };
     let bounded = (1..=DECLARED_PAGES_MAX).contains(&pages_max);
@@ -323,18 +323,18 @@ fn pages(paging: &Paging, at: &At<'_>, scope: &Scope<'_>) -> Result<Pages, Decla
         at.child("limit").demand(known, "not a property of the input schema")?;
     }
     at.child("items").demand(items.is_string(), "one pointer to a list")?;
-    Ok(Pages { items: at.child("items").ok(Place::parse(items))?, pages_max, limit: limit.clone(), next })
+    Ok(Pages { items: at.child("items").ok(JsonPlace::parse(items))?, pages_max, limit: limit.clone(), next })
 }
 
-fn lookup(check: &Check, at: &At<'_>, scope: &Scope<'_>) -> Result<Lookup, DeclareError> {
-    let contains = at.child("contains").ok(Text::parse(&check.contains))?;
+fn lookup(check: &Check, at: &FilePosition<'_>, scope: &PlaceholderScope<'_>) -> Result<Lookup, DeclareError> {
+    let contains = at.child("contains").ok(TextTemplate::parse(&check.contains))?;
     let names_effect = contains.holes().any(|hole| ["idempotency_key", "effect_id"].contains(&hole.root.as_str()));
     at.child("contains")
         .demand(names_effect, "must contain {idempotency_key} or {effect_id}: only these identify the call")?;
     Ok(Lookup {
         request: step(&check.request, &at.child("request"), scope)?,
-        items: at.child("items").ok(Place::parse(&check.items))?,
-        at: at.child("at").ok(Place::parse(&check.at))?,
+        items: at.child("items").ok(JsonPlace::parse(&check.items))?,
+        at: at.child("at").ok(JsonPlace::parse(&check.at))?,
         contains,
         never_after_ms: check.never_after_ms,
     })
@@ -348,14 +348,14 @@ fn rollback(undo: &Undo) -> Rollback {
 }
 
 /// Destinations must be properties of the input schema.
-fn destinations(input: &Value, at: &At<'_>) -> Result<(), DeclareError> {
+fn destinations(input: &Value, at: &FilePosition<'_>) -> Result<(), DeclareError> {
     let Some(listed) = input.get(DESTINATIONS) else { return Ok(()) };
     let taken = |name: &Value| name.as_str().is_some_and(|name| input["properties"].get(name).is_some());
     let known = listed.as_array().is_some_and(|listed| !listed.is_empty() && listed.iter().all(taken));
     at.child(DESTINATIONS).demand(known, "a list of properties of the input")
 }
 
-fn tool(entry: &Entry, at: &At<'_>) -> Result<(Spec, Plan), DeclareError> {
+fn tool(entry: &Entry, at: &FilePosition<'_>) -> Result<(Spec, ToolPlan), DeclareError> {
     let named = entry.name.split('.').all(is_name) && entry.name.len() <= TOOL_NAME_CHARS_MAX;
     at.child("name").demand(named, "words of a-z, 0-9, '_' and '-' with dots between")?;
     let timed = (1..=TOOL_TIMEOUT_MS_MAX).contains(&entry.timeout_ms);
@@ -389,14 +389,14 @@ fn tool(entry: &Entry, at: &At<'_>) -> Result<(Spec, Plan), DeclareError> {
         input: at.child("input").ok(Schema::compile(with_dry_run(entry.input.clone())))?,
         output: at.child("output").ok(Schema::compile(entry.output.clone()))?,
     };
-    let scope = Scope { input: Some(&entry.input), output: None };
-    let both = Scope { output: Some(&entry.output), ..scope };
+    let scope = PlaceholderScope { input: Some(&entry.input), output: None };
+    let both = PlaceholderScope { output: Some(&entry.output), ..scope };
     let undo = entry.rollback.as_ref().map(|undo| {
         let step = step(&undo.request, &at.child("rollback.request"), &both)?;
         Ok((step, undo.gone.clone()))
     });
     let dry_run = entry.dry_run.as_ref().unwrap_or(&Value::Null);
-    let plan = Plan {
+    let plan = ToolPlan {
         request: step(&entry.request, &at.child("request"), &scope)?,
         response: at.child("response").ok(Mapping::parse(&entry.response))?,
         paging: entry.paging.as_ref().map(|paging| pages(paging, &at.child("paging"), &scope)).transpose()?,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 /// What outputs are taken from.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
+pub(super) struct MappingSource<'a> {
     pub(super) document: &'a Value,
     pub(super) header: &'a dyn Fn(&str) -> Option<String>,
     /// Whether there are more pages, and the cursor of the next one.
@@ -19,21 +19,21 @@ pub(super) struct Source<'a> {
 
 /// A place in a document.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Place(Vec<Vec<String>>);
+pub(super) struct JsonPlace(Vec<Vec<String>>);
 
 /// How an output is computed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Mapping {
-    At(Place),
+    At(JsonPlace),
     Fixed(Value),
     Header(String),
-    Each(Place, Box<Mapping>),
+    Each(JsonPlace, Box<Mapping>),
     More,
     Cursor,
     Object(Vec<(String, Mapping)>),
 }
 
-impl Place {
+impl JsonPlace {
     pub(super) fn parse(value: &Value) -> Result<Self, String> {
         let one = |value: &Value| -> Result<Vec<String>, String> {
             let text = value.as_str().ok_or("a pointer must be a string")?;
@@ -82,11 +82,11 @@ fn walk<'a>(at: &'a Value, path: &[String]) -> Option<&'a Value> {
 impl Mapping {
     pub(super) fn parse(value: &Value) -> Result<Self, String> {
         let Value::Object(members) = value else {
-            return Place::parse(value).map(Self::At);
+            return JsonPlace::parse(value).map(Self::At);
         };
         let only = |name: &str| members.get(name).filter(|_| members.len() == 1);
         if let (Some(from), Some(each), 2) = (members.get("from"), members.get("each"), members.len()) {
-            return Ok(Self::Each(Place::parse(from)?, Box::new(Self::parse(each)?)));
+            return Ok(Self::Each(JsonPlace::parse(from)?, Box::new(Self::parse(each)?)));
         }
         if let Some(value) = only("value") {
             return Ok(Self::Fixed(value.clone()));
@@ -107,14 +107,14 @@ impl Mapping {
     }
 
     /// The output, as far as the answer has the values.
-    pub(super) fn apply(&self, source: &Source<'_>) -> Option<Value> {
+    pub(super) fn apply(&self, source: &MappingSource<'_>) -> Option<Value> {
         match self {
             Self::At(place) => place.find(source.document).cloned(),
             Self::Fixed(value) => Some(value.clone()),
             Self::Header(name) => (source.header)(name).map(Value::from),
             Self::Each(place, each) => {
                 let items = place.find(source.document)?.as_array()?.iter();
-                Some(items.filter_map(|item| each.apply(&Source { document: item, ..*source })).collect())
+                Some(items.filter_map(|item| each.apply(&MappingSource { document: item, ..*source })).collect())
             }
             Self::More => Some(source.more.into()),
             Self::Cursor => source.cursor.map(Value::from),
@@ -133,7 +133,7 @@ mod tests {
 
     fn apply(mapping: Value, document: Value) -> Option<Value> {
         let header = |name: &str| (name == "location").then(|| "/jobs/1".to_owned());
-        let source = Source { document: &document, header: &header, more: true, cursor: Some("c9") };
+        let source = MappingSource { document: &document, header: &header, more: true, cursor: Some("c9") };
         Mapping::parse(&mapping).unwrap().apply(&source)
     }
 

@@ -1,8 +1,8 @@
 //! A vendor's file after validation: what a tool needs to make its requests.
 
 use super::auth::Credential;
-use super::mapping::{Mapping, Place};
-use super::template::{Text, Tree};
+use super::mapping::{Mapping, JsonPlace};
+use super::template::{TextTemplate, JsonTemplate};
 use chimera_core::secret::SecretName;
 use chimera_core::tool::Spec;
 use reqwest::header::{HeaderName, HeaderValue};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub struct Declaration {
     pub(super) spec: Arc<Spec>,
     pub(super) vendor: Arc<Vendor>,
-    pub(super) plan: Arc<Plan>,
+    pub(super) plan: Arc<ToolPlan>,
 }
 
 impl Declaration {
@@ -34,69 +34,69 @@ impl Declaration {
 pub(super) struct Vendor {
     pub(super) name: String,
     pub(super) base_url: Url,
-    pub(super) headers: Vec<(HeaderName, HeaderText)>,
+    pub(super) headers: Vec<(HeaderName, HeaderTemplate)>,
     pub(super) credential: Option<Credential>,
-    pub(super) error_message: Option<Place>,
-    pub(super) rate_limited: Vec<Rate>,
+    pub(super) error_message: Option<JsonPlace>,
+    pub(super) rate_limited: Vec<RateLimitRule>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum HeaderText {
+pub(super) enum HeaderTemplate {
     Fixed(HeaderValue),
     Secret(SecretName),
-    Filled(Text),
+    Filled(TextTemplate),
 }
 
 /// An answer that means "rate limited".
 #[derive(Debug)]
-pub(super) struct Rate {
+pub(super) struct RateLimitRule {
     pub(super) status: u16,
     pub(super) header: Option<(String, Option<String>)>,
-    pub(super) at: Option<(Place, Vec<String>)>,
+    pub(super) at: Option<(JsonPlace, Vec<String>)>,
     pub(super) reset_header: Option<String>,
 }
 
 /// How one tool works.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) request: Step,
+pub(super) struct ToolPlan {
+    pub(super) request: RequestTemplate,
     pub(super) response: Mapping,
     pub(super) paging: Option<Pages>,
-    pub(super) rollback: Option<(Step, Vec<u16>)>,
+    pub(super) rollback: Option<(RequestTemplate, Vec<u16>)>,
     pub(super) check: Option<Lookup>,
-    pub(super) dry_run: Tree,
+    pub(super) dry_run: JsonTemplate,
 }
 
 /// A request with placeholders.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct RequestTemplate {
     pub(super) method: Method,
-    pub(super) paths: Vec<Text>,
-    pub(super) query: Vec<(String, Tree)>,
-    pub(super) headers: Vec<(HeaderName, HeaderText)>,
-    pub(super) body: Option<Tree>,
+    pub(super) paths: Vec<TextTemplate>,
+    pub(super) query: Vec<(String, JsonTemplate)>,
+    pub(super) headers: Vec<(HeaderName, HeaderTemplate)>,
+    pub(super) body: Option<JsonTemplate>,
 }
 
 /// How further pages are requested.
 #[derive(Debug)]
 pub(super) struct Pages {
-    pub(super) items: Place,
+    pub(super) items: JsonPlace,
     pub(super) pages_max: usize,
     /// The input with the number of items wanted.
     pub(super) limit: Option<String>,
-    pub(super) next: Next,
+    pub(super) next: NextPageRule,
 }
 
 /// How the next page is found.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum NextPageRule {
     Link,
-    Cursor { at: Place, more: Option<Place>, into: CursorInto },
+    Cursor { at: JsonPlace, more: Option<JsonPlace>, into: CursorTarget },
 }
 
 /// Where the next request takes the cursor.
 #[derive(Debug)]
-pub(super) enum CursorInto {
+pub(super) enum CursorTarget {
     Query(String),
     Body(String),
 }
@@ -104,9 +104,9 @@ pub(super) enum CursorInto {
 /// How to find out whether a call took effect.
 #[derive(Debug)]
 pub(super) struct Lookup {
-    pub(super) request: Step,
-    pub(super) items: Place,
-    pub(super) at: Place,
-    pub(super) contains: Text,
+    pub(super) request: RequestTemplate,
+    pub(super) items: JsonPlace,
+    pub(super) at: JsonPlace,
+    pub(super) contains: TextTemplate,
     pub(super) never_after_ms: Option<u64>,
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 /// The values of placeholders.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Values<'a> {
+pub(super) struct TemplateValues<'a> {
     pub(super) input: Option<&'a Value>,
     pub(super) output: Option<&'a Value>,
     pub(super) item: Option<&'a Value>,
@@ -26,38 +26,38 @@ pub(super) struct Values<'a> {
 
 /// A placeholder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Hole {
+pub(super) struct Placeholder {
     pub(super) root: String,
     pub(super) path: Vec<String>,
     quoted: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Part {
+enum TextPart {
     Text(String),
-    Hole(Hole),
+    Hole(Placeholder),
 }
 
 /// A text with placeholders.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Text(Vec<Part>);
+pub(super) struct TextTemplate(Vec<TextPart>);
 
 /// A document with placeholders.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Tree {
+pub(super) enum JsonTemplate {
     Fixed(Value),
-    Text(Text),
-    List(Vec<Tree>),
+    Text(TextTemplate),
+    List(Vec<JsonTemplate>),
     /// Name, whether the member is left out as a whole, value.
-    Object(Vec<(String, bool, Tree)>),
+    Object(Vec<(String, bool, JsonTemplate)>),
     /// One element per element of a list.
-    Each(Hole, Box<Tree>),
+    Each(Placeholder, Box<JsonTemplate>),
 }
 
 const ROOTS: &[&str] = &["input", "output", "item", "idempotency_key", "effect_id", "run_id", "run_started_at"];
 const BARE: &[&str] = &["idempotency_key", "effect_id", "run_id", "run_started_at"];
 
-impl Hole {
+impl Placeholder {
     fn parse(text: &str) -> Result<Self, String> {
         let (name, quoted) = match text.split_once('|') {
             None => (text, false),
@@ -74,7 +74,7 @@ impl Hole {
         if sound { Ok(Self { root, path, quoted }) } else { Err(format!("unknown placeholder {{{text}}}")) }
     }
 
-    fn value(&self, values: &Values<'_>) -> Option<Value> {
+    fn value(&self, values: &TemplateValues<'_>) -> Option<Value> {
         let walk = |from: &Value| {
             let found = self.path.iter().try_fold(from, |at, name| match at {
                 Value::Array(items) => items.get(name.parse::<usize>().ok()?),
@@ -105,7 +105,7 @@ pub(super) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-impl Text {
+impl TextTemplate {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (mut parts, mut plain, mut rest) = (Vec::new(), String::new(), text);
         while let Some(at) = rest.find(['{', '}']) {
@@ -119,47 +119,47 @@ impl Text {
             let hole = (brace == "{").then(|| behind.split_once('}')).flatten();
             let (name, behind) = hole.ok_or_else(|| format!("unmatched brace in {text:?}"))?;
             if !plain.is_empty() {
-                parts.push(Part::Text(std::mem::take(&mut plain)));
+                parts.push(TextPart::Text(std::mem::take(&mut plain)));
             }
-            parts.push(Part::Hole(Hole::parse(name)?));
+            parts.push(TextPart::Hole(Placeholder::parse(name)?));
             rest = behind;
         }
         plain.push_str(rest);
         if !plain.is_empty() {
-            parts.push(Part::Text(plain));
+            parts.push(TextPart::Text(plain));
         }
         Ok(Self(parts))
     }
 
     /// The text with each placeholder filled and encoded by `spell`; `None` if one has no value.
-    pub(super) fn fill(&self, values: &Values<'_>, spell: impl Fn(&str) -> String) -> Option<String> {
+    pub(super) fn fill(&self, values: &TemplateValues<'_>, spell: impl Fn(&str) -> String) -> Option<String> {
         self.0.iter().try_fold(String::new(), |text, part| {
             Some(match part {
-                Part::Text(fixed) => text + fixed,
-                Part::Hole(hole) => text + &spell(&plain(&hole.value(values)?)),
+                TextPart::Text(fixed) => text + fixed,
+                TextPart::Hole(hole) => text + &spell(&plain(&hole.value(values)?)),
             })
         })
     }
 
-    fn value(&self, values: &Values<'_>) -> Option<Value> {
+    fn value(&self, values: &TemplateValues<'_>) -> Option<Value> {
         match self.0.as_slice() {
-            [Part::Hole(hole)] => hole.value(values),
+            [TextPart::Hole(hole)] => hole.value(values),
             _ => self.fill(values, str::to_owned).map(Value::from),
         }
     }
 
-    pub(super) fn holes(&self) -> impl Iterator<Item = &Hole> {
+    pub(super) fn holes(&self) -> impl Iterator<Item = &Placeholder> {
         self.0.iter().filter_map(|part| match part {
-            Part::Hole(hole) => Some(hole),
-            Part::Text(_) => None,
+            TextPart::Hole(hole) => Some(hole),
+            TextPart::Text(_) => None,
         })
     }
 }
 
-impl Tree {
+impl JsonTemplate {
     pub(super) fn parse(value: &Value) -> Result<Self, String> {
         Ok(match value {
-            Value::String(text) => Self::Text(Text::parse(text)?),
+            Value::String(text) => Self::Text(TextTemplate::parse(text)?),
             Value::Array(items) => Self::List(items.iter().map(Self::parse).collect::<Result<_, _>>()?),
             Value::Object(members) if members.contains_key("$each") => {
                 let (Some(Value::String(each)), Some(item), 2) =
@@ -167,8 +167,8 @@ impl Tree {
                 else {
                     return Err("$each must be the placeholder of a list, with $item beside it".into());
                 };
-                match Text::parse(each)?.0.as_slice() {
-                    [Part::Hole(hole)] => Self::Each(hole.clone(), Box::new(Self::parse(item)?)),
+                match TextTemplate::parse(each)?.0.as_slice() {
+                    [TextPart::Hole(hole)] => Self::Each(hole.clone(), Box::new(Self::parse(item)?)),
                     _ => return Err(format!("$each: {each:?} is not a single placeholder")),
                 }
             }
@@ -184,7 +184,7 @@ impl Tree {
     }
 
     /// The document; `None` if it is a single placeholder without a value.
-    pub(super) fn fill(&self, values: &Values<'_>) -> Option<Value> {
+    pub(super) fn fill(&self, values: &TemplateValues<'_>) -> Option<Value> {
         match self {
             Self::Fixed(value) => Some(value.clone()),
             Self::Text(text) => text.value(values),
@@ -199,13 +199,13 @@ impl Tree {
                     Value::Array(items) => items,
                     single => vec![single],
                 };
-                Some(items.iter().filter_map(|one| item.fill(&Values { item: Some(one), ..*values })).collect())
+                Some(items.iter().filter_map(|one| item.fill(&TemplateValues { item: Some(one), ..*values })).collect())
             }
         }
     }
 
     /// Whether every placeholder has a value.
-    fn is_full(&self, values: &Values<'_>) -> bool {
+    fn is_full(&self, values: &TemplateValues<'_>) -> bool {
         match self {
             Self::Fixed(_) => true,
             Self::Text(text) => text.holes().all(|hole| hole.value(values).is_some()),
@@ -216,7 +216,7 @@ impl Tree {
     }
 
     /// Every placeholder, for checking a file.
-    pub(super) fn holes(&self) -> BTreeSet<Hole> {
+    pub(super) fn holes(&self) -> BTreeSet<Placeholder> {
         match self {
             Self::Fixed(_) => BTreeSet::new(),
             Self::Text(text) => text.holes().cloned().collect(),
@@ -236,8 +236,8 @@ mod tests {
 
     fn fill(template: Value, input: Value) -> Option<Value> {
         let properties = json!({"size": {"default": 20}});
-        let values = Values { input: Some(&input), properties: Some(&properties), run_id: "r1", ..Values::default() };
-        Tree::parse(&template).unwrap().fill(&values)
+        let values = TemplateValues { input: Some(&input), properties: Some(&properties), run_id: "r1", ..TemplateValues::default() };
+        JsonTemplate::parse(&template).unwrap().fill(&values)
     }
 
     #[test]
@@ -279,9 +279,9 @@ mod tests {
     #[test]
     fn holes_that_name_nothing_are_refused() {
         for text in ["{x}", "{input}", "{input.}", "{run_id.x}", "{input.a|b}", "{", "}", "{input.a", "a}b", "{}"] {
-            assert!(Text::parse(text).is_err(), "{text}");
+            assert!(TextTemplate::parse(text).is_err(), "{text}");
         }
-        assert!(Tree::parse(&json!({"$each": "x {input.a}", "$item": 1})).is_err());
-        assert!(Tree::parse(&json!({"$each": "{input.a}"})).is_err());
+        assert!(JsonTemplate::parse(&json!({"$each": "x {input.a}", "$item": 1})).is_err());
+        assert!(JsonTemplate::parse(&json!({"$each": "{input.a}"})).is_err());
     }
 }

@@ -1,14 +1,14 @@
 //! Executes, rolls back and looks up declared tools.
 
-use super::auth::Tokens;
-use super::exchange::{Line, malformed};
-use super::load::load_at;
-use super::mapping::Source;
-use super::plan::{Declaration, Lookup, Plan, Step};
-use super::template::Values;
+use super::auth::TokenCache;
+use super::exchange::{VendorConnection, malformed};
+use super::load::load_with_base_urls;
+use super::mapping::MappingSource;
+use super::plan::{Declaration, Lookup, ToolPlan, RequestTemplate};
+use super::template::TemplateValues;
 use super::{DeclareError, paging};
-use crate::flow::toolbox::Toolbox;
-use crate::http::{Call, Care, Keyring, Opened, authority_of};
+use crate::flow::toolbox::ToolDependencies;
+use crate::http::{Call, Retryability, Keyring, ParsedAnswer, authority_of};
 use async_trait::async_trait;
 use chimera_core::json::is_larger_than;
 use chimera_core::limits::{
@@ -26,20 +26,20 @@ use uuid::Uuid;
 /// A tool declared in a file.
 pub struct HttpTool {
     spec: Arc<Spec>,
-    plan: Arc<Plan>,
-    line: Line,
+    plan: Arc<ToolPlan>,
+    line: VendorConnection,
 }
 
 /// The tools of a file, ready to be called. The toolbox may override the vendor's base URL.
-pub fn tools(text: &str, origin: &str, toolbox: &Toolbox) -> Result<Vec<HttpTool>, DeclareError> {
-    let tokens = Arc::new(Tokens::default());
-    let declared = load_at(text, origin, &toolbox.base_urls)?.into_iter();
+pub fn tools(text: &str, origin: &str, toolbox: &ToolDependencies) -> Result<Vec<HttpTool>, DeclareError> {
+    let tokens = Arc::new(TokenCache::default());
+    let declared = load_with_base_urls(text, origin, &toolbox.base_urls)?.into_iter();
     Ok(declared.map(|declared| HttpTool::new(declared, toolbox, Arc::clone(&tokens))).collect())
 }
 
 impl HttpTool {
-    fn new(declared: Declaration, toolbox: &Toolbox, tokens: Arc<Tokens>) -> Self {
-        let line = Line {
+    fn new(declared: Declaration, toolbox: &ToolDependencies, tokens: Arc<TokenCache>) -> Self {
+        let line = VendorConnection {
             client: toolbox.client.clone(),
             secrets: Arc::clone(&toolbox.secrets),
             base_url: declared.vendor.base_url.clone(),
@@ -49,11 +49,11 @@ impl HttpTool {
         Self { spec: declared.spec, plan: declared.plan, line }
     }
 
-    fn care(&self) -> Care {
+    fn care(&self) -> Retryability {
         match self.spec.effect {
-            EffectKind::Pure | EffectKind::Read => Care::Read,
-            EffectKind::Write if self.spec.metadata.idempotent => Care::Repeatable,
-            EffectKind::Write => Care::Once,
+            EffectKind::Pure | EffectKind::Read => Retryability::Read,
+            EffectKind::Write if self.spec.metadata.idempotent => Retryability::Repeatable,
+            EffectKind::Write => Retryability::Once,
         }
     }
 
@@ -66,7 +66,7 @@ impl HttpTool {
     }
 
     /// What a dry run reports: the request line and the body.
-    fn would_execute(&self, values: &Values<'_>) -> Result<String, ToolError> {
+    fn would_execute(&self, values: &TemplateValues<'_>) -> Result<String, ToolError> {
         let request = self.line.request(&self.plan.request, values, self.care())?;
         self.line.client.allows(&request)?;
         let query = request.url.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -79,7 +79,7 @@ impl HttpTool {
         &self,
         call: &Call,
         input: &Value,
-        values: &Values<'_>,
+        values: &TemplateValues<'_>,
         keys: &mut Keyring,
     ) -> Result<Value, ToolError> {
         let mut request = self.line.request(&self.plan.request, values, self.care())?;
@@ -90,7 +90,7 @@ impl HttpTool {
         let output = keys.clean(Ok(output.unwrap_or(Value::Null))).await?;
         let (spec, large) = (Arc::clone(&self.spec), is_larger_than(&output, HTTP_RESPONSE_INLINE_BYTES_MAX));
         let checked = move || spec.output.check(&output).map(|()| output);
-        match answer.worked(large, checked).await? {
+        match answer.run_blocking(large, checked).await? {
             Ok(output) => Ok(output),
             Err(faults) => {
                 let error = answer.unusable("the answer does not match the tool's output schema");
@@ -100,11 +100,11 @@ impl HttpTool {
     }
 
     /// Looks for the effect once. Returns what was found, and whether the search was complete.
-    async fn look(
+    async fn look_up(
         &self,
         lookup: &Lookup,
         call: &Call,
-        values: &Values<'_>,
+        values: &TemplateValues<'_>,
     ) -> Result<(Option<Value>, bool), ToolError> {
         let mut keys = Keyring::of_call(&self.line.secrets, call);
         let told = self.search(lookup, call, values, &mut keys).await;
@@ -115,16 +115,16 @@ impl HttpTool {
         &self,
         lookup: &Lookup,
         call: &Call,
-        values: &Values<'_>,
+        values: &TemplateValues<'_>,
         keys: &mut Keyring,
     ) -> Result<(Option<Value>, bool), ToolError> {
         let mark = lookup.contains.fill(values, str::to_owned).ok_or_else(|| malformed("the call has no key"))?;
-        let mut request = self.line.request(&lookup.request, values, Care::Read)?;
+        let mut request = self.line.request(&lookup.request, values, Retryability::Read)?;
         self.line.sign(&mut request, &lookup.request, call, keys).await?;
         for _ in 0..DECLARED_PAGES_MAX {
             let answer = self.line.send(call, request.clone(), keys).await?;
             let (plan, mark) = (Arc::clone(&self.plan), mark.clone());
-            let look = move |answer: &Opened<'_>| answer.json().map(|document| found(&plan, &document, &mark));
+            let look = move |answer: &ParsedAnswer<'_>| answer.json().map(|document| find_by_marker(&plan, &document, &mark));
             if let Some(found) = answer.open(look).await?? {
                 return Ok((found, true));
             }
@@ -136,21 +136,21 @@ impl HttpTool {
         Ok((None, false))
     }
 
-    async fn undo(&self, call: &Call, step: &Step, gone: &[u16], values: &Values<'_>) -> Result<Value, ToolError> {
+    async fn undo(&self, call: &Call, step: &RequestTemplate, gone: &[u16], values: &TemplateValues<'_>) -> Result<Value, ToolError> {
         let mut keys = Keyring::of_call(&self.line.secrets, call);
-        let told = self.take_back(call, step, gone, values, &mut keys).await;
+        let told = self.send_rollback(call, step, gone, values, &mut keys).await;
         keys.clean(told).await
     }
 
-    async fn take_back(
+    async fn send_rollback(
         &self,
         call: &Call,
-        step: &Step,
+        step: &RequestTemplate,
         gone: &[u16],
-        values: &Values<'_>,
+        values: &TemplateValues<'_>,
         keys: &mut Keyring,
     ) -> Result<Value, ToolError> {
-        let care = if self.spec.rollback == Rollback::Repeatable { Care::Repeatable } else { Care::Once };
+        let care = if self.spec.rollback == Rollback::Repeatable { Retryability::Repeatable } else { Retryability::Once };
         let mut request = self.line.request(step, values, care)?;
         self.line.sign(&mut request, step, call, keys).await?;
         match self.line.send(call, request, keys).await {
@@ -176,13 +176,13 @@ impl Tool for HttpTool {
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
-        let named = Named::of(ctx);
-        let values = Values { input: Some(input), ..named.values(&self.spec) };
+        let named = CallIds::of(ctx);
+        let values = TemplateValues { input: Some(input), ..named.values(&self.spec) };
         if is_dry_run(input) {
             let output = self.plan.dry_run.fill(&values).unwrap_or(Value::Null);
             return Ok(Spec::dry_run_response(output, self.would_execute(&values)?));
         }
-        let call = Call::of(ctx);
+        let call = Call::for_tool(ctx);
         let mut keys = Keyring::of_call(&self.line.secrets, &call);
         let told = self.ask(&call, input, &values, &mut keys).await;
         keys.clean(told).await
@@ -191,17 +191,17 @@ impl Tool for HttpTool {
         let Some((step, gone)) = &self.plan.rollback else {
             return Err(malformed(&format!("{} does not support rollback", self.spec.name)));
         };
-        let named = Named::of(ctx);
-        let values = Values { input: Some(&done.input), output: Some(&done.output), ..named.values(&self.spec) };
-        self.undo(&Call::of(ctx), step, gone, &values).await
+        let named = CallIds::of(ctx);
+        let values = TemplateValues { input: Some(&done.input), output: Some(&done.output), ..named.values(&self.spec) };
+        self.undo(&Call::for_tool(ctx), step, gone, &values).await
     }
 
     async fn check(&self, ctx: &CallContext, input: &Value) -> Result<CheckResult, ToolError> {
         let Some(lookup) = &self.plan.check else { return Ok(CheckResult::Unknown) };
-        let (call, named) = (Call::of(ctx), Named::of(ctx));
-        let values = Values { input: Some(input), ..named.values(&self.spec) };
+        let (call, named) = (Call::for_tool(ctx), CallIds::of(ctx));
+        let values = TemplateValues { input: Some(input), ..named.values(&self.spec) };
         let found = |output: Option<Value>| output.map(CheckResult::Happened);
-        let (first, _) = self.look(lookup, &call, &values).await?;
+        let (first, _) = self.look_up(lookup, &call, &values).await?;
         if let Some(found) = found(first) {
             return Ok(found);
         }
@@ -217,28 +217,28 @@ impl Tool for HttpTool {
             () = cancel.cancelled() => return Ok(CheckResult::Unknown),
             () = tokio::time::sleep_until(later) => {}
         }
-        let (second, complete) = self.look(lookup, &call, &values).await?;
+        let (second, complete) = self.look_up(lookup, &call, &values).await?;
         Ok(found(second).unwrap_or(if complete { CheckResult::DidNotHappen } else { CheckResult::Unknown }))
     }
 }
 
 /// The output for the item in which a lookup finds the call's marker.
-fn found(plan: &Plan, document: &Value, mark: &str) -> Option<Option<Value>> {
+fn find_by_marker(plan: &ToolPlan, document: &Value, mark: &str) -> Option<Option<Value>> {
     let lookup = plan.check.as_ref()?;
     let marked = |item: &&Value| lookup.at.find(item).and_then(Value::as_str).is_some_and(|text| text.contains(mark));
     let item = lookup.items.find(document)?.as_array()?.iter().find(marked)?;
-    Some(plan.response.apply(&Source { document: item, header: &|_| None, more: false, cursor: None }))
+    Some(plan.response.apply(&MappingSource { document: item, header: &|_| None, more: false, cursor: None }))
 }
 
 /// The ids of a call as texts.
-struct Named {
+struct CallIds {
     key: String,
     effect: String,
     run: String,
     started_at: String,
 }
 
-impl Named {
+impl CallIds {
     fn of(ctx: &CallContext) -> Self {
         Self {
             key: ctx.idempotency_key.clone(),
@@ -248,14 +248,14 @@ impl Named {
         }
     }
 
-    fn values<'a>(&'a self, spec: &'a Spec) -> Values<'a> {
-        Values {
+    fn values<'a>(&'a self, spec: &'a Spec) -> TemplateValues<'a> {
+        TemplateValues {
             idempotency_key: &self.key,
             effect_id: &self.effect,
             run_id: &self.run,
             run_started_at: &self.started_at,
             properties: spec.input.document().get("properties"),
-            ..Values::default()
+            ..TemplateValues::default()
         }
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 /// The tool's input.
 #[derive(Deserialize)]
-pub(super) struct Input {
+pub(super) struct MailInput {
     to: Addresses,
     cc: Option<Addresses>,
     bcc: Option<Addresses>,
@@ -42,7 +42,7 @@ pub(super) struct Mail {
     pub(super) bytes: Vec<u8>,
 }
 
-pub(super) fn write(from: &Mailbox, ctx: &CallContext, input: Input) -> Result<Mail, ToolError> {
+pub(super) fn compose(from: &Mailbox, ctx: &CallContext, input: MailInput) -> Result<Mail, ToolError> {
     let refuse = |message: &str| ToolError::not_sent(Code::MalformedArgs, message);
     if input.subject.chars().any(char::is_control) || input.subject.chars().count() > MAIL_SUBJECT_CHARS_MAX {
         return Err(refuse("the subject has control characters or is too long"));

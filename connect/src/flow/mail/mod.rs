@@ -20,7 +20,7 @@ use chimera_engine::port::Secrets;
 use lettre::message::Mailbox;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use talk::Server;
+use talk::SmtpServer;
 
 /// The SMTP server and the sender.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub enum MailTls {
 
 /// Invalid mail settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidMail {
+pub enum InvalidMailSettings {
     /// The sender is not an address.
     #[error("the sender is not a mail address")]
     From,
@@ -73,18 +73,18 @@ pub enum InvalidMail {
 struct EmailSend {
     spec: Arc<Spec>,
     from: Mailbox,
-    server: Server,
+    server: SmtpServer,
     secrets: Arc<dyn Secrets>,
 }
 
 /// The tool, with these settings. Does not connect yet; the password is resolved for each mail.
-pub fn mail_tool(settings: MailSettings, secrets: Arc<dyn Secrets>) -> Result<Arc<dyn Tool>, InvalidMail> {
-    let from = settings.from.parse().map_err(|_| InvalidMail::From)?;
-    let server = Server::new(&settings)?;
-    Ok(Arc::new(EmailSend { spec: Arc::new(declared().compile()?), from, server, secrets }))
+pub fn mail_tool(settings: MailSettings, secrets: Arc<dyn Secrets>) -> Result<Arc<dyn Tool>, InvalidMailSettings> {
+    let from = settings.from.parse().map_err(|_| InvalidMailSettings::From)?;
+    let server = SmtpServer::new(&settings)?;
+    Ok(Arc::new(EmailSend { spec: Arc::new(declare_tool().compile()?), from, server, secrets }))
 }
 
-fn declared() -> ToolDeclaration {
+fn declare_tool() -> ToolDeclaration {
     let address = json!({"type": "string", "minLength": 3, "maxLength": 2_000});
     let addresses = json!({"anyOf": [
         address, {"type": "array", "items": address, "minItems": 1, "maxItems": MAIL_RECIPIENTS_MAX}
@@ -150,7 +150,7 @@ impl Tool for EmailSend {
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
-        let mail = message::write(&self.from, ctx, read(input)?)?;
+        let mail = message::compose(&self.from, ctx, read(input)?)?;
         let output = json!({
             "success": true,
             "message_id": mail.id,
@@ -162,7 +162,7 @@ impl Tool for EmailSend {
             return Ok(Spec::dry_run_response(output, what));
         }
         let mut keys = Keyring::of_process(&self.secrets);
-        let told = self.server.hand_over(ctx, &mail, &mut keys).await;
+        let told = self.server.send(ctx, &mail, &mut keys).await;
         keys.clean(told).await.map(|()| output)
     }
 }

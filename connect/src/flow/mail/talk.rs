@@ -5,7 +5,7 @@
 //! replied.
 
 use super::message::Mail;
-use super::{InvalidMail, MailSettings, MailTls};
+use super::{InvalidMailSettings, MailSettings, MailTls};
 use crate::http::Keyring;
 use chimera_core::error::Code;
 use chimera_core::limits;
@@ -19,7 +19,7 @@ use lettre::transport::smtp::extension::{ClientId, Extension, MailParameter};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The server and its connection settings.
-pub(super) struct Server {
+pub(super) struct SmtpServer {
     host: String,
     port: u16,
     tls: MailTls,
@@ -28,20 +28,20 @@ pub(super) struct Server {
     hello: ClientId,
 }
 
-impl Server {
+impl SmtpServer {
     pub(super) fn authority(&self) -> String {
         format!("{}:{}", self.host.to_ascii_lowercase(), self.port)
     }
 
-    pub(super) fn new(settings: &MailSettings) -> Result<Self, InvalidMail> {
+    pub(super) fn new(settings: &MailSettings) -> Result<Self, InvalidMailSettings> {
         let login = match (&settings.user, &settings.password) {
             (Some(user), Some(password)) => Some((user.clone(), password.clone())),
             (None, None) => None,
-            _ => return Err(InvalidMail::Credentials),
+            _ => return Err(InvalidMailSettings::Credentials),
         };
         let local = matches!(settings.server.as_str(), "localhost" | "127.0.0.1" | "::1");
         if settings.tls == MailTls::None && login.is_some() && !local {
-            return Err(InvalidMail::PlainPassword);
+            return Err(InvalidMailSettings::PlainPassword);
         }
         let parameters = match settings.tls {
             MailTls::None => None,
@@ -50,11 +50,11 @@ impl Server {
                 if let Some(pem) = &settings.roots_pem {
                     // Text without a certificate would be accepted as an empty list.
                     if !String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----") {
-                        return Err(InvalidMail::Roots);
+                        return Err(InvalidMailSettings::Roots);
                     }
-                    builder = builder.add_root_certificate(Certificate::from_pem(pem).map_err(|_| InvalidMail::Roots)?);
+                    builder = builder.add_root_certificate(Certificate::from_pem(pem).map_err(|_| InvalidMailSettings::Roots)?);
                 }
-                Some(builder.build_rustls().map_err(|_| InvalidMail::Roots)?)
+                Some(builder.build_rustls().map_err(|_| InvalidMailSettings::Roots)?)
             }
         };
         let (host, port, tls) = (settings.server.clone(), settings.port, settings.tls);
@@ -71,14 +71,14 @@ impl Server {
     }
 
     /// Delivers a mail to the server within the time limit of the call.
-    pub(super) async fn hand_over(&self, ctx: &CallContext, mail: &Mail, keys: &mut Keyring) -> Result<(), ToolError> {
+    pub(super) async fn send(&self, ctx: &CallContext, mail: &Mail, keys: &mut Keyring) -> Result<(), ToolError> {
         let credentials = self.credentials(keys).await?;
         let begun = AtomicBool::new(false);
         let mut cancel = ctx.cancel.clone();
         let (code, why) = tokio::select! {
             biased;
-            outcome = self.talk(ctx, mail, credentials, &begun) => {
-                return outcome.map_err(|error| shortened(error, keys));
+            outcome = self.run_dialogue(ctx, mail, credentials, &begun) => {
+                return outcome.map_err(|error| truncate_reply(error, keys));
             }
             () = cancel.cancelled() => (Code::InvalidTransition, "the call was cancelled"),
             () = tokio::time::sleep(ctx.time_left) => (Code::RequestTimeout, "the mail server took too long"),
@@ -87,7 +87,7 @@ impl Server {
         Err(ToolError { sent, ..ToolError::not_sent(code, why) })
     }
 
-    async fn talk(
+    async fn run_dialogue(
         &self,
         ctx: &CallContext,
         mail: &Mail,
@@ -109,7 +109,7 @@ impl Server {
         }
         let from = From::new(mail.envelope.from().cloned(), parameters);
         line.command(from).await.map_err(|error| failed(&error, "rejected the sender", Sent::No))?;
-        receivers(&mut line, mail).await?;
+        send_recipients(&mut line, mail).await?;
         line.command(Data).await.map_err(|error| failed(&error, "rejected the DATA command", Sent::No))?;
         begun.store(true, Ordering::SeqCst);
         let outcome = line.message(&mail.bytes).await;
@@ -138,7 +138,7 @@ impl Server {
 }
 
 /// Announces all recipients; if one is rejected, nobody gets the mail.
-async fn receivers(line: &mut AsyncSmtpConnection, mail: &Mail) -> Result<(), ToolError> {
+async fn send_recipients(line: &mut AsyncSmtpConnection, mail: &Mail) -> Result<(), ToolError> {
     let (mut refused, mut for_good) = (Vec::new(), false);
     let mut first = None;
     for receiver in mail.envelope.to() {
@@ -158,7 +158,7 @@ async fn receivers(line: &mut AsyncSmtpConnection, mail: &Mail) -> Result<(), To
 }
 
 /// Truncates the server's reply in an error. Secrets are masked before it is cut.
-fn shortened(mut error: ToolError, keys: &Keyring) -> ToolError {
+fn truncate_reply(mut error: ToolError, keys: &Keyring) -> ToolError {
     if let Some(reply) = error.body.details.get_mut("reply") {
         *reply = keys.quote(reply.as_str().unwrap_or_default()).into();
     }

@@ -5,7 +5,7 @@
 
 mod sign;
 
-use crate::http::{Call, Care, Client, Keyring, Request, authority_of, lasting};
+use crate::http::{Call, Retryability, Client, Keyring, Request, authority_of, not_retryable};
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::destination::DESTINATIONS_MEMBER as DESTINATIONS;
@@ -18,12 +18,12 @@ use chimera_engine::port::Secrets;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
-pub use sign::{InvalidKey, own_key, public_keys, sign};
+pub use sign::{InvalidWebhookKey, own_key, public_keys, sign};
 use std::sync::Arc;
 
 /// An outgoing message.
 #[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
+pub struct WebhookMessage<'a> {
     pub url: &'a str,
     /// The same for every attempt.
     pub id: &'a str,
@@ -32,14 +32,14 @@ pub struct Message<'a> {
     /// When it happened; now if absent.
     pub timestamp: Option<&'a str>,
     pub data: &'a Value,
-    pub key: &'a Key,
+    pub key: &'a SigningKeySource,
 }
 
 /// The source of the signing keys.
 #[derive(Clone, Debug)]
-pub enum Key {
+pub enum SigningKeySource {
     /// The secret of this name; resolved for each message, so that it can be rotated.
-    Named(SecretName),
+    Secret(SecretName),
     /// A key of our own, in Standard Webhooks notation.
     Own(Secret),
 }
@@ -57,13 +57,13 @@ impl WebhookSender {
     }
 
     /// Sends one message; returns the receiver's status, which is below 300.
-    pub async fn send(&self, call: &Call, message: &Message<'_>) -> Result<u16, ToolError> {
+    pub async fn send(&self, call: &Call, message: &WebhookMessage<'_>) -> Result<u16, ToolError> {
         let mut keys = Keyring::of_call(&self.secrets, call);
         let told = self.deliver(call, message, &mut keys).await;
         keys.clean(told).await
     }
 
-    async fn deliver(&self, call: &Call, message: &Message<'_>, keys: &mut Keyring) -> Result<u16, ToolError> {
+    async fn deliver(&self, call: &Call, message: &WebhookMessage<'_>, keys: &mut Keyring) -> Result<u16, ToolError> {
         let mut request = self.request(message.url)?;
         let now = self.client.clock().now();
         let happened = message.timestamp.map_or_else(|| now.to_string(), str::to_owned);
@@ -74,10 +74,10 @@ impl WebhookSender {
         let signature =
             sign(key.expose_text().unwrap_or_default(), message.id, at, &request.body).map_err(|error| {
                 let what = match message.key {
-                    Key::Named(name) => format!("the secret {name}: {error}"),
-                    Key::Own(_) => error.to_string(),
+                    SigningKeySource::Secret(name) => format!("the secret {name}: {error}"),
+                    SigningKeySource::Own(_) => error.to_string(),
                 };
-                lasting(ToolError::not_sent(Code::ToolUnavailable, what))
+                not_retryable(ToolError::not_sent(Code::ToolUnavailable, what))
             })?;
         for (name, text) in [("id", message.id), ("timestamp", &at.to_string()), ("signature", &signature)] {
             let value = HeaderValue::from_str(text).map_err(|_| malformed("the id is not a valid header value"))?;
@@ -98,7 +98,7 @@ impl WebhookSender {
     }
 
     /// The public keys of a key's Ed25519 keys.
-    pub async fn public_keys(&self, key: &Key) -> Vec<String> {
+    pub async fn public_keys(&self, key: &SigningKeySource) -> Vec<String> {
         let mut keys = Keyring::of_process(&self.secrets);
         let found = resolve(&mut keys, key).await;
         let public = found.map(|found| json!(public_keys(found.expose_text().unwrap_or_default())));
@@ -113,9 +113,9 @@ impl WebhookSender {
 
     fn request(&self, url: &str) -> Result<Request, ToolError> {
         let url = Url::parse(url).map_err(|error| malformed(&format!("the url is not valid: {error}")))?;
-        let mut request = Request::new(Method::POST, url, Care::Repeatable);
+        let mut request = Request::new(Method::POST, url, Retryability::Repeatable);
         request.redirects_max = 0;
-        request.cuts = true;
+        request.truncate_answer = true;
         self.client.allows(&request)?;
         Ok(request)
     }
@@ -183,27 +183,27 @@ impl Tool for WebhookSend {
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let text = |name: &str| input[name].as_str().unwrap_or_default();
         let secret = text("secret").parse().map_err(|error| malformed(&format!("secret: {error}")))?;
-        let key = Key::Named(secret);
+        let key = SigningKeySource::Secret(secret);
         let (empty, id) = (json!({}), ctx.effect_id.to_string());
         let data = input.get("data").unwrap_or(&empty);
         let (url, event_type) = (text("url"), text("event_type"));
-        let message = Message { url, id: &id, event_type, timestamp: None, data, key: &key };
+        let message = WebhookMessage { url, id: &id, event_type, timestamp: None, data, key: &key };
         if is_dry_run(input) {
             let request = self.sender.request(message.url)?;
             let output = json!({"delivered": true, "status": 200, "webhook_id": id});
             let would = format!("POST {} with {} {data}", request.url, message.event_type);
             return Ok(Spec::dry_run_response(output, would));
         }
-        let status = self.sender.send(&Call::of(ctx), &message).await?;
+        let status = self.sender.send(&Call::for_tool(ctx), &message).await?;
         Ok(json!({"delivered": true, "status": status, "webhook_id": id}))
     }
 }
 
-async fn resolve(keys: &mut Keyring, key: &Key) -> Result<Secret, ToolError> {
+async fn resolve(keys: &mut Keyring, key: &SigningKeySource) -> Result<Secret, ToolError> {
     match key {
-        Key::Named(name) => keys.text(name).await,
-        Key::Own(own) => {
-            keys.learn(own.clone());
+        SigningKeySource::Secret(name) => keys.text(name).await,
+        SigningKeySource::Own(own) => {
+            keys.add(own.clone());
             Ok(own.clone())
         }
     }

@@ -16,27 +16,27 @@ const SHARED_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// An invalid signing key. The error doesn't show the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a webhook key; expected whsec_ and 24 to 64 bytes in base64, or whsk_ and an Ed25519 key")]
-pub struct InvalidKey;
+pub struct InvalidWebhookKey;
 
 /// The value of `webhook-signature` for one message, one signature per key.
-pub fn sign(keys: &str, id: &str, timestamp: i64, payload: &[u8]) -> Result<String, InvalidKey> {
+pub fn sign(keys: &str, id: &str, timestamp: i64, payload: &[u8]) -> Result<String, InvalidWebhookKey> {
     let signed = [id.as_bytes(), b".", timestamp.to_string().as_bytes(), b".", payload].concat();
     let signatures = keys.split_whitespace().map(|key| signature(key, &signed)).collect::<Result<Vec<_>, _>>()?;
-    if signatures.is_empty() { Err(InvalidKey) } else { Ok(signatures.join(" ")) }
+    if signatures.is_empty() { Err(InvalidWebhookKey) } else { Ok(signatures.join(" ")) }
 }
 
-fn signature(key: &str, signed: &[u8]) -> Result<String, InvalidKey> {
-    let decode = |text: &str| STANDARD.decode(text).map_err(|_| InvalidKey);
+fn signature(key: &str, signed: &[u8]) -> Result<String, InvalidWebhookKey> {
+    let decode = |text: &str| STANDARD.decode(text).map_err(|_| InvalidWebhookKey);
     if let Some(shared) = key.strip_prefix("whsec_") {
         let shared = decode(shared)?;
         if !SHARED_BYTES.contains(&shared.len()) {
-            return Err(InvalidKey);
+            return Err(InvalidWebhookKey);
         }
-        let mut mac = Hmac::<Sha256>::new_from_slice(&shared).map_err(|_| InvalidKey)?;
+        let mut mac = Hmac::<Sha256>::new_from_slice(&shared).map_err(|_| InvalidWebhookKey)?;
         mac.update(signed);
         return Ok(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())));
     }
-    let signer = signing_key(key).ok_or(InvalidKey)?;
+    let signer = signing_key(key).ok_or(InvalidWebhookKey)?;
     Ok(format!("v1a,{}", STANDARD.encode(signer.sign(signed).to_bytes())))
 }
 
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn what_is_no_key_signs_nothing() {
         for key in ["", "hunter2", "whsec_", "whsec_!!!", "whsec_c2hvcnQ=", "whsk_c2hvcnQ=", "whpk_AAAA"] {
-            assert_eq!(sign(key, ID, AT, PAYLOAD), Err(InvalidKey), "{key}");
+            assert_eq!(sign(key, ID, AT, PAYLOAD), Err(InvalidWebhookKey), "{key}");
         }
     }
 }

@@ -11,7 +11,7 @@ use std::error::Error;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
-type Failure = Box<dyn Error + Sync + Send>;
+type BoxedError = Box<dyn Error + Sync + Send>;
 
 /// Microseconds between the Unix epoch and PostgreSQL's, 2000-01-01.
 const EPOCH_OFFSET: i64 = 946_684_800_000_000;
@@ -43,10 +43,10 @@ pub(crate) fn element(kind: ColumnType, name: &str) -> String {
 }
 
 #[derive(Debug)]
-pub(crate) struct Cell<'a>(pub(crate) &'a Value);
+pub(crate) struct PgCell<'a>(pub(crate) &'a Value);
 
-impl ToSql for Cell<'_> {
-    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Failure> {
+impl ToSql for PgCell<'_> {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, BoxedError> {
         write(self.0, ty, out)
     }
 
@@ -58,10 +58,10 @@ impl ToSql for Cell<'_> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Cells<'a>(pub(crate) Vec<&'a Value>);
+pub(crate) struct PgColumn<'a>(pub(crate) Vec<&'a Value>);
 
-impl ToSql for Cells<'_> {
-    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Failure> {
+impl ToSql for PgColumn<'_> {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, BoxedError> {
         let tokio_postgres::types::Kind::Array(member) = ty.kind() else { return Err("not an array".into()) };
         let dimension = wire::ArrayDimension { len: i32::try_from(self.0.len())?, lower_bound: 1 };
         wire::array_to_sql(
@@ -86,7 +86,7 @@ impl ToSql for Cells<'_> {
     to_sql_checked!();
 }
 
-fn write(value: &Value, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Failure> {
+fn write(value: &Value, ty: &Type, out: &mut BytesMut) -> Result<IsNull, BoxedError> {
     match value {
         Value::Null => return Ok(IsNull::Yes),
         Value::Bool(b) => wire::bool_to_sql(*b, out),
@@ -106,11 +106,11 @@ fn write(value: &Value, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Failure
         Value::Texts(texts) if *ty == Type::TEXT => wire::text_to_sql(&literal(texts.iter().cloned()), out),
         Value::Uuids(ids) => {
             let ids: Vec<Value> = ids.iter().map(|id| Value::Uuid(*id)).collect();
-            return Cells(ids.iter().collect()).to_sql(ty, out);
+            return PgColumn(ids.iter().collect()).to_sql(ty, out);
         }
         Value::Texts(texts) => {
             let texts: Vec<Value> = texts.iter().map(|text| Value::Text(text.clone())).collect();
-            return Cells(texts.iter().collect()).to_sql(ty, out);
+            return PgColumn(texts.iter().collect()).to_sql(ty, out);
         }
     }
     Ok(IsNull::No)
@@ -122,10 +122,10 @@ fn literal(elements: impl Iterator<Item = String>) -> String {
     format!("{{{}}}", elements.map(quote).collect::<Vec<_>>().join(","))
 }
 
-pub(crate) struct Read(pub(crate) Value);
+pub(crate) struct DecodedCell(pub(crate) Value);
 
-impl<'a> FromSql<'a> for Read {
-    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Failure> {
+impl<'a> FromSql<'a> for DecodedCell {
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, BoxedError> {
         let value = match *ty {
             Type::BOOL => Value::Bool(wire::bool_from_sql(raw)?),
             Type::INT4 => Value::Int(i64::from(wire::int4_from_sql(raw)?)),
@@ -142,7 +142,7 @@ impl<'a> FromSql<'a> for Read {
         Ok(Self(value))
     }
 
-    fn from_sql_null(_: &Type) -> Result<Self, Failure> {
+    fn from_sql_null(_: &Type) -> Result<Self, BoxedError> {
         Ok(Self(Value::Null))
     }
 

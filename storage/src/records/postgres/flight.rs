@@ -5,10 +5,10 @@
 //! turned into a rollback. Key conflicts are rare and locating them is expensive, so inserts are plain at first. If
 //! one conflicts, the batch is retried with inserts that skip taken keys, and one pass finds every loser.
 
-use super::cells::{Cell, Cells, Read};
+use super::cells::{PgCell, PgColumn, DecodedCell};
 use super::failure::{self, left_out};
-use super::objects::{self, Numbers, OWN_OBJECTS};
-use super::statements::{self, ADVANCE, Expect, Inserts, LOCK, Statement, Text};
+use super::objects::{self, OwnOids, OWN_OBJECTS};
+use super::statements::{self, ADVANCE, ExpectedAnswer, OnKeyConflict, LOCK, Statement, StatementText};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
 use chimera_core::limits;
 use chimera_core::record::{Conflict, Insert, RowKey, Step, Table, Update, Value};
@@ -20,18 +20,18 @@ use tokio_postgres::{Client, Error, Row, SimpleQueryMessage};
 use uuid::Uuid;
 
 /// A lane's connection and its prepared statements.
-pub(super) struct Session {
+pub(super) struct LaneSession {
     client: Client,
-    prepared: HashMap<Text, tokio_postgres::Statement>,
+    prepared: HashMap<StatementText, tokio_postgres::Statement>,
     lease_seconds: f64,
     /// Read with the first batch, and again when they may have changed.
-    numbers: Option<Numbers>,
+    numbers: Option<OwnOids>,
 }
 
 /// The id of the last batch of a lane.
 const LAST_BATCH: &str = "SELECT last_batch_id FROM ledger_lanes WHERE lane = $1";
 
-impl Session {
+impl LaneSession {
     pub(super) fn new(client: Client, lease_seconds: f64) -> Self {
         Self { client, prepared: HashMap::new(), lease_seconds, numbers: None }
     }
@@ -46,12 +46,12 @@ impl Session {
 
     /// Executes the batch. No transaction stays open, whatever happens.
     pub(super) async fn execute(&mut self, batch: &Batch) -> BatchOutcome {
-        for inserts in [Inserts::Plain, Inserts::PassingOver] {
+        for inserts in [OnKeyConflict::Plain, OnKeyConflict::Skip] {
             return match self.attempt(batch, inserts).await {
                 Ok(outcome @ (BatchOutcome::Committed { .. } | BatchOutcome::Unknown { .. })) => outcome,
                 Ok(outcome) => self.rolled_back(outcome).await,
                 Err(error) if failure::is_lost(&error) => BatchOutcome::Unavailable(failure::unavailable(&error)),
-                Err(error) if inserts == Inserts::Plain && failure::is_taken_key(&error) => {
+                Err(error) if inserts == OnKeyConflict::Plain && failure::is_taken_key(&error) => {
                     self.rolled_back(BatchOutcome::Contended).await;
                     continue;
                 }
@@ -65,7 +65,7 @@ impl Session {
     async fn refused(&self, outcome: BatchOutcome) -> BatchOutcome {
         match self.rolled_back(outcome).await {
             BatchOutcome::Contended => BatchOutcome::Contended,
-            outcome => objects::look(&self.client).await.map_or_else(BatchOutcome::Unavailable, |()| outcome),
+            outcome => objects::check_objects(&self.client).await.map_or_else(BatchOutcome::Unavailable, |()| outcome),
         }
     }
 
@@ -75,7 +75,7 @@ impl Session {
         outcome
     }
 
-    async fn attempt(&mut self, batch: &Batch, inserts: Inserts) -> Result<BatchOutcome, Error> {
+    async fn attempt(&mut self, batch: &Batch, inserts: OnKeyConflict) -> Result<BatchOutcome, Error> {
         let (links, head) = batch.chain(|_| true);
         let entries = statements::entry_rows(batch, &links);
         let statements = match statements::statements(batch, &entries, inserts) {
@@ -85,14 +85,14 @@ impl Session {
         let locks: Vec<Value> = batch.locks.iter().map(|key| Value::Int(key.cast_signed())).collect();
         let question = self.question(batch, &statements).await?;
         let asked = question.as_deref().unwrap_or(objects::LOOK).to_owned();
-        let texts = [ADVANCE.into(), LOCK.into(), LAST_BATCH.into(), asked.into()].map(Text::Words);
-        let texts: Vec<&Text> = texts.iter().chain(statements.iter().map(|statement| &statement.text)).collect();
+        let texts = [ADVANCE.into(), LOCK.into(), LAST_BATCH.into(), asked.into()].map(StatementText::Words);
+        let texts: Vec<&StatementText> = texts.iter().chain(statements.iter().map(|statement| &statement.text)).collect();
         let prepared = self.prepare(&texts).await?;
         let lane = batch.lane;
         let hash = Value::Bytes(head.hash.0.to_vec());
         let advance: [&(dyn ToSql + Sync); 7] =
-            [&lane.id, &lane.epoch, &lane.head.seq, &head.seq, &Cell(&hash), &batch.id, &self.lease_seconds];
-        let keys = Cells(locks.iter().collect());
+            [&lane.id, &lane.epoch, &lane.head.seq, &head.seq, &PgCell(&hash), &batch.id, &self.lease_seconds];
+        let keys = PgColumn(locks.iter().collect());
         let keys: [&(dyn ToSql + Sync); 1] = [&keys];
 
         let begin = self.client.batch_execute("BEGIN");
@@ -117,7 +117,7 @@ impl Session {
             Ok(_) if question.is_some() => Ok(Vec::new()),
             looked => looked,
         };
-        if let Some(foreign) = looked.as_ref().ok().and_then(|rows| objects::found(rows)) {
+        if let Some(foreign) = looked.as_ref().ok().and_then(|rows| objects::first_foreign(rows)) {
             return Ok(BatchOutcome::Unavailable(foreign));
         }
         if fenced?.is_empty() {
@@ -129,17 +129,17 @@ impl Session {
                 // A skipped row breaks the references to it: report the loss instead.
                 Err(error) if !lost.is_empty() && matches!(failure::of_batch(&error), BatchOutcome::Refused(_)) => break,
                 Err(error) => return Err(error),
-                Ok(Answer::Count { table, left_out: true }) => return Ok(BatchOutcome::Lacking(left_out(table))),
-                Ok(Answer::Count { .. }) => continue,
-                Ok(Answer::Rows(rows)) => rows,
+                Ok(StatementAnswer::Count { table, left_out: true }) => return Ok(BatchOutcome::Lacking(left_out(table))),
+                Ok(StatementAnswer::Count { .. }) => continue,
+                Ok(StatementAnswer::Rows(rows)) => rows,
             };
-            if matches!(statement.expects, Expect::Entries(entries) if entries != rows.len()) {
+            if matches!(statement.expects, ExpectedAnswer::Entries(entries) if entries != rows.len()) {
                 return Ok(BatchOutcome::Lacking(left_out(AUDIT_LOG_ENTRIES.name)));
             }
             lost.extend(losers(statement, &rows));
         }
         if !lost.is_empty() {
-            return Ok(BatchOutcome::Lost(self.named(batch, lost).await?));
+            return Ok(BatchOutcome::Lost(self.name_losses(batch, lost).await?));
         }
         looked?;
         if batch.txs.iter().any(super::super::is_probe) && !self.probe(batch).await? {
@@ -161,11 +161,11 @@ impl Session {
         }
         let numbers = match self.numbers.take() {
             Some(numbers) => numbers,
-            None => Numbers::read(&self.client).await?,
+            None => OwnOids::read(&self.client).await?,
         };
         let mut tables: BTreeSet<&str> = statements.iter().map(Statement::table).collect();
         tables.insert(LEDGER_LANES.name);
-        let question = numbers.question(&tables);
+        let question = numbers.quick_check_sql(&tables);
         self.numbers = Some(numbers);
         Ok(question)
     }
@@ -177,13 +177,13 @@ impl Session {
         statement: &Statement<'_>,
         text: &tokio_postgres::Statement,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Answer, Error> {
+    ) -> Result<StatementAnswer, Error> {
         match statement.expects {
-            Expect::Count { table, rows } => {
+            ExpectedAnswer::Count { table, rows } => {
                 let kept = self.client.execute(text, params).await?;
-                Ok(Answer::Count { table, left_out: kept != rows as u64 })
+                Ok(StatementAnswer::Count { table, left_out: kept != rows as u64 })
             }
-            _ => Ok(Answer::Rows(self.client.query(text, params).await?)),
+            _ => Ok(StatementAnswer::Rows(self.client.query(text, params).await?)),
         }
     }
 
@@ -192,7 +192,7 @@ impl Session {
     /// committed.
     pub(super) async fn commit(&mut self, lane: i64, batch: Uuid) -> Result<Option<bool>, Error> {
         let place: [&(dyn ToSql + Sync); 1] = [&lane];
-        let look = self.prepare(&[&Text::Words(LAST_BATCH.into())]).await?.remove(0);
+        let look = self.prepare(&[&StatementText::Words(LAST_BATCH.into())]).await?.remove(0);
         let commit = self.client.batch_execute("COMMIT");
         let check = self.client.query(&look, &place);
         let (committed, checked) = tokio::join!(biased; commit, check);
@@ -216,7 +216,7 @@ impl Session {
         Ok(answers.iter().any(|answer| matches!(answer, SimpleQueryMessage::CommandComplete(1))))
     }
 
-    async fn prepare(&mut self, texts: &[&Text]) -> Result<Vec<tokio_postgres::Statement>, Error> {
+    async fn prepare(&mut self, texts: &[&StatementText]) -> Result<Vec<tokio_postgres::Statement>, Error> {
         if self.prepared.len() > limits::POSTGRES_LANE_STATEMENTS_MAX {
             self.prepared.clear();
         }
@@ -236,22 +236,22 @@ impl Session {
     }
 
     /// Finds out what each loser conflicted with. The transaction is still open and sees it.
-    async fn named(&mut self, batch: &Batch, lost: Vec<Lost<'_>>) -> Result<Vec<(usize, TxRejection)>, Error> {
+    async fn name_losses(&mut self, batch: &Batch, lost: Vec<Loser<'_>>) -> Result<Vec<(usize, TxRejection)>, Error> {
         // A loser must not see rows that its own batch just wrote.
         self.client.batch_execute("ROLLBACK").await?;
         let mut named: Vec<(usize, TxRejection)> = Vec::new();
-        for Lost { tx, why } in lost {
+        for Loser { tx, why } in lost {
             if named.iter().any(|(known, _)| *known == tx) || tx >= batch.txs.len() {
                 continue;
             }
             let loss = match why {
-                Why::Insert(insert) => self.taken(batch, insert).await?,
-                Why::Update(update) => {
+                LossCause::Insert(insert) => self.taken(batch, insert).await?,
+                LossCause::Update(update) => {
                     let key = update.row_key();
                     let there = self.exists(update.table, &key).await?;
                     TxRejection::Conflict(if there { Conflict::Stale(key) } else { Conflict::Missing(key) })
                 }
-                Why::Rows { step, table, touched } => TxRejection::Conflict(Conflict::Rows { step, table, touched }),
+                LossCause::Rows { step, table, touched } => TxRejection::Conflict(Conflict::Rows { step, table, touched }),
             };
             named.push((tx, loss));
         }
@@ -265,7 +265,7 @@ impl Session {
             }
         }
         // No row has its keys: the conflicting row is gone, or the batch contains the same row twice.
-        Ok(if is_twice(batch, insert) {
+        Ok(if has_duplicate_key(batch, insert) {
             TxRejection::Rejected(format!("unique key of {}", insert.table.name))
         } else {
             TxRejection::Lacking(left_out(insert.table.name))
@@ -273,15 +273,15 @@ impl Session {
     }
 
     async fn exists(&mut self, table: &Table, key: &RowKey) -> Result<bool, Error> {
-        let text = super::super::sql::exists(super::super::sql::Dialect::Postgres, table, key.columns);
-        let statement = self.prepare(&[&Text::Words(text.into())]).await?.remove(0);
-        let cells: Vec<Cell<'_>> = key.values.iter().map(Cell).collect();
+        let text = super::super::sql::exists(super::super::sql::SqlDialect::Postgres, table, key.columns);
+        let statement = self.prepare(&[&StatementText::Words(text.into())]).await?.remove(0);
+        let cells: Vec<PgCell<'_>> = key.values.iter().map(PgCell).collect();
         let params: Vec<&(dyn ToSql + Sync)> = cells.iter().map(|cell| cell as _).collect();
         Ok(!self.client.query(&statement, &params).await?.is_empty())
     }
 }
 
-enum Answer {
+enum StatementAnswer {
     Rows(Vec<Row>),
     Count { table: &'static str, left_out: bool },
 }
@@ -291,36 +291,36 @@ fn borrowed<'a>(statement: &'a Statement<'_>) -> Vec<&'a (dyn ToSql + Sync)> {
 }
 
 /// A transaction that lost to a conflict.
-struct Lost<'a> {
+struct Loser<'a> {
     tx: usize,
-    why: Why<'a>,
+    why: LossCause<'a>,
 }
 
-enum Why<'a> {
+enum LossCause<'a> {
     Insert(&'a Insert),
     Update(&'a Update),
     Rows { step: usize, table: &'static str, touched: u64 },
 }
 
-fn losers<'a>(statement: &Statement<'a>, rows: &[Row]) -> Vec<Lost<'a>> {
+fn losers<'a>(statement: &Statement<'a>, rows: &[Row]) -> Vec<Loser<'a>> {
     match &statement.expects {
-        Expect::Updates(updates) if rows.len() < updates.len() => {
-            let lost = |(tx, update): &(usize, &'a Update)| Lost { tx: *tx, why: Why::Update(update) };
-            statements::not_made(updates, rows).map(lost).collect()
+        ExpectedAnswer::Updates(updates) if rows.len() < updates.len() => {
+            let lost = |(tx, update): &(usize, &'a Update)| Loser { tx: *tx, why: LossCause::Update(update) };
+            statements::missing_updates(updates, rows).map(lost).collect()
         }
-        Expect::Inserts(inserts) if rows.len() < inserts.len() => {
+        ExpectedAnswer::Inserts(inserts) if rows.len() < inserts.len() => {
             let keys: Vec<Vec<Value>> = rows.iter().map(key_of).collect();
             let absent = |insert: &Insert| insert.key(insert.table.key).is_none_or(|key| !keys.contains(&key.values));
             let missing = inserts.iter().filter(|(_, insert)| absent(insert));
-            missing.map(|(tx, insert)| Lost { tx: *tx, why: Why::Insert(insert) }).collect()
+            missing.map(|(tx, insert)| Loser { tx: *tx, why: LossCause::Insert(insert) }).collect()
         }
-        Expect::Step { tx, at, step } => step_loser(*tx, *at, step, rows),
-        Expect::Updates(_) | Expect::Inserts(_) | Expect::Entries(_) | Expect::Count { .. } => Vec::new(),
+        ExpectedAnswer::Step { tx, at, step } => step_loser(*tx, *at, step, rows),
+        ExpectedAnswer::Updates(_) | ExpectedAnswer::Inserts(_) | ExpectedAnswer::Entries(_) | ExpectedAnswer::Count { .. } => Vec::new(),
     }
 }
 
 /// Whether another row of the batch has a key of this one.
-fn is_twice(batch: &Batch, insert: &Insert) -> bool {
+fn has_duplicate_key(batch: &Batch, insert: &Insert) -> bool {
     let steps = batch.txs.iter().flat_map(|tx| &tx.steps).filter_map(|step| match step {
         Step::Insert(insert) => Some(insert),
         Step::Lock { .. } | Step::Update { .. } | Step::Delete { .. } => None,
@@ -333,14 +333,14 @@ fn is_twice(batch: &Batch, insert: &Insert) -> bool {
 }
 
 fn key_of(row: &Row) -> Vec<Value> {
-    (0..row.len()).map(|at| row.try_get::<_, Read>(at).map_or(Value::Null, |read| read.0)).collect()
+    (0..row.len()).map(|at| row.try_get::<_, DecodedCell>(at).map_or(Value::Null, |read| read.0)).collect()
 }
 
-fn step_loser<'a>(tx: usize, at: usize, step: &'a Step, rows: &[Row]) -> Vec<Lost<'a>> {
+fn step_loser<'a>(tx: usize, at: usize, step: &'a Step, rows: &[Row]) -> Vec<Loser<'a>> {
     let touched = rows.len() as u64;
     let (table, allowed) = match step {
         Step::Insert(insert) if touched == 1 => return Vec::new(),
-        Step::Insert(insert) => return vec![Lost { tx, why: Why::Insert(insert) }],
+        Step::Insert(insert) => return vec![Loser { tx, why: LossCause::Insert(insert) }],
         Step::Lock { table, rows, .. } | Step::Update { table, rows, .. } | Step::Delete { table, rows, .. } => {
             (table, rows)
         }
@@ -348,7 +348,7 @@ fn step_loser<'a>(tx: usize, at: usize, step: &'a Step, rows: &[Row]) -> Vec<Los
     if allowed.allows(touched) {
         Vec::new()
     } else {
-        vec![Lost { tx, why: Why::Rows { step: at, table: table.name, touched } }]
+        vec![Loser { tx, why: LossCause::Rows { step: at, table: table.name, touched } }]
     }
 }
 
@@ -365,8 +365,8 @@ mod tests {
         let mut client = server.connect().await.unwrap();
         crate::migrate::postgres(&mut client).await.unwrap();
         let lane = super::super::lane::claim(&client, "test", 15.0, None).await.unwrap();
-        let (mut session, batch) = (Session::new(client, 15.0), Uuid::from_u64_pair(1, 1));
-        session.prepare(&[&Text::Words(LAST_BATCH.into())]).await.unwrap();
+        let (mut session, batch) = (LaneSession::new(client, 15.0), Uuid::from_u64_pair(1, 1));
+        session.prepare(&[&StatementText::Words(LAST_BATCH.into())]).await.unwrap();
         let mark = "UPDATE ledger_lanes SET last_batch_id = $1";
         session.client().batch_execute("BEGIN").await.unwrap();
         session.client().execute(mark, &[&batch]).await.unwrap();

@@ -79,7 +79,7 @@ const HOME: &str = "SELECT n.nspname::text, coalesce(current_schema()::text, '')
      WHERE c.oid = to_regclass('ledger_lanes') AND n.nspname IS DISTINCT FROM current_schema()";
 
 /// One flaw of Chimera's own schema.
-struct Flaw {
+struct SchemaFlaw {
     kind: String,
     table: String,
     name: String,
@@ -87,7 +87,7 @@ struct Flaw {
     columns: String,
 }
 
-impl Flaw {
+impl SchemaFlaw {
     fn of(row: &Row) -> Self {
         Self { kind: row.get(1), table: row.get(2), name: row.get(3), state: row.get(4), columns: row.get(5) }
     }
@@ -177,21 +177,21 @@ pub(super) fn constraints() -> impl Iterator<Item = &'static str> {
 }
 
 /// The flaws of a database with this binary's schema version; other versions are reported elsewhere.
-async fn flaws(client: &Client) -> Result<Vec<Flaw>, Unavailable> {
+async fn flaws(client: &Client) -> Result<Vec<SchemaFlaw>, Unavailable> {
     if migrate::postgres_version(client).await.map_err(|error| unavailable(&error))? != migrate::newest() {
         return Ok(Vec::new());
     }
     let found = client.query(&**LOOK, &[&objects::OWN_OBJECTS.names(), &*LINES]).await;
-    Ok(found.map_err(|error| unavailable(&error))?.iter().map(Flaw::of).collect())
+    Ok(found.map_err(|error| unavailable(&error))?.iter().map(SchemaFlaw::of).collect())
 }
 
 /// Rejects a database in which a guard of Chimera's own schema is missing or inactive.
-pub(in super::super) async fn look(client: &Client) -> Result<(), Unavailable> {
+pub(in super::super) async fn check_guards(client: &Client) -> Result<(), Unavailable> {
     flaws(client).await?.first().map_or(Ok(()), |flaw| Err(flaw.unusable()))
 }
 
 /// Rejects a database in which new tables would be created outside Chimera's schema. A running node is not affected.
-pub(in super::super) async fn look_at_home(client: &Client) -> Result<(), Unavailable> {
+pub(in super::super) async fn check_home_schema(client: &Client) -> Result<(), Unavailable> {
     let Some(row) = client.query_opt(HOME, &[]).await.map_err(|error| unavailable(&error))? else { return Ok(()) };
     let (home, first): (&str, &str) = (row.get(0), row.get(1));
     let (home, first) = (plain(home), plain(first));
@@ -202,19 +202,19 @@ pub(in super::super) async fn look_at_home(client: &Client) -> Result<(), Unavai
 }
 
 /// Restores what can be restored, all or nothing, and describes it.
-pub(in super::super) async fn put_back(client: &Client) -> Result<Vec<String>, Unavailable> {
+pub(in super::super) async fn restore(client: &Client) -> Result<Vec<String>, Unavailable> {
     let mut done = Vec::new();
     client
         .batch_execute("BEGIN; SET LOCAL client_min_messages = warning")
         .await
         .map_err(|error| unavailable(&error))?;
-    let mended = mend(client, &mut done).await;
+    let mended = repair_all(client, &mut done).await;
     let end = if mended.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = client.batch_execute(end).await.map_err(|error| unavailable(&error));
     mended.and(ended).map(|()| done)
 }
 
-async fn mend(client: &Client, done: &mut Vec<String>) -> Result<(), Unavailable> {
+async fn repair_all(client: &Client, done: &mut Vec<String>) -> Result<(), Unavailable> {
     for flaw in flaws(client).await? {
         let Some(text) = flaw.repair() else { return Err(flaw.unusable()) };
         client.batch_execute(&text).await.map_err(|error| not_put_back(&flaw, &error))?;
@@ -224,7 +224,7 @@ async fn mend(client: &Client, done: &mut Vec<String>) -> Result<(), Unavailable
 }
 
 /// Existing rows may violate it, or the privilege to restore it may be missing.
-fn not_put_back(flaw: &Flaw, error: &tokio_postgres::Error) -> Unavailable {
+fn not_put_back(flaw: &SchemaFlaw, error: &tokio_postgres::Error) -> Unavailable {
     let why = unavailable(error);
     let reason = format!("{} can't be put back in the database ({}); restore a backup", flaw.words(), why.reason);
     Unavailable::new(Outage::Unusable, reason)
@@ -236,16 +236,16 @@ pub(super) struct GuardWatch(Arc<Mutex<Option<Unavailable>>>);
 
 impl GuardWatch {
     /// Runs the check and publishes the result. A failure to check says nothing about the guards.
-    pub(super) async fn look(&self, client: &Client) -> Result<(), Unavailable> {
-        let seen = look(client).await;
+    pub(super) async fn run_check(&self, client: &Client) -> Result<(), Unavailable> {
+        let seen = check_guards(client).await;
         match &seen {
             Err(why) if why.outage != Outage::Unusable => {}
-            seen => self.saw(seen.as_ref().err()),
+            seen => self.publish(seen.as_ref().err()),
         }
         seen
     }
 
-    fn saw(&self, flaw: Option<&Unavailable>) {
+    fn publish(&self, flaw: Option<&Unavailable>) {
         let mut cell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*cell, flaw) {
             (before, Some(why)) if before.as_ref() != Some(why) => {
@@ -289,7 +289,7 @@ mod tests {
         for name in triggers.filter_map(|line| line.split(' ').nth(2)) {
             assert!(migrate::postgres_trigger(name).is_some(), "{name}");
         }
-        assert_eq!(look(&client).await, Ok(()));
-        assert_eq!(put_back(&client).await, Ok(Vec::new()));
+        assert_eq!(check_guards(&client).await, Ok(()));
+        assert_eq!(restore(&client).await, Ok(Vec::new()));
     }
 }

@@ -35,7 +35,7 @@ pub(super) async fn claim(
     mine: Option<Lane>,
 ) -> Result<Lane, Unavailable> {
     if let Some(mine) = mine
-        && let Some(row) = take_anew(client, mine, lease_seconds).await?
+        && let Some(row) = reclaim(client, mine, lease_seconds).await?
     {
         return lane(&row);
     }
@@ -55,7 +55,7 @@ pub(super) async fn claim(
 }
 
 /// Claims a lane again if nobody took it over. If its epoch is unchanged, the update was silently dropped.
-async fn take_anew(client: &Client, mine: Lane, lease_seconds: f64) -> Result<Option<Row>, Unavailable> {
+async fn reclaim(client: &Client, mine: Lane, lease_seconds: f64) -> Result<Option<Row>, Unavailable> {
     let taken = client.query_opt(TAKE_ANEW, &[&mine.id, &mine.epoch, &lease_seconds]).await;
     let taken = taken.map_err(|e| unavailable(&e))?;
     let epoch: Option<i64> = match &taken {
@@ -68,7 +68,7 @@ async fn take_anew(client: &Client, mine: Lane, lease_seconds: f64) -> Result<Op
 /// Claims the batch's lane again and checks whether the batch is in it. Waits for the old transaction to end, because
 /// both lock the lane's row.
 pub(super) async fn settle(client: &Client, batch: &Batch, lease_seconds: f64) -> Result<Resolution, Unavailable> {
-    let Some(row) = take_anew(client, batch.lane, lease_seconds).await? else {
+    let Some(row) = reclaim(client, batch.lane, lease_seconds).await? else {
         return Ok(Resolution::Fenced { durable: durable(client, batch).await? });
     };
     let last: Option<Uuid> = row.get(4);

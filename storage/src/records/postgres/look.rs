@@ -3,7 +3,7 @@
 //! A table is read completely. Its indexes are checked by amcheck where that is installed, and walked from end to end
 //! otherwise.
 
-use super::super::usage::Uses;
+use super::super::usage::TableOps;
 use super::failure::unavailable;
 use chimera_core::record::Table;
 use chimera_engine::port::{Outage, Unavailable};
@@ -38,13 +38,13 @@ const ROOM: &str = "BEGIN; SET LOCAL temp_tablespaces = ''; CREATE TEMPORARY TAB
 const ROOM_ROW_BYTES: u64 = 8_192;
 
 /// Proves that all of this could be done: tables, columns and privileges exist.
-pub(in super::super) async fn usable(client: &Client, uses: &Uses) -> Result<(), Unavailable> {
+pub(in super::super) async fn prove_usable(client: &Client, uses: &TableOps) -> Result<(), Unavailable> {
     let all: String = uses.statements().map(|text| format!("EXPLAIN {text};")).collect();
     client.batch_execute(&all).await.map_err(|error| unavailable(&error))
 }
 
 /// Proves that there is space for so many bytes, and leaves nothing behind.
-pub(super) async fn room(client: &Client, bytes: u64) -> Result<(), Unavailable> {
+pub(super) async fn prove_space(client: &Client, bytes: u64) -> Result<(), Unavailable> {
     let text = ROOM.replace("{blocks}", &bytes.div_ceil(ROOM_ROW_BYTES).to_string());
     match client.batch_execute(&text).await {
         // Without the privilege to create temporary tables, the ledger probe has to be enough.
@@ -60,7 +60,7 @@ pub(crate) async fn tables(client: &Client) -> Result<Vec<String>, Unavailable> 
 }
 
 /// Checks one table and its indexes completely.
-pub(crate) async fn whole(client: &Client, name: &str) -> Result<(), Unavailable> {
+pub(crate) async fn check_table(client: &Client, name: &str) -> Result<(), Unavailable> {
     let named = |error: &tokio_postgres::Error| {
         let why = unavailable(error);
         Unavailable::new(why.outage, format!("{}: {name}", why.reason))
@@ -90,10 +90,10 @@ pub(crate) async fn whole(client: &Client, name: &str) -> Result<(), Unavailable
 }
 
 /// Those of these relations that are intact now.
-pub(crate) async fn whole_of(client: &Client, tables: Vec<&'static Table>) -> Vec<&'static Table> {
+pub(crate) async fn intact_tables(client: &Client, tables: Vec<&'static Table>) -> Vec<&'static Table> {
     let mut found = Vec::new();
     for table in tables {
-        if !whole(client, table.name).await.is_err_and(|why| why.outage != Outage::Unusable) {
+        if !check_table(client, table.name).await.is_err_and(|why| why.outage != Outage::Unusable) {
             found.push(table);
         }
     }

@@ -23,7 +23,7 @@ mod worker;
 use super::OpenError;
 use super::health::Health;
 use super::held::LaneCell;
-use super::hold::{Furthest, HoldCell, not_ready};
+use super::hold::{KnownProgress, HoldCell, not_ready};
 use super::inbox::Message;
 use super::mark::{self, MarkFile};
 use super::schema::{self, SchemaWatch};
@@ -72,7 +72,7 @@ impl PostgresOptions {
 }
 
 pub struct PostgresRecords {
-    readers: Arc<reader::Readers>,
+    readers: Arc<reader::PostgresReaders>,
     lanes: Vec<mpsc::Sender<Message>>,
     held: Vec<LaneCell>,
     hold: HoldCell,
@@ -95,21 +95,21 @@ impl PostgresRecords {
         let server = Server::parse(&options.url)?;
         let mut client = server.connect().await?;
         connect::check(&client).await?;
-        objects::look(&client).await?;
-        guards::look_at_home(&client).await?;
+        objects::check_objects(&client).await?;
+        guards::check_home_schema(&client).await?;
         migrate::postgres(&mut client).await?;
         let marks = options.marks.as_deref().map(MarkFile::open).transpose()?.map(Arc::new);
         let hold = HoldCell::default();
         // Known before anybody asks: a server that starts on a held database must not begin any work.
         let known = marks.as_ref().map(|marks| marks.marks()).unwrap_or_default();
         let found = state::check(&client, &known).await?;
-        guards::look(&client).await?;
+        guards::check_guards(&client).await?;
         let mut note = None;
         if options.resume {
-            state::leap(&client, Furthest::of(&known)).await.map_err(|error| failure::unavailable(&error))?;
+            state::raise_epochs(&client, KnownProgress::of(&known)).await.map_err(|error| failure::unavailable(&error))?;
         } else {
-            let used = state::used(&client).await?;
-            note = marks.as_ref().and_then(|marks| marks.missed_by(used));
+            let used = state::was_used(&client).await?;
+            note = marks.as_ref().and_then(|marks| marks.missing_note(used));
             hold.set(found.hold);
         }
         drop(client);
@@ -125,7 +125,7 @@ impl PostgresRecords {
             let watched = (!options.resume).then(|| hold.clone());
             let marks = marks.clone().filter(|_| !options.resume);
             let known =
-                worker::Known { hold: watched, marks, generation: 0, schema: schema.clone(), guards: guards.clone() };
+                worker::LaneContext { hold: watched, marks, generation: 0, schema: schema.clone(), guards: guards.clone() };
             let lease = options.lease;
             let worker =
                 Worker { looked: None, held: lane, known, server, node, lease, inbox, session: None, lane: None };
@@ -137,7 +137,7 @@ impl PostgresRecords {
             tasks.push(tokio::spawn(watch::watch(server.clone(), hold.clone(), guards.clone(), marks.clone(), stop)));
         }
         let watching = Mutex::new(Some(watching));
-        let readers = Arc::new(reader::Readers::new(server.clone()));
+        let readers = Arc::new(reader::PostgresReaders::new(server.clone()));
         let (tasks, health) = (Mutex::new(tasks), Arc::default());
         let marks = marks.filter(|_| !options.resume);
         Ok(Self { readers, lanes, held, hold, watching, tasks, schema, guards, server, health, marks, note })
@@ -148,7 +148,7 @@ impl PostgresRecords {
         let server = Server::parse(url)?;
         schema::readable(&migrate::postgres_status(&server.connect().await?).await?)?;
         Ok(Self {
-            readers: Arc::new(reader::Readers::new(server.clone())),
+            readers: Arc::new(reader::PostgresReaders::new(server.clone())),
             lanes: Vec::new(),
             held: Vec::new(),
             hold: HoldCell::default(),
@@ -166,46 +166,46 @@ impl PostgresRecords {
     /// Probes whether what failed before would work now. The probe continues when the caller is gone: it may take
     /// longer than a readiness request, and its result counts for the next one.
     async fn probe(&self, unproven: Unproven) -> Result<(), Unavailable> {
-        if !self.health.begins_probe() {
+        if !self.health.try_begin_probe() {
             return Err(connect::passing("a probe of the previous failure is still in progress"));
         }
         let (server, health) = (self.server.clone(), Arc::clone(&self.health));
         let probing = tokio::spawn(async move {
-            let shown = shows(&server, &unproven).await;
+            let shown = prove(&server, &unproven).await;
             if shown.is_ok() {
                 health.probed(&unproven);
             }
-            health.ended_probe();
+            health.end_probe();
             shown
         });
         probing.await.unwrap_or_else(|_| Err(connect::passing("the store is stopped")))
     }
 
     /// Rechecks recorded damage in the background.
-    fn look_again(&self) {
-        let Some(tables) = self.health.due_look() else { return };
+    fn recheck_damage(&self) {
+        let Some(tables) = self.health.due_recheck() else { return };
         let (server, health) = (self.server.clone(), Arc::clone(&self.health));
         tokio::spawn(async move {
             let whole = match server.connect().await {
-                Ok(client) => look::whole_of(&client, tables).await,
+                Ok(client) => look::intact_tables(&client, tables).await,
                 Err(_) => Vec::new(),
             };
-            health.looked(&whole);
+            health.finish_recheck(&whole);
         });
     }
 }
 
 /// Proves that what failed before would work now.
-async fn shows(server: &Server, unproven: &Unproven) -> Result<(), Unavailable> {
+async fn prove(server: &Server, unproven: &Unproven) -> Result<(), Unavailable> {
     let client = server.connect().await?;
     if let Some(uses) = unproven.uses() {
-        look::usable(&client, &uses).await?;
+        look::prove_usable(&client, &uses).await?;
     }
     for tx in unproven.trials() {
-        trial::passes(&client, tx).await?;
+        trial::prove(&client, tx).await?;
     }
     match unproven.room() {
-        Some(bytes) => look::room(&client, bytes).await,
+        Some(bytes) => look::prove_space(&client, bytes).await,
         None => Ok(()),
     }
 }
@@ -234,7 +234,7 @@ impl Records for PostgresRecords {
         })?;
         let (answer, spent) = answer.await.map_err(|_| stopped())?;
         let answer = answer.map_err(|error| self.hold.explain(self.schema.explain(error)));
-        self.health.committed(answer, &spent)
+        self.health.record_commit(answer, &spent)
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
@@ -259,7 +259,7 @@ impl Records for PostgresRecords {
     fn damage(&self) -> Option<Unavailable> {
         let damage = self.health.damage()?;
         // A rejected caller also triggers a recheck, in case nobody asks for readiness.
-        self.look_again();
+        self.recheck_damage();
         Some(damage)
     }
 
@@ -268,7 +268,7 @@ impl Records for PostgresRecords {
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {
-        self.look_again();
+        self.recheck_damage();
         let unproven = self.health.unproven();
         for affinity in 0..self.lanes.len() as u64 {
             match self.commit(Tx { affinity, ..Tx::default() }).await {
@@ -289,9 +289,9 @@ impl Records for PostgresRecords {
                 Ok(_) => {}
             }
         }
-        self.health.verdict()?;
-        self.hold.check_sight()?;
-        mark::kept(self.marks.as_ref()).await
+        self.health.check()?;
+        self.hold.check_known()?;
+        mark::check_marks(self.marks.as_ref()).await
     }
 
     async fn close(&self) {

@@ -36,7 +36,7 @@ pub(super) const LOOK: &str = "WITH own AS (SELECT c.oid, c.relname::text AS nam
      UNION ALL SELECT 'relation', '', own.name FROM own WHERE NOT own.made LIMIT 1";
 
 /// What the check compares with.
-pub(super) struct Own {
+pub(super) struct OwnObjects {
     names: Vec<&'static str>,
     kinds: Vec<&'static str>,
     triggers: Vec<&'static str>,
@@ -44,14 +44,14 @@ pub(super) struct Own {
     function: &'static str,
 }
 
-pub(super) static OWN_OBJECTS: LazyLock<Own> = LazyLock::new(|| {
+pub(super) static OWN_OBJECTS: LazyLock<OwnObjects> = LazyLock::new(|| {
     let lines = || OWN.lines().filter_map(|line| line.split_once(' '));
     let (kinds, names) = lines().filter(|(kind, _)| *kind != "t").unzip();
     let triggers = lines().filter(|(kind, _)| *kind == "t").map(|(_, trigger)| trigger).collect();
-    Own { names, kinds, triggers, function: migrate::postgres_guard() }
+    OwnObjects { names, kinds, triggers, function: migrate::postgres_guard() }
 });
 
-impl Own {
+impl OwnObjects {
     pub(super) fn names(&self) -> &[&'static str] {
         &self.names
     }
@@ -70,16 +70,16 @@ const NUMBERS: &str = "WITH own AS (SELECT n.name, to_regclass(n.name)::oid AS o
          AND concat_ws(' ', own.name, g.tgname, g.tgtype, encode(g.tgargs, 'escape')) = ANY ($2::text[])";
 
 /// The OIDs of Chimera's objects in one database. Never includes foreign objects, whenever it was read.
-pub(super) struct Numbers {
+pub(super) struct OwnOids {
     tables: HashMap<String, u32>,
     triggers: BTreeSet<u32>,
     /// Each with the transaction that last changed it.
     functions: BTreeSet<(u32, String)>,
 }
 
-impl Numbers {
+impl OwnOids {
     pub(super) async fn read(client: &Client) -> Result<Self, Error> {
-        let Own { names, triggers, function, .. } = &*OWN_OBJECTS;
+        let OwnObjects { names, triggers, function, .. } = &*OWN_OBJECTS;
         let mut numbers = Self { tables: HashMap::new(), triggers: BTreeSet::new(), functions: BTreeSet::new() };
         for row in client.query(NUMBERS, &[names, triggers, function]).await? {
             let number = row.get(1);
@@ -95,7 +95,7 @@ impl Numbers {
 
     /// A statement that checks whether these tables and their triggers are as Chimera created them. It has no
     /// parameters, so that it is planned once. `None` if a table is unknown: then the full check is needed.
-    pub(super) fn question(&self, tables: &BTreeSet<&str>) -> Option<String> {
+    pub(super) fn quick_check_sql(&self, tables: &BTreeSet<&str>) -> Option<String> {
         let numbers: Option<Vec<String>> =
             tables.iter().map(|name| self.tables.get(*name).map(ToString::to_string)).collect();
         let numbers = numbers?.join(", ");
@@ -123,13 +123,13 @@ impl Numbers {
 }
 
 /// Rejects a database in which Chimera's tables carry foreign objects.
-pub(in super::super) async fn look(client: &Client) -> Result<(), Unavailable> {
+pub(in super::super) async fn check_objects(client: &Client) -> Result<(), Unavailable> {
     let rows = client.query(LOOK, &OWN_OBJECTS.params()).await.map_err(|error| unavailable(&error))?;
-    found(&rows).map_or(Ok(()), Err)
+    first_foreign(&rows).map_or(Ok(()), Err)
 }
 
 /// The result of the check.
-pub(super) fn found(rows: &[Row]) -> Option<Unavailable> {
+pub(super) fn first_foreign(rows: &[Row]) -> Option<Unavailable> {
     let row = rows.first()?;
     let (kind, name, table): (&str, &str, &str) = (row.get(0), row.get(1), row.get(2));
     let reason = match kind {
@@ -160,6 +160,6 @@ mod tests {
         assert_eq!(found.join("\n") + "\n", OWN, "write them into objects.txt");
         let known: BTreeSet<_> = OWN_OBJECTS.names.iter().copied().collect();
         assert!(catalog().iter().all(|table| known.contains(table.name)));
-        assert_eq!(look(&client).await, Ok(()));
+        assert_eq!(check_objects(&client).await, Ok(()));
     }
 }

@@ -1,9 +1,9 @@
 //! Reads on pooled connections, each with its prepared statements.
 
 use super::super::slots::{reader, slots};
-use super::super::sql::{self, Dialect};
+use super::super::sql::{self, SqlDialect};
 use super::super::task::Task;
-use super::cells::{Cell, Read, shape};
+use super::cells::{PgCell, DecodedCell, shape};
 use super::connect::Server;
 use super::failure;
 use chimera_core::limits;
@@ -18,19 +18,19 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, RowStream, Statement};
 
 /// A connection and its prepared statements.
-pub(super) struct Session {
+pub(super) struct ReadSession {
     client: Client,
     prepared: HashMap<String, Statement>,
 }
 
 /// A pool of sessions, opened on demand and dropped when they fail.
-pub(super) struct Readers {
+pub(super) struct PostgresReaders {
     server: Server,
-    idle: Mutex<Vec<Session>>,
+    idle: Mutex<Vec<ReadSession>>,
     slots: FairSlots,
 }
 
-impl Readers {
+impl PostgresReaders {
     pub(super) fn new(server: Server) -> Self {
         Self { server, idle: Mutex::new(Vec::new()), slots: slots(limits::POSTGRES_READS_MAX) }
     }
@@ -49,11 +49,11 @@ impl Readers {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(mut session) = idle.filter(|session| !session.client.is_closed()) {
             match query.answer(&mut session).await {
-                Err(Failure::Lost) => {}
+                Err(QueryFailure::Lost) => {}
                 answer => return self.give_back(session, answer),
             }
         }
-        let mut session = Session { client: self.server.connect().await?, prepared: HashMap::new() };
+        let mut session = ReadSession { client: self.server.connect().await?, prepared: HashMap::new() };
         let answer = query.answer(&mut session).await;
         self.give_back(session, answer)
     }
@@ -63,15 +63,15 @@ impl Readers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn give_back<T>(&self, session: Session, answer: Result<T, Failure>) -> Result<T, ReadError> {
+    fn give_back<T>(&self, session: ReadSession, answer: Result<T, QueryFailure>) -> Result<T, ReadError> {
         match answer {
             Ok(answer) => {
                 self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
                 Ok(answer)
             }
-            Err(Failure::Lost) => Err(super::connect::passing("the database can't be reached").into()),
-            Err(Failure::Refused(reason)) => Err(reason.into()),
-            Err(Failure::Invalid(error)) => Err(error),
+            Err(QueryFailure::Lost) => Err(super::connect::passing("the database can't be reached").into()),
+            Err(QueryFailure::Refused(reason)) => Err(reason.into()),
+            Err(QueryFailure::Invalid(error)) => Err(error),
         }
     }
 }
@@ -82,7 +82,7 @@ pub(super) trait Query: Send + Sync + 'static {
 
     fn scope(&self) -> &Scope;
 
-    fn answer(&self, session: &mut Session) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
+    fn answer(&self, session: &mut ReadSession) -> impl Future<Output = Result<Self::Answer, QueryFailure>> + Send;
 }
 
 impl Query for Select {
@@ -92,7 +92,7 @@ impl Query for Select {
         &self.scope
     }
 
-    async fn answer(&self, session: &mut Session) -> Result<Page, Failure> {
+    async fn answer(&self, session: &mut ReadSession) -> Result<Page, QueryFailure> {
         session.page(self).await
     }
 }
@@ -104,7 +104,7 @@ impl Query for CountQuery {
         &self.select.scope
     }
 
-    async fn answer(&self, session: &mut Session) -> Result<Vec<RowGroup>, Failure> {
+    async fn answer(&self, session: &mut ReadSession) -> Result<Vec<RowGroup>, QueryFailure> {
         session.count(self).await
     }
 }
@@ -114,7 +114,7 @@ async fn gather(found: &mut PageBuilder<'_>, select: &Select, rows: RowStream) -
     let (mut rows, mut taken) = (pin!(rows), 0);
     while let Some(row) = rows.try_next().await? {
         let cell = |(at, column): (usize, &chimera_core::record::Column)| {
-            row.try_get::<_, Read>(at).map_or(Value::Null, |read| shape(column.kind, read.0))
+            row.try_get::<_, DecodedCell>(at).map_or(Value::Null, |read| shape(column.kind, read.0))
         };
         let cells = select.table.columns.iter().enumerate().map(cell).collect();
         if !found.push(Row { table: select.table, cells }) {
@@ -125,23 +125,23 @@ async fn gather(found: &mut PageBuilder<'_>, select: &Select, rows: RowStream) -
     Ok(taken)
 }
 
-pub(super) enum Failure {
+pub(super) enum QueryFailure {
     Lost,
     Refused(Unavailable),
     Invalid(ReadError),
 }
 
-impl From<tokio_postgres::Error> for Failure {
+impl From<tokio_postgres::Error> for QueryFailure {
     fn from(error: tokio_postgres::Error) -> Self {
         if failure::is_lost(&error) { Self::Lost } else { Self::Refused(failure::unavailable(&error)) }
     }
 }
 
-impl Session {
-    async fn page(&mut self, select: &Select) -> Result<Page, Failure> {
+impl ReadSession {
+    async fn page(&mut self, select: &Select) -> Result<Page, QueryFailure> {
         let tenant = sql::tenant_of(&select.scope);
-        let text = sql::select(Dialect::Postgres, select, &tenant).map_err(Failure::Invalid)?;
-        let cells: Vec<Cell<'_>> = text.params.iter().map(|(_, value)| Cell(value)).collect();
+        let text = sql::select(SqlDialect::Postgres, select, &tenant).map_err(QueryFailure::Invalid)?;
+        let cells: Vec<PgCell<'_>> = text.params.iter().map(|(_, value)| PgCell(value)).collect();
         let params: Vec<&(dyn ToSql + Sync)> = cells.iter().map(|cell| cell as _).collect();
         let statement = self.prepare(&text.sql).await?;
         let mut found = PageBuilder::new(select);
@@ -165,15 +165,15 @@ impl Session {
         Ok(found.page())
     }
 
-    async fn count(&mut self, count: &CountQuery) -> Result<Vec<RowGroup>, Failure> {
+    async fn count(&mut self, count: &CountQuery) -> Result<Vec<RowGroup>, QueryFailure> {
         let tenant = sql::tenant_of(&count.select.scope);
-        let text = sql::count(Dialect::Postgres, count, &tenant).map_err(Failure::Invalid)?;
-        let cells: Vec<Cell<'_>> = text.params.iter().map(|(_, value)| Cell(value)).collect();
+        let text = sql::count(SqlDialect::Postgres, count, &tenant).map_err(QueryFailure::Invalid)?;
+        let cells: Vec<PgCell<'_>> = text.params.iter().map(|(_, value)| PgCell(value)).collect();
         let params: Vec<&(dyn ToSql + Sync)> = cells.iter().map(|cell| cell as _).collect();
         let statement = self.prepare(&text.sql).await?;
         let rows = self.client.query(&statement, &params).await?;
         let counted = |row: &tokio_postgres::Row| {
-            let oldest = row.try_get::<_, Read>(2).map_or(Value::Null, |read| shape(ColumnType::Time, read.0));
+            let oldest = row.try_get::<_, DecodedCell>(2).map_or(Value::Null, |read| shape(ColumnType::Time, read.0));
             RowGroup {
                 value: row.try_get(0).unwrap_or_default(),
                 rows: row.try_get::<_, i64>(1).unwrap_or_default().unsigned_abs(),

@@ -1,6 +1,6 @@
 //! Whether the database matches the marks, and whether it is held.
 
-use super::super::hold::{Furthest, StoreState, head, reason};
+use super::super::hold::{KnownProgress, StoreState, head, reason};
 use super::failure::{left_out, unavailable};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES, STORE_STATE};
 use chimera_core::ledger::{MarkMismatch, Digest32, StoredLane, Mark};
@@ -57,7 +57,7 @@ async fn is_gone(client: &Client, table: &Table) -> Result<(), Unavailable> {
 }
 
 /// Whether a lane of the database was ever claimed.
-pub(in super::super) async fn used(client: &Client) -> Result<bool, Unavailable> {
+pub(in super::super) async fn was_used(client: &Client) -> Result<bool, Unavailable> {
     let text = "SELECT EXISTS (SELECT 1 FROM ledger_lanes WHERE epoch > 0)";
     client.query_one(text, &[]).await.map(|row| row.get(0)).map_err(|error| unavailable(&error))
 }
@@ -95,7 +95,7 @@ pub(in super::super) async fn behind(
 /// Checks the database before a lane is claimed. One that is behind the marks is held from now on, for every node.
 pub(in super::super) async fn check(client: &Client, marks: &[Mark]) -> Result<StoreState, Unavailable> {
     let state = read(client).await?;
-    let known = Furthest::of(marks);
+    let known = KnownProgress::of(marks);
     let why = match &state.hold {
         Some(_) if state.generation >= known.generation => return Ok(state),
         Some(found) => found.reason.clone(),
@@ -122,7 +122,7 @@ pub(in super::super) async fn heads(client: &Client) -> Result<Vec<Mark>, Unavai
 
 /// Holds the database, and records the greatest known progress, which a resume must exceed. Takes over every lane in
 /// the same transaction, so nodes that don't know of the hold can't commit either.
-pub(in super::super) async fn hold(client: &Client, reason: &str, known: Furthest) -> Result<(), Error> {
+pub(in super::super) async fn hold(client: &Client, reason: &str, known: KnownProgress) -> Result<(), Error> {
     let held = async {
         client.batch_execute("BEGIN; LOCK TABLE ledger_lanes IN SHARE ROW EXCLUSIVE MODE").await?;
         hold_within(client, reason, known).await?;
@@ -137,19 +137,19 @@ pub(in super::super) async fn hold(client: &Client, reason: &str, known: Furthes
 }
 
 /// The same within an open transaction.
-pub(in super::super) async fn hold_within(client: &Client, reason: &str, known: Furthest) -> Result<(), Error> {
+pub(in super::super) async fn hold_within(client: &Client, reason: &str, known: KnownProgress) -> Result<(), Error> {
     client.execute(HOLD, &[&reason, &known.epoch, &known.generation]).await?;
     client.execute(FENCE, &[]).await.map(drop)
 }
 
 /// Raises the epochs, so that the next claim gets one that was never used.
-pub(in super::super) async fn leap(client: &Client, known: Furthest) -> Result<(), Error> {
+pub(in super::super) async fn raise_epochs(client: &Client, known: KnownProgress) -> Result<(), Error> {
     client.execute(LEAP, &[&known.epoch]).await.map(drop)
 }
 
 /// Whether the database is held, or would be at the next write. Changes nothing; a database without the table is
 /// older than any mark.
-pub(in super::super) async fn seen(
+pub(in super::super) async fn current_hold(
     client: &Client,
     marks: &[Mark],
     now: Timestamp,

@@ -3,8 +3,8 @@
 //! Updates go first, then inserts with parents before children, each in key order. A statement knows which
 //! transaction each of its rows belongs to, so that one pass finds every loser.
 
-use super::super::sql::{self, Dialect};
-use super::cells::{Cell, Cells, array_type, element};
+use super::super::sql::{self, SqlDialect};
+use super::cells::{PgCell, PgColumn, array_type, element};
 use chimera_core::ledger::ChainLink;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Insert, ColumnType, Row, Step, Table, Update, Value};
@@ -17,53 +17,53 @@ use tokio_postgres::types::ToSql;
 
 /// One statement of a batch and how to interpret its answer.
 pub(super) struct Statement<'a> {
-    pub(super) text: Text,
+    pub(super) text: StatementText,
     pub(super) params: Vec<Box<dyn ToSql + Sync + Send + 'a>>,
-    pub(super) expects: Expect<'a>,
+    pub(super) expects: ExpectedAnswer<'a>,
 }
 
 impl Statement<'_> {
     /// The table that it changes or locks.
     pub(super) fn table(&self) -> &'static str {
         match &self.expects {
-            Expect::Updates(updates) => updates.first().map_or("", |(_, update)| update.table.name),
-            Expect::Inserts(inserts) => inserts.first().map_or("", |(_, insert)| insert.table.name),
-            Expect::Step { step: Step::Insert(insert), .. } => insert.table.name,
-            Expect::Step {
+            ExpectedAnswer::Updates(updates) => updates.first().map_or("", |(_, update)| update.table.name),
+            ExpectedAnswer::Inserts(inserts) => inserts.first().map_or("", |(_, insert)| insert.table.name),
+            ExpectedAnswer::Step { step: Step::Insert(insert), .. } => insert.table.name,
+            ExpectedAnswer::Step {
                 step: Step::Lock { table, .. } | Step::Update { table, .. } | Step::Delete { table, .. },
                 ..
             } => table.name,
-            Expect::Entries(_) => AUDIT_LOG_ENTRIES.name,
-            Expect::Count { table, .. } => table,
+            ExpectedAnswer::Entries(_) => AUDIT_LOG_ENTRIES.name,
+            ExpectedAnswer::Count { table, .. } => table,
         }
     }
 }
 
 /// The SQL of a statement. A bulk statement is identified by its shape, so that its text is built only once.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) enum Text {
+pub(super) enum StatementText {
     /// Inserts rows with the columns at these positions.
-    Insert { table: Named, columns: Vec<usize>, mode: Inserts },
+    Insert { table: TableByName, columns: Vec<usize>, mode: OnKeyConflict },
     /// Appends rows with all columns.
-    Append(Named),
+    Append(TableByName),
     /// Sets columns of rows whose other columns are as expected.
-    Update { table: Named, set: Vec<usize>, expect: Vec<usize> },
+    Update { table: TableByName, set: Vec<usize>, expect: Vec<usize> },
     /// Literal SQL.
     Words(Cow<'static, str>),
 }
 
-impl Text {
+impl StatementText {
     pub(super) fn spell(&self) -> Cow<'_, str> {
         match self {
-            Self::Insert { table: Named(table), columns, mode: Inserts::Plain } => {
+            Self::Insert { table: TableByName(table), columns, mode: OnKeyConflict::Plain } => {
                 bulk_insert(table, columns.iter().copied(), "").into()
             }
-            Self::Insert { table: Named(table), columns, mode: Inserts::PassingOver } => {
+            Self::Insert { table: TableByName(table), columns, mode: OnKeyConflict::Skip } => {
                 let tail = format!("ON CONFLICT DO NOTHING RETURNING {}", table.key.join(", "));
                 bulk_insert(table, columns.iter().copied(), &tail).into()
             }
-            Self::Append(Named(table)) => bulk_insert(table, 0..table.columns.len(), "RETURNING 1").into(),
-            Self::Update { table: Named(table), set, expect } => bulk_update(table, set, expect).into(),
+            Self::Append(TableByName(table)) => bulk_insert(table, 0..table.columns.len(), "RETURNING 1").into(),
+            Self::Update { table: TableByName(table), set, expect } => bulk_update(table, set, expect).into(),
             Self::Words(words) => (&**words).into(),
         }
     }
@@ -71,17 +71,17 @@ impl Text {
 
 /// A table compared by name.
 #[derive(Clone, Copy)]
-pub(super) struct Named(&'static Table);
+pub(super) struct TableByName(&'static Table);
 
-impl PartialEq for Named {
+impl PartialEq for TableByName {
     fn eq(&self, other: &Self) -> bool {
         self.0.name == other.0.name
     }
 }
 
-impl Eq for Named {}
+impl Eq for TableByName {}
 
-impl Hash for Named {
+impl Hash for TableByName {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.name.hash(state);
     }
@@ -89,15 +89,15 @@ impl Hash for Named {
 
 /// What an insert does when its key is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Inserts {
+pub(super) enum OnKeyConflict {
     /// Fails, and the whole statement with it.
     Plain,
     /// Skips the row and omits it from the answer.
-    PassingOver,
+    Skip,
 }
 
 /// The expected answer.
-pub(super) enum Expect<'a> {
+pub(super) enum ExpectedAnswer<'a> {
     /// The position of each of these updates.
     Updates(Vec<(usize, &'a Update)>),
     /// The key of each of these inserts.
@@ -121,7 +121,7 @@ pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1:
 pub(super) fn statements<'a>(
     batch: &'a Batch,
     entries: &'a [Row],
-    mode: Inserts,
+    mode: OnKeyConflict,
 ) -> Result<Vec<Statement<'a>>, (usize, ReadError)> {
     let mut all = updates(batch);
     all.extend(inserts(batch, mode));
@@ -133,7 +133,7 @@ pub(super) fn statements<'a>(
     if !entries.is_empty() {
         let columns = 0..AUDIT_LOG_ENTRIES.columns.len();
         let cells = columns.map(|at| entries.iter().map(|row| &row.cells[at]).collect());
-        let (text, expects) = (Text::Append(Named(&AUDIT_LOG_ENTRIES)), Expect::Entries(entries.len()));
+        let (text, expects) = (StatementText::Append(TableByName(&AUDIT_LOG_ENTRIES)), ExpectedAnswer::Entries(entries.len()));
         all.push(Statement { text, params: arrays(cells), expects });
     }
     Ok(all)
@@ -145,7 +145,7 @@ pub(super) fn entry_rows(batch: &Batch, links: &[ChainLink]) -> Vec<Row> {
 }
 
 fn arrays<'a>(columns: impl Iterator<Item = Vec<&'a Value>>) -> Vec<Box<dyn ToSql + Sync + Send + 'a>> {
-    columns.map(|cells| Box::new(Cells(cells)) as Box<dyn ToSql + Sync + Send>).collect()
+    columns.map(|cells| Box::new(PgColumn(cells)) as Box<dyn ToSql + Sync + Send>).collect()
 }
 
 /// Updates that set and expect the same columns of one table share a statement.
@@ -163,8 +163,8 @@ fn updates<'a>(batch: &'a Batch) -> Vec<Statement<'a>> {
             (0..table.key.len()).map(|n| rows.iter().map(|(_, u)| &u.key[n]).collect()).collect();
         columns.extend((0..expect.len()).map(|n| rows.iter().map(|(_, u)| &u.expect[n].1).collect()));
         columns.extend((0..set.len()).map(|n| rows.iter().map(|(_, u)| &u.set[n].1).collect()));
-        let text = Text::Update { table: Named(table), set, expect };
-        Statement { text, params: arrays(columns.into_iter()), expects: Expect::Updates(rows) }
+        let text = StatementText::Update { table: TableByName(table), set, expect };
+        Statement { text, params: arrays(columns.into_iter()), expects: ExpectedAnswer::Updates(rows) }
     };
     groups.into_iter().map(statement).collect()
 }
@@ -197,7 +197,7 @@ fn bulk_update(table: &Table, set: &[usize], expect: &[usize]) -> String {
 }
 
 /// The updates of a statement whose positions were not returned.
-pub(super) fn not_made<'r, 'a>(
+pub(super) fn missing_updates<'r, 'a>(
     updates: &'r [(usize, &'a Update)],
     rows: &[tokio_postgres::Row],
 ) -> impl Iterator<Item = &'r (usize, &'a Update)> + use<'r, 'a> {
@@ -206,7 +206,7 @@ pub(super) fn not_made<'r, 'a>(
 }
 
 /// Inserts into the same columns of one table share a statement.
-fn inserts<'a>(batch: &'a Batch, mode: Inserts) -> Vec<Statement<'a>> {
+fn inserts<'a>(batch: &'a Batch, mode: OnKeyConflict) -> Vec<Statement<'a>> {
     type Shape = (u16, &'static str, Vec<usize>);
     let mut groups: BTreeMap<Shape, Vec<(usize, &'a Insert)>> = BTreeMap::new();
     for (tx, insert) in batch.txs.iter().enumerate().flat_map(|(n, tx)| tx.inserts.iter().map(move |i| (n, i))) {
@@ -219,10 +219,10 @@ fn inserts<'a>(batch: &'a Batch, mode: Inserts) -> Vec<Statement<'a>> {
         let cells = (0..positions.len()).map(|n| rows.iter().map(|(_, insert)| &insert.cells[n].1).collect());
         let params = arrays(cells);
         let expects = match mode {
-            Inserts::Plain => Expect::Count { table: table.name, rows: rows.len() },
-            Inserts::PassingOver => Expect::Inserts(rows),
+            OnKeyConflict::Plain => ExpectedAnswer::Count { table: table.name, rows: rows.len() },
+            OnKeyConflict::Skip => ExpectedAnswer::Inserts(rows),
         };
-        Statement { text: Text::Insert { table: Named(table), columns: positions, mode }, params, expects }
+        Statement { text: StatementText::Insert { table: TableByName(table), columns: positions, mode }, params, expects }
     };
     groups.into_iter().map(statement).collect()
 }
@@ -250,19 +250,19 @@ fn bulk_insert(table: &Table, positions: impl Iterator<Item = usize>, tail: &str
 }
 
 fn ordered<'a>(tx: usize, at: usize, step: &'a Step) -> Result<Statement<'a>, ReadError> {
-    let d = Dialect::Postgres;
+    let d = SqlDialect::Postgres;
     let said = match step {
         Step::Insert(insert) => {
             let values = insert.cells.iter().map(|(at, value)| (insert.table.columns[*at].kind, value));
             let sql = sql::insert(d, insert.table, insert.cells.iter().map(|(at, _)| *at));
-            sql::Text { sql, params: values.collect() }
+            sql::SqlText { sql, params: values.collect() }
         }
         Step::Lock { table, conditions, .. } => sql::lock(d, table, conditions)?,
         Step::Update { table, conditions, set, .. } => sql::update(d, table, set, conditions)?,
         Step::Delete { table, conditions, .. } => sql::delete(d, table, conditions)?,
     };
     let counted = if matches!(step, Step::Lock { .. }) { said.sql } else { format!("{} RETURNING 1", said.sql) };
-    let params = said.params.into_iter().map(|(_, value)| Box::new(Cell(value)) as Box<dyn ToSql + Sync + Send>);
-    let text = Text::Words(counted.into());
-    Ok(Statement { text, params: params.collect(), expects: Expect::Step { tx, at, step } })
+    let params = said.params.into_iter().map(|(_, value)| Box::new(PgCell(value)) as Box<dyn ToSql + Sync + Send>);
+    let text = StatementText::Words(counted.into());
+    Ok(Statement { text, params: params.collect(), expects: ExpectedAnswer::Step { tx, at, step } })
 }

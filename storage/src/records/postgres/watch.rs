@@ -38,13 +38,13 @@ pub(super) async fn watch(
         }
         let Some(open) = &client else { continue };
         // An unreachable database is checked again; nobody can commit to it meanwhile.
-        let blind = look(open, &hold, marks.as_deref()).await.err();
+        let blind = check(open, &hold, marks.as_deref()).await.err();
         if blind.is_some() {
             client = None;
         }
-        hold.set_sight(blind.filter(|why| why.outage == Outage::Unusable));
+        hold.set_unknown(blind.filter(|why| why.outage == Outage::Unusable));
         if guards.check().is_err() || guarded.elapsed() >= limits::GUARD_CHECK_INTERVAL {
-            look_at_guards(&server, &guards).await;
+            check_guards(&server, &guards).await;
             guarded = Instant::now();
         }
     }
@@ -52,14 +52,14 @@ pub(super) async fn watch(
 }
 
 /// On a new session, which has the same settings and name resolution as the next connection.
-async fn look_at_guards(server: &Server, guards: &GuardWatch) {
+async fn check_guards(server: &Server, guards: &GuardWatch) {
     let Ok(client) = server.connect().await else { return };
     // The result is published; a failed check is repeated.
-    let _ = guards.look(&client).await;
+    let _ = guards.run_check(&client).await;
 }
 
 /// Compares before it writes marks: the next check compares with what is written now.
-async fn look(client: &Client, hold: &HoldCell, marks: Option<&MarkFile>) -> Result<(), Unavailable> {
+async fn check(client: &Client, hold: &HoldCell, marks: Option<&MarkFile>) -> Result<(), Unavailable> {
     let found = state::check(client, &marks.map(MarkFile::marks).unwrap_or_default()).await?;
     let marks = marks.filter(|_| found.hold.is_none());
     hold.set(found.hold);

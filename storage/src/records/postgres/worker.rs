@@ -7,7 +7,7 @@ use super::super::mark::MarkFile;
 use super::super::observe;
 use super::super::schema::SchemaWatch;
 use super::connect::Server;
-use super::flight::Session;
+use super::flight::LaneSession;
 use super::guards::GuardWatch;
 use super::{failure, lane, objects, state};
 use crate::migrate;
@@ -27,7 +27,7 @@ use tokio_postgres::Client;
 type Pause = Pin<Box<Sleep>>;
 
 /// What a lane knows of its store beyond its own row.
-pub(super) struct Known {
+pub(super) struct LaneContext {
     /// Why the store may not be changed; `None` while it is being resumed.
     pub(super) hold: Option<HoldCell>,
     pub(super) marks: Option<Arc<MarkFile>>,
@@ -41,12 +41,12 @@ pub(super) struct Worker {
     /// When the schema was last checked.
     pub(super) looked: Option<Instant>,
     pub(super) held: LaneCell,
-    pub(super) known: Known,
+    pub(super) known: LaneContext,
     pub(super) server: Server,
     pub(super) node: String,
     pub(super) lease: Duration,
     pub(super) inbox: mpsc::Receiver<Message>,
-    pub(super) session: Option<Session>,
+    pub(super) session: Option<LaneSession>,
     /// The lane as last claimed; it is claimed again after a lost connection.
     pub(super) lane: Option<Lane>,
 }
@@ -136,18 +136,18 @@ impl Worker {
 
     async fn execute(&mut self, batch: &Batch) -> BatchOutcome {
         // A connection that died while the lane was idle lost nothing: the lane is still ours.
-        if self.session.as_ref().is_none_or(Session::is_lost) {
-            self.session = match self.connect_anew().await {
-                Ok(client) => Some(Session::new(client, self.lease.as_secs_f64())),
-                Err(reason) => return Self::told(batch, BatchOutcome::Unavailable(reason)),
+        if self.session.as_ref().is_none_or(LaneSession::is_lost) {
+            self.session = match self.reconnect().await {
+                Ok(client) => Some(LaneSession::new(client, self.lease.as_secs_f64())),
+                Err(reason) => return Self::record_batch(batch, BatchOutcome::Unavailable(reason)),
             };
         }
         let Some(session) = self.session.as_mut() else {
             return BatchOutcome::Unavailable(super::connect::passing("the database is not connected"));
         };
         if self.looked.is_none_or(|looked| looked.elapsed() >= limits::SCHEMA_CHECK_INTERVAL) {
-            if let Err(reason) = look(&self.known.schema, session.client()).await {
-                return Self::told(batch, BatchOutcome::Unavailable(reason));
+            if let Err(reason) = check_schema(&self.known.schema, session.client()).await {
+                return Self::record_batch(batch, BatchOutcome::Unavailable(reason));
             }
             self.looked = Some(Instant::now());
         }
@@ -156,7 +156,7 @@ impl Worker {
         let outcome = outcome.unwrap_or(BatchOutcome::Unknown { lost: Vec::new() });
         if matches!(outcome, BatchOutcome::Fenced | BatchOutcome::Unavailable(_)) && !session.is_lost() {
             // The waiter gets the reason; the next claim checks again.
-            let _ = look(&self.known.schema, session.client()).await;
+            let _ = check_schema(&self.known.schema, session.client()).await;
         }
         if session.is_lost() || matches!(outcome, BatchOutcome::Unavailable(_) | BatchOutcome::Unknown { .. }) {
             self.session = None;
@@ -166,17 +166,17 @@ impl Worker {
         {
             self.known.mark(Lane { head: *head, ..batch.lane });
         }
-        Self::told(batch, outcome)
+        Self::record_batch(batch, outcome)
     }
 
     /// The server may have failed over to one that lacks the latest writes of others.
-    async fn connect_anew(&mut self) -> Result<Client, Unavailable> {
+    async fn reconnect(&mut self) -> Result<Client, Unavailable> {
         let client = self.server.connect_lane().await?;
         self.known.check(&client).await?;
         Ok(client)
     }
 
-    fn told(batch: &Batch, outcome: BatchOutcome) -> BatchOutcome {
+    fn record_batch(batch: &Batch, outcome: BatchOutcome) -> BatchOutcome {
         observe::executed("postgres", batch, &outcome);
         outcome
     }
@@ -185,7 +185,7 @@ impl Worker {
         self.held.clear();
         let session = match self.session.take() {
             Some(session) if !session.is_lost() => session,
-            _ => Session::new(self.server.connect_lane().await?, self.lease.as_secs_f64()),
+            _ => LaneSession::new(self.server.connect_lane().await?, self.lease.as_secs_f64()),
         };
         self.known.check(session.client()).await?;
         let lane = lane::claim(session.client(), &self.node, self.lease.as_secs_f64(), self.lane).await?;
@@ -215,7 +215,7 @@ impl Worker {
             if let Ok(Ok(settled)) =
                 timeout(limits::POSTGRES_BATCH_TIMEOUT, lane::settle(&client, batch, self.lease.as_secs_f64())).await
             {
-                self.session = Some(Session::new(client, self.lease.as_secs_f64()));
+                self.session = Some(LaneSession::new(client, self.lease.as_secs_f64()));
                 if let Resolution::Committed(lane) | Resolution::NotCommitted(lane) = settled {
                     self.lane = Some(lane);
                     self.held.set(lane);
@@ -235,11 +235,11 @@ impl Worker {
 }
 
 /// Checks whether the schema version is this binary's.
-async fn look(schema: &SchemaWatch, client: &Client) -> Result<(), Unavailable> {
-    schema.saw(migrate::postgres_version(client).await.map_err(|error| failure::unavailable(&error))?)
+async fn check_schema(schema: &SchemaWatch, client: &Client) -> Result<(), Unavailable> {
+    schema.record_version(migrate::postgres_version(client).await.map_err(|error| failure::unavailable(&error))?)
 }
 
-impl Known {
+impl LaneContext {
     /// Records the lane's durable progress in the mark file.
     fn mark(&self, lane: Lane) {
         if let Some(marks) = &self.marks {
@@ -254,8 +254,8 @@ impl Known {
     /// Rejects a database with another schema version, with foreign objects on its tables, older than its marks,
     /// held, or with a missing guard.
     async fn check(&mut self, client: &Client) -> Result<(), Unavailable> {
-        look(&self.schema, client).await?;
-        objects::look(client).await?;
+        check_schema(&self.schema, client).await?;
+        objects::check_objects(client).await?;
         let marks = self.marks.as_ref().map(|marks| marks.marks()).unwrap_or_default();
         let found = state::check(client, &marks).await?;
         self.generation = found.generation;
@@ -264,7 +264,7 @@ impl Known {
             cell.set(found.hold);
             refusal.map_or(Ok(()), Err)?;
         }
-        self.guards.look(client).await
+        self.guards.run_check(client).await
     }
 }
 

@@ -6,9 +6,9 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Statement, ToSql};
 use uuid::Uuid;
 
-struct Cell<'a>(&'a Value);
+struct SqliteCell<'a>(&'a Value);
 
-impl ToSql for Cell<'_> {
+impl ToSql for SqliteCell<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         let borrowed = match self.0 {
             Value::Null => ValueRef::Null,
@@ -33,7 +33,7 @@ fn list(texts: Vec<String>) -> ToSqlOutput<'static> {
 /// Binds values as parameters 1, 2, …
 pub(crate) fn bind<'a>(statement: &mut Statement<'_>, values: impl Iterator<Item = &'a Value>) -> rusqlite::Result<()> {
     for (n, value) in values.enumerate() {
-        statement.raw_bind_parameter(n + 1, Cell(value))?;
+        statement.raw_bind_parameter(n + 1, SqliteCell(value))?;
     }
     Ok(())
 }

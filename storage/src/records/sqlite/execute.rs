@@ -7,9 +7,9 @@
 //! Every written row is counted, after the tables were checked for foreign triggers.
 
 use super::super::is_probe;
-use super::super::sql::{self, Dialect};
+use super::super::sql::{self, SqlDialect};
 use super::objects::ObjectWatch;
-use super::texts::Texts;
+use super::texts::StatementCache;
 use super::{cells, failure, pair};
 use crate::migrate;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
@@ -18,17 +18,17 @@ use chimera_core::record::{Conflict, Insert, RowCount, RowKey, Step, Table, Tx, 
 use chimera_engine::commit::{Batch, TxRejection, BatchOutcome};
 use rusqlite::{CachedStatement, Connection, params};
 
-const D: Dialect = Dialect::Sqlite;
+const D: SqlDialect = SqlDialect::Sqlite;
 
 /// Writes a batch: each statement is looked up once.
-pub(super) struct Pen<'c> {
+pub(super) struct BatchWriter<'c> {
     pub(super) conn: &'c Connection,
-    texts: &'c mut Texts,
+    texts: &'c mut StatementCache,
     statements: Vec<Option<CachedStatement<'c>>>,
 }
 
-impl<'c> Pen<'c> {
-    pub(super) const fn new(conn: &'c Connection, texts: &'c mut Texts) -> Self {
+impl<'c> BatchWriter<'c> {
+    pub(super) const fn new(conn: &'c Connection, texts: &'c mut StatementCache) -> Self {
         Self { conn, texts, statements: Vec::new() }
     }
 
@@ -46,19 +46,19 @@ impl<'c> Pen<'c> {
 }
 
 /// Why a transaction of the batch failed.
-pub(super) enum Failure {
+pub(super) enum TxFailure {
     Loss(TxRejection),
     Whole(BatchOutcome),
 }
 
-impl From<rusqlite::Error> for Failure {
+impl From<rusqlite::Error> for TxFailure {
     fn from(error: rusqlite::Error) -> Self {
         failure::of_statement(&error).map_or_else(Self::Whole, Self::Loss)
     }
 }
 
 /// Executes the batch. No transaction stays open, whatever happens.
-pub(super) fn execute(conn: &Connection, texts: &mut Texts, objects: &mut ObjectWatch, batch: &Batch) -> BatchOutcome {
+pub(super) fn execute(conn: &Connection, texts: &mut StatementCache, objects: &mut ObjectWatch, batch: &Batch) -> BatchOutcome {
     texts.trim();
     for careful in [false, true] {
         let outcome = attempt(conn, texts, objects, batch, careful).unwrap_or_else(|outcome| outcome);
@@ -75,7 +75,7 @@ pub(super) fn execute(conn: &Connection, texts: &mut Texts, objects: &mut Object
 
 fn attempt(
     conn: &Connection,
-    texts: &mut Texts,
+    texts: &mut StatementCache,
     objects: &mut ObjectWatch,
     batch: &Batch,
     careful: bool,
@@ -85,8 +85,8 @@ fn attempt(
     if !holds_lane(conn, batch).map_err(whole)? {
         return Ok(BatchOutcome::Fenced);
     }
-    objects.look(conn).map_err(BatchOutcome::Unavailable)?;
-    let mut pen = Pen::new(conn, texts);
+    objects.check_if_changed(conn).map_err(BatchOutcome::Unavailable)?;
+    let mut pen = BatchWriter::new(conn, texts);
     let mut lost = Vec::new();
     for (at, tx) in batch.txs.iter().enumerate() {
         let loss = if careful { savepoint(&mut pen, tx)? } else { plain(&mut pen, tx)? };
@@ -115,15 +115,15 @@ fn attempt(
 }
 
 /// The outcome of a batch when a shared part fails.
-fn of_batch(failure: Failure) -> BatchOutcome {
+fn of_batch(failure: TxFailure) -> BatchOutcome {
     match failure {
-        Failure::Loss(loss) => of_all(&loss),
-        Failure::Whole(outcome) => outcome,
+        TxFailure::Loss(loss) => of_all(&loss),
+        TxFailure::Whole(outcome) => outcome,
     }
 }
 
 /// Chains the entries of the remaining transactions, and advances the lane.
-pub(super) fn chain(pen: &mut Pen<'_>, batch: &Batch, keep: impl Fn(usize) -> bool) -> Result<ChainHead, Failure> {
+pub(super) fn chain(pen: &mut BatchWriter<'_>, batch: &Batch, keep: impl Fn(usize) -> bool) -> Result<ChainHead, TxFailure> {
     let (links, head) = batch.chain(&keep);
     let kept = batch.txs.iter().enumerate().filter(|(at, _)| keep(*at));
     for (sealed, link) in kept.flat_map(|(_, tx)| &tx.entries).zip(&links) {
@@ -135,8 +135,8 @@ pub(super) fn chain(pen: &mut Pen<'_>, batch: &Batch, keep: impl Fn(usize) -> bo
 }
 
 /// Rejects a change that silently did not touch exactly one row.
-fn one_row(table: &Table, touched: usize) -> Result<(), Failure> {
-    if touched == 1 { Ok(()) } else { Err(Failure::Loss(TxRejection::Lacking(failure::left_out(table.name)))) }
+fn one_row(table: &Table, touched: usize) -> Result<(), TxFailure> {
+    if touched == 1 { Ok(()) } else { Err(TxFailure::Loss(TxRejection::Lacking(failure::left_out(table.name)))) }
 }
 
 /// Whether the lane is ours under our schema version: with another version, nobody holds it.
@@ -148,7 +148,7 @@ fn holds_lane(conn: &Connection, batch: &Batch) -> rusqlite::Result<bool> {
     conn.prepare_cached(text)?.exists(params![lane.id, lane.epoch, lane.head.seq, lane.head.hash.0, known])
 }
 
-fn advance(conn: &Connection, batch: &Batch, head: ChainHead) -> Result<(), Failure> {
+fn advance(conn: &Connection, batch: &Batch, head: ChainHead) -> Result<(), TxFailure> {
     let text = "UPDATE ledger_lanes SET head_seq = ?3, head_hash = ?4, last_batch_id = ?5 \
                 WHERE lane = ?1 AND epoch = ?2";
     let lane = batch.lane;
@@ -156,7 +156,7 @@ fn advance(conn: &Connection, batch: &Batch, head: ChainHead) -> Result<(), Fail
     one_row(&LEDGER_LANES, conn.prepare_cached(text)?.execute(cells)?)
 }
 
-fn probe(conn: &Connection, batch: &Batch) -> Result<(), Failure> {
+fn probe(conn: &Connection, batch: &Batch) -> Result<(), TxFailure> {
     conn.execute_batch("SAVEPOINT probe")?;
     let text = "INSERT INTO audit_log_entries (lane, seq, id, tenant_id, subject_type, subject_id, event_type, \
                 actor_type, timestamp, data_json, salt, content_digest, prev_hash, hash) \
@@ -166,15 +166,15 @@ fn probe(conn: &Connection, batch: &Batch) -> Result<(), Failure> {
     Ok(conn.execute_batch("ROLLBACK TO probe; RELEASE probe")?)
 }
 
-fn plain(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<TxRejection>, BatchOutcome> {
+fn plain(pen: &mut BatchWriter<'_>, tx: &Tx) -> Result<Option<TxRejection>, BatchOutcome> {
     match apply(pen, tx) {
         Ok(()) => Ok(None),
-        Err(Failure::Loss(loss)) => Ok(Some(loss)),
-        Err(Failure::Whole(outcome)) => Err(outcome),
+        Err(TxFailure::Loss(loss)) => Ok(Some(loss)),
+        Err(TxFailure::Whole(outcome)) => Err(outcome),
     }
 }
 
-fn savepoint(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<TxRejection>, BatchOutcome> {
+fn savepoint(pen: &mut BatchWriter<'_>, tx: &Tx) -> Result<Option<TxRejection>, BatchOutcome> {
     let whole = |error: rusqlite::Error| BatchOutcome::Unavailable(failure::unavailable(&error));
     let conn = pen.conn;
     conn.prepare_cached("SAVEPOINT tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
@@ -195,13 +195,13 @@ fn of_all(loss: &TxRejection) -> BatchOutcome {
     }
 }
 
-fn apply(pen: &mut Pen<'_>, tx: &Tx) -> Result<(), Failure> {
+fn apply(pen: &mut BatchWriter<'_>, tx: &Tx) -> Result<(), TxFailure> {
     tx.updates.iter().try_for_each(|update| compare_and_set(pen, update))?;
     tx.inserts.iter().try_for_each(|insert| add(pen, insert))?;
     tx.steps.iter().enumerate().try_for_each(|(at, step)| run(pen, at, step))
 }
 
-pub(super) fn add(pen: &mut Pen<'_>, insert: &Insert) -> Result<(), Failure> {
+pub(super) fn add(pen: &mut BatchWriter<'_>, insert: &Insert) -> Result<(), TxFailure> {
     let number = pen.texts.insert(insert);
     let statement = pen.statement(number)?;
     cells::bind(statement, insert.cells.iter().map(|(_, value)| value))?;
@@ -209,13 +209,13 @@ pub(super) fn add(pen: &mut Pen<'_>, insert: &Insert) -> Result<(), Failure> {
         Ok(1) => return Ok(()),
         // Unless one of its keys is taken.
         Ok(_) => TxRejection::Lacking(failure::left_out(insert.table.name)),
-        Err(error) => match failure::of_statement(&error).map_err(Failure::Whole)? {
+        Err(error) => match failure::of_statement(&error).map_err(TxFailure::Whole)? {
             // The refusing trigger may have left the row there, and the lookup would find it.
-            lacking @ TxRejection::Lacking(_) => return Err(Failure::Loss(lacking)),
+            lacking @ TxRejection::Lacking(_) => return Err(TxFailure::Loss(lacking)),
             refusal => refusal,
         },
     };
-    Err(Failure::Loss(taken(pen.conn, insert)?.map_or(refusal, |key| TxRejection::Conflict(Conflict::Exists(key)))))
+    Err(TxFailure::Loss(taken(pen.conn, insert)?.map_or(refusal, |key| TxRejection::Conflict(Conflict::Exists(key)))))
 }
 
 /// The first key of the row that another row already has.
@@ -234,7 +234,7 @@ fn exists(conn: &Connection, table: &Table, key: &RowKey) -> rusqlite::Result<bo
     Ok(statement.raw_query().next()?.is_some())
 }
 
-pub(super) fn compare_and_set(pen: &mut Pen<'_>, update: &Update) -> Result<(), Failure> {
+pub(super) fn compare_and_set(pen: &mut BatchWriter<'_>, update: &Update) -> Result<(), TxFailure> {
     let table = update.table;
     let number = pen.texts.update(update);
     let statement = pen.statement(number)?;
@@ -245,11 +245,11 @@ pub(super) fn compare_and_set(pen: &mut Pen<'_>, update: &Update) -> Result<(), 
     }
     let key = update.row_key();
     let conflict = if exists(pen.conn, table, &key)? { Conflict::Stale(key) } else { Conflict::Missing(key) };
-    Err(Failure::Loss(TxRejection::Conflict(conflict)))
+    Err(TxFailure::Loss(TxRejection::Conflict(conflict)))
 }
 
-pub(super) fn run(pen: &mut Pen<'_>, at: usize, step: &Step) -> Result<(), Failure> {
-    let unreadable = |error: chimera_engine::port::ReadError| Failure::Loss(TxRejection::Rejected(error.to_string()));
+pub(super) fn run(pen: &mut BatchWriter<'_>, at: usize, step: &Step) -> Result<(), TxFailure> {
+    let unreadable = |error: chimera_engine::port::ReadError| TxFailure::Loss(TxRejection::Rejected(error.to_string()));
     let (table, text, rows, counts) = match step {
         Step::Insert(insert) => return add(pen, insert),
         Step::Lock { table, conditions, rows } => (table, sql::lock(D, table, conditions), rows, true),
@@ -272,14 +272,14 @@ fn count(statement: &mut rusqlite::Statement<'_>) -> rusqlite::Result<u64> {
     Ok(count)
 }
 
-fn check_rows(step: usize, table: &'static Table, rows: RowCount, touched: u64) -> Result<(), Failure> {
+fn check_rows(step: usize, table: &'static Table, rows: RowCount, touched: u64) -> Result<(), TxFailure> {
     if rows.allows(touched) {
         return Ok(());
     }
-    Err(Failure::Loss(TxRejection::Conflict(Conflict::Rows { step, table: table.name, touched })))
+    Err(TxFailure::Loss(TxRejection::Conflict(Conflict::Rows { step, table: table.name, touched })))
 }
 
-fn append(pen: &mut Pen<'_>, lane: i64, sealed: &SealedEntry, link: &ChainLink) -> Result<(), Failure> {
+fn append(pen: &mut BatchWriter<'_>, lane: i64, sealed: &SealedEntry, link: &ChainLink) -> Result<(), TxFailure> {
     let number = pen.texts.append(&AUDIT_LOG_ENTRIES);
     let statement = pen.statement(number)?;
     cells::bind_borrowed(statement, &sealed.cells(lane, link))?;

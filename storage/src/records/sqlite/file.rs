@@ -29,9 +29,9 @@ pub(crate) fn path_in(folder: &Path) -> PathBuf {
 
 /// Device and inode of a file: writes to a file that was removed or replaced are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity(u64, u64);
+pub(crate) struct FileId(u64, u64);
 
-impl Identity {
+impl FileId {
     /// The file at `path`, if it exists.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().map(|file| Self(file.dev(), file.ino()))
@@ -43,7 +43,7 @@ impl Identity {
 #[derive(Clone, Debug)]
 pub(crate) struct DataFile {
     path: PathBuf,
-    identity: Identity,
+    identity: FileId,
 }
 
 impl DataFile {
@@ -60,7 +60,7 @@ impl DataFile {
             return Ok(None);
         }
         pair::check(path)?;
-        Ok(Identity::of(path).map(|identity| Self { path: path.to_owned(), identity }))
+        Ok(FileId::of(path).map(|identity| Self { path: path.to_owned(), identity }))
     }
 
     /// Opens the data file in `folder` for writing, and creates it if it is missing.
@@ -74,7 +74,7 @@ impl DataFile {
         let _ = create_private(&path);
         let made = writer(&path, OpenFlags::SQLITE_OPEN_CREATE);
         let conn = made.map_err(|error| with_cause(&path, unavailable(&error)))?;
-        let identity = Identity::of(&path).ok_or_else(gone)?;
+        let identity = FileId::of(&path).ok_or_else(data_file_gone)?;
         Ok((Self { path, identity }, conn))
     }
 
@@ -84,14 +84,14 @@ impl DataFile {
 
     /// Whether the path still leads to this file. Writes to an unlinked file are lost, and so is a log that is merged
     /// into it.
-    pub(crate) fn in_place(&self) -> bool {
-        Identity::of(&self.path) == Some(self.identity)
+    pub(crate) fn is_in_place(&self) -> bool {
+        FileId::of(&self.path) == Some(self.identity)
     }
 
     /// Opens it for writing, with durable commits.
     pub(crate) fn open_writer(&self) -> Result<Connection, Unavailable> {
         self.may_open()?;
-        narrow(&self.path);
+        restrict_permissions(&self.path);
         writer(&self.path, OpenFlags::empty()).map_err(|error| with_cause(&self.path, unavailable(&error)))
     }
 
@@ -110,12 +110,12 @@ impl DataFile {
 
     fn may_open(&self) -> Result<(), Unavailable> {
         is_there(&self.path)?;
-        if self.in_place() { Ok(()) } else { Err(gone()) }
+        if self.is_in_place() { Ok(()) } else { Err(data_file_gone()) }
     }
 }
 
 /// The error for a removed or replaced data file.
-pub(super) fn gone() -> Unavailable {
+pub(super) fn data_file_gone() -> Unavailable {
     Unavailable::new(Outage::Unusable, "the data file was removed or replaced; restart to use what is there now")
 }
 
@@ -159,8 +159,8 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
 }
 
 /// Restricts a data file with wider permissions to its owner. Fails silently for anybody but the owner.
-fn narrow(path: &Path) {
-    for file in [path.to_owned(), log_of(path), beside(path, "-shm")] {
+fn restrict_permissions(path: &Path) {
+    for file in [path.to_owned(), log_of(path), companion_path(path, "-shm")] {
         if file.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0) {
             let _ = std::fs::set_permissions(&file, Permissions::from_mode(PRIVATE));
         }
@@ -169,7 +169,7 @@ fn narrow(path: &Path) {
 
 /// Adds the operating system's reason, if there is one: SQLite says that a file can't be opened or written, not why.
 pub(super) fn with_cause(path: &Path, told: Unavailable) -> Unavailable {
-    let obstacle = matches!(told.outage, Outage::Transient | Outage::DiskError).then(|| obstacle(path)).flatten();
+    let obstacle = matches!(told.outage, Outage::Transient | Outage::DiskError).then(|| write_obstacle(path)).flatten();
     obstacle.map_or(told, |error| {
         Unavailable::new(Outage::from_io(&error), format!("the data folder can't be used: {}", io_reason(&error)))
     })
@@ -177,7 +177,7 @@ pub(super) fn with_cause(path: &Path, told: Unavailable) -> Unavailable {
 
 /// Why the data file can't be written. Does not open the file itself: closing a second handle would release this
 /// process's locks on it.
-fn obstacle(path: &Path) -> Option<io::Error> {
+fn write_obstacle(path: &Path) -> Option<io::Error> {
     let folder = path.parent()?;
     let writable = access(path, Access::READ_OK | Access::WRITE_OK).map_err(io::Error::from);
     let writable = match writable {
@@ -200,7 +200,7 @@ fn writer(path: &Path, more: OpenFlags) -> rusqlite::Result<Connection> {
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     // A restarted log releases the space it does not need.
     conn.pragma_update(None, "journal_size_limit", limits::SQLITE_LOG_KEPT_BYTES)?;
-    settle_rules(&conn)?;
+    set_pragmas(&conn)?;
     conn.pragma_update(None, "cache_size", -limits::SQLITE_WRITER_CACHE_KIB)?;
     Ok(conn)
 }
@@ -247,7 +247,7 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
         Err(error) if needs_writing(&error) && !log_of(path).exists() => open_unchanging(path)?,
         other => other?,
     };
-    settle_rules(&conn)?;
+    set_pragmas(&conn)?;
     conn.pragma_update(None, "query_only", true)?;
     Ok(conn)
 }
@@ -258,10 +258,10 @@ fn needs_writing(error: &rusqlite::Error) -> bool {
 
 /// The write-ahead log of a data file.
 pub(crate) fn log_of(path: &Path) -> PathBuf {
-    beside(path, "-wal")
+    companion_path(path, "-wal")
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn companion_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
@@ -279,7 +279,7 @@ pub(crate) fn open_unchanging(path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(uri + "?immutable=1", flags)
 }
 
-fn settle_rules(conn: &Connection) -> rusqlite::Result<()> {
+fn set_pragmas(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "foreign_keys", true)?;
     conn.pragma_update(None, "recursive_triggers", true)?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
@@ -294,7 +294,7 @@ pub(crate) fn claim(conn: &Connection, lease_until: i64) -> Result<Lane, Unavail
                 VALUES (?1, 1, 0, zeroblob(32), ?2) \
                 ON CONFLICT (lane) DO UPDATE SET epoch = epoch + 1, lease_until = excluded.lease_until \
                 RETURNING epoch, head_seq, head_hash";
-    let taken = durably(conn, || conn.query_row(text, params![LANE, lease_until], lane).optional());
+    let taken = in_durable_transaction(conn, || conn.query_row(text, params![LANE, lease_until], lane).optional());
     taken.map_err(|error| unavailable(&error))?.ok_or_else(|| left_out(LEDGER_LANES.name))
 }
 
@@ -306,7 +306,7 @@ pub(super) fn lane_now(conn: &Connection) -> rusqlite::Result<Option<Lane>> {
 
 /// Runs a changing query in an explicit transaction and checks its commit: an auto-committed statement returns its
 /// row first, and a full disk after that would go unnoticed.
-pub(super) fn durably<T>(conn: &Connection, work: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+pub(super) fn in_durable_transaction<T>(conn: &Connection, work: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let named = work().and_then(|value| pair::stamp(conn).map(|()| value));
     let done = named.and_then(|value| conn.execute_batch("COMMIT").map(|()| value));
@@ -325,7 +325,7 @@ fn lane(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lane> {
 pub(crate) fn settle(conn: &Connection, batch: &Batch) -> Result<Resolution, Unavailable> {
     let text = "UPDATE ledger_lanes SET epoch = epoch + 1 WHERE lane = ?1 AND epoch = ?2 \
                 RETURNING epoch, head_seq, head_hash, last_batch_id";
-    let found = durably(conn, || {
+    let found = in_durable_transaction(conn, || {
         let place = params![batch.lane.id, batch.lane.epoch];
         conn.query_row(text, place, |row| Ok((lane(row)?, row.get::<_, Option<Vec<u8>>>(3)?))).optional()
     });
@@ -358,12 +358,12 @@ fn durable(conn: &Connection, batch: &Batch) -> Result<Option<bool>, Unavailable
 pub(crate) fn release(conn: &Connection, lane: Lane) {
     let text = "UPDATE ledger_lanes SET lease_until = 0 WHERE lane = ?1 AND epoch = ?2";
     // The process is stopping: a lease that could not be released expires by itself.
-    let _ = durably(conn, || conn.execute(text, params![lane.id, lane.epoch]));
+    let _ = in_durable_transaction(conn, || conn.execute(text, params![lane.id, lane.epoch]));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::texts::Texts;
+    use super::super::texts::StatementCache;
     use super::*;
     use chimera_engine::commit::BatchOutcome;
     use uuid::Uuid;
@@ -384,12 +384,12 @@ mod tests {
         let path = path_in(folder.path());
         let modes = || {
             let mode = |file: PathBuf| file.metadata().unwrap().permissions().mode() & 0o777;
-            [path.clone(), log_of(&path), beside(&path, "-shm")].map(mode)
+            [path.clone(), log_of(&path), companion_path(&path, "-shm")].map(mode)
         };
         let (data, conn) = DataFile::create(folder.path()).unwrap();
         conn.execute_batch("CREATE TABLE t (x)").unwrap();
         assert_eq!(modes(), [0o600; 3], "whatever the umask is");
-        for file in [path.clone(), log_of(&path), beside(&path, "-shm")] {
+        for file in [path.clone(), log_of(&path), companion_path(&path, "-shm")] {
             std::fs::set_permissions(file, Permissions::from_mode(0o664)).unwrap();
         }
         let again = data.open_writer().unwrap();
@@ -424,7 +424,7 @@ mod tests {
         let first = batch(claim(&conn, 0).unwrap(), 1);
         let outcome = {
             let mut objects = super::super::objects::ObjectWatch::new().unwrap();
-            super::super::execute::execute(&conn, &mut Texts::default(), &mut objects, &first)
+            super::super::execute::execute(&conn, &mut StatementCache::default(), &mut objects, &first)
         };
         assert!(matches!(outcome, BatchOutcome::Committed { .. }), "{outcome:?}");
         let Resolution::Committed(lane) = settle(&conn, &first).unwrap() else { panic!("it is durable") };

@@ -59,7 +59,7 @@ struct Guards {
 }
 
 /// Rejects a file of the newest schema version in which a guard is missing.
-pub(crate) fn look(conn: &Connection) -> Result<(), Unavailable> {
+pub(crate) fn check_guards(conn: &Connection) -> Result<(), Unavailable> {
     match missing(conn)?.first() {
         None => Ok(()),
         Some((table, guard, text)) => Err(refusal(table, guard, text.is_some())),
@@ -67,7 +67,7 @@ pub(crate) fn look(conn: &Connection) -> Result<(), Unavailable> {
 }
 
 /// Restores what can be restored, all or nothing, and describes it.
-pub(crate) fn put_back(conn: &mut Connection) -> Result<Vec<String>, Unavailable> {
+pub(crate) fn restore(conn: &mut Connection) -> Result<Vec<String>, Unavailable> {
     let mut done = Vec::new();
     let tx = conn.transaction().map_err(|error| unavailable(&error))?;
     for (table, guard, text) in missing(&tx)? {
@@ -194,7 +194,7 @@ fn each(conn: &Connection, text: &str, mut take: impl FnMut(&Row<'_>) -> rusqlit
 /// The expression of every CHECK in a table definition, without spaces and comments.
 fn checks(text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let words = squeezed(text);
+    let words = strip_sql(text);
     for (at, _) in words.match_indices("CHECK(") {
         let mut depth = 0_usize;
         let mut quoted = false;
@@ -213,7 +213,7 @@ fn checks(text: &str) -> Vec<String> {
 }
 
 /// SQL without spaces and line comments, except inside quotes.
-fn squeezed(text: &str) -> String {
+fn strip_sql(text: &str) -> String {
     let mut quoted = false;
     let mut kept = String::new();
     for line in text.lines() {
@@ -254,6 +254,6 @@ mod tests {
         let written: i64 = conn.query_row(written, [], |row| row.get(0)).unwrap();
         let known = own.guards.iter().filter(|(_, guard)| matches!(guard, Guard::Check(_))).count();
         assert_eq!(i64::try_from(known).unwrap(), written, "no CHECK is passed over");
-        assert_eq!((look(&conn), put_back(&mut conn)), (Ok(()), Ok(Vec::new())));
+        assert_eq!((check_guards(&conn), restore(&mut conn)), (Ok(()), Ok(Vec::new())));
     }
 }

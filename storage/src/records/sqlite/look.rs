@@ -1,6 +1,6 @@
 //! Checks for damage: a quick check whose cost does not depend on the amount of data, and a full check.
 
-use super::super::usage::Uses;
+use super::super::usage::TableOps;
 use super::failure::unavailable;
 use chimera_core::error::io_reason;
 use chimera_core::limits;
@@ -12,7 +12,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 /// Checks the header and the first page of every table and index.
-pub(crate) fn glance(conn: &Connection) -> Result<(), Unavailable> {
+pub(crate) fn quick_check(conn: &Connection) -> Result<(), Unavailable> {
     let mut damaged = Vec::new();
     for (name, is_table) in trees(conn).map_err(|error| unavailable(&error))? {
         match root_is_whole(conn, &name, is_table) {
@@ -47,13 +47,13 @@ fn root_is_whole(conn: &Connection, name: &str, is_table: bool) -> rusqlite::Res
 }
 
 /// Proves that all of this could be done: tables and columns exist.
-pub(in super::super) fn usable(conn: &Connection, uses: &Uses) -> Result<(), Unavailable> {
+pub(in super::super) fn usable(conn: &Connection, uses: &TableOps) -> Result<(), Unavailable> {
     uses.statements().try_for_each(|text| conn.prepare(&text).map(drop)).map_err(|error| unavailable(&error))
 }
 
 /// Proves that there is space for so many bytes beside the data file, and leaves nothing behind. A rolled-back
 /// transaction would prove nothing: its pages stay in memory.
-pub(super) fn room(data: &Path, bytes: u64) -> Result<(), Unavailable> {
+pub(super) fn prove_space(data: &Path, bytes: u64) -> Result<(), Unavailable> {
     let path = data.with_extension("room");
     let filled = File::create(&path).and_then(|mut file| {
         std::io::copy(&mut std::io::repeat(0xa5).take(bytes), &mut file)?;
@@ -72,7 +72,7 @@ fn words_of(error: &std::io::Error) -> String {
 }
 
 /// Checks everything: pages, indexes against their tables, constraints, references.
-pub(crate) fn deep(conn: &Connection) -> Result<(), Unavailable> {
+pub(crate) fn full_check(conn: &Connection) -> Result<(), Unavailable> {
     let mut faults =
         complaints(conn, "PRAGMA integrity_check", |row| row.get(0)).map_err(|error| unavailable(&error))?;
     let dangling = |row: &rusqlite::Row<'_>| {
@@ -84,7 +84,7 @@ pub(crate) fn deep(conn: &Connection) -> Result<(), Unavailable> {
 }
 
 /// Checks one table completely; for a view, reads all its rows.
-pub(crate) fn whole(conn: &Connection, table: &Table) -> Result<bool, Unavailable> {
+pub(crate) fn check_table(conn: &Connection, table: &Table) -> Result<bool, Unavailable> {
     let name = quoted(table.name);
     let text = "SELECT 1 FROM sqlite_schema WHERE name = ?1 AND type = 'table'";
     let looked = conn.prepare(text).and_then(|mut statement| statement.exists([table.name])).and_then(|is_table| {

@@ -21,7 +21,7 @@ mod writer;
 use super::OpenError;
 use super::health::Health;
 use super::held::LaneCell;
-use super::hold::{Furthest, HoldCell, not_ready};
+use super::hold::{KnownProgress, HoldCell, not_ready};
 use super::inbox::Message;
 use super::mark::{self, MARK_FILE, MarkFile};
 use super::schema::{self, SchemaWatch};
@@ -39,11 +39,11 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
-use unsettled::Unsettled;
+use unsettled::UnknownOutcome;
 use writer::Writer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessMode {
     /// Read and write, as the only writing process.
     Write,
     /// Read only, beside a writer.
@@ -53,20 +53,20 @@ pub enum Access {
 }
 
 pub struct SqliteRecords {
-    readers: Arc<reader::Readers>,
-    writing: Option<Writing>,
+    readers: Arc<reader::SqliteReaders>,
+    writing: Option<WriterHandle>,
     schema: SchemaWatch,
     health: Arc<Health>,
 }
 
-struct Writing {
+struct WriterHandle {
     /// The marks that this process writes.
     marks: Option<Arc<MarkFile>>,
     /// What was wrong with the mark file at the start.
     note: Option<String>,
     held: LaneCell,
     hold: HoldCell,
-    unsettled: Unsettled,
+    unsettled: UnknownOutcome,
     inbox: SyncSender<Message>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -75,49 +75,49 @@ impl SqliteRecords {
     /// Opens the data in `folder`. For writing it creates the folder and the file, migrates the schema and claims the
     /// lane; for reading and resuming the file must exist. Rejects, unchanged, a file with a damaged header or a
     /// damaged first page of any table or index, and a log without its file.
-    pub fn open(folder: &Path, access: Access, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+    pub fn open(folder: &Path, access: AccessMode, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         Self::open_marked(folder, &folder.join(MARK_FILE), access, clock)
     }
 
     /// The same with a separate mark file. Data that is older than its marks is held: it can be read, but every
     /// commit is rejected.
-    pub fn open_marked(folder: &Path, marks: &Path, access: Access, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        if access == Access::Read {
+    pub fn open_marked(folder: &Path, marks: &Path, access: AccessMode, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        if access == AccessMode::Read {
             let data = DataFile::find(folder)?.ok_or(OpenError::Absent)?;
             schema::readable(&migrate::sqlite_status(&data.open_reader()?)?)?;
-            let readers = Arc::new(reader::Readers::new(data));
+            let readers = Arc::new(reader::SqliteReaders::new(data));
             return Ok(Self { readers, writing: None, schema: SchemaWatch::default(), health: Arc::default() });
         }
-        let resumes = access == Access::Resume;
+        let resumes = access == AccessMode::Resume;
         if resumes && DataFile::find(folder)?.is_none() {
             return Err(OpenError::Absent);
         }
         crate::folder::create(folder).map_err(OpenError::Folder)?;
         let (data, mut conn) = DataFile::create(folder)?;
         // On a separate connection: its page cache is dropped, so that later readers read from disk.
-        look::glance(&data.open_reader()?)?;
-        objects::look(&conn)?;
+        look::quick_check(&data.open_reader()?)?;
+        objects::check_objects(&conn)?;
         migrate::sqlite(&mut conn)?;
         let marks = Arc::new(MarkFile::open(marks)?);
         let (held, hold) = (LaneCell::default(), HoldCell::default());
         // Known before anybody asks: no work begins on data that is held.
         let found = state::check(&conn, &marks.marks(), clock.now()).map_err(|error| failure::unavailable(&error))?;
-        guards::look(&conn)?;
+        guards::check_guards(&conn)?;
         let mut note = None;
         if resumes {
-            let leapt = state::leap(&conn, Furthest::of(&marks.marks()));
+            let leapt = state::raise_epoch(&conn, KnownProgress::of(&marks.marks()));
             leapt.map_err(|error| failure::unavailable(&error))?;
         } else {
-            let used = state::used(&conn).map_err(|error| failure::unavailable(&error))?;
-            note = marks.missed_by(used);
+            let used = state::was_used(&conn).map_err(|error| failure::unavailable(&error))?;
+            note = marks.missing_note(used);
             hold.set(found.hold);
         }
         let (inbox, messages) = sync_channel(limits::LANE_QUEUE_MAX);
-        let readers = Arc::new(reader::Readers::new(data.clone()));
-        let wal = wal::Keeper::start(data.clone(), Arc::clone(&marks)).map_err(OpenError::Folder)?;
+        let readers = Arc::new(reader::SqliteReaders::new(data.clone()));
+        let wal = wal::Checkpointer::start(data.clone(), Arc::clone(&marks)).map_err(OpenError::Folder)?;
         let schema = SchemaWatch::default();
         let kept = (!resumes).then_some(marks);
-        let unsettled = Unsettled::default();
+        let unsettled = UnknownOutcome::default();
         let writer = Writer {
             schema: schema.clone(),
             held: held.clone(),
@@ -131,55 +131,55 @@ impl SqliteRecords {
             clock,
             inbox: messages,
             wal,
-            texts: texts::Texts::default(),
+            texts: texts::StatementCache::default(),
             objects: objects::ObjectWatch::new()?,
         };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
         let thread = thread.spawn(move || writer.run()).map_err(OpenError::Folder)?;
         let writing =
-            Some(Writing { marks: kept, note, held, hold, unsettled, inbox, thread: Mutex::new(Some(thread)) });
+            Some(WriterHandle { marks: kept, note, held, hold, unsettled, inbox, thread: Mutex::new(Some(thread)) });
         Ok(Self { readers, writing, schema, health: Arc::default() })
     }
 
     /// Probes whether what failed before would work now. The probe continues when the caller is gone: it may take
     /// longer than a readiness request, and its result counts for the next one.
     async fn probe(&self, unproven: Unproven) -> Result<(), Unavailable> {
-        if !self.health.begins_probe() {
+        if !self.health.try_begin_probe() {
             return Err(stopped("a probe of the previous failure is still in progress"));
         }
         let (readers, health) = (Arc::clone(&self.readers), Arc::clone(&self.health));
         let probing = tokio::task::spawn_blocking(move || {
-            let shown = shows(&readers, &unproven);
+            let shown = prove(&readers, &unproven);
             if shown.is_ok() {
                 health.probed(&unproven);
             }
-            health.ended_probe();
+            health.end_probe();
             shown
         });
         probing.await.unwrap_or_else(|_| Err(stopped("the store is stopped")))
     }
 
     /// Rechecks recorded damage in the background.
-    fn look_again(&self) {
-        let Some(tables) = self.health.due_look() else { return };
+    fn recheck_damage(&self) {
+        let Some(tables) = self.health.due_recheck() else { return };
         let (readers, health) = (Arc::clone(&self.readers), Arc::clone(&self.health));
         tokio::task::spawn_blocking(move || {
-            let whole = match readers.fresh() {
-                Ok(conn) => tables.into_iter().filter(|table| look::whole(&conn, table) == Ok(true)).collect(),
+            let whole = match readers.open_connection() {
+                Ok(conn) => tables.into_iter().filter(|table| look::check_table(&conn, table) == Ok(true)).collect(),
                 Err(_) => Vec::new(),
             };
-            health.looked(&whole);
+            health.finish_recheck(&whole);
         });
     }
 }
 
 /// Proves that what failed before would work now. Planning proves all of it: the file has no foreign triggers.
-fn shows(readers: &reader::Readers, unproven: &Unproven) -> Result<(), Unavailable> {
+fn prove(readers: &reader::SqliteReaders, unproven: &Unproven) -> Result<(), Unavailable> {
     if let Some(uses) = unproven.uses() {
-        look::usable(&readers.fresh()?, &uses)?;
+        look::usable(&readers.open_connection()?, &uses)?;
     }
     match unproven.room() {
-        Some(bytes) => look::room(readers.path(), bytes),
+        Some(bytes) => look::prove_space(readers.path(), bytes),
         None => Ok(()),
     }
 }
@@ -200,7 +200,7 @@ impl Records for SqliteRecords {
         })?;
         let (answer, spent) = answer.await.map_err(|_| stopped("the store is stopped"))?;
         let answer = answer.map_err(|error| writing.hold.explain(self.schema.explain(error)));
-        self.health.committed(answer, &spent)
+        self.health.record_commit(answer, &spent)
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
@@ -234,7 +234,7 @@ impl Records for SqliteRecords {
     fn damage(&self) -> Option<Unavailable> {
         let damage = self.health.damage()?;
         // A rejected caller also triggers a recheck, in case nobody asks for readiness.
-        self.look_again();
+        self.recheck_damage();
         Some(damage)
     }
 
@@ -243,7 +243,7 @@ impl Records for SqliteRecords {
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {
-        self.look_again();
+        self.recheck_damage();
         let unproven = self.health.unproven();
         match self.commit(Tx::default()).await {
             Ok(_) => {}
@@ -262,12 +262,12 @@ impl Records for SqliteRecords {
                 Ok(_) => {}
             }
         }
-        self.health.verdict()?;
-        mark::kept(self.writing.as_ref().and_then(|writing| writing.marks.as_ref())).await
+        self.health.check()?;
+        mark::check_marks(self.writing.as_ref().and_then(|writing| writing.marks.as_ref())).await
     }
 
     async fn close(&self) {
-        self.readers.rest();
+        self.readers.close_idle();
         let Some(writing) = &self.writing else { return };
         let thread = writing.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let inbox = writing.inbox.clone();

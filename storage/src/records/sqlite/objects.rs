@@ -17,14 +17,14 @@ const TRIGGERS: &str = "SELECT name, tbl_name, sql FROM sqlite_schema WHERE type
 const RELATIONS: &str = "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view')";
 
 /// What the migrations up to a version create.
-pub(crate) struct Objects {
+pub(crate) struct SchemaObjects {
     /// Type and name.
     relations: BTreeSet<(String, String)>,
     /// Name, table and SQL.
     triggers: BTreeSet<(String, String, String)>,
 }
 
-impl Objects {
+impl SchemaObjects {
     /// Built by running them in memory: SQL is compared as SQLite itself stores it.
     pub(crate) fn of_version(version: i64) -> Result<Self, Unavailable> {
         let mut conn = Connection::open_in_memory().map_err(|error| unavailable(&error))?;
@@ -42,7 +42,7 @@ impl Objects {
     }
 
     /// Rejects a file in which Chimera's tables carry foreign objects.
-    pub(crate) fn look(&self, conn: &Connection) -> Result<(), Unavailable> {
+    pub(crate) fn check(&self, conn: &Connection) -> Result<(), Unavailable> {
         let found = Self::read(conn).map_err(|error| unavailable(&error))?;
         let carries = |table: &str| self.relations.iter().any(|(_, name)| name.eq_ignore_ascii_case(table));
         let foreign = found.triggers.difference(&self.triggers).find(|(_, table, _)| carries(table));
@@ -60,23 +60,23 @@ impl Objects {
 
 /// Rejects a file whose triggers don't match its schema version. A file without a schema, or with an unknown version,
 /// is not compared.
-pub(crate) fn look(conn: &Connection) -> Result<(), Unavailable> {
+pub(crate) fn check_objects(conn: &Connection) -> Result<(), Unavailable> {
     match migrate::sqlite_version(conn).map_err(|error| unavailable(&error))? {
-        version if (1..=migrate::newest()).contains(&version) => Objects::of_version(version)?.look(conn),
+        version if (1..=migrate::newest()).contains(&version) => SchemaObjects::of_version(version)?.check(conn),
         _ => Ok(()),
     }
 }
 
 /// The last check of a file.
 pub(super) struct ObjectWatch {
-    own: Objects,
+    own: SchemaObjects,
     /// The schema cookie under which no foreign object and no missing guard was found.
     clean: Option<i64>,
 }
 
 impl ObjectWatch {
     pub(super) fn new() -> Result<Self, Unavailable> {
-        Ok(Self { own: Objects::of_version(migrate::newest())?, clean: None })
+        Ok(Self { own: SchemaObjects::of_version(migrate::newest())?, clean: None })
     }
 
     /// Forces the next check: the file may be another one.
@@ -85,12 +85,12 @@ impl ObjectWatch {
     }
 
     /// The same, unless the schema cookie is unchanged since the last check.
-    pub(super) fn look(&mut self, conn: &Connection) -> Result<(), Unavailable> {
+    pub(super) fn check_if_changed(&mut self, conn: &Connection) -> Result<(), Unavailable> {
         let number = conn.prepare_cached("PRAGMA schema_version").and_then(|mut s| s.query_row([], |row| row.get(0)));
         let number: i64 = number.map_err(|error| unavailable(&error))?;
         if self.clean != Some(number) {
-            self.own.look(conn)?;
-            guards::look(conn)?;
+            self.own.check(conn)?;
+            guards::check_guards(conn)?;
             self.clean = Some(number);
         }
         Ok(())

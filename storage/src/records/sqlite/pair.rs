@@ -38,9 +38,9 @@ pub(crate) fn stamp(conn: &Connection) -> rusqlite::Result<()> {
 pub(super) fn check(path: &Path) -> Result<(), Unavailable> {
     for _ in 0..limits::SQLITE_FILE_READS_MAX {
         match look(path) {
-            Some(Look::Apart) => return Err(Unavailable::new(Outage::Unusable, mixture(path))),
-            Some(Look::Together) | None => return Ok(()),
-            Some(Look::Changing) => {}
+            Some(PairState::Apart) => return Err(Unavailable::new(Outage::Unusable, mixture(path))),
+            Some(PairState::Together) | None => return Ok(()),
+            Some(PairState::Changing) => {}
         }
     }
     // A mismatch that nobody has open does not change.
@@ -58,23 +58,23 @@ fn mixture(path: &Path) -> String {
 
 /// How two files relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum PairState {
     Together,
     Apart,
     /// One of them was written in between.
     Changing,
 }
 
-fn look(path: &Path) -> Option<Look> {
+fn look(path: &Path) -> Option<PairState> {
     let log = log_of(path);
     let (header, state) = (header(&log)?, state(path)?);
-    let states = States::of(BufReader::new(File::open(&log).ok()?)).ok()?;
+    let states = LogStates::of(BufReader::new(File::open(&log).ok()?)).ok()?;
     if states.is_none_or(|states| states.belong_to(state)) {
-        return Some(Look::Together);
+        return Some(PairState::Together);
     }
     // The log can restart, and its pages can reach the data file, between two reads, but not unnoticed.
     let same = self::header(&log) == Some(header) && self::state(path) == Some(state);
-    Some(if same { Look::Apart } else { Look::Changing })
+    Some(if same { PairState::Apart } else { PairState::Changing })
 }
 
 /// The state id of a data file, without its log. SQLite itself reads it, because closing the file any other way would
@@ -95,13 +95,13 @@ fn header(log: &Path) -> Option<[u8; LOG_HEADER_BYTES]> {
 
 /// The states that the transactions of a log create.
 #[derive(Debug, PartialEq, Eq)]
-struct States {
+struct LogStates {
     /// The state before the first of them.
     before: u32,
     made: Vec<u32>,
 }
 
-impl States {
+impl LogStates {
     /// Reads as much of a log as SQLite would: up to the last commit before the first invalid frame. `None` if no
     /// transaction records its state.
     fn of(mut log: impl Read) -> io::Result<Option<Self>> {
@@ -199,7 +199,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (conn, names) = made(folder.path());
         let log = std::fs::read(log_of(&path_in(folder.path()))).unwrap();
-        let states = States::of(&log[..]).unwrap().unwrap();
+        let states = LogStates::of(&log[..]).unwrap().unwrap();
         assert_eq!((states.before, &states.made), (0, &names));
         conn.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())).unwrap();
         assert_eq!(state(&path_in(folder.path())), names.last().copied());
@@ -207,7 +207,7 @@ mod tests {
         stamp(&conn).unwrap();
         conn.execute_batch("COMMIT").unwrap();
         let log = std::fs::read(log_of(&path_in(folder.path()))).unwrap();
-        let states = States::of(&log[..]).unwrap().unwrap();
+        let states = LogStates::of(&log[..]).unwrap().unwrap();
         assert_eq!(
             (Some(states.before), states.made.len()),
             (names.last().copied(), 1),
@@ -220,7 +220,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (_conn, names) = made(folder.path());
         let log = std::fs::read(log_of(&path_in(folder.path()))).unwrap();
-        let told = |log: &[u8]| States::of(log).unwrap().map(|states| states.made);
+        let told = |log: &[u8]| LogStates::of(log).unwrap().map(|states| states.made);
         assert_eq!(told(&log[..log.len() - 1]).as_deref(), Some(&names[..1]));
         assert_eq!(told(&log[..LOG_HEADER_BYTES]), None);
         for at in [0, 8, 16, 24, 40, LOG_HEADER_BYTES + FRAME_HEADER_BYTES] {
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_store_from_before_states_had_names_belongs_to_its_log() {
-        let states = States { before: 0, made: vec![0, 0] };
+        let states = LogStates { before: 0, made: vec![0, 0] };
         assert!(states.belong_to(0) && !states.belong_to(7));
     }
 }

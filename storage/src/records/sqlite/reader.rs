@@ -1,7 +1,7 @@
 //! Short reads on separate connections, so that they never wait for the writer.
 
 use super::super::slots::{reader, slots};
-use super::super::sql::{self, Dialect};
+use super::super::sql::{self, SqlDialect};
 use super::super::task::Task;
 use super::file::DataFile;
 use super::{cells, failure};
@@ -15,13 +15,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A pool of connections, opened on demand.
-pub(super) struct Readers {
+pub(super) struct SqliteReaders {
     data: DataFile,
     idle: Mutex<Vec<Connection>>,
     slots: FairSlots,
 }
 
-impl Readers {
+impl SqliteReaders {
     pub(super) fn new(data: DataFile) -> Self {
         Self { data, idle: Mutex::new(Vec::new()), slots: slots(limits::SQLITE_READS_MAX) }
     }
@@ -52,12 +52,12 @@ impl Readers {
     }
 
     /// A connection with an empty page cache.
-    pub(super) fn fresh(&self) -> Result<Connection, Unavailable> {
+    pub(super) fn open_connection(&self) -> Result<Connection, Unavailable> {
         self.data.open_reader()
     }
 
     /// Closes idle connections, so that whoever closes the last one can remove the log.
-    pub(super) fn rest(&self) {
+    pub(super) fn close_idle(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -70,7 +70,7 @@ impl Readers {
     pub(super) fn count(&self, count: &CountQuery) -> Result<Vec<RowGroup>, ReadError> {
         self.on_idle(|conn| {
             let tenant = sql::tenant_of(&count.select.scope);
-            let text = sql::count(Dialect::Sqlite, count, &tenant)?;
+            let text = sql::count(SqlDialect::Sqlite, count, &tenant)?;
             counted(conn, &text).map_err(|error| ReadError::Unavailable(refused(&error)))
         })
     }
@@ -80,7 +80,7 @@ impl Readers {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let conn = match idle {
             Some(conn) => conn,
-            None => self.fresh()?,
+            None => self.open_connection()?,
         };
         let answer = ask(&conn)?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
@@ -90,12 +90,12 @@ impl Readers {
 
 fn page(conn: &Connection, select: &Select) -> Result<Page, ReadError> {
     let tenant = sql::tenant_of(&select.scope);
-    let text = sql::select(Dialect::Sqlite, select, &tenant)?;
+    let text = sql::select(SqlDialect::Sqlite, select, &tenant)?;
     gathered(conn, &text, select).map_err(|error| ReadError::Unavailable(refused(&error)))
 }
 
 /// Reads rows until the page is full; the rest is never fetched.
-fn gathered(conn: &Connection, text: &sql::Text<'_>, select: &Select) -> rusqlite::Result<Page> {
+fn gathered(conn: &Connection, text: &sql::SqlText<'_>, select: &Select) -> rusqlite::Result<Page> {
     let mut statement = conn.prepare_cached(&text.sql)?;
     cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
     let mut found = PageBuilder::new(select);
@@ -112,7 +112,7 @@ fn gathered(conn: &Connection, text: &sql::Text<'_>, select: &Select) -> rusqlit
     Ok(found.page())
 }
 
-fn counted(conn: &Connection, text: &sql::Text<'_>) -> rusqlite::Result<Vec<RowGroup>> {
+fn counted(conn: &Connection, text: &sql::SqlText<'_>) -> rusqlite::Result<Vec<RowGroup>> {
     let mut statement = conn.prepare_cached(&text.sql)?;
     cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
     let mut found = Vec::new();

@@ -1,8 +1,8 @@
 //! Whether the data file matches the marks, and whether it is held.
 
-use super::super::hold::{Furthest, StoreState, reason};
+use super::super::hold::{KnownProgress, StoreState, reason};
 use super::failure::head;
-use super::file::durably;
+use super::file::in_durable_transaction;
 use chimera_core::ledger::{MarkMismatch, Digest32, StoredLane, Mark};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::Hold;
@@ -40,7 +40,7 @@ fn lane_row(conn: &Connection, mark: &Mark) -> rusqlite::Result<Option<StoredLan
 /// Checks the file before its lane is claimed. One that is behind its marks is held from now on.
 pub(in super::super) fn check(conn: &Connection, marks: &[Mark], now: Timestamp) -> rusqlite::Result<StoreState> {
     let state = read(conn)?;
-    let known = Furthest::of(marks);
+    let known = KnownProgress::of(marks);
     let found = match &state.hold {
         Some(_) if state.generation >= known.generation => return Ok(state),
         Some(found) => found.clone(),
@@ -56,23 +56,23 @@ pub(in super::super) fn check(conn: &Connection, marks: &[Mark], now: Timestamp)
 }
 
 /// Holds the file, and records the greatest known progress, which a resume must exceed.
-pub(in super::super) fn hold(conn: &Connection, hold: &Hold, known: Furthest) -> rusqlite::Result<()> {
+pub(in super::super) fn hold(conn: &Connection, hold: &Hold, known: KnownProgress) -> rusqlite::Result<()> {
     let text = "INSERT INTO store_state (id, held_reason, held_at, held_epoch, generation) VALUES (1, ?1, ?2, ?3, ?4) \
                 ON CONFLICT (id) DO UPDATE SET held_reason = ?1, held_at = ?2, held_epoch = max(held_epoch, ?3), \
                 generation = max(generation, ?4)";
     let cells = params![hold.reason, hold.since.micros(), known.epoch, known.generation];
-    durably(conn, || conn.execute(text, cells).map(drop))
+    in_durable_transaction(conn, || conn.execute(text, cells).map(drop))
 }
 
 /// Raises the epoch, so that the next claim gets one that was never used.
-pub(in super::super) fn leap(conn: &Connection, known: Furthest) -> rusqlite::Result<()> {
+pub(in super::super) fn raise_epoch(conn: &Connection, known: KnownProgress) -> rusqlite::Result<()> {
     let text = "UPDATE ledger_lanes SET epoch = max(epoch, ?1, (SELECT held_epoch FROM store_state WHERE id = 1))";
-    durably(conn, || conn.execute(text, [known.epoch]).map(drop))
+    in_durable_transaction(conn, || conn.execute(text, [known.epoch]).map(drop))
 }
 
 /// Whether the file is held, or would be at the next write. Changes nothing; a file without the table is older than
 /// any mark.
-pub(in super::super) fn seen(conn: &Connection, marks: &[Mark], now: Timestamp) -> rusqlite::Result<Option<Hold>> {
+pub(in super::super) fn current_hold(conn: &Connection, marks: &[Mark], now: Timestamp) -> rusqlite::Result<Option<Hold>> {
     let known = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'store_state')";
     let known: bool = conn.query_row(known, [], |row| row.get(0))?;
     let state = if known { read(conn)? } else { StoreState::default() };
@@ -84,6 +84,6 @@ pub(in super::super) fn seen(conn: &Connection, marks: &[Mark], now: Timestamp) 
 }
 
 /// Whether a lane of the file was ever claimed.
-pub(in super::super) fn used(conn: &Connection) -> rusqlite::Result<bool> {
+pub(in super::super) fn was_used(conn: &Connection) -> rusqlite::Result<bool> {
     conn.query_row("SELECT EXISTS (SELECT 1 FROM ledger_lanes WHERE epoch > 0)", [], |row| row.get(0))
 }

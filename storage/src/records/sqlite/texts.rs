@@ -3,13 +3,13 @@
 //! A text depends on the table and its named columns, and a program has few such shapes, so each is built once and
 //! found by comparing positions. Within a batch a shape keeps its number, so that its statement is looked up once.
 
-use super::super::sql::{self, Dialect};
+use super::super::sql::{self, SqlDialect};
 use chimera_core::limits;
 use chimera_core::record::{Insert, Table, Update, Value};
 
 /// The statement texts of one connection.
 #[derive(Default)]
-pub(super) struct Texts(Vec<Shape>);
+pub(super) struct StatementCache(Vec<StatementShape>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
@@ -18,7 +18,7 @@ enum Verb {
     Update,
 }
 
-struct Shape {
+struct StatementShape {
     verb: Verb,
     table: &'static str,
     /// Positions of the named columns, those set before those expected.
@@ -28,7 +28,7 @@ struct Shape {
     text: String,
 }
 
-impl Texts {
+impl StatementCache {
     /// Clears the cache if it has grown large. Earlier numbers become invalid.
     pub(super) fn trim(&mut self) {
         if self.0.len() > limits::SQLITE_SHAPES_MAX {
@@ -45,7 +45,7 @@ impl Texts {
     pub(super) fn insert(&mut self, insert: &Insert) -> usize {
         let positions = || insert.cells.iter().map(|(at, _)| *at);
         self.find(Verb::Insert, insert.table.name, insert.cells.len(), positions, || {
-            sql::insert(Dialect::Sqlite, insert.table, positions())
+            sql::insert(SqlDialect::Sqlite, insert.table, positions())
         })
     }
 
@@ -58,7 +58,7 @@ impl Texts {
             table.name,
             columns,
             || 0..columns,
-            || sql::insert(Dialect::Sqlite, table, 0..columns).replacen("INSERT", "INSERT OR FAIL", 1),
+            || sql::insert(SqlDialect::Sqlite, table, 0..columns).replacen("INSERT", "INSERT OR FAIL", 1),
         )
     }
 
@@ -76,14 +76,14 @@ impl Texts {
         positions: impl Fn() -> P,
         spell: impl FnOnce() -> String,
     ) -> usize {
-        let same = |shape: &Shape| {
+        let same = |shape: &StatementShape| {
             shape.verb == verb
                 && std::ptr::eq(shape.table, table)
                 && shape.set == set
                 && shape.positions.iter().copied().eq(positions())
         };
         self.0.iter().position(same).unwrap_or_else(|| {
-            self.0.push(Shape { verb, table, positions: positions().collect(), set, text: spell() });
+            self.0.push(StatementShape { verb, table, positions: positions().collect(), set, text: spell() });
             self.0.len() - 1
         })
     }
@@ -117,7 +117,7 @@ mod tests {
     fn an_entry_is_appended_without_copies_of_pages() {
         let mut conn = rusqlite::Connection::open_in_memory().unwrap();
         crate::migrate::sqlite(&mut conn).unwrap();
-        let mut texts = Texts::default();
+        let mut texts = StatementCache::default();
         let number = texts.append(&AUDIT_LOG_ENTRIES);
         let mut statement = conn.prepare(&format!("EXPLAIN {}", texts.text(number))).unwrap();
         let program: Vec<(String, i64, i64)> = statement

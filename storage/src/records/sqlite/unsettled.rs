@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Set by the writer, read by anybody. Reading is nearly free in the normal case.
 #[derive(Clone, Default)]
-pub(super) struct Unsettled(Arc<(AtomicBool, Mutex<Option<Unavailable>>)>);
+pub(super) struct UnknownOutcome(Arc<(AtomicBool, Mutex<Option<Unavailable>>)>);
 
-impl Unsettled {
+impl UnknownOutcome {
     /// Sets the reason, or `None` once the outcome is known.
     pub(super) fn set(&self, reason: Option<Unavailable>) {
         let (any, cell) = &*self.0;

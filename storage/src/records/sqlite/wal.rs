@@ -16,12 +16,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The writer's handle.
-pub(super) struct Keeper {
+pub(super) struct Checkpointer {
     data: DataFile,
     log: PathBuf,
     thread: JoinHandle<()>,
     nudge: SyncSender<()>,
-    shared: Arc<Shared>,
+    shared: Arc<CheckpointFlags>,
     /// Batches and transactions since the last checkpoint.
     batches: usize,
     txs: usize,
@@ -29,21 +29,21 @@ pub(super) struct Keeper {
 
 /// State shared by the two threads.
 #[derive(Default)]
-struct Shared {
+struct CheckpointFlags {
     /// The log should restart.
     restart: AtomicBool,
     /// Something was written since the last round.
     written: AtomicBool,
 }
 
-impl Keeper {
+impl Checkpointer {
     /// Starts the checkpoint thread for a data file.
     pub(super) fn start(data: DataFile, marks: Arc<MarkFile>) -> std::io::Result<Self> {
         let (nudge, nudged) = sync_channel::<()>(1);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(CheckpointFlags::default());
         let (log, told, file) = (file::log_of(data.path()), Arc::clone(&shared), data.clone());
         let thread = std::thread::Builder::new().name("chimera-wal".to_owned());
-        let thread = thread.spawn(move || look_after(&file, &marks, &nudged, &told))?;
+        let thread = thread.spawn(move || run_checkpoints(&file, &marks, &nudged, &told))?;
         Ok(Self { data, log, thread, nudge, shared, batches: 0, txs: 0 })
     }
 
@@ -66,7 +66,7 @@ impl Keeper {
         if looked || self.txs == 0 {
             self.batches = 0;
         }
-        if self.shared.restart.swap(false, Ordering::Relaxed) && self.data.in_place() {
+        if self.shared.restart.swap(false, Ordering::Relaxed) && self.data.is_in_place() {
             let _ = conn.busy_timeout(limits::SQLITE_LOG_READERS_TIMEOUT);
             // Readers only delay it: the next round tries again.
             let _ = checkpoint(conn, "RESTART");
@@ -80,7 +80,7 @@ impl Keeper {
         drop(self.nudge);
         // A thread that panicked copies nothing either.
         let _ = self.thread.join();
-        if self.data.in_place() {
+        if self.data.is_in_place() {
             // What can't be copied now is recovered at the next start.
             let _ = file::merge_log(conn);
         }
@@ -88,7 +88,7 @@ impl Keeper {
 }
 
 /// Runs until the writer is gone.
-fn look_after(data: &DataFile, marks: &MarkFile, nudged: &Receiver<()>, shared: &Shared) {
+fn run_checkpoints(data: &DataFile, marks: &MarkFile, nudged: &Receiver<()>, shared: &CheckpointFlags) {
     let mut conn = None;
     // Writes before the last truncation need no further one.
     let mut cut = true;
@@ -102,7 +102,7 @@ fn look_after(data: &DataFile, marks: &MarkFile, nudged: &Receiver<()>, shared: 
         if idle && cut {
             continue;
         }
-        if !data.in_place() {
+        if !data.is_in_place() {
             // Pages merged now would be lost. The file may come back.
             continue;
         }

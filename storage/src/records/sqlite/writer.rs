@@ -10,8 +10,8 @@ use super::super::mark::MarkFile;
 use super::super::observe;
 use super::super::schema::SchemaWatch;
 use super::objects::ObjectWatch;
-use super::texts::Texts;
-use super::unsettled::Unsettled;
+use super::texts::StatementCache;
+use super::unsettled::UnknownOutcome;
 use super::{execute, failure, file, state, wal};
 use crate::migrate;
 use chimera_core::ledger::Mark;
@@ -30,7 +30,7 @@ pub(super) struct Writer {
     pub(super) schema: SchemaWatch,
     pub(super) held: LaneCell,
     pub(super) hold: HoldCell,
-    pub(super) unsettled: Unsettled,
+    pub(super) unsettled: UnknownOutcome,
     /// The marks of the data; `None` while it is being resumed.
     pub(super) marks: Option<Arc<MarkFile>>,
     /// The store's generation when the lane was claimed.
@@ -39,12 +39,12 @@ pub(super) struct Writer {
     pub(super) conn: Option<Connection>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) inbox: Receiver<Message>,
-    pub(super) wal: wal::Keeper,
-    pub(super) texts: Texts,
+    pub(super) wal: wal::Checkpointer,
+    pub(super) texts: StatementCache,
     /// Watches its tables for foreign objects.
     pub(super) objects: ObjectWatch,
     /// The write-ahead log of this connection, once it has been written.
-    pub(super) log: Option<file::Identity>,
+    pub(super) log: Option<file::FileId>,
 }
 
 impl Writer {
@@ -128,30 +128,30 @@ impl Writer {
         };
         match &outcome {
             // The waiter gets the reason; the next claim checks again.
-            BatchOutcome::Fenced => drop(self.look(conn)),
+            BatchOutcome::Fenced => drop(self.check_schema(conn)),
             BatchOutcome::Committed { head, .. } if *head != batch.lane.head => {
                 self.mark(Lane { head: *head, ..batch.lane });
             }
             _ => {}
         }
         if self.log.is_none() && matches!(outcome, BatchOutcome::Committed { .. }) {
-            self.log = file::Identity::of(&file::log_of(self.data.path()));
+            self.log = file::FileId::of(&file::log_of(self.data.path()));
         }
         outcome
     }
 
     /// Whether writes would be lost: the paths no longer lead to the files that this connection has open.
     fn files_gone(&self) -> Option<Unavailable> {
-        if !self.data.in_place() {
-            return Some(file::gone());
+        if !self.data.is_in_place() {
+            return Some(file::data_file_gone());
         }
         let log = self.log?;
-        (file::Identity::of(&file::log_of(self.data.path())) != Some(log)).then(file::log_gone)
+        (file::FileId::of(&file::log_of(self.data.path())) != Some(log)).then(file::log_gone)
     }
 
     /// Checks whether the schema version is ours.
-    fn look(&self, conn: &Connection) -> Result<(), Unavailable> {
-        self.schema.saw(migrate::sqlite_version(conn).map_err(|error| failure::unavailable(&error))?)
+    fn check_schema(&self, conn: &Connection) -> Result<(), Unavailable> {
+        self.schema.record_version(migrate::sqlite_version(conn).map_err(|error| failure::unavailable(&error))?)
     }
 
     /// Records the lane's durable progress in the mark file.
@@ -163,9 +163,9 @@ impl Writer {
 
     /// Rejects data with another schema version, with foreign objects on its tables, older than its marks, or held.
     fn check(&mut self, conn: &Connection) -> Result<(), Unavailable> {
-        self.look(conn)?;
+        self.check_schema(conn)?;
         self.objects.forget();
-        self.objects.look(conn)?;
+        self.objects.check_if_changed(conn)?;
         let marks = self.marks.as_ref().map(|marks| marks.marks());
         let state = match &marks {
             Some(marks) => state::check(conn, marks, self.clock.now()),
@@ -248,7 +248,7 @@ impl Writer {
     fn release(self, lane: Option<Lane>) {
         if let Some(conn) = &self.conn {
             // A lease in a log whose file is gone expires by itself.
-            if let Some(lane) = lane.filter(|_| self.data.in_place()) {
+            if let Some(lane) = lane.filter(|_| self.data.is_in_place()) {
                 file::release(conn, lane);
             }
             self.wal.finish(conn);

@@ -4,11 +4,11 @@
 //! same bytes.
 
 use super::fonts::Fonts;
-use super::lines::{Placed, Run, Setter, wrap};
-use super::page::{Color, Heading, Laid, Mark, Page, Sheet};
+use super::lines::{PlacedGlyph, Run, TextShaper, wrap};
+use super::page::{Color, Heading, Layout, DrawOp, PdfPage, PaperSize};
 use super::parse::Style;
 use super::picture::Picture;
-use super::refusal::Refusal;
+use super::refusal::RenderError;
 use krilla::Document;
 use krilla::action::LinkAction;
 use krilla::annotation::{LinkAnnotation, Target};
@@ -29,7 +29,7 @@ const SLANT: f32 = 0.2;
 const FOOTER: f32 = 8.5;
 
 /// Document metadata and options.
-pub(super) struct About {
+pub(super) struct DocumentInfo {
     pub(super) title: Option<String>,
     /// A BCP 47 language tag.
     pub(super) language: Option<String>,
@@ -39,11 +39,11 @@ pub(super) struct About {
 
 pub(super) fn write(
     fonts: &Fonts,
-    laid: &Laid,
+    laid: &Layout,
     pictures: &[Picture],
     links: &[String],
-    about: &About,
-) -> Result<Vec<u8>, Refusal> {
+    about: &DocumentInfo,
+) -> Result<Vec<u8>, RenderError> {
     let mut document = Document::new();
     let mut metadata = Metadata::new().producer("Chimera".to_owned());
     if let Some(title) = &about.title {
@@ -53,9 +53,9 @@ pub(super) fn write(
         metadata = metadata.language(language.clone());
     }
     document.set_metadata(metadata);
-    let Sheet { width, height } = laid.sheet;
+    let PaperSize { width, height } = laid.sheet;
     for (at, page) in laid.pages.iter().enumerate() {
-        let settings = PageSettings::from_wh(width, height).ok_or(Refusal::Pages("the page has no size"))?;
+        let settings = PageSettings::from_wh(width, height).ok_or(RenderError::Pages("the page has no size"))?;
         let mut sheet = document.start_page_with(settings);
         for annotation in page.over.iter().filter_map(|mark| annotation(mark, links, &laid.headings)) {
             sheet.add_annotation(annotation.into());
@@ -72,25 +72,25 @@ pub(super) fn write(
     document.finish().map_err(|error| match error {
         KrillaError::Image(image, ..) => {
             let number = pictures.iter().position(|picture| picture.image == image).map_or(0, |at| at + 1);
-            Refusal::Image { number, reason: "the file is damaged".to_owned() }
+            RenderError::Image { number, reason: "the file is damaged".to_owned() }
         }
-        _ => Refusal::Pages("the document structure is inconsistent"),
+        _ => RenderError::Pages("the document structure is inconsistent"),
     })
 }
 
-fn marks(surface: &mut Surface<'_>, fonts: &Fonts, page: &Page, pictures: &[Picture]) {
+fn marks(surface: &mut Surface<'_>, fonts: &Fonts, page: &PdfPage, pictures: &[Picture]) {
     for mark in page.under.iter().chain(&page.over) {
         match mark {
-            Mark::Fill { x, y, width, height, color } => fill(surface, [*x, *y, *width, *height], *color),
-            Mark::Text { x, y, color, run } => text(surface, fonts, *x, *y, *color, run),
-            Mark::Image { number, x, y, width, height } => {
+            DrawOp::Fill { x, y, width, height, color } => fill(surface, [*x, *y, *width, *height], *color),
+            DrawOp::Text { x, y, color, run } => text(surface, fonts, *x, *y, *color, run),
+            DrawOp::Image { number, x, y, width, height } => {
                 if let (Some(picture), Some(size)) = (pictures.get(*number), Size::from_wh(*width, *height)) {
                     surface.push_transform(&Transform::from_translate(*x, *y));
                     surface.draw_image(picture.image.clone(), size);
                     surface.pop();
                 }
             }
-            Mark::Link { .. } => {}
+            DrawOp::Link { .. } => {}
         }
     }
 }
@@ -116,7 +116,7 @@ fn fill(surface: &mut Surface<'_>, [x, y, width, height]: [f32; 4], color: Color
 
 fn text(surface: &mut Surface<'_>, fonts: &Fonts, x: f32, y: f32, color: Color, run: &Run) {
     let glyph =
-        |placed: &Placed| KrillaGlyph::new(placed.id, placed.advance, 0.0, 0.0, 0.0, placed.bytes.clone(), None);
+        |placed: &PlacedGlyph| KrillaGlyph::new(placed.id, placed.advance, 0.0, 0.0, 0.0, placed.bytes.clone(), None);
     let glyphs: Vec<KrillaGlyph> = run.glyphs.iter().map(glyph).collect();
     let lean = if run.style.italic { -SLANT } else { 0.0 };
     surface.set_fill(Some(paint(color)));
@@ -125,8 +125,8 @@ fn text(surface: &mut Surface<'_>, fonts: &Fonts, x: f32, y: f32, color: Color, 
     surface.pop();
 }
 
-fn number(surface: &mut Surface<'_>, fonts: &Fonts, sheet: Sheet, page: usize, pages: usize) {
-    let mut setter = Setter::new(fonts);
+fn number(surface: &mut Surface<'_>, fonts: &Fonts, sheet: PaperSize, page: usize, pages: usize) {
+    let mut setter = TextShaper::new(fonts);
     let cells = setter.text(&format!("{page} / {pages}"), Style::default());
     for line in wrap(&cells, FOOTER, sheet.width) {
         let x = (sheet.width - line.width) / 2.0;
@@ -137,8 +137,8 @@ fn number(surface: &mut Surface<'_>, fonts: &Fonts, sheet: Sheet, page: usize, p
 }
 
 /// The clickable area for a link, if its target is allowed.
-fn annotation(mark: &Mark, links: &[String], headings: &[Heading]) -> Option<LinkAnnotation> {
-    let Mark::Link { x, y, width, height, link } = mark else { return None };
+fn annotation(mark: &DrawOp, links: &[String], headings: &[Heading]) -> Option<LinkAnnotation> {
+    let DrawOp::Link { x, y, width, height, link } = mark else { return None };
     let rect = Rect::from_xywh(*x, *y, *width, *height)?;
     let address = links.get(*link)?;
     let target = match address.strip_prefix('#') {

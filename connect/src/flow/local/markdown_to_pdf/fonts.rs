@@ -44,16 +44,16 @@ pub(super) struct Glyph {
     pub(super) missing: bool,
 }
 
-struct Loaded {
+struct LoadedFace {
     font: Font,
     charmap: Charmap<'static>,
     metrics: GlyphMetrics<'static>,
 }
 
 pub(super) struct Fonts {
-    sans: Loaded,
-    bold: Loaded,
-    mono: Loaded,
+    sans: LoadedFace,
+    bold: LoadedFace,
+    mono: LoadedFace,
 }
 
 impl Fonts {
@@ -80,7 +80,7 @@ impl Fonts {
         Glyph { face, id: GlyphId::new(id.to_u32()), advance, missing: found.is_none() }
     }
 
-    const fn loaded(&self, face: Face) -> &Loaded {
+    const fn loaded(&self, face: Face) -> &LoadedFace {
         match face {
             Face::Sans => &self.sans,
             Face::Bold => &self.bold,
@@ -89,9 +89,9 @@ impl Fonts {
     }
 }
 
-fn load(data: &'static [u8]) -> Option<Loaded> {
+fn load(data: &'static [u8]) -> Option<LoadedFace> {
     let read = FontRef::new(data).ok()?;
-    Some(Loaded {
+    Some(LoadedFace {
         font: Font::new(data.into(), 0)?,
         charmap: read.charmap(),
         metrics: read.glyph_metrics(Size::unscaled(), LocationRef::default()),

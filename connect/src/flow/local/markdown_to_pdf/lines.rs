@@ -32,12 +32,12 @@ pub(super) struct Run {
     pub(super) face: Face,
     pub(super) style: Style,
     pub(super) text: String,
-    pub(super) glyphs: Vec<Placed>,
+    pub(super) glyphs: Vec<PlacedGlyph>,
 }
 
 /// A glyph and the bytes of the text that it represents.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Placed {
+pub(super) struct PlacedGlyph {
     pub(super) id: GlyphId,
     /// Width in em.
     pub(super) advance: f32,
@@ -45,18 +45,18 @@ pub(super) struct Placed {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Line {
+pub(super) struct TextLine {
     pub(super) runs: Vec<Run>,
     pub(super) width: f32,
 }
 
 /// Turns text into cells, and collects characters that no face has.
-pub(super) struct Setter<'f> {
+pub(super) struct TextShaper<'f> {
     fonts: &'f Fonts,
     pub(super) missing: BTreeSet<char>,
 }
 
-impl<'f> Setter<'f> {
+impl<'f> TextShaper<'f> {
     pub(super) const fn new(fonts: &'f Fonts) -> Self {
         Self { fonts, missing: BTreeSet::new() }
     }
@@ -121,18 +121,18 @@ fn size(style: Style, base: f32) -> f32 {
 }
 
 /// Breaks cells into lines of at most `width`; a line holds at least one character.
-pub(super) fn wrap(cells: &[Cell], base: f32, width: f32) -> Vec<Line> {
+pub(super) fn wrap(cells: &[Cell], base: f32, width: f32) -> Vec<TextLine> {
     let mut lines = Vec::new();
     for part in cells.split(|cell| cell.c == BREAK) {
         let mut from = 0;
         while from < part.len() {
             let end = line_end(&part[from..], base, width) + from;
-            lines.push(set(&part[from..end], base));
+            lines.push(build_line(&part[from..end], base));
             // A line does not begin with the space at which the previous one was broken.
             from = end + part[end..].iter().take_while(|cell| cell.c == ' ' && !cell.style.code).count();
         }
         if part.is_empty() {
-            lines.push(Line::default());
+            lines.push(TextLine::default());
         }
     }
     lines
@@ -174,9 +174,9 @@ fn line_end(cells: &[Cell], base: f32, width: f32) -> usize {
 }
 
 /// One line of these cells, without trailing spaces.
-fn set(cells: &[Cell], base: f32) -> Line {
+fn build_line(cells: &[Cell], base: f32) -> TextLine {
     let end = cells.iter().rposition(|cell| cell.c != ' ').map_or(0, |last| last + 1);
-    let mut line = Line::default();
+    let mut line = TextLine::default();
     for cell in &cells[..end] {
         let same = |run: &Run| run.style == cell.style && run.face == cell.glyph.face;
         if !line.runs.last().is_some_and(same) {
@@ -193,7 +193,7 @@ fn set(cells: &[Cell], base: f32) -> Line {
         if let Some(run) = line.runs.last_mut() {
             let from = run.text.len();
             run.text.push(cell.c);
-            run.glyphs.push(Placed { id: cell.glyph.id, advance: cell.glyph.advance, bytes: from..run.text.len() });
+            run.glyphs.push(PlacedGlyph { id: cell.glyph.id, advance: cell.glyph.advance, bytes: from..run.text.len() });
             run.width += cell.width(base);
         }
         line.width += cell.width(base);
@@ -217,7 +217,7 @@ mod tests {
 
     fn lines(text: &str, width: f32) -> Vec<String> {
         let fonts = Fonts::load().unwrap();
-        let mut setter = Setter::new(&fonts);
+        let mut setter = TextShaper::new(&fonts);
         let cells = setter.cells(&[Inline::Text(text.into(), Style::default())]);
         let lines = wrap(&cells, 10.0, width);
         for line in &lines {

@@ -13,7 +13,7 @@ mod picture;
 mod refusal;
 mod table;
 
-use crate::blocking::off_thread;
+use crate::blocking::run_blocking;
 use crate::flow::artifact;
 use crate::flow::input::read;
 use async_trait::async_trait;
@@ -26,7 +26,7 @@ use chimera_core::limits::{MARKDOWN_BYTES_MAX, PDF_MISSING_SHOWN_MAX};
 use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec};
 use chimera_engine::flow::TenantBlobs;
 use chimera_engine::flow::port::{CallContext, Tool, ToolError};
-use refusal::Refusal;
+use refusal::RenderError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -34,7 +34,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 #[derive(Deserialize)]
-struct Input {
+struct MarkdownInput {
     markdown: String,
     title: Option<String>,
     language: Option<String>,
@@ -53,7 +53,7 @@ enum PageSize {
 }
 
 /// A finished document.
-struct Made {
+struct RenderedPdf {
     pdf: Vec<u8>,
     pages: usize,
     title: Option<String>,
@@ -124,19 +124,19 @@ impl Tool for MarkdownToPdf {
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
-        let input: Input = read(input)?;
+        let input: MarkdownInput = read(input)?;
         if input.markdown.len() > MARKDOWN_BYTES_MAX {
             return Err(ToolError::not_sent(Code::PayloadTooLarge, "the Markdown document is too large")
                 .with("bytes_max", MARKDOWN_BYTES_MAX));
         }
         let dry = input.dry_run;
-        let (input, document) = off_thread(move || {
+        let (input, document) = run_blocking(move || {
             let document = parse::parse(&input.markdown)?;
             Ok((input, document))
         })
         .await?;
         let files = picture::fetch(&self.blobs, ctx, &document.images).await?;
-        let made = off_thread(move || Ok(make(&input, &document, files)?)).await?;
+        let made = run_blocking(move || Ok(render(&input, &document, files)?)).await?;
         let id = BlobId::new(Digest32(Sha256::digest(&made.pdf).into()));
         let output = json!({
             "artifact": id.to_string(),
@@ -150,26 +150,26 @@ impl Tool for MarkdownToPdf {
         if dry {
             return Ok(Spec::dry_run_response(output, format!("keep a PDF of {} pages as an artifact", made.pages)));
         }
-        artifact::keep(&self.blobs, ctx, "application/pdf", Bytes::from(made.pdf)).await?;
+        artifact::store(&self.blobs, ctx, "application/pdf", Bytes::from(made.pdf)).await?;
         Ok(output)
     }
 }
 
-fn make(input: &Input, document: &parse::Document, files: Vec<Bytes>) -> Result<Made, Refusal> {
-    let fonts = fonts::Fonts::load().ok_or(Refusal::Pages("the fonts can't be read"))?;
+fn render(input: &MarkdownInput, document: &parse::Document, files: Vec<Bytes>) -> Result<RenderedPdf, RenderError> {
+    let fonts = fonts::Fonts::load().ok_or(RenderError::Pages("the fonts can't be read"))?;
     let pictures = picture::open(files)?;
     let sheet = match input.page_size {
-        PageSize::A4 => page::Sheet::A4,
-        PageSize::Letter => page::Sheet::LETTER,
+        PageSize::A4 => page::PaperSize::A4,
+        PageSize::Letter => page::PaperSize::LETTER,
     };
-    let laid = flow::lay(&fonts, &pictures, sheet, &document.blocks)?;
+    let laid = flow::layout(&fonts, &pictures, sheet, &document.blocks)?;
     let first = laid.headings.iter().find(|heading| heading.level == 1).or(laid.headings.first());
     let title = input.title.clone().or_else(|| first.map(|heading| heading.text.clone()));
-    let about = draw::About {
+    let about = draw::DocumentInfo {
         title: title.clone(),
         language: input.language.clone(),
         page_numbers: input.page_numbers.unwrap_or(true),
     };
     let pdf = draw::write(&fonts, &laid, &pictures, &document.links, &about)?;
-    Ok(Made { pdf, pages: laid.pages.len(), title, missing: laid.missing })
+    Ok(RenderedPdf { pdf, pages: laid.pages.len(), title, missing: laid.missing })
 }

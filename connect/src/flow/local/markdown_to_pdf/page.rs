@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 /// A sheet of paper, in points.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sheet {
+pub(super) struct PaperSize {
     pub(super) width: f32,
     pub(super) height: f32,
 }
 
-impl Sheet {
+impl PaperSize {
     /// ISO A4.
     pub(super) const A4: Self = Self { width: 595.28, height: 841.89 };
     /// US Letter.
@@ -47,7 +47,7 @@ impl Color {
 
 /// A drawing operation; `y` counts from the top.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Mark {
+pub(super) enum DrawOp {
     Fill { x: f32, y: f32, width: f32, height: f32, color: Color },
     Text { x: f32, y: f32, color: Color, run: Run },
     Image { number: usize, x: f32, y: f32, width: f32, height: f32 },
@@ -55,10 +55,10 @@ pub(super) enum Mark {
 }
 
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Page {
+pub(super) struct PdfPage {
     /// Drawn first, behind `over`.
-    pub(super) under: Vec<Mark>,
-    pub(super) over: Vec<Mark>,
+    pub(super) under: Vec<DrawOp>,
+    pub(super) over: Vec<DrawOp>,
     /// How far down it is used.
     pub(super) used: f32,
 }
@@ -74,9 +74,9 @@ pub(super) struct Heading {
 
 /// A document after layout.
 #[derive(Debug)]
-pub(super) struct Laid {
-    pub(super) sheet: Sheet,
-    pub(super) pages: Vec<Page>,
+pub(super) struct Layout {
+    pub(super) sheet: PaperSize,
+    pub(super) pages: Vec<PdfPage>,
     pub(super) headings: Vec<Heading>,
     /// Characters that no font has.
     pub(super) missing: BTreeSet<char>,

@@ -4,7 +4,7 @@
 //! `\newpage`, `\pagebreak` and `<!-- pagebreak -->`, alone in a paragraph, start a new page. An image from the
 //! network becomes a link to it.
 
-use super::refusal::{Refusal, too_many};
+use super::refusal::{RenderError, too_many};
 use chimera_core::limits::{MARKDOWN_DEPTH_MAX, PDF_IMAGES_MAX, PDF_TABLE_CELLS_MAX};
 use pulldown_cmark::{Alignment, Event, HeadingLevel, Options, Tag, TagEnd};
 
@@ -33,7 +33,7 @@ pub(super) enum Block {
     Heading(u8, Vec<Inline>),
     Paragraph(Vec<Inline>),
     /// The text of a tight list item, set close to what follows.
-    Words(Vec<Inline>),
+    TightText(Vec<Inline>),
     Code(String),
     Quote(Vec<Block>),
     /// Number of the first item if the list is numbered, and the items.
@@ -65,10 +65,10 @@ pub(super) struct Document {
     pub(super) images: Vec<String>,
 }
 
-pub(super) fn parse(markdown: &str) -> Result<Document, Refusal> {
+pub(super) fn parse(markdown: &str) -> Result<Document, RenderError> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let events = pulldown_cmark::Parser::new_ext(markdown, options);
-    let mut reader = Reader { events, document: Document::default(), cells: 0, depth: 0 };
+    let mut reader = MarkdownReader { events, document: Document::default(), cells: 0, depth: 0 };
     let item = reader.blocks()?;
     reader.document.blocks = item.blocks;
     Ok(reader.document)
@@ -83,16 +83,16 @@ pub(super) fn plain(inlines: &[Inline]) -> String {
     inlines.iter().map(text).collect()
 }
 
-struct Reader<'a> {
+struct MarkdownReader<'a> {
     events: pulldown_cmark::Parser<'a>,
     document: Document,
     cells: usize,
     depth: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> MarkdownReader<'a> {
     /// Blocks up to the end of their container.
-    fn blocks(&mut self) -> Result<Item, Refusal> {
+    fn blocks(&mut self) -> Result<Item, RenderError> {
         self.depth += 1;
         if self.depth > MARKDOWN_DEPTH_MAX {
             return Err(too_many("nested lists and quotes", MARKDOWN_DEPTH_MAX));
@@ -112,13 +112,13 @@ impl<'a> Reader<'a> {
             }
         }
         if !loose.is_empty() {
-            item.blocks.push(Block::Words(loose));
+            item.blocks.push(Block::TightText(loose));
         }
         self.depth -= 1;
         Ok(item)
     }
 
-    fn block(&mut self, tag: Tag<'a>) -> Result<Option<Block>, Refusal> {
+    fn block(&mut self, tag: Tag<'a>) -> Result<Option<Block>, RenderError> {
         Ok(Some(match tag {
             Tag::Paragraph => {
                 let inlines = self.inlines(Style::default())?;
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    fn table(&mut self, alignments: Vec<Alignment>) -> Result<Table, Refusal> {
+    fn table(&mut self, alignments: Vec<Alignment>) -> Result<Table, RenderError> {
         let mut table = Table { alignments, rows: Vec::new() };
         loop {
             match self.events.next() {
@@ -185,7 +185,7 @@ impl<'a> Reader<'a> {
         text
     }
 
-    fn inlines(&mut self, style: Style) -> Result<Vec<Inline>, Refusal> {
+    fn inlines(&mut self, style: Style) -> Result<Vec<Inline>, RenderError> {
         let mut out = Vec::new();
         loop {
             match self.events.next() {
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn inline(&mut self, event: Event<'a>, style: Style, out: &mut Vec<Inline>) -> Result<(), Refusal> {
+    fn inline(&mut self, event: Event<'a>, style: Style, out: &mut Vec<Inline>) -> Result<(), RenderError> {
         let text = |out: &mut Vec<Inline>, text: &str, style| out.push(Inline::Text(text.to_owned(), style));
         match event {
             Event::Text(part) => text(out, &part, style),
@@ -214,7 +214,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The content between a tag and its end.
-    fn span(&mut self, tag: Tag<'a>, style: Style, out: &mut Vec<Inline>) -> Result<(), Refusal> {
+    fn span(&mut self, tag: Tag<'a>, style: Style, out: &mut Vec<Inline>) -> Result<(), RenderError> {
         self.depth += 1;
         if self.depth > 2 * MARKDOWN_DEPTH_MAX {
             return Err(too_many("nested marks", MARKDOWN_DEPTH_MAX));
@@ -244,7 +244,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Reader<'_> {
+impl MarkdownReader<'_> {
     /// An image that is at hand, or a link to one that would have to be fetched, which never happens.
     fn image(&mut self, source: String, words: String, style: Style) -> Inline {
         if source.starts_with("data:") || source.starts_with("cas://") {
@@ -260,7 +260,7 @@ impl Reader<'_> {
 /// Adds a block, after the loose text before it.
 fn push(item: &mut Item, loose: &mut Vec<Inline>, block: Block) {
     if !loose.is_empty() {
-        item.blocks.push(Block::Words(std::mem::take(loose)));
+        item.blocks.push(Block::TightText(std::mem::take(loose)));
     }
     item.blocks.push(block);
 }
@@ -309,10 +309,10 @@ mod tests {
     #[test]
     fn blocks_are_nested_as_they_are_written() {
         let document = parse("# T\n\n- a\n  1. b\n- [x] c\n\n> q\n\n---\n\n\\newpage\n\n<!-- pagebreak -->\n").unwrap();
-        let nested = Block::List(Some(1), vec![Item { done: None, blocks: vec![Block::Words(vec![text("b")])] }]);
+        let nested = Block::List(Some(1), vec![Item { done: None, blocks: vec![Block::TightText(vec![text("b")])] }]);
         let items = vec![
-            Item { done: None, blocks: vec![Block::Words(vec![text("a")]), nested] },
-            Item { done: Some(true), blocks: vec![Block::Words(vec![text("c")])] },
+            Item { done: None, blocks: vec![Block::TightText(vec![text("a")]), nested] },
+            Item { done: Some(true), blocks: vec![Block::TightText(vec![text("c")])] },
         ];
         let bold = Style { bold: true, ..Style::default() };
         assert_eq!(

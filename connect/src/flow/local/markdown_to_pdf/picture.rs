@@ -3,7 +3,7 @@
 //! The dimensions are read from the file header before anything is decoded, because a small file can claim to be a
 //! very large image.
 
-use super::refusal::{Refusal, too_many};
+use super::refusal::{RenderError, too_many};
 use crate::flow::artifact;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -38,11 +38,11 @@ pub(super) async fn fetch(blobs: &TenantBlobs, ctx: &CallContext, sources: &[Str
 }
 
 /// Reads the headers of all images.
-pub(super) fn open(files: Vec<Bytes>) -> Result<Vec<Picture>, Refusal> {
+pub(super) fn open(files: Vec<Bytes>) -> Result<Vec<Picture>, RenderError> {
     let mut room = PDF_IMAGE_PIXELS_MAX;
     let mut pictures = Vec::with_capacity(files.len());
     for (at, bytes) in files.into_iter().enumerate() {
-        let refuse = |reason: &str| Refusal::Image { number: at + 1, reason: reason.to_owned() };
+        let refuse = |reason: &str| RenderError::Image { number: at + 1, reason: reason.to_owned() };
         let png = bytes.starts_with(b"\x89PNG\r\n\x1a\n");
         let size = if png { png_size(&bytes) } else { jpeg_size(&bytes) };
         let (width, height) = size
@@ -59,8 +59,8 @@ pub(super) fn open(files: Vec<Bytes>) -> Result<Vec<Picture>, Refusal> {
     Ok(pictures)
 }
 
-fn decoded(data: &str, number: usize) -> Result<Bytes, Refusal> {
-    let refuse = |reason: &str| Refusal::Image { number, reason: reason.to_owned() };
+fn decoded(data: &str, number: usize) -> Result<Bytes, RenderError> {
+    let refuse = |reason: &str| RenderError::Image { number, reason: reason.to_owned() };
     let (kind, text) = data.split_once(',').ok_or_else(|| refuse("the data: address has no content"))?;
     if !kind.ends_with(";base64") {
         return Err(refuse("a data: address must be written in base64"));

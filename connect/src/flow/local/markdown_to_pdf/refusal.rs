@@ -4,7 +4,7 @@ use chimera_core::error::Code;
 use chimera_engine::flow::port::ToolError;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum RenderError {
     /// It exceeds a limit.
     #[error("the document has too many {what}; at most {max} are allowed")]
     TooMany { what: &'static str, max: usize },
@@ -20,16 +20,16 @@ pub(super) enum Refusal {
     Pages(&'static str),
 }
 
-pub(super) const fn too_many(what: &'static str, max: usize) -> Refusal {
-    Refusal::TooMany { what, max }
+pub(super) const fn too_many(what: &'static str, max: usize) -> RenderError {
+    RenderError::TooMany { what, max }
 }
 
-impl From<Refusal> for ToolError {
-    fn from(refusal: Refusal) -> Self {
+impl From<RenderError> for ToolError {
+    fn from(refusal: RenderError) -> Self {
         let code = match refusal {
-            Refusal::TooMany { .. } => Code::PayloadTooLarge,
-            Refusal::Image { .. } => Code::ValidationFailed,
-            Refusal::Pages(_) => Code::Internal,
+            RenderError::TooMany { .. } => Code::PayloadTooLarge,
+            RenderError::Image { .. } => Code::ValidationFailed,
+            RenderError::Pages(_) => Code::Internal,
         };
         Self::not_sent(code, refusal.to_string())
     }

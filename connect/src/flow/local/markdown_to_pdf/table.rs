@@ -3,12 +3,12 @@
 //! Columns get the width of their longest line if there is room, and otherwise share it by their longest words. A row
 //! stays on one page if any page can hold it; the header is repeated on each page.
 
-use super::flow::Flow;
+use super::flow::LayoutBuilder;
 use super::fonts::{ASCENT, DESCENT};
-use super::lines::{Cell, Line, extent, wrap};
-use super::page::{Color, Mark};
+use super::lines::{Cell, TextLine, extent, wrap};
+use super::page::{Color, DrawOp};
 use super::parse::Table;
-use super::refusal::Refusal;
+use super::refusal::RenderError;
 use pulldown_cmark::Alignment;
 
 const SIZE: f32 = 9.5;
@@ -19,7 +19,7 @@ const PAD_Y: f32 = 4.0;
 const WORD_PART: f32 = 0.4;
 
 /// A row: the lines of each cell.
-type Row = Vec<Vec<Line>>;
+type Row = Vec<Vec<TextLine>>;
 
 struct Grid<'t> {
     alignments: &'t [Alignment],
@@ -30,8 +30,8 @@ struct Grid<'t> {
     head: Option<Row>,
 }
 
-impl Flow<'_> {
-    pub(super) fn table(&mut self, table: &Table) -> Result<(), Refusal> {
+impl LayoutBuilder<'_> {
+    pub(super) fn table(&mut self, table: &Table) -> Result<(), RenderError> {
         let rows: Vec<Vec<Vec<Cell>>> =
             table.rows.iter().map(|row| row.iter().map(|cell| self.setter.cells(cell)).collect()).collect();
         let widths = widths(&rows, table.alignments.len(), self.right - self.left);
@@ -49,7 +49,7 @@ impl Flow<'_> {
         let grid = Grid { alignments: &table.alignments, columns, width: x - self.left, head };
         if let Some(first) = rows.get(1) {
             // The header never stands alone at the bottom of a page.
-            self.need((rows.first().map_or(0.0, height) + height(first)).min(self.page_room()))?;
+            self.ensure_space((rows.first().map_or(0.0, height) + height(first)).min(self.page_room()))?;
         }
         for (at, row) in rows.iter().enumerate() {
             self.row(&grid, row, at == 0)?;
@@ -58,13 +58,13 @@ impl Flow<'_> {
         Ok(())
     }
 
-    fn row(&mut self, grid: &Grid<'_>, row: &Row, is_head: bool) -> Result<(), Refusal> {
+    fn row(&mut self, grid: &Grid<'_>, row: &Row, is_head: bool) -> Result<(), RenderError> {
         let whole = height(row);
         let head = grid.head.as_ref().map_or(0.0, height);
         if !is_head && whole > self.room() && whole + head <= self.page_room() {
             self.next_page(grid)?;
         } else {
-            self.need(HEIGHT + 2.0 * PAD_Y)?;
+            self.ensure_space(HEIGHT + 2.0 * PAD_Y)?;
         }
         let mut from = 0;
         let lines = lines(row);
@@ -80,8 +80,8 @@ impl Flow<'_> {
         Ok(())
     }
 
-    fn next_page(&mut self, grid: &Grid<'_>) -> Result<(), Refusal> {
-        self.turn()?;
+    fn next_page(&mut self, grid: &Grid<'_>) -> Result<(), RenderError> {
+        self.start_page()?;
         if let Some(head) = &grid.head {
             self.part(grid, head, 0, lines(head), true);
         }
@@ -93,7 +93,7 @@ impl Flow<'_> {
         let top = self.place();
         let y = self.y + PAD_Y + (HEIGHT - (ASCENT + DESCENT) * SIZE) / 2.0 + ASCENT * SIZE;
         let left = self.left;
-        self.beside(y);
+        self.draw_markers(y);
         for (at, (cell, (x, width))) in row.iter().zip(&grid.columns).enumerate() {
             for (number, line) in cell.iter().skip(from).take(count).enumerate() {
                 let free = width - 2.0 * PAD_X - line.width;
@@ -107,9 +107,9 @@ impl Flow<'_> {
         }
         self.advance(count as f32 * HEIGHT + 2.0 * PAD_Y);
         let (below, width) = (self.y - 0.4, grid.width);
-        self.draw(Mark::Fill { x: left, y: below, width, height: 0.6, color: Color::LINE });
+        self.draw(DrawOp::Fill { x: left, y: below, width, height: 0.6, color: Color::LINE });
         if is_head {
-            self.behind(top, |y, height| Mark::Fill { x: left, y, width, height, color: Color::SHADE });
+            self.draw_behind(top, |y, height| DrawOp::Fill { x: left, y, width, height, color: Color::SHADE });
         }
     }
 }

@@ -6,7 +6,7 @@
 mod score;
 mod sentences;
 
-use crate::blocking::off_thread;
+use crate::blocking::run_blocking;
 use crate::flow::input::read;
 use async_trait::async_trait;
 use chimera_core::error::Code;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 #[derive(Deserialize)]
-struct Input {
+struct SummarizeInput {
     text: String,
     sentences: Option<usize>,
     max_chars: Option<usize>,
@@ -84,18 +84,18 @@ impl Tool for Summarize {
     }
 
     async fn execute(&self, _ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
-        let input: Input = read(input)?;
+        let input: SummarizeInput = read(input)?;
         if input.text.len() > SUMMARY_TEXT_BYTES_MAX {
             return Err(ToolError::not_sent(Code::PayloadTooLarge, "the text is too long to be summarised")
                 .with("bytes_max", SUMMARY_TEXT_BYTES_MAX));
         }
         let dry = input.dry_run;
-        let output = off_thread(move || Ok(summarize(&input))).await?;
+        let output = run_blocking(move || Ok(summarize(&input))).await?;
         Ok(if dry { Spec::dry_run_response(output, "summarise the text") } else { output })
     }
 }
 
-fn summarize(input: &Input) -> Value {
+fn summarize(input: &SummarizeInput) -> Value {
     let sentences = sentences::split(&input.text);
     let count = input.sentences.unwrap_or(SUMMARY_SENTENCES_DEFAULT).clamp(1, SUMMARY_SENTENCES_MAX);
     let ranked = score::rank(&sentences, SUMMARY_SENTENCES_MAX);
@@ -135,8 +135,8 @@ fn shorten(text: &str, room: usize) -> String {
 mod tests {
     use super::*;
 
-    fn input(text: &str, sentences: usize, max_chars: Option<usize>) -> Input {
-        Input { text: text.into(), sentences: Some(sentences), max_chars, dry_run: false }
+    fn input(text: &str, sentences: usize, max_chars: Option<usize>) -> SummarizeInput {
+        SummarizeInput { text: text.into(), sentences: Some(sentences), max_chars, dry_run: false }
     }
 
     const TEXT: &str = "The engine writes every step to the ledger. Lunch was at noon. \

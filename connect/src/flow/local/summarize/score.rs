@@ -27,7 +27,7 @@ const WORDS_MIN: usize = 4;
 
 /// Indices of the best sentences, best first, at most `count`.
 pub(super) fn rank(sentences: &[Sentence], count: usize) -> Vec<usize> {
-    let (words, mut weights) = weighed(sentences);
+    let (words, mut weights) = weigh_words(sentences);
     let mut taken: Vec<usize> = Vec::new();
     while taken.len() < count.min(sentences.len()) {
         let best = (0..sentences.len())
@@ -44,7 +44,7 @@ pub(super) fn rank(sentences: &[Sentence], count: usize) -> Vec<usize> {
 }
 
 /// Every sentence as word ids, and the weight of each word.
-fn weighed(sentences: &[Sentence]) -> (Vec<Vec<usize>>, Vec<f64>) {
+fn weigh_words(sentences: &[Sentence]) -> (Vec<Vec<usize>>, Vec<f64>) {
     let silent: BTreeSet<&str> = STOP_WORDS.split_whitespace().collect();
     let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
     let (mut counts, mut total): (Vec<f64>, f64) = (Vec::new(), 0.0);

@@ -62,7 +62,7 @@ fn paragraphs(text: &str) -> Vec<String> {
     let mut blocks = vec![String::new()];
     for line in text.lines() {
         let line = line.trim();
-        let (marked, heading, words) = unmarked(line);
+        let (marked, heading, words) = strip_marker(line);
         if (line.is_empty() || marked) && blocks.last().is_some_and(|block| !block.is_empty()) {
             blocks.push(String::new());
         }
@@ -81,7 +81,7 @@ fn paragraphs(text: &str) -> Vec<String> {
 }
 
 /// Whether a line starts a block, whether it is a heading, and its text.
-fn unmarked(line: &str) -> (bool, bool, &str) {
+fn strip_marker(line: &str) -> (bool, bool, &str) {
     let words = line.trim_start_matches('#');
     if words.len() < line.len() && (words.is_empty() || words.starts_with(' ')) {
         return (true, true, words.trim());
