@@ -1,6 +1,6 @@
-//! The only place that asks the machine: its clock, its randomness, its environment.
+//! The only module that reads the system clock, randomness and environment.
 //!
-//! Everything else takes these as arguments, so that a test or the simulator can supply them.
+//! Everything else takes them as arguments, so that tests and the simulator can supply their own.
 
 mod clock;
 mod compare;

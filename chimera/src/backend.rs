@@ -1,7 +1,7 @@
-//! Where commands turn to: a server, or the store itself for those that only read.
+//! The backend of a command: a server, or the store itself for commands that only read.
 //!
-//! A store can be read beside the server that uses it, and after it has stopped. Whatever changes
-//! something goes to a server, because only the owner of a run changes it.
+//! The store can be read while a server uses it, and after it has stopped. Changes always go to a server,
+//! because only the owner of a run may change it.
 
 use crate::compose::{self, Ambient};
 use crate::config::Config;
@@ -24,20 +24,19 @@ use uuid::Uuid;
 /// Events of a run.
 pub(crate) type Events = BoxStream<'static, Outcome<Value>>;
 
-/// A server.
 #[async_trait]
 pub(crate) trait Server: Send + Sync {
-    /// The document of the answer; `path` begins without a slash.
+    /// Returns the JSON body of the response; `path` has no leading slash.
     async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Outcome<Value>;
 
-    /// What the server gives to whoever signs in, narrowed to `scopes` if there are any.
+    /// Signs in, with the token limited to `scopes` if given.
     async fn sign_in(&self, scopes: Option<Vec<String>>) -> Outcome<Value>;
 
-    /// The events behind an address, until the server ends the stream.
+    /// Subscribes to an event stream, until the server ends it.
     async fn events(&self, path: &str) -> Outcome<Events>;
 }
 
-/// A server that an operator asks for another tenant.
+/// A server, called by an operator for another tenant.
 struct ForTenant {
     server: Arc<dyn Server>,
     slug: String,
@@ -64,7 +63,6 @@ impl Server for ForTenant {
     }
 }
 
-/// Whom a command asks.
 #[derive(Clone)]
 pub(crate) enum Backend {
     /// A server.
@@ -74,7 +72,7 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// For a command that only reads: the server if one is named, else the store.
+    /// For a command that only reads: the configured server, else the store.
     pub(crate) async fn to_read(config: &Config) -> Outcome<Self> {
         if config.server.is_some() {
             return Self::to_change(config, None);
@@ -89,7 +87,7 @@ impl Backend {
         Ok(Self::Store(flow, permit))
     }
 
-    /// For a command that changes something: the server that is named, or that uses the data folder.
+    /// For a command that changes something: the configured server, or the one that uses the data folder.
     pub(crate) fn to_change(config: &Config, actor: Option<&str>) -> Outcome<Self> {
         let url = match &config.server {
             Some(url) => url.clone(),
@@ -101,7 +99,7 @@ impl Backend {
         Ok(Self::Server(compose::server(&url, actor, key.as_deref(), token)?))
     }
 
-    /// The same for another tenant, which only a server can be asked for.
+    /// Acts for another tenant. Only a server supports this.
     pub(crate) fn for_tenant(self, slug: &str) -> Self {
         match self {
             Self::Server(server) => Self::Server(Arc::new(ForTenant { server, slug: slug.to_owned() })),
@@ -109,19 +107,18 @@ impl Backend {
         }
     }
 
-    /// Signs in.
     pub(crate) async fn sign_in(&self, scopes: Option<Vec<String>>) -> Outcome<Value> {
         match self {
             Self::Server(server) => server.sign_in(scopes).await,
-            Self::Store(..) => Err(Failure::new(Code::Internal, "a store gives no tokens")),
+            Self::Store(..) => Err(Failure::new(Code::Internal, "signing in needs a server")),
         }
     }
 
-    /// Tells a server something.
+    /// Sends a request to the server.
     pub(crate) async fn tell(&self, method: &str, path: &str, body: Option<Value>) -> Outcome<Value> {
         match self {
             Self::Server(server) => server.ask(method, path, body.map(|body| body.to_string())).await,
-            Self::Store(..) => Err(Failure::new(Code::Internal, "a store alone changes nothing")),
+            Self::Store(..) => Err(Failure::new(Code::Internal, "this command needs a server")),
         }
     }
 
@@ -148,7 +145,7 @@ impl Backend {
         }
     }
 
-    /// What a document is, if nothing is wrong with it.
+    /// Validates a document and summarizes it.
     pub(crate) async fn check(&self, id: &str, text: &str) -> Outcome<Value> {
         match self {
             Self::Server(server) => {
@@ -211,7 +208,6 @@ impl Backend {
         }
     }
 
-    /// A run.
     pub(crate) async fn run(&self, run: Uuid) -> Outcome<Value> {
         match self {
             Self::Server(server) => server.ask("GET", &format!("runs/{run}"), None).await,
@@ -219,7 +215,7 @@ impl Backend {
         }
     }
 
-    /// Waits until a run has taken in what it was told after its event number `known`.
+    /// Waits until the run has an event after number `known`: it has consumed the signal.
     pub(crate) async fn heard(&self, run: Uuid, known: i64) -> Outcome {
         for _ in 0..COMMAND_SIGNAL_POLLS_MAX {
             if self.run(run).await?["run_seq"].as_i64().is_some_and(|now| now > known) {
@@ -253,8 +249,8 @@ impl Backend {
         }
     }
 
-    /// What happens to a run behind event number `after`, until it has ended. A stream that is cut
-    /// goes on where it was.
+    /// The events of a run after number `after`, until it ends. A broken stream reconnects where it
+    /// stopped.
     pub(crate) fn follow(&self, run: Uuid, after: i64) -> Events {
         let follower = Follower { backend: self.clone(), run, after, open: None, fails: 0, over: false };
         stream::unfold(follower, |mut follower| async move {
@@ -303,7 +299,7 @@ impl Follower {
             if self.open.is_none() {
                 match self.reopen().await {
                     Ok(events) => self.open = Some(events),
-                    // A run that isn't there, or a door that stays shut, is nothing to wait for.
+                    // A missing run or a server that stays unreachable is an error.
                     Err(failure) if self.fails == 0 || self.fails >= COMMAND_RECONNECTS_MAX => {
                         self.over = true;
                         return Some(Err(failure));
@@ -325,7 +321,7 @@ impl Follower {
     }
 }
 
-/// The events of a run as the store has them.
+/// Polls the store for the events of a run.
 fn polled(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
     let pages = stream::unfold(Some((flow, permit, after)), move |state| async move {
         let (flow, permit, after) = state?;
@@ -344,8 +340,8 @@ fn polled(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
     pages.flat_map(stream::iter).boxed()
 }
 
-/// The key of an actor, if it is here: of the settings, which is that of the actor they name, or of the
-/// data folder.
+/// The local key of an actor: from the settings, which belongs to the configured actor, or from the data
+/// folder.
 pub(crate) fn key_of(config: &Config, actor: &str) -> Outcome<Option<String>> {
     let set = || config.hmac_key.as_ref().map(|key| key.0.clone());
     let kept = || home::existing_actor_key(&config.data_dir, actor);
@@ -355,14 +351,13 @@ pub(crate) fn key_of(config: &Config, actor: &str) -> Outcome<Option<String>> {
     Ok(kept()?.or_else(set))
 }
 
-/// The run that an argument names.
+/// Parses a run id.
 pub(crate) fn run_id(text: &str) -> Outcome<Uuid> {
-    let refused =
-        || Failure::new(Code::NotFound, "there is no such run").hint("chimera runs list shows those there are");
+    let refused = || Failure::new(Code::NotFound, "there is no such run").hint("chimera runs list shows all runs");
     Uuid::parse_str(text).map_err(|_| refused())
 }
 
-/// A path with the parameters that have a value.
+/// Appends the query parameters that have a value.
 fn query(path: &str, pairs: &[(&str, Option<&str>)]) -> String {
     let mut text = path.to_owned();
     for (name, value) in pairs {
@@ -374,7 +369,7 @@ fn query(path: &str, pairs: &[(&str, Option<&str>)]) -> String {
     text
 }
 
-/// Text as it may stand in an address.
+/// Percent-encodes text for a URL.
 pub(crate) fn escaped(text: &str) -> String {
     text.bytes().fold(String::new(), |mut escaped, byte| {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {

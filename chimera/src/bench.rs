@@ -1,8 +1,7 @@
-//! The benchmark of the record store: one realistic transaction, many writers.
+//! The record store benchmark: one realistic transaction, many writers.
 //!
-//! A step of a run is one update with a version check, three inserts and a ledger entry. The same
-//! statements in a bare hand-written loop, committed in batches as large as there are writers, are
-//! the ceiling that the store is held against.
+//! A step of a run is one update with a version check, three inserts and a ledger entry. The baseline is a bare
+//! loop of the same statements, committed in batches of one transaction per writer.
 
 use crate::failure::Outcome;
 use async_trait::async_trait;
@@ -31,7 +30,7 @@ pub(crate) trait Subject: Send + Sync {
     async fn close(&self);
 }
 
-/// What numbers can't be compared without.
+/// Conditions of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Setting {
     /// The record store.
@@ -72,7 +71,7 @@ impl Measured {
     }
 }
 
-/// How the numbers stand to each other. None where a number of writers was not measured.
+/// `None` where a number of writers was not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Ratios {
     pub(crate) writers_64_to_1: Option<f64>,
@@ -98,7 +97,6 @@ fn hundredths(number: f64) -> f64 {
     (number * 100.0).round() / 100.0
 }
 
-/// How many transactions so many writers share.
 pub(crate) const fn share(writers: usize, transactions: usize) -> usize {
     if writers == 1 { transactions.div_ceil(LONE_SHARE) } else { transactions }
 }

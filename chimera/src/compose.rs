@@ -1,7 +1,7 @@
-//! Puts the parts together: this file and those below it are the only ones that name adapters.
+//! Wires adapters to ports: only this module and its submodules name adapters.
 //!
-//! Everything else sees ports. A setting decides which adapter stands behind a port: a URL means
-//! the server that it names, its absence means the data folder or this process.
+//! Settings select the adapter of a port: a URL selects the server that it names, otherwise the data folder
+//! or this process is used.
 
 mod access;
 mod artifacts;
@@ -62,19 +62,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use traced::TracedRecords;
 
-/// The file of marks of a shared database, in the data folder of each node.
+/// Mark file for a shared database, in each node's data folder.
 const POSTGRES_MARK_FILE: &str = "ledger.postgres.mark";
-/// What to do about a file of marks that can't be used.
-pub(crate) const MARK_HINT: &str = "let the user that runs chimera read and write it, or move what is there out of the \
-    way: it is made anew, but only the file as it was tells whether the data is the newest";
-/// Whose the system's own ledger entries are.
+pub(crate) const MARK_HINT: &str = "make it readable and writable for the user that runs chimera, or move it away: it is \
+    created again, but only the original file can tell whether the data is the newest";
+/// Tenant of the system's own ledger entries.
 const SYSTEM_TENANT: &str = "system";
 
-/// Time and randomness of this machine, and who hears what is done on it.
+/// Clock, randomness and span exporter of this process.
 #[derive(Clone)]
 pub(crate) struct Ambient {
     pub(crate) clock: Arc<dyn Clock>,
-    /// The same clock, for whoever watches it.
+    /// The same clock, for the clock watcher.
     pub(crate) machine: Arc<SystemClock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) spans: Arc<dyn Spans>,
@@ -106,7 +105,7 @@ async fn secret(config: &Config, setting: &str, name: &str) -> Outcome<Secret> {
     Ok(found)
 }
 
-/// The text of a setting that may be the name of a secret.
+/// Resolves a setting that may be the name of a secret.
 async fn plain(config: &Config, setting: &str, value: &Secretive) -> Outcome<String> {
     if !value.0.starts_with("secret://") {
         return Ok(value.0.clone());
@@ -116,7 +115,7 @@ async fn plain(config: &Config, setting: &str, value: &Secretive) -> Outcome<Str
     text.ok_or_else(|| Failure::new(Code::ConfigInvalid, format!("`{setting}`: the secret is not text")))
 }
 
-/// The key that signs the ledger: a secret if one is named, else the folder's own.
+/// The ledger's signing key: the configured secret, else the folder's own.
 pub(crate) async fn signer(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<Signer> {
     let seed = match &config.signing_key {
         None => home.ledger_seed(&*ambient.random)?,
@@ -126,7 +125,7 @@ pub(crate) async fn signer(config: &Config, home: &Home, ambient: &Ambient) -> O
     Ok(Signer::from_seed(&seed))
 }
 
-/// The key that signed the ledger so far, for commands that only read.
+/// The existing signing key, for commands that only read.
 pub(crate) async fn existing_signer(config: &Config) -> Outcome<Option<Signer>> {
     let seed = match &config.signing_key {
         None => home::existing_ledger_seed(&config.data_dir)?,
@@ -142,13 +141,13 @@ async fn named_seed(config: &Config) -> Outcome<Option<[u8; 32]>> {
     home::seed(found.expose_text().unwrap_or_default().trim()).map(Some)
 }
 
-/// Whether other nodes of the same database would not find the blobs of this one.
+/// Whether the database may be shared but the blobs are local.
 pub(crate) const fn alone_with_blobs(config: &Config) -> bool {
     config.database_url.is_some() && config.s3_url.is_none()
 }
 
-/// Refuses a key that would sign behind one that nobody here knows: verification with the known
-/// keys would call the ledger broken. What else may be wrong with it, the checkpointer says.
+/// Rejects a key if the ledger was signed with a key that is unknown here: verification would report a broken
+/// ledger. The checkpointer reports other problems.
 async fn may_sign(config: &Config, signer: Option<&Signer>, records: &dyn Records, was_here: bool) -> Outcome {
     let last = match last_checkpoint(records).await {
         Ok(last) => last,
@@ -177,7 +176,7 @@ async fn may_sign(config: &Config, signer: Option<&Signer>, records: &dyn Record
     ))
 }
 
-/// Writes into the ledger what a process does as a whole, beside its version, together with a change.
+/// Commits a change with a ledger entry about this process, which includes its version.
 async fn record(
     records: &dyn Records,
     ambient: &Ambient,
@@ -205,7 +204,7 @@ async fn record(
     Ok(())
 }
 
-/// The record store to write to; the caller holds the folder's lock.
+/// Opens the record store for writing; the caller holds the folder's lock.
 async fn records(config: &Config, ambient: &Ambient, node: &str) -> Outcome<Arc<dyn Records>> {
     let inner = bare_records(config, ambient, node).await?;
     if !ambient.spans.enabled() {
@@ -227,18 +226,18 @@ async fn bare_records(config: &Config, ambient: &Ambient, node: &str) -> Outcome
     Ok(Arc::new(PostgresRecords::open(options).await?))
 }
 
-/// Where the marks of the ledger are kept: each store has its own.
+/// The mark file; each store has its own.
 fn marks(config: &Config) -> PathBuf {
     let name = if config.database_url.is_some() { POSTGRES_MARK_FILE } else { MARK_FILE };
     config.mark_file.clone().unwrap_or_else(|| config.data_dir.join(name))
 }
 
-/// How many entries of the ledger are known outside the store.
+/// Number of ledger entries according to the mark file.
 pub(crate) fn entries_marked(config: &Config) -> Outcome<u64> {
     Ok(marked_entries(&marks(config))?)
 }
 
-/// The record store for a command that only reads, beside whoever writes.
+/// Opens the record store for reading; a server may be writing to it.
 pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Records>> {
     refuse_unfinished(&config.data_dir)?;
     let Some(url) = &config.database_url else {
@@ -248,7 +247,7 @@ pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outco
     Ok(Arc::new(PostgresRecords::open_read_only(&plain(config, "database_url", url).await?).await?))
 }
 
-/// Where links of this server lead.
+/// Base URL of links to this server.
 pub(crate) fn base_url(config: &Config, address: SocketAddr) -> String {
     config.public_url.clone().unwrap_or_else(|| format!("http://{address}"))
 }
@@ -287,31 +286,29 @@ fn s3_credentials(config: &Config, secret: &Secret) -> Outcome<S3Credentials> {
     Ok(S3Credentials { access_key_id: id.to_owned(), secret_access_key, session_token: None })
 }
 
-/// The services beside the record store, each with a way to ask whether it answers. Local parts
-/// need no asking: the data folder is looked at by itself.
+/// Checks for the external services other than the record store. The data folder has checks of its own.
 pub(crate) async fn services(config: &Config, ambient: &Ambient) -> Outcome<Vec<ReadinessCheck>> {
     let counters = access::counters(config, ambient).await?;
     let mut checks: Vec<ReadinessCheck> = counters.iter().map(counters_check).collect();
     if config.s3_url.is_some() {
         let home = Home::beside(&config.data_dir);
-        // Links of S3 lead there, not here.
+        // S3 signs links to itself, so this address is not used.
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         checks.push(blobs_check(&blobs(config, &home, ambient, nowhere).await?));
     }
     Ok(checks)
 }
 
-/// What `migrate` did.
 #[derive(Serialize)]
 pub(crate) struct Migrated {
     /// Names of migrations.
     pub(crate) applied: Vec<&'static str>,
-    /// What somebody had taken away, in words.
+    /// Descriptions of restored schema objects.
     pub(crate) put_back: Vec<String>,
     pub(crate) version: i64,
 }
 
-/// Brings the schema up to date, and puts back what of it somebody took away.
+/// Applies pending migrations and restores missing schema objects.
 pub(crate) async fn migrate(config: &Config) -> Outcome<Migrated> {
     let applied = match &config.database_url {
         Some(url) => PostgresRecords::migrate(&plain(config, "database_url", url).await?).await?,
@@ -320,7 +317,7 @@ pub(crate) async fn migrate(config: &Config) -> Outcome<Migrated> {
     Ok(Migrated { applied: applied.names, put_back: applied.restored, version: applied.version })
 }
 
-/// What `migrate` would apply, and the version of the schema; changes nothing.
+/// Pending migrations and the current schema version.
 pub(crate) async fn pending(config: &Config) -> Outcome<(Vec<String>, i64)> {
     let schema = facts(config, Ambient::new().clock.now()).await?.schema;
     let (found, known) = (schema.version, newest());
@@ -330,26 +327,26 @@ pub(crate) async fn pending(config: &Config) -> Outcome<(Vec<String>, i64)> {
     Ok((schema.pending.into_iter().map(str::to_owned).collect(), found))
 }
 
-/// Looks at everything in the record store; says what was looked at.
+/// Verifies the whole record store. Returns a summary.
 pub(crate) async fn look_deep(config: &Config, progress: &mut Progress) -> Outcome<String> {
     if let Some(url) = &config.database_url {
         let url = plain(config, "database_url", url).await?;
         let begins = |table: &str, at: usize, of: usize| progress.tell(&format!("table {table}, {at} of {of}"));
         let tables = PostgresRecords::check_all(&url, begins).await?;
-        return Ok(format!("whole, tables with their indexes: {tables}"));
+        return Ok(format!("intact, tables with their indexes: {tables}"));
     }
     progress.tell("the data file");
     let folder = config.data_dir.clone();
     let looked = tokio::task::spawn_blocking(move || SqliteRecords::check_all(&folder)).await;
-    looked.map_err(|_| Failure::new(Code::Internal, "the look did not finish"))??;
-    Ok("whole: every page, index and reference".to_owned())
+    looked.map_err(|_| Failure::new(Code::Internal, "the check did not finish"))??;
+    Ok("intact: every page, index and reference".to_owned())
 }
 
-/// The blobs, to be read.
+/// Opens the blobs for reading.
 pub(crate) async fn blobs_to_read(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Blobs>> {
     let random = Arc::clone(&ambient.random);
     let Some((url, credentials)) = s3_place(config).await? else {
-        // Nobody gets a link, so no key is made for them.
+        // No links are signed, so no key is created.
         let links = LinkSigner::new("http://localhost", &Secret::new("none"));
         let links = links.ok_or_else(|| Failure::new(Code::Internal, "no key for links"))?;
         return Ok(Arc::new(FolderBlobs::open(config.data_dir.join("blobs"), links, random)));
@@ -358,7 +355,7 @@ pub(crate) async fn blobs_to_read(config: &Config, ambient: &Ambient) -> Outcome
     Ok(Arc::new(blobs.map_err(|error| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}")))?))
 }
 
-/// Whether the key that is there may sign the ledger, for whoever only looks.
+/// Like `may_sign`, for a command that only reads.
 pub(crate) async fn may_sign_here(config: &Config, ambient: &Ambient) -> Outcome {
     let existing = existing_signer(config).await?;
     let records = match records_to_read(config, ambient).await {
@@ -371,7 +368,6 @@ pub(crate) async fn may_sign_here(config: &Config, ambient: &Ambient) -> Outcome
     Ok(())
 }
 
-/// What the doctor wants to know about the record store.
 pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
     let kind = if config.database_url.is_some() { "PostgreSQL" } else { "SQLite" };
     let facts = facts(config, Ambient::new().clock.now()).await?;
@@ -389,13 +385,12 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
     Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock, runs, held, lacks, mark_missed })
 }
 
-/// A look at the store that changes nothing.
 async fn facts(config: &Config, now: Timestamp) -> Outcome<StoreSurvey> {
     refuse_unfinished(&config.data_dir)?;
     facts_amid_restore(config, now).await
 }
 
-/// The same, for whoever restores into it.
+/// Like `facts`, but accepts an unfinished restore.
 async fn facts_amid_restore(config: &Config, now: Timestamp) -> Outcome<StoreSurvey> {
     Ok(match &config.database_url {
         Some(url) => PostgresRecords::facts(&plain(config, "database_url", url).await?, &marks(config), now).await?,
@@ -416,7 +411,7 @@ impl From<OpenError> for Failure {
             }
             OpenError::Schema(mismatch) => mismatch.into(),
             OpenError::NotEmpty => Self::new(Code::OccConflict, error.to_string())
-                .hint("--force puts what is there aside, under a name that is told"),
+                .hint("--force moves the existing tables to another schema and reports its name"),
             OpenError::Migrate(reason) => reason.into(),
             OpenError::Folder(reason) => {
                 Self::of_io(format!("the data folder can't be used: {}", io_reason(&reason)), &reason)

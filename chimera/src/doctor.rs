@@ -1,4 +1,4 @@
-//! What a server needs, looked at one by one: verdict, words, hint.
+//! `chimera doctor`: checks what a server needs, one check at a time, each with a verdict, a message and a hint.
 
 mod actors;
 pub(crate) mod deep;
@@ -20,19 +20,16 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// How one check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
-    /// As it should be.
     Ok,
-    /// Works, but should be looked at.
+    /// Works, but needs attention.
     Warn,
-    /// A server won't work like this.
+    /// A server will not work.
     Fail,
 }
 
-/// One check and its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) name: &'static str,
@@ -42,45 +39,41 @@ pub(crate) struct Finding {
     pub(crate) hint: Option<&'static str>,
 }
 
-/// A schema of the right version is not made anew by `chimera migrate`.
-const LACKS_HINT: &str = "drop what it names as not Chimera's, grant the right to the user of database_url, or put back what is missing; \
-     chimera migrate puts back triggers, keys and unique indexes, and no tables or columns";
+/// `chimera migrate` does not recreate tables or columns of a schema that already has the right version.
+const LACKS_HINT: &str = "drop what does not belong to Chimera, grant the missing right to the user of database_url, or restore what is missing; \
+     chimera migrate restores triggers, keys and unique indexes, but no tables or columns";
 
-/// What the record store says about itself.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreFacts {
-    /// Which store it is.
     pub(crate) kind: &'static str,
-    /// The version of its schema; zero when it is empty.
+    /// 0 if the store is empty.
     pub(crate) schema_version: i64,
-    /// The version that this binary brings.
+    /// The newest schema version that this binary has.
     pub(crate) schema_known: i64,
     /// Whether a commit waits for the disk.
     pub(crate) fsync: bool,
     /// Whether this user may change it.
     pub(crate) writable: bool,
-    /// Its clock, if it has one of its own.
+    /// The database server's clock; none for SQLite.
     pub(crate) clock: Option<Timestamp>,
-    /// Its runs.
     pub(crate) runs: RunFacts,
-    /// Why nobody may change it, if so.
+    /// Why the store is on hold, if it is.
     pub(crate) held: Option<String>,
-    /// A table, a column or a right that a server needs and that is missing, or something on its tables that is not Chimera's.
+    /// A missing table, column or privilege, or a foreign object on Chimera's tables.
     pub(crate) lacks: Option<String>,
-    /// What is wrong with its mark, if it was used before and has none.
+    /// Set if the store was used before and its mark file is missing.
     pub(crate) mark_missed: Option<String>,
 }
 
-/// What the record store says about runs that have work left.
+/// Unfinished runs in the record store.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunFacts {
-    /// All of them.
     pub(crate) unfinished: i64,
-    /// Those that should have been taken up more than a minute ago.
+    /// Due for more than a minute.
     pub(crate) overdue: i64,
-    /// Signals that their runs should have taken in more than a minute ago.
+    /// Signals not consumed for more than a minute.
     pub(crate) overdue_signals: i64,
-    /// Those that nobody would ever take up.
+    /// Neither owned nor due: no process would ever pick them up.
     pub(crate) unattended: i64,
 }
 
@@ -96,7 +89,7 @@ const fn fail(name: &'static str, message: String, hint: &'static str) -> Findin
     Finding { name, verdict: Verdict::Fail, message, hint: Some(hint) }
 }
 
-/// Looks at everything. Nothing is changed but a probe file that is removed again.
+/// Runs all checks. Changes nothing, except for a probe file that is removed again.
 async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
     let dir = &config.data_dir;
     findings.looks_at("data_folder");
@@ -134,7 +127,7 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
         Err(failure) if failure.code == Code::StoreUnusable && config.database_url.is_none() => findings.push(fail(
             "store",
             failure.message,
-            "nothing was changed; docs/guides/backup.md says what belongs together in a data folder",
+            "nothing was changed; docs/guides/backup.md lists the files that belong together in a data folder",
         )),
         Err(failure) => findings.push(fail(
             "store",
@@ -145,12 +138,12 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
     if compose::alone_with_blobs(config) {
         findings.push(warn(
             "shared_blobs",
-            "blobs and buckets lie in the data folder, where no other node finds them".to_owned(),
+            "blobs and buckets are in the data folder, where other nodes can't read them".to_owned(),
             "set s3_url before a second node uses this database",
         ));
     }
     findings.looks_at("actors");
-    // Side by side: a database that does not answer keeps each of them waiting.
+    // Concurrently: each would wait for a database that does not respond.
     let (found, sealed, signs) = tokio::join!(
         compose::while_answering(config, compose::actor_facts(config, ambient)),
         compose::while_answering(config, compose::seal_facts(config, ambient)),
@@ -174,7 +167,7 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
     let services = match compose::services(config, ambient).await {
         Ok(services) => services,
         Err(failure) => {
-            findings.push(fail("services", failure.message, "chimera config print shows what is in force"));
+            findings.push(fail("services", failure.message, "chimera config print shows the effective settings"));
             Vec::new()
         }
     };
@@ -195,43 +188,45 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
     findings.extend(server(config).await);
 }
 
-/// What the server says that `--server` names, or that uses the data folder: it may have met what no look at the data shows.
+/// Readiness of the running server, which may know of problems that the data does not show.
 async fn server(config: &Config) -> Option<Finding> {
     let url = match &config.server {
         Some(url) => url.clone(),
         None => home::address(&config.data_dir).ok().flatten()?,
     };
-    let hint = "see to what it names; the server goes on by itself, and its log says more";
+    let hint = "fix what it names; the server recovers by itself, and its log has details";
     match tokio::time::timeout(limits::DOCTOR_RESPONSE_TIMEOUT, compose::unready(&url)).await {
         Ok(Ok(parts)) if parts.is_empty() => Some(ok("server", "is ready".to_owned())),
         Ok(Ok(parts)) => {
             let told: Vec<String> = parts.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
             Some(fail("server", format!("is not ready: {}", told.join("; ")), hint))
         }
-        // What a killed process left behind leads nowhere, or to somebody else.
+        // A killed process leaves a stale address behind.
         Ok(Err(_)) if config.server.is_none() => None,
         Ok(Err(failure)) => Some(fail("server", failure.message, "check --server and that the server runs")),
         Err(_) => Some(fail("server", "no answer in time".to_owned(), "look at the server's log")),
     }
 }
 
-/// Whether the actors' keys in the store can be opened.
+/// Whether the actors' keys in the store can be decrypted.
 fn seal(found: Outcome<(usize, usize)>) -> Option<Finding> {
     const HINT: &str = "restore keys/seal.key from a backup, or set access.seal_key to the secret that all nodes share; \
                         docs/guides/access.md says what to do when it is lost";
     match found {
         Ok((0, _)) => None,
-        Ok((count, 0)) => Some(ok("seal_key", format!("opens all of {count} actors' keys"))),
-        Ok((count, closed)) => {
-            Some(warn("seal_key", format!("{closed} of {count} actors' keys can't be opened and don't count"), HINT))
-        }
+        Ok((count, 0)) => Some(ok("seal_key", format!("decrypts all {count} actors' keys"))),
+        Ok((count, closed)) => Some(warn(
+            "seal_key",
+            format!("{closed} of {count} actors' keys can't be decrypted and are not accepted"),
+            HINT,
+        )),
         Err(failure) if failure.code == Code::ConfigInvalid => Some(fail("seal_key", failure.message, HINT)),
-        // What is wrong with the store is told already.
+        // Store problems are already reported.
         Err(_) => None,
     }
 }
 
-/// What nodes of one database have to share at the front door, and don't.
+/// Access settings that nodes of one database must share, but that are local here.
 fn shared_access(config: &Config) -> Vec<Finding> {
     if config.database_url.is_none() {
         return Vec::new();
@@ -241,19 +236,19 @@ fn shared_access(config: &Config) -> Vec<Finding> {
         (
             config.redis_url.is_none(),
             "shared_counters",
-            "every node counts requests for itself",
+            "each node counts requests by itself",
             "set redis_url before a second node uses this database",
         ),
         (
             access.token_key.is_none() && !access.hs256,
             "shared_tokens",
-            "access tokens are signed with this folder's own key, and other nodes refuse them",
+            "access tokens are signed with this folder's own key; other nodes reject them",
             "set access.token_key to a secret that all nodes have before a second one uses this database",
         ),
         (
             access.seal_key.is_none(),
             "shared_seal",
-            "actors' keys are sealed with this folder's own key, and other nodes can't open them",
+            "actors' keys are encrypted with this folder's own key; other nodes can't decrypt them",
             "set access.seal_key to a secret that all nodes have before a second one uses this database",
         ),
     ];
@@ -261,7 +256,7 @@ fn shared_access(config: &Config) -> Vec<Finding> {
     missing.map(|(_, name, message, hint)| warn(name, message.to_owned(), hint)).collect()
 }
 
-/// Whether a file can be made durable here; the reason names no path.
+/// Whether a file can be written and synced here. The reason contains no path.
 pub(crate) fn write_probe(dir: &Path) -> Result<(), String> {
     probed(dir).map_err(|error| not_written(&error))
 }
@@ -281,13 +276,13 @@ fn folder(dir: &Path) -> Finding {
     let wide = dir.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0);
     match probed(dir) {
         Ok(()) if wide => {
-            let told = format!("{} can be written, but others may look into it", dir.display());
-            warn("data_folder", told, "chmod 700 the data folder, unless somebody else needs to read what is in it")
+            let told = format!("{} is writable, but other users can read it", dir.display());
+            warn("data_folder", told, "chmod 700 the data folder, unless other users need to read it")
         }
-        Ok(()) => ok("data_folder", format!("{} can be written", dir.display())),
+        Ok(()) => ok("data_folder", format!("{} is writable", dir.display())),
         Err(_) if !dir.exists() => warn(
             "data_folder",
-            format!("{} is not there yet", dir.display()),
+            format!("{} does not exist yet", dir.display()),
             "chimera dev or chimera serve creates it",
         ),
         Err(error) => {
@@ -302,13 +297,13 @@ fn disk(dir: &Path) -> Finding {
     let nearest = if nearest.as_os_str().is_empty() { Path::new(".") } else { nearest };
     match rustix::fs::statvfs(nearest) {
         Ok(stat) => space(stat.f_bavail.saturating_mul(stat.f_frsize)),
-        Err(_) => warn("disk", "free space is unknown".to_owned(), "look at the disk of the data folder yourself"),
+        Err(_) => warn("disk", "free space is unknown".to_owned(), "check the disk of the data folder"),
     }
 }
 
 fn space(free: u64) -> Finding {
     let message = format!("{} MiB free", free / (1024 * 1024));
-    let hint = "make room before the disk is full: what can't be recorded is not done";
+    let hint = "free disk space before it runs out: what can't be recorded is not executed";
     match free {
         0..limits::DISK_BYTES_FAIL => fail("disk", message, hint),
         limits::DISK_BYTES_FAIL..limits::DISK_BYTES_WARN => warn("disk", message, hint),
@@ -316,7 +311,7 @@ fn space(free: u64) -> Finding {
     }
 }
 
-/// Where secrets are looked for, as far as it was said; a source that is missing has none.
+/// Whether the configured secret sources can be read.
 fn secret_sources(config: &Config) -> Vec<Finding> {
     let file = config.secrets_file.iter().map(|path| ("secrets.file", path, File::open(path).and_then(read_one)));
     let dir = config.secrets_dir.iter().map(|path| ("secrets.dir", path, std::fs::read_dir(path).map(drop)));
@@ -336,11 +331,12 @@ fn read_one(mut file: File) -> std::io::Result<()> {
     file.read(&mut [0]).map(drop)
 }
 
-/// Keys of the folder that can't be read; the ledger's has a line of its own.
+/// Damaged key files; the ledger's key has a check of its own.
 fn keys(dir: &Path) -> Option<Finding> {
     let found = home::damaged_keys(dir).into_iter().map(|failure| failure.message);
     let found: Vec<String> = found.filter(|message| !message.contains("keys/ledger.key")).collect();
-    let hint = "restore them from a backup, or remove those of tokens, webhooks and links: they are made anew";
+    let hint =
+        "restore them from a backup; keys for tokens, webhooks and links can be removed and are then created again";
     (!found.is_empty()).then(|| fail("keys", found.join("; "), hint))
 }
 
@@ -351,7 +347,7 @@ async fn signing_key(config: &Config) -> Finding {
             Err(failure) => fail(
                 "signing_key",
                 failure.message,
-                "64 hex digits must stand where secrets.file, secrets.dir or the environment has the secret",
+                "the secret must be 64 hex digits, in secrets.file, secrets.dir or the environment",
             ),
         };
     }
@@ -362,13 +358,13 @@ async fn signing_key(config: &Config) -> Finding {
             fail("signing_key", failure.message, "the user that runs chimera must be able to read keys/ledger.key")
         }
         (Err(failure), _) => fail("signing_key", failure.message, "restore keys/ledger.key from a backup"),
-        (Ok(None), _) => warn("signing_key", "there is none yet".to_owned(), "it is made at the first start"),
+        (Ok(None), _) => warn("signing_key", "there is none yet".to_owned(), "it is created at the first start"),
         (Ok(Some(_)), Ok(meta)) if open(meta.permissions().mode()) => {
-            warn("signing_key", "others may read it".to_owned(), "chmod 600 keys/ledger.key in the data folder")
+            warn("signing_key", "other users can read it".to_owned(), "chmod 600 keys/ledger.key in the data folder")
         }
         (Ok(Some(_)), _) if config.database_url.is_some() => warn(
             "signing_key",
-            "is this folder's own".to_owned(),
+            "is local to this data folder".to_owned(),
             "nodes that share a database should share a key: set ledger.signing_key to a secret they all have",
         ),
         (Ok(Some(_)), _) => ok("signing_key", "present and private".to_owned()),
@@ -379,13 +375,13 @@ fn store(facts: &StoreFacts) -> Vec<Finding> {
     let mut findings = vec![match (facts.writable, facts.schema_version) {
         (false, _) => {
             let hint = if facts.clock.is_some() {
-                "it is a standby, or default_transaction_read_only is on: name the primary, or let its user write"
+                "it is a standby, or default_transaction_read_only is on: connect to the primary, or allow its user to write"
             } else {
-                "chimera.db in the data folder must belong to the user that runs chimera, who may write it"
+                "chimera.db in the data folder must be owned and writable by the user that runs chimera"
             };
-            fail("store", format!("{} can be read but not written", facts.kind), hint)
+            fail("store", format!("{} is read-only", facts.kind), hint)
         }
-        (true, 0) => ok("store", format!("{}, without data yet", facts.kind)),
+        (true, 0) => ok("store", format!("{}, no data yet", facts.kind)),
         (true, _) => ok("store", format!("{} answers", facts.kind)),
     }];
     if let Some(reason) = &facts.held {
@@ -409,7 +405,7 @@ fn store(facts: &StoreFacts) -> Vec<Finding> {
             None => ok("schema", format!("version {has}")),
         },
         std::cmp::Ordering::Less if has == 0 => {
-            warn("schema", "there is none yet".to_owned(), "chimera migrate makes it, and so does the first start")
+            warn("schema", "there is none yet".to_owned(), "chimera migrate or the first start creates it")
         }
         std::cmp::Ordering::Less => {
             warn("schema", format!("version {has}, this binary brings {knows}"), "chimera migrate brings it up to date")
@@ -431,20 +427,20 @@ fn store(facts: &StoreFacts) -> Vec<Finding> {
     findings
 }
 
-/// Whether this machine's clock can be right, by what the store knows of time. A store that does not answer says nothing about it.
+/// Compares this machine's clock with the store's. A store that does not respond proves nothing.
 fn clock(compared: Outcome<Compared>) -> Finding {
     match compared {
         Ok(Compared { against: Some(found), .. }) if found.stops() => fail("clock", found.to_string(), found.hint()),
         Ok(Compared { against: Some(found), .. }) => warn("clock", found.to_string(), found.hint()),
         Ok(Compared { now, theirs, .. }) => skew(theirs, now),
         Err(failure) => {
-            let hint = "this says nothing about the clock; ask again when the store answers";
+            let hint = "the clock was not checked; try again when the store responds";
             warn("clock", format!("could not be compared with the store's: {}", failure.message), hint)
         }
     }
 }
 
-/// What is said of a clock that nothing speaks against.
+/// The finding for a plausible clock.
 fn skew(theirs: Option<Timestamp>, now: Timestamp) -> Finding {
     let Some(theirs) = theirs else { return ok("clock", "is not behind the ledger".to_owned()) };
     let skew = (theirs.micros() - now.micros()).abs() / 1_000_000;
@@ -460,19 +456,22 @@ fn runs(runs: RunFacts) -> Finding {
         "unfinished: {unfinished}, overdue: {overdue}, overdue signals: {overdue_signals}, unattended: {unattended}"
     );
     if unattended > 0 {
-        return fail("runs", message, "chimera migrate makes unattended runs due, and the next start takes them up");
+        return fail("runs", message, "chimera migrate makes unattended runs due, and the next start picks them up");
     }
     if overdue > 0 {
-        return warn("runs", message, "overdue runs go on when a server runs on this data; see its log if one does");
+        return warn(
+            "runs",
+            message,
+            "overdue runs continue when a server runs on this data; if one does, check its log",
+        );
     }
     if overdue_signals > 0 {
-        let hint = "what runs were told is taken in when a server runs on this data; see its log if one does";
+        let hint = "overdue signals are consumed when a server runs on this data; if one does, check its log";
         return warn("runs", message, hint);
     }
     ok("runs", message)
 }
 
-/// The findings for a person, or as JSON.
 pub(crate) fn render(findings: &[Finding], json: bool) -> String {
     if json {
         let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fail);

@@ -1,8 +1,7 @@
-//! How a command fails: a code of the one table, words for a person, a hint, an exit status.
+//! How a command fails: an error code, a message, a hint and an exit status.
 //!
-//! Exit statuses: 0 done, 1 failed, 2 the command line can't be understood, 3 something was checked
-//! and found wrong (ledger, doctor), 4 the configuration can't be used, 5 the data folder is taken,
-//! 130 stopped by a second signal.
+//! Exit statuses: 0 success, 1 failure, 2 usage error, 3 check failed (ledger, doctor), 4 invalid
+//! configuration, 5 data folder in use, 130 stopped by a second signal.
 
 use crate::mask::Mask;
 use chimera_core::error::{Code, ErrorBody, io_reason};
@@ -13,7 +12,6 @@ use serde_json::{Map, Value};
 use std::fmt::Write;
 use std::io::{self, ErrorKind};
 
-/// What ended a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,
@@ -22,7 +20,6 @@ pub(crate) struct Failure {
     pub(crate) details: Map<String, Value>,
 }
 
-/// The result of a command.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
@@ -30,7 +27,7 @@ impl Failure {
         Self { code, message: message.into(), hint: None, details: Map::new() }
     }
 
-    /// An error as every surface tells it, with its hint if it has one.
+    /// A wire error, with its hint if it has one.
     pub(crate) fn told(body: ErrorBody) -> Self {
         let code = Code::parse(&body.code).unwrap_or(Code::Internal);
         let hint = body.details.get("hint").and_then(Value::as_str).map(str::to_owned);
@@ -42,19 +39,19 @@ impl Failure {
         self
     }
 
-    /// The same, without secrets in its words.
+    /// Removes secrets from the message and the hint.
     pub(crate) fn masked(mut self, mask: &Mask) -> Self {
         self.message = mask.text(&self.message).into_owned();
         self.hint = self.hint.map(|hint| mask.text(&hint).into_owned());
         self
     }
 
-    /// A failure of the file system. The path is the operator's own, so it may be named here.
+    /// A file system error. The path is the operator's own, so the message may show it.
     pub(crate) fn file(what: &str, path: &std::path::Path, error: &io::Error) -> Self {
         Self::of_io(format!("{what} {}: {}", path.display(), io_reason(error)), error)
     }
 
-    /// A failure of the file system in words that need no path.
+    /// A file system error whose message needs no path.
     pub(crate) fn of_io(message: String, error: &io::Error) -> Self {
         let failure = Self::new(Outage::from_io(error).code(), message);
         match hint_for(error) {
@@ -63,7 +60,6 @@ impl Failure {
         }
     }
 
-    /// The exit status of the process.
     pub(crate) const fn exit(&self) -> u8 {
         match self.code {
             Code::LedgerBroken | Code::NotReady => 3,
@@ -73,7 +69,7 @@ impl Failure {
         }
     }
 
-    /// The words for a person, or one JSON line.
+    /// Text for a person, or one JSON line.
     pub(crate) fn render(&self, json: bool) -> String {
         if json {
             let mut body = ErrorBody::new(self.code, self.message.clone());
@@ -93,7 +89,7 @@ impl Failure {
         escape_invisible_only(&text).into_owned()
     }
 
-    /// Place and reason of each fault of a document, if the error is about one.
+    /// Location and reason of each fault, if the error is about a document.
     fn faults(&self) -> Vec<(&str, &str)> {
         let listed = ["problems", "faults"].iter().find_map(|name| self.details.get(*name)?.as_array());
         let faults = listed.map(Vec::as_slice).unwrap_or_default().iter();
@@ -107,22 +103,24 @@ impl Failure {
     }
 }
 
-/// What an operator can do about an error of the file system, where that follows from it.
+/// What an operator can do about a file system error, if its kind tells.
 pub(crate) fn hint_for(error: &io::Error) -> Option<&'static str> {
     Some(match error.kind() {
-        ErrorKind::ReadOnlyFilesystem => "its disk is mounted read-only: mount it for writing, or name another place",
+        ErrorKind::ReadOnlyFilesystem => {
+            "the disk is mounted read-only: remount it read-write, or choose another location"
+        }
         ErrorKind::PermissionDenied => "its owner must be the user that runs chimera",
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on its disk, or raise the quota",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free space on the disk, or raise the quota",
         ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::AlreadyExists => {
             "something else has this name: move it out of the way"
         }
-        _ if Outage::from_io(error) == Outage::DiskError => "look at the system's log: the disk may be failing",
-        _ if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) => "raise the limit of open files (ulimit -n)",
+        _ if Outage::from_io(error) == Outage::DiskError => "check the system log: the disk may be failing",
+        _ if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) => "raise the open file limit (ulimit -n)",
         _ => return None,
     })
 }
 
-/// Too many open files: in the whole system, and in this process.
+/// Too many open files, system-wide and in this process.
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
@@ -147,10 +145,10 @@ impl From<Unavailable> for Failure {
     fn from(error: Unavailable) -> Self {
         let hint = match error.outage {
             Outage::Damaged => {
-                "keep a copy of the data, let chimera doctor --deep say what is damaged, and restore a backup; \
-                 docs/guides/operations.md describes it"
+                "keep a copy of the data, run chimera doctor --deep to see what is damaged, and restore a backup; \
+                 see docs/guides/operations.md"
             }
-            Outage::Unusable => "a retry does not help: correct that first; chimera doctor looks at every part",
+            Outage::Unusable => "retrying does not help: fix the cause first; chimera doctor checks every part",
             _ => "chimera doctor says which part is missing",
         };
         Self::new(error.outage.code(), error.to_string()).hint(hint)

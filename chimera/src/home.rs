@@ -1,9 +1,8 @@
-//! The data folder: who may use it, and the small files in it that are not records.
+//! The data folder: its lock, its keys and its other small files.
 //!
-//! One process at a time writes here. The lock belongs to open handles, so it ends with its
-//! process however that ends, and a leftover file means nothing. It is on the file `lock` and on the
-//! folder itself: a file that is removed can be made and locked anew, the folder can't. Commands that only
-//! read take no lock.
+//! One process at a time writes here. The lock belongs to open file handles, so it ends with its process,
+//! and a leftover lock file is harmless. Both the file `lock` and the folder itself are locked: a removed file
+//! could be created and locked again, the folder can't. Commands that only read take no lock.
 
 use crate::backup::staging::refuse_unfinished;
 use crate::failure::{Failure, Outcome};
@@ -15,25 +14,24 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// How the folders begin in which benchmarks work; a random identifier follows.
+/// Prefix of benchmark folders; a random id follows.
 pub(crate) const SCRATCH_PREFIX: &str = "bench-";
 
-/// The file that says where the process serves.
+/// File with the URL of the running server.
 const ADDRESS: &str = "address";
 
-/// The folder with the keys of the actors that `chimera dev` brings.
+/// Folder with the keys of the example actors of `chimera dev`.
 const ACTORS: &str = "actors";
 
-/// A data folder that this process may write to, until it is dropped.
+/// A data folder, locked for this process until dropped.
 #[derive(Debug)]
 pub(crate) struct Home {
     dir: PathBuf,
-    /// Whether a server has signed a ledger with a key of this folder before.
+    /// Whether a ledger key already existed.
     served_before: bool,
     _lock: Option<Lock>,
 }
 
-/// Handles whose locks end with them.
 #[derive(Debug)]
 struct Lock {
     _file: File,
@@ -41,15 +39,15 @@ struct Lock {
 }
 
 impl Home {
-    /// Creates the folder if it is missing, for this user only, and takes the lock. A folder in which a restore
-    /// did not end is refused.
+    /// Creates the folder if it is missing, private to this user, and locks it. Rejects a folder with an
+    /// unfinished restore.
     pub(crate) fn take(dir: &Path) -> Outcome<Self> {
         let home = Self::take_to_restore(dir)?;
         refuse_unfinished(dir)?;
         Ok(home)
     }
 
-    /// The same for a restore, which may be one that did not end.
+    /// Like `take`, but accepts an unfinished restore.
     pub(crate) fn take_to_restore(dir: &Path) -> Outcome<Self> {
         let made = private_folder(dir);
         made.map_err(|error| not_made(dir, &error))?;
@@ -66,7 +64,7 @@ impl Home {
         Ok(Self { dir: dir.to_owned(), served_before: ledger_key(dir).exists(), _lock: lock })
     }
 
-    /// The folder of whoever else is using it, for a command that only looks.
+    /// The folder without a lock, for a command that only reads.
     pub(crate) fn beside(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), served_before: false, _lock: None }
     }
@@ -76,7 +74,7 @@ impl Home {
         self.kept(&self.keys()?.join("links.key"), random)
     }
 
-    /// Removes what benchmarks that were killed left here. Whoever has the folder knows that none runs.
+    /// Removes leftovers of killed benchmarks. The lock guarantees that none is running.
     pub(crate) fn remove_scratch(&self) -> Outcome {
         let failed = |error: std::io::Error| Failure::file("can't clear the data folder", &self.dir, &error);
         for entry in std::fs::read_dir(&self.dir).map_err(failed)? {
@@ -111,7 +109,7 @@ impl Home {
         key_of(&path, &self.kept(&path, random)?)
     }
 
-    /// Whether a ledger was signed here whose records are not here any more.
+    /// Whether there is a ledger key but no data file.
     pub(crate) fn lost_data(&self) -> bool {
         ledger_key(&self.dir).exists() && !self.dir.join("chimera.db").exists()
     }
@@ -137,7 +135,7 @@ impl Home {
         self.kept(&folder.join(format!("{actor}.key")), random)
     }
 
-    /// Says where the process that uses this folder serves.
+    /// Publishes the server's URL to commands.
     pub(crate) fn announce(&self, url: &str) -> Outcome {
         let path = self.dir.join(ADDRESS);
         let failed = |error: std::io::Error| Failure::file("can't write", &path, &error);
@@ -147,13 +145,12 @@ impl Home {
         std::fs::rename(&draft, &path).map_err(failed)
     }
 
-    /// Nobody serves any more. What a killed process leaves behind leads nowhere, which is as good.
+    /// Withdraws the server's URL. A killed process leaves a stale one, which is harmless.
     pub(crate) fn retract(&self) {
         let _ = std::fs::remove_file(self.dir.join(ADDRESS));
     }
 
-    /// The one line of a private file, which is made of 32 random bytes if it is missing. It
-    /// appears whole or not at all.
+    /// Reads a key file; if it is missing, creates it atomically with 32 random bytes in hex.
     fn kept(&self, path: &Path, random: &dyn Random) -> Outcome<String> {
         match line(path)? {
             Some(line) if bytes(&line).is_none() => return Err(damaged(path)),
@@ -174,21 +171,21 @@ impl Home {
             let key = path.file_name().unwrap_or_default().to_string_lossy();
             tracing::warn!(
                 key = %key,
-                "a key was not there and has been made; if it was lost, restore it from a backup: what was signed with it \
-                 counts no more"
+                "created a missing key; if it was lost, restore it from a backup: what was signed with the old key is no \
+                 longer valid"
             );
         }
         Ok(text)
     }
 }
 
-/// A folder that can't be made, though all above it may be: a file system that takes none is no passing trouble.
+/// `NotFound` although parents are created, too: the file system does not support folders, so a retry does not help.
 fn not_made(dir: &Path, error: &std::io::Error) -> Failure {
     let failure = Failure::file("can't create the data folder", dir, error);
     if error.kind() != std::io::ErrorKind::NotFound {
         return failure;
     }
-    let hint = "this file system takes no folders: name another place in data_dir";
+    let hint = "this file system does not support folders: set data_dir to another location";
     Failure { code: Code::StoreUnusable, ..failure }.hint(hint)
 }
 
@@ -196,29 +193,29 @@ fn not_locked(dir: &Path, error: TryLockError) -> Failure {
     match error {
         TryLockError::WouldBlock => {
             let message = format!("another chimera process is using the data folder {}", dir.display());
-            let hint = "stop it first, or let it do the work; commands that only read can run beside it";
+            let hint = "stop it first, or send the command to it; read-only commands can run at the same time";
             Failure::new(Code::DataDirLocked, message).hint(hint)
         }
         TryLockError::Error(error) => Failure::file("can't lock the data folder", dir, &error),
     }
 }
 
-/// Whether a file system has locks for folders at all; NFS refuses them, and there the file's has to do.
+/// Whether the file system supports locks on folders. NFS does not; there the file lock has to suffice.
 fn locks_folders(error: &std::io::Error) -> bool {
     !matches!(error.raw_os_error(), Some(EBADF | ENOLCK | EOPNOTSUPP)) && error.kind() != ErrorKind::Unsupported
 }
 
-/// How Linux says that a lock can't be had on this handle, here, or in this way.
+/// Linux error codes for unsupported locks.
 const EBADF: i32 = 9;
 const ENOLCK: i32 = 37;
 const EOPNOTSUPP: i32 = 95;
 
-/// Where the process that uses the folder serves, as far as it says so.
+/// The URL of the server that uses the folder, if published.
 pub(crate) fn address(dir: &Path) -> Outcome<Option<String>> {
     line(&dir.join(ADDRESS))
 }
 
-/// The key that `chimera dev` made for an actor, if it has.
+/// The key that `chimera dev` created for an actor, if any.
 pub(crate) fn existing_actor_key(dir: &Path, actor: &str) -> Outcome<Option<String>> {
     if actor.contains(['/', '\\']) {
         return Ok(None);
@@ -259,7 +256,7 @@ fn existing_key(path: &Path) -> Outcome<Option<[u8; 32]>> {
     line(path)?.map(|text| key_of(path, &text)).transpose()
 }
 
-/// The key that a file holds. A damaged one is never replaced: what depends on it would be lost.
+/// Decodes a key file. A damaged key is never replaced: what depends on it would be lost.
 fn key_of(path: &Path, text: &str) -> Outcome<[u8; 32]> {
     bytes(text).ok_or_else(|| damaged(path))
 }
@@ -271,7 +268,6 @@ fn damaged(path: &Path) -> Failure {
         .hint("restore it from a backup; docs/guides/backup.md describes it")
 }
 
-/// What is wrong with the keys of a folder, file by file.
 pub(crate) fn damaged_keys(dir: &Path) -> Vec<Failure> {
     let folder = dir.join("keys");
     let of = |folder: &Path| {
@@ -283,7 +279,6 @@ pub(crate) fn damaged_keys(dir: &Path) -> Vec<Failure> {
     paths.iter().filter_map(|path| existing_key(path).err()).collect()
 }
 
-/// The seed that 64 hex digits spell.
 pub(crate) fn seed(text: &str) -> Outcome<[u8; 32]> {
     bytes(text).ok_or_else(|| Failure::new(Code::ConfigInvalid, "the ledger's signing key is not 64 hex digits"))
 }
@@ -301,7 +296,7 @@ fn line(path: &Path) -> Outcome<Option<String>> {
     }
 }
 
-/// Makes a folder of this user alone, and those above it that are missing.
+/// Creates a private folder and its missing parents.
 pub(crate) fn private_folder(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

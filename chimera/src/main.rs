@@ -1,5 +1,5 @@
-//! The binary: reads the command line and the configuration, runs one command, and turns its end
-//! into words and an exit status.
+//! The binary: reads the command line and the configuration, runs one command, and reports its result
+//! as a message and an exit status.
 
 mod access;
 mod ambient;
@@ -27,8 +27,7 @@ use failure::{Failure, Outcome};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A change is made by one thread and dropped by the one that wrote it; this allocator makes that
-/// cheap.
+/// Transactions are allocated on one thread and freed on another; this allocator makes that cheap.
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -44,26 +43,26 @@ fn main() -> ExitCode {
     }
 }
 
-/// A file that has reached the size that the process may write (`ulimit -f`) is to fail the write, not to end the process. The
-/// handler stays when nobody listens.
+/// Handles SIGXFSZ, so that a write beyond the file size limit (`ulimit -f`) fails instead of killing the process. The
+/// handler stays installed after its stream is dropped.
 fn outlive_full_files(runtime: &tokio::runtime::Runtime) {
     let _context = runtime.enter();
     let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
     if let Err(error) = signal(kind) {
-        tracing::warn!(%error, "a file that grows too large will end this process");
+        tracing::warn!(%error, "can't handle SIGXFSZ: a write beyond the file size limit (ulimit -f) will kill this process");
     }
 }
 
 fn run(cli: Cli) -> Outcome<ExitCode> {
     let environment = Environment::read();
     let loaded = config::load(&cli.flags(), &environment)?;
-    // One TLS implementation for every client in the process; a second call only says it is set.
+    // One TLS implementation for every client in the process. An error only means that it is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let internal = |error: std::io::Error| {
         Failure::new(
             chimera_core::error::Code::Internal,
-            format!("no runtime: {}", chimera_core::error::io_reason(&error)),
+            format!("can't start the async runtime: {}", chimera_core::error::io_reason(&error)),
         )
     };
     let runtime = runtime.map_err(internal)?;

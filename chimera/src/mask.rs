@@ -1,8 +1,8 @@
-//! What must not be read, shared by all who write something down.
+//! The process-wide secret redactor.
 //!
-//! One redactor for logs, spans, readiness and the words of failures. It knows the settings and
-//! the environment from the start, and learns each further secret where it is resolved, before
-//! its first use. Readers take a copy of a pointer; learning never makes a log line wait.
+//! Logs, spans, readiness reasons and error messages all go through it. It knows the secrets in the settings
+//! and the environment from the start, and learns each other secret when it is resolved, before its first
+//! use. Readers clone an `Arc`, so learning a secret never blocks a log line.
 
 use chimera_api::ReadinessCheck;
 use chimera_core::redact::Redactor;
@@ -10,28 +10,25 @@ use chimera_core::secret::Secret;
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A handle to the one redactor of the process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mask(Arc<RwLock<Arc<Redactor>>>);
 
 impl Mask {
-    /// Masks this value from now on.
     pub(crate) fn learn(&self, secret: &Secret) {
         self.change(|redactor| redactor.add_secret(secret));
     }
 
-    /// Masks from now on the password and the other secrets that this URL carries.
+    /// Learns the password and the other secrets in this URL.
     pub(crate) fn learn_url(&self, url: &str) {
         self.change(|redactor| redactor.add_url_secrets(url));
     }
 
-    /// The text without secrets.
     pub(crate) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let redactor = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
         redactor.text(text)
     }
 
-    /// The check, whose reason and note anybody may read, without secrets.
+    /// Wraps a readiness check so that its public reason and note contain no secrets.
     pub(crate) fn check(&self, check: &ReadinessCheck) -> ReadinessCheck {
         let (check, mask) = (check.clone(), self.clone());
         let (noted, noting) = (check.clone(), self.clone());
@@ -43,7 +40,7 @@ impl Mask {
     }
 
     fn change(&self, change: impl FnOnce(&mut Redactor)) {
-        // Whoever is reading keeps the redactor as it was.
+        // Current readers keep their copy.
         change(Arc::make_mut(&mut self.0.write().unwrap_or_else(PoisonError::into_inner)));
     }
 }

@@ -1,4 +1,4 @@
-//! The reference pages of this crate, compared with what the code says.
+//! Tests that compare the reference pages in `docs/reference` with the code.
 
 #[cfg(test)]
 mod tests {
@@ -9,8 +9,8 @@ mod tests {
     /// The text of `docs/reference/cli.md`.
     fn cli() -> String {
         let mut text = String::from(
-            "# Command line\n\nData goes to stdout, words and log lines to stderr, progress bars only to a terminal. With `--json` data and errors are JSON; an error is one line `{\"error\": …}` on stderr.\n\n\
-         | Exit status | Meaning |\n|---|---|\n| 0 | done |\n| 1 | failed |\n| 2 | wrong usage |\n| 3 | checked and found wrong (`audit verify`, `doctor`) |\n| 4 | wrong configuration |\n| 5 | the data folder is in use |\n| 130 | stopped by a second signal |\n",
+            "# Command line\n\nData goes to stdout; messages and log lines go to stderr; progress bars appear only on a terminal. With `--json`, data and errors are JSON; an error is one line `{\"error\": …}` on stderr.\n\n\
+         | Exit status | Meaning |\n|---|---|\n| 0 | success |\n| 1 | failure |\n| 2 | usage error |\n| 3 | check failed (`audit verify`, `doctor`) |\n| 4 | invalid configuration |\n| 5 | data folder in use |\n| 130 | stopped by a second signal |\n",
         );
         let mut root = crate::cli::Cli::command().term_width(100);
         root.build();
@@ -26,14 +26,14 @@ mod tests {
         }
     }
 
-    /// Compares a generated page; the right text is left beside the build for copying.
+    /// Compares a generated page. On a mismatch the expected text is written to `target/` for copying.
     fn assert_generated(file: &str, expected: &str) {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let found = std::fs::read_to_string(root.join("docs").join(file)).unwrap_or_default();
         if found != expected {
             let copy = root.join("target").join(file.replace('/', "-"));
             std::fs::write(&copy, expected).unwrap();
-            panic!("docs/{file} is out of date; the right text is in {}", copy.display());
+            panic!("docs/{file} is out of date; the expected text is in {}", copy.display());
         }
     }
 

@@ -1,8 +1,8 @@
-//! A running server, from the lock to the last flushed line.
+//! Runs a server, from taking the lock to the final flush.
 //!
-//! Order matters at both ends. Start: lock, telemetry, address, an answer to whoever asks, clock, stores,
-//! workflows, then the word that it is ready. Stop: readiness says no, nothing new begins, calls under way end, no new
-//! connection, running requests finish, stores close, spans are sent.
+//! The order matters. Start: lock, telemetry, listener, not-ready responses, clock check, stores, workflows,
+//! ready. Stop: not ready, nothing new starts, calls in flight end, no new connections, running requests
+//! finish, stores close, spans are sent.
 
 mod waiting;
 
@@ -24,17 +24,15 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use waiting::Waiting;
 
-/// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Everything was finished, closed and sent.
+    /// Clean shutdown.
     Whole,
-    /// Somebody asked twice and didn't want to wait; what was acknowledged is durable all the same.
+    /// A second signal cut the shutdown short; what was acknowledged is durable nevertheless.
     Cut,
 }
 
 impl Ended {
-    /// The exit status of the process.
     pub(crate) fn exit(self) -> ExitCode {
         match self {
             Self::Whole => ExitCode::SUCCESS,
@@ -43,29 +41,26 @@ impl Ended {
     }
 }
 
-/// What a server is run for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Trying out, with actors to try as.
+    /// `chimera dev`, with example actors.
     Trying {
-        /// With workflows to begin with.
+        /// Install the example workflows.
         examples: bool,
     },
-    /// Serving, as configured.
+    /// `chimera serve`.
     Serving,
 }
 
-/// A server that is ready.
 pub(crate) struct Ready {
-    /// Where it is.
     pub(crate) url: String,
     /// An access token of the first example actor, if there are any.
     pub(crate) token: Option<String>,
-    /// Actors that may be tried out, with their keys.
+    /// Example actors with their keys.
     pub(crate) examples: Vec<Example>,
 }
 
-/// Runs until a signal; `ready` is told once requests are served.
+/// Runs until a signal; calls `ready` once requests are served.
 pub(crate) async fn serve(
     config: &Config,
     terminal: Terminal,
@@ -83,12 +78,12 @@ pub(crate) async fn serve(
     let waiting = Waiting::begin(config, &listener, edge, limits.clone())?;
     let started = tokio::select! {
         biased;
-        // Nothing is driven yet, so nothing has to end.
+        // No run is driven yet, so there is nothing to drain.
         _ = &mut signals.first => None,
         started = start(config, &home, &mut ambient, address, purpose, &waiting) => Some(started?),
     };
     let Some((prepared, examples)) = started else {
-        tracing::info!("stopped before it had started");
+        tracing::info!("stopped during startup");
         telemetry.flush(limits::STOP_TIME_MIN).await;
         return Ok(Ended::Whole);
     };
@@ -125,7 +120,7 @@ pub(crate) async fn serve(
         let drained = chimera_api::serve_until(listener, router, limits, stopping.drained(&edge, &parts)).await;
         let cut = drained.cut;
         if cut > 0 {
-            tracing::warn!(connections = cut, "requests were cut because the grace time was over");
+            tracing::warn!(connections = cut, "requests were aborted at the end of the grace time");
         }
         home.retract();
         parts.close(left(&until)).await;
@@ -159,7 +154,7 @@ pub(crate) fn bounded_edge(config: &Config, ambient: &Ambient) -> Edge {
         .with_refused_bytes_max(config.http.refused_bytes_per_minute_max)
 }
 
-/// Opens what the node runs on, once its clock agrees. `ambient` begins anew if that took time.
+/// Opens the stores once the clock is plausible. Renews `ambient` if that took time.
 async fn start(
     config: &Config,
     home: &Home,
@@ -169,7 +164,7 @@ async fn start(
     waiting: &Waiting,
 ) -> Outcome<(compose::Prepared, Vec<Example>)> {
     if waiting.until_the_clock_agrees(config, ambient).await? {
-        // Times begin with the clock as it is now.
+        // Start over with the corrected clock.
         *ambient = Ambient { spans: Arc::clone(&ambient.spans), ..Ambient::new() };
     }
     let examples = match purpose {
@@ -180,7 +175,6 @@ async fn start(
     Ok((prepared, examples))
 }
 
-/// How a server comes to its end.
 struct Stopping<'a> {
     first: oneshot::Receiver<()>,
     delay: Duration,
@@ -190,8 +184,8 @@ struct Stopping<'a> {
 }
 
 impl Stopping<'_> {
-    /// Waits for the signal and for the calls that are under way then; connections are served until the
-    /// end of that, so that whoever asks hears that this server stops. Gives how long requests may go on.
+    /// Waits for the signal, then for the calls in flight. Connections are served meanwhile, so that clients
+    /// see that the server is stopping. Returns how long requests may continue.
     async fn drained(self, edge: &Edge, parts: &compose::Parts) -> Duration {
         let _ = self.first.await;
         edge.begin_stopping();
@@ -203,7 +197,7 @@ impl Stopping<'_> {
     }
 }
 
-/// What is left of the grace time; never less than it takes to end in order where everything answers.
+/// The rest of the grace time, but at least enough for a clean shutdown when everything responds.
 fn left(until: &OnceLock<Instant>) -> Duration {
     until
         .get()
@@ -211,16 +205,15 @@ fn left(until: &OnceLock<Instant>) -> Duration {
         .max(limits::STOP_TIME_MIN)
 }
 
-/// Every connection is an open file, and systems often begin with few that may be raised.
+/// Raises the open file limit: every connection is an open file, and the default is often low.
 fn allow_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // What can't be raised is met when a connection is accepted, and said there.
+    // If this fails, accepting a connection reports it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Listens at the first address of the host that can be had: those that only this machine reaches
-/// come first.
+/// Listens on the first usable address of the host, loopback addresses first.
 pub(crate) async fn listen(at: &Listen) -> Outcome<(TcpListener, SocketAddr)> {
     allow_open_files();
     let failed = |reason: &str| {
@@ -242,7 +235,7 @@ pub(crate) async fn listen(at: &Listen) -> Outcome<(TcpListener, SocketAddr)> {
     Err(failed(&refusals.join(", ")))
 }
 
-/// SIGINT or SIGTERM, the first time and the second.
+/// The first and the second SIGINT or SIGTERM.
 pub(crate) struct Signals {
     pub(crate) first: oneshot::Receiver<()>,
     second: oneshot::Receiver<()>,

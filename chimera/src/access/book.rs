@@ -1,7 +1,7 @@
-//! The registry of actors, as commands use it: a server's, or the store itself where no server is.
+//! The actor registry as commands use it: at a server, or in the store itself if no server runs.
 //!
-//! Whoever may write to the store is the operator, and needs no key; that is how the first one is made.
-//! A data folder that a server uses is locked, so there the server is asked.
+//! Whoever can write to the store is the operator and needs no key; this is how the first key is created.
+//! While a server uses the data folder, it is locked, so requests go to the server.
 
 use crate::backend::{Backend, escaped, key_of};
 use crate::compose::{self, ActorStore, Ambient};
@@ -17,7 +17,7 @@ use chimera_engine::access::{
 };
 use serde_json::{Map, Value, json};
 
-/// What Chimera itself asks for.
+/// Scopes that Chimera itself uses.
 const OWN_SCOPES: &[&str] = &[
     RUNS_READ,
     RUNS_MANAGE,
@@ -30,7 +30,7 @@ const OWN_SCOPES: &[&str] = &[
     AUTONOMY_OVERRIDE,
 ];
 
-/// What the tools ask for that come with it, and their names; where no server is, others are not known.
+/// Scopes and names of the built-in tools. Without a server, other tools are unknown.
 const TOOL_SCOPES: &[&str] = &[
     "email.send",
     "email_send",
@@ -61,16 +61,13 @@ const TOOL_SCOPES: &[&str] = &[
     "webhook_send",
 ];
 
-/// Where actors are looked after.
 pub(crate) enum Book {
-    /// At a server.
     Server(Backend),
-    /// In the store.
     Store(Box<ActorStore>, Permit),
 }
 
 impl Book {
-    /// The book of a server that is named or that uses the data folder, else that of the store.
+    /// Opens the registry of the configured server or the one that uses the data folder, else the store's.
     pub(crate) async fn open(config: &Config, actor: Option<&str>) -> Outcome<Self> {
         if config.server.is_some() {
             return Ok(Self::Server(Backend::to_change(config, actor)?));
@@ -84,7 +81,7 @@ impl Book {
                 let actor = actor.or(config.actor.as_deref()).unwrap_or(ADMIN);
                 if config.token.is_none() && key_of(config, actor)?.is_none() {
                     let words =
-                        format!("a server uses this data folder, and there is no key of {actor} to sign in with");
+                        format!("a server is using this data folder, and there is no key to sign in as {actor}");
                     return Err(Failure::new(Code::ConfigInvalid, words)
                         .hint("set CHIMERA_HMAC_KEY; or, for the first key, stop the server and try again"));
                 }
@@ -94,14 +91,12 @@ impl Book {
         }
     }
 
-    /// Closes the store, if it is one.
     pub(crate) async fn close(self) {
         if let Self::Store(store, _) = self {
             store.close().await;
         }
     }
 
-    /// Every entry.
     pub(crate) async fn list(&self) -> Outcome<Vec<Value>> {
         match self {
             Self::Server(backend) => {
@@ -118,7 +113,7 @@ impl Book {
         }
     }
 
-    /// Every scope that something asks for, and the names of tools, which are scopes too.
+    /// Every scope in use, including tool names, which are scopes, too.
     pub(crate) async fn scopes(&self) -> Outcome<Vec<String>> {
         let mut known: Vec<String> = OWN_SCOPES.iter().chain(TOOL_SCOPES).map(|scope| (*scope).to_owned()).collect();
         if let Self::Server(backend) = self {
@@ -132,7 +127,7 @@ impl Book {
         Ok(known)
     }
 
-    /// The entry that counts for somebody.
+    /// The effective entry of an actor.
     pub(crate) async fn show(&self, actor: &str) -> Outcome<Value> {
         match self {
             Self::Server(backend) => backend.tell("GET", &place(actor), None).await,
@@ -143,7 +138,7 @@ impl Book {
         }
     }
 
-    /// Writes an entry: the one that counts now, with these members over it.
+    /// Writes an entry: the effective one with these fields replaced.
     pub(crate) async fn put(&self, actor: &str, over: Map<String, Value>) -> Outcome<Value> {
         let mut body = self.show(actor).await?;
         let members = body.as_object_mut().ok_or_else(strange)?;
@@ -162,7 +157,6 @@ impl Book {
         }
     }
 
-    /// Every tenant.
     pub(crate) async fn tenants(&self) -> Outcome<Vec<Value>> {
         match self {
             Self::Server(backend) => {
@@ -179,7 +173,6 @@ impl Book {
         }
     }
 
-    /// Adds a tenant.
     pub(crate) async fn add_tenant(&self, slug: &str, name: Option<&str>) -> Outcome<Value> {
         match self {
             Self::Server(backend) => {
@@ -207,7 +200,7 @@ impl Book {
         }
     }
 
-    /// Removes an entry, and ends the actor's keys and sign-ins; gives what counts for the name then.
+    /// Removes an entry and revokes the actor's keys and sessions. Returns the entry that applies to the name now.
     pub(crate) async fn remove(&self, actor: &str) -> Outcome<Value> {
         match self {
             Self::Server(backend) => backend.tell("DELETE", &place(actor), None).await,
@@ -218,7 +211,7 @@ impl Book {
         }
     }
 
-    /// Makes a key; those before it count for `overlap` seconds more.
+    /// Creates a key; older keys stay valid for `overlap` seconds.
     pub(crate) async fn add_key(&self, actor: &str, overlap: Option<u32>) -> Outcome<Value> {
         let overlap = overlap.unwrap_or(limits::ACTOR_KEY_OVERLAP_SECONDS);
         match self {
@@ -247,7 +240,7 @@ fn place(actor: &str) -> String {
 }
 
 fn strange() -> Failure {
-    Failure::new(Code::Internal, "that is no entry of a registry")
+    Failure::new(Code::Internal, "the server's response is not a valid actor entry")
 }
 
 /// An entry as a server shows it.
@@ -269,7 +262,7 @@ fn tenant(shown: TenantView) -> Value {
     })
 }
 
-/// The entry that a document tells.
+/// Parses an entry.
 fn entry(actor: &str, body: &Value) -> Outcome<Entry> {
     let text = |name: &str| body[name].as_str();
     let texts = |name: &str| {

@@ -1,4 +1,4 @@
-//! Credentials as this process uses them itself, and the registry of actors as commands look after it.
+//! Credentials that this process uses itself, and the actor registry for commands.
 
 pub(crate) mod book;
 
@@ -7,12 +7,11 @@ use chimera_core::access::mac;
 use chimera_core::secret::Secret;
 use chimera_engine::access::Access;
 
-/// An access token for whoever started this process.
+/// An access token for the operator who started this process.
 pub(crate) fn token(access: &Access, actor: &str) -> Outcome<String> {
     access.authenticator().issue_operator_token(actor).map_err(|error| Failure::told(error.body()))
 }
 
-/// The signature of a body.
 pub(crate) fn sign(key: &str, body: &str) -> String {
     mac::sign(&Secret::new(key.as_bytes()), body.as_bytes())
 }

@@ -1,13 +1,11 @@
-//! The machine's clock, with its jumps taken for what they are.
+//! The system clock, filtered for jumps.
 //!
-//! Two clocks are read at a time: the wall clock, which somebody may set, and the time that has
-//! passed since the machine was started, which nobody can. While they move alike, the time of day is
-//! what the wall clock says. When they suddenly differ, the wall clock has jumped: the time of day
-//! goes on with the time that passes until the jump has lasted, and follows the wall clock then. So a
-//! glitch of seconds does nothing, and a correction counts half a minute later.
+//! Two clocks are read together: the wall clock, which can be set, and the time since boot, which can't. While
+//! they advance alike, the time of day is the wall clock. When they suddenly differ, the wall clock has jumped:
+//! the time of day first continues with the time since boot, and follows the wall clock once the jump has
+//! lasted. So a short glitch has no effect, and a correction takes effect half a minute later.
 //!
-//! Nothing is logged here: a log line asks for the time. Whoever watches the clock fetches what was
-//! noticed.
+//! Nothing is logged here, because a log line asks for the time. The clock watcher collects the notices.
 
 use chimera_core::limits::{CLOCK_JUMP_LASTING_SECONDS, CLOCK_JUMP_SECONDS, CLOCK_NOTICES_MAX, CLOCK_SLEW_PARTS};
 use chimera_core::time::Timestamp;

@@ -1,13 +1,13 @@
-//! Whether the clock of this machine can be right, by what others say of time.
+//! Checks this machine's clock against the ledger and the database.
 //!
-//! A clock that is ahead looks like a long stop, so without a second clock only one that is behind
-//! is found out.
+//! A clock that is ahead looks like a long downtime, so without a second clock only one that is behind is
+//! detected.
 
 use chimera_core::limits::CLOCK_DIFFERENCE_SECONDS_MAX;
 use chimera_core::time::Timestamp;
 use std::fmt;
 
-/// What speaks against a clock.
+/// Why a clock is implausible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disagreement {
     /// The ledger has a later entry, and there is no other clock to ask.

@@ -1,4 +1,4 @@
-//! The files of a backup: written whole, listed, copied and digested.
+//! File operations for backups: atomic writes, listing, copying, digests.
 
 use super::Part;
 use crate::failure::{Failure, Outcome};
@@ -11,22 +11,22 @@ use std::path::{Component, Path, PathBuf};
 
 const READ_BYTES: usize = 256 * 1024;
 
-/// Folders below blobs in which nothing is finished.
+/// Folder below blobs with unfinished uploads.
 const UNFINISHED: &str = "tmp";
 
-/// Makes a folder, and those above it, for this user only.
+/// Creates a private folder and its parents.
 pub(crate) fn folder(path: &Path) -> Outcome {
     private_folder(path).map_err(|error| Failure::file("can't create", path, &error))
 }
 
-/// Writes a file of this user's own, and waits for the disk.
+/// Writes a new private file and syncs it.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Outcome {
     let failed = |error: io::Error| Failure::file("can't write", path, &error);
     let mut file = private(path).map_err(failed)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)
 }
 
-/// Writes a file of this user's own in place of what is there. It changes as a whole or not at all.
+/// Replaces a private file atomically.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Outcome {
     let draft = draft_of(path);
     let _ = std::fs::remove_file(&draft);
@@ -35,7 +35,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Outcome {
     sync(path.parent().unwrap_or(Path::new(".")))
 }
 
-/// Moves a file or folder to where nothing is, or a file that it replaces. A place on another disk gets a copy of a file.
+/// Moves a file or folder. Files are copied if the target is on another disk.
 pub(crate) fn put(from: &Path, to: &Path) -> io::Result<()> {
     match std::fs::rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices && from.is_file() => {
@@ -46,7 +46,6 @@ pub(crate) fn put(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Where a file is written before it is whole.
 fn draft_of(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
@@ -57,7 +56,7 @@ fn private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Waits until the entries of a folder are on the disk.
+/// Syncs a folder's entries to disk.
 pub(crate) fn sync(folder: &Path) -> Outcome {
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|error| Failure::file("can't sync", folder, &error))
@@ -68,7 +67,7 @@ pub(crate) fn digest(path: &Path) -> io::Result<(u64, String)> {
     read(File::open(path)?, |_| Ok(()))
 }
 
-/// Copies a file into place; gives its length and digest. It appears whole or not at all.
+/// Copies a file atomically. Returns its length and digest.
 pub(crate) fn copy(from: &Path, to: &Path) -> Outcome<(u64, String)> {
     if let Some(above) = to.parent() {
         folder(above)?;
@@ -78,7 +77,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Outcome<(u64, String)> {
 
 fn copied(from: &Path, to: &Path) -> io::Result<(u64, String)> {
     let draft = draft_of(to);
-    // What an earlier try left is not finished either.
+    // A leftover of an earlier attempt is incomplete, too.
     let _ = std::fs::remove_file(&draft);
     let mut file = private(&draft)?;
     let copied = read(File::open(from)?, |piece| file.write_all(piece))?;
@@ -98,14 +97,13 @@ fn read(mut file: File, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Re
     Ok((bytes, hex::encode(hasher.finalize())))
 }
 
-/// The part that a file of a backup is.
 pub(crate) fn part(folder: &Path, path: &str) -> Outcome<Part> {
     let file = folder.join(path);
     let (bytes, sha256) = digest(&file).map_err(|error| Failure::file("can't read", &file, &error))?;
     Ok(Part { path: path.to_owned(), bytes, sha256 })
 }
 
-/// Every file below a folder, by its path within it, in order; none if there is no such folder.
+/// Relative paths of all files below a folder, sorted; empty if the folder does not exist.
 pub(crate) fn list(folder: &Path) -> Outcome<Vec<String>> {
     let failed = |error: io::Error| Failure::file("can't read", folder, &error);
     let mut found = Vec::new();
@@ -139,7 +137,7 @@ pub(crate) fn finished(folder: &Path) -> Outcome<Vec<String>> {
     Ok(list(folder)?.into_iter().filter(|path| !unfinished(path)).collect())
 }
 
-/// Whether a path that a backup names stays within it.
+/// Whether a relative path stays inside its folder.
 pub(crate) fn is_inside(path: &str) -> bool {
     !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
 }

@@ -1,4 +1,4 @@
-//! The keys of a data folder in a backup: sealed under a secret that is not in it.
+//! The data folder's keys in a backup, encrypted with a secret that is not part of it.
 
 use super::{KEYS, files};
 use crate::failure::{Failure, Outcome};
@@ -9,11 +9,11 @@ use chimera_engine::port::Random;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What the box is for; it opens as nothing else.
+/// Associated data of the encryption: the box can't be used elsewhere.
 const PLACE: &str = "chimera backup keys 1";
 const SALT_BYTES: usize = 16;
 
-/// Seals every key below `data/keys` into the backup. False: there is none.
+/// Encrypts every key below `data/keys` into the backup. Returns false if there is none.
 pub(crate) fn save(data: &Path, backup: &Path, key: &Secret, random: &dyn Random) -> Outcome<bool> {
     let folder = data.join("keys");
     let mut found = BTreeMap::new();
@@ -35,10 +35,10 @@ pub(crate) fn save(data: &Path, backup: &Path, key: &Secret, random: &dyn Random
     Ok(true)
 }
 
-/// Keys of a backup that were opened.
+/// Decrypted keys, by file name.
 pub(crate) struct Opened(BTreeMap<String, String>);
 
-/// Opens the sealed keys of a backup. Nothing is written.
+/// Decrypts the keys of a backup. Writes nothing.
 pub(crate) fn open(backup: &Path, key: &Secret) -> Outcome<Opened> {
     let path = backup.join(KEYS);
     let bytes = std::fs::read(&path).map_err(|error| Failure::file("can't read", &path, &error))?;
@@ -61,8 +61,8 @@ impl Opened {
 }
 
 fn wrong() -> Failure {
-    Failure::new(Code::ConfigInvalid, "the keys in the backup do not open with this secret")
-        .hint("--key names the secret under which the backup was made")
+    Failure::new(Code::ConfigInvalid, "the keys in the backup can't be decrypted with this secret")
+        .hint("--key must name the secret that the backup was made with")
 }
 
 fn internal(error: &dyn std::fmt::Display) -> Failure {

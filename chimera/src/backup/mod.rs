@@ -1,7 +1,7 @@
 //! A backup: a folder with a manifest, and everything that the manifest names.
 //!
 //! `manifest.json` lists every part with its digest, and `manifest.sig` signs its bytes with the
-//! ledger's key. A backup appears under its name when it is complete, and never before.
+//! ledger's key. A backup gets its final name only when it is complete.
 
 pub(crate) mod files;
 pub(crate) mod keys;
@@ -25,7 +25,6 @@ pub(crate) const BLOB_LIST: &str = "blobs.jsonl";
 /// The sealed keys of the data folder.
 pub(crate) const KEYS: &str = "keys.sealed";
 
-/// What a backup holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     pub(crate) format: u32,
@@ -36,7 +35,7 @@ pub(crate) struct Manifest {
     pub(crate) generation: i64,
     pub(crate) lanes: Vec<LaneHead>,
     pub(crate) blobs: BlobsAre,
-    /// Blobs that the records name and that were not there when it was made.
+    /// Blobs that the records refer to and that were missing when the backup was made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) blobs_missing: Vec<String>,
     pub(crate) keys_sealed: bool,
@@ -64,7 +63,7 @@ pub(crate) enum BlobsAre {
     Elsewhere,
 }
 
-/// How far a lane had come.
+/// The head of a ledger lane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LaneHead {
     pub(crate) lane: i64,
@@ -95,11 +94,11 @@ struct Signed {
     signature: String,
 }
 
-/// What was found of a backup that is what it was.
+/// A verified backup.
 #[derive(Clone, Debug)]
 pub(crate) struct Verified {
     pub(crate) manifest: Manifest,
-    /// The key that signed it; none: nobody did.
+    /// `None` means not signed.
     pub(crate) signed_by: Option<String>,
     /// The key is one that the caller or the configuration trusts.
     pub(crate) trusted: bool,
@@ -127,8 +126,8 @@ fn broken(path: &Path, why: impl std::fmt::Display) -> Failure {
         .hint("use another one; nothing was changed")
 }
 
-/// Looks whether a backup is what was written: its signature, every digest, and nothing beside.
-/// `trust` is what the caller trusts, `known` what the configuration does.
+/// Verifies the signature, every digest, and that there are no other files. `trust` are the keys given by the
+/// caller, `known` those from the configuration.
 pub(crate) fn verify(path: &Path, trust: &[PublicKey], known: &[PublicKey]) -> Outcome<Verified> {
     let bytes = std::fs::read(path.join(MANIFEST))
         .map_err(|error| Failure::file("there is no backup that can be read at", path, &error))?;
@@ -185,7 +184,6 @@ fn signature(path: &Path, manifest: &[u8]) -> Outcome<Option<PublicKey>> {
     Ok(Some(key))
 }
 
-/// Where a backup is written before it is complete.
 pub(crate) fn draft_of(path: &Path, id: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".partial-{id}"));

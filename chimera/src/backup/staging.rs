@@ -1,7 +1,7 @@
-//! A restore that is under way: everything is copied beside the data first, and put in place when all of it is there.
+//! The staging folder of a restore: everything is copied there first, and moved into place when it is complete.
 //!
-//! The folder `restoring` is the first thing that a restore makes and the last that it removes. While it is there,
-//! nobody else uses the data folder: half a restore must not pass for a new server, nor for a whole one.
+//! The folder `restoring` is the first thing that a restore creates and the last that it removes. While it exists,
+//! nothing else may use the data folder: a partial restore must not pass for a new or a complete data folder.
 
 use super::files;
 use crate::failure::{Failure, Outcome};
@@ -10,37 +10,35 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Where a restore keeps what it has copied so far.
 const FOLDER: &str = "restoring";
-/// The same before it says what it is about; nothing was changed by then.
+/// Its name until `restore.json` is written; nothing was changed by then.
 const DRAFT: &str = "restoring-draft";
-/// The same once everything is in place; what is left of it means nothing.
+/// Its name once everything is in place; leftovers are harmless.
 const DONE: &str = "restoring-done";
-/// What the restore is about.
 const ABOUT: &str = "restore.json";
 
-/// What a restore says of itself, to whoever finds it unfinished.
+/// Describes a restore, for the command that finds it unfinished.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct About {
     pub(crate) from: String,
     pub(crate) made_at: String,
-    /// Whether it was allowed to put aside what is there.
+    /// Whether it may move existing data aside.
     #[serde(default)]
     pub(crate) force: bool,
-    /// Where this restore and earlier tries of it put what was there.
+    /// Where this restore and earlier attempts moved existing data.
     pub(crate) put_aside: Vec<String>,
 }
 
-/// The restore that was begun in a data folder and did not end.
+/// The unfinished restore of a data folder, if any.
 pub(crate) fn unfinished(data: &Path) -> Option<About> {
     let folder = data.join(FOLDER);
     folder.symlink_metadata().ok()?;
     let text = std::fs::read(folder.join(ABOUT)).ok();
-    // It is there from the beginning: what can't be read was damaged since.
+    // The file exists from the beginning; if it can't be read, it was damaged later.
     Some(text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default())
 }
 
-/// Refuses a data folder in which a restore was begun and did not end.
+/// Rejects a data folder with an unfinished restore.
 pub(crate) fn refuse_unfinished(data: &Path) -> Outcome {
     let Some(about) = unfinished(data) else { return Ok(()) };
     let from = if about.from.is_empty() { "BACKUP".to_owned() } else { about.from.clone() };
@@ -50,7 +48,7 @@ pub(crate) fn refuse_unfinished(data: &Path) -> Outcome {
 }
 
 impl About {
-    /// Where what was there before is now, as the end of a sentence.
+    /// Where the previous data is now, as the end of a sentence.
     pub(crate) fn kept(&self) -> String {
         if self.put_aside.is_empty() {
             return String::new();
@@ -59,14 +57,13 @@ impl About {
     }
 }
 
-/// The folder of a restore that is under way.
 pub(crate) struct Staging {
     data: PathBuf,
     pub(crate) about: About,
 }
 
 impl Staging {
-    /// Begins a restore, or begins one anew that did not end.
+    /// Starts a restore, or restarts an unfinished one.
     pub(crate) fn begin(data: &Path, from: &Path, made_at: &str, force: bool) -> Outcome<Self> {
         let before = unfinished(data);
         let begun = before.is_some();
@@ -84,7 +81,7 @@ impl Staging {
             return Ok(staging);
         }
         if let Err(failure) = staging.appear() {
-            // One that could not even begin has changed nothing. What can't be removed is refused later.
+            // Nothing was changed yet. A folder that can't be removed is rejected later.
             let _ = std::fs::remove_dir_all(data.join(DRAFT));
             let _ = std::fs::remove_dir_all(staging.folder());
             return Err(failure);
@@ -92,7 +89,7 @@ impl Staging {
         Ok(staging)
     }
 
-    /// Makes the folder, which says from the beginning what it is about.
+    /// Creates the folder atomically with its `restore.json`.
     fn appear(&self) -> Outcome {
         let (draft, folder) = (self.data.join(DRAFT), self.folder());
         for old in [&draft, &self.data.join(DONE)] {
@@ -104,7 +101,7 @@ impl Staging {
         files::sync(&self.data)
     }
 
-    /// Removes what an earlier try copied.
+    /// Removes copies of an earlier attempt.
     fn clear(&self) -> Outcome {
         let _ = std::fs::remove_dir_all(self.data.join(DONE));
         let folder = self.folder();
@@ -138,7 +135,7 @@ impl Staging {
         self.folder().join(name)
     }
 
-    /// Moves what is there into a folder beside it; that is said before it is done.
+    /// Moves existing data aside; records where to before it moves anything.
     pub(crate) fn put_aside(&mut self, names: &[String], aside: &Path) -> Outcome {
         if names.is_empty() {
             return Ok(());
@@ -154,7 +151,7 @@ impl Staging {
         files::sync(&self.data)
     }
 
-    /// Puts every file that was copied below `kind` in its place. A key that is there stays.
+    /// Moves every staged file below `kind` into place. Existing keys are kept. Returns the number of files.
     pub(crate) fn put_in_place(&self, kind: &str) -> Outcome<usize> {
         let (mut count, mut folders) = (0, BTreeSet::new());
         for path in files::list(&self.path(kind))? {
@@ -179,12 +176,12 @@ impl Staging {
         files::sync(&self.data)
     }
 
-    /// Everything is in place, or nothing was changed.
+    /// Ends the restore: everything is in place, or nothing was changed.
     pub(crate) fn end(self) -> Outcome {
         let (from, to) = (self.folder(), self.data.join(DONE));
         std::fs::rename(&from, &to).map_err(|error| Failure::file("can't remove", &from, &error))?;
         files::sync(&self.data)?;
-        // What is left of it means nothing.
+        // Leftovers are harmless.
         let _ = std::fs::remove_dir_all(&to);
         Ok(())
     }

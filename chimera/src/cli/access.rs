@@ -6,101 +6,97 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// What is asked for.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["goal", "workflow", "steps"]))]
 pub(crate) struct ActArgs {
-    /// What is wanted, in words.
+    /// What to achieve, in plain words.
     pub(crate) goal: Option<String>,
-    /// A workflow instead.
+    /// Run this workflow.
     #[arg(long, value_name = "ID")]
     pub(crate) workflow: Option<String>,
-    /// A call of a tool instead, its input in JSON; may be given more than once, and they run in order.
+    /// Call this tool, with its input as JSON; repeatable, steps run in order.
     #[arg(long = "step", value_name = "TOOL[=JSON]", value_parser = step)]
     pub(crate) steps: Vec<(String, Value)>,
-    /// One input; the value is JSON if it reads as such, else text. May be given more than once.
+    /// An input; the value is parsed as JSON if possible, else used as text; repeatable.
     #[arg(long = "input", value_name = "NAME=VALUE", value_parser = named_value, conflicts_with = "steps")]
     pub(crate) input: Vec<(String, Value)>,
-    /// All inputs: a JSON file; `-` reads stdin.
+    /// JSON file with all inputs; `-` reads stdin.
     #[arg(long, value_name = "FILE", conflicts_with = "steps")]
     pub(crate) inputs: Option<PathBuf>,
-    /// The workflow's version; the newest without it.
+    /// Workflow version; by default the latest.
     #[arg(long, value_name = "N", requires = "workflow")]
     pub(crate) version: Option<i64>,
-    /// How freely it may act; a freer level than it would get needs the scope `autonomy.override`.
+    /// Autonomy level; a higher one than the request would get needs the scope `autonomy.override`.
     #[arg(long)]
     pub(crate) level: Option<LevelWord>,
-    /// Only say what it would do.
+    /// Only show what it would do.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// A second request under this key starts nothing.
+    /// Idempotency key: a second request with the same key starts nothing.
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
-    /// What to answer when the key was used before.
+    /// What to return when the key was already used.
     #[arg(long, value_name = "WORD", requires = "idempotency_key")]
     pub(crate) on_duplicate: Option<DuplicateWord>,
-    /// Webhook to tell when it waits and when it ends.
+    /// Webhook to call when the run waits and when it ends.
     #[arg(long, value_name = "URL")]
     pub(crate) notify_webhook: Option<String>,
-    /// Address to mail when it waits and when it ends.
+    /// Email address to notify when the run waits and when it ends.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) notify_email: Option<String>,
-    /// One is most urgent, ten least.
+    /// Priority: 1 is the most urgent, 10 the least.
     #[arg(long, value_name = "N")]
     pub(crate) priority: Option<i32>,
-    /// Your own id for it.
+    /// Your own id for the request.
     #[arg(long, value_name = "ID")]
     pub(crate) correlation_id: Option<String>,
-    /// Watch it to its end.
+    /// Watch the run until it ends.
     #[arg(long)]
     pub(crate) wait: bool,
     #[command(flatten)]
     pub(crate) acting: Acting,
 }
 
-/// One call of the command line.
+/// Parses `TOOL[=JSON]`.
 fn step(text: &str) -> Result<(String, Value), String> {
     let (tool, input) = text.split_once('=').unwrap_or((text, "{}"));
     if tool.is_empty() {
-        return Err("a step is written TOOL={…}".to_owned());
+        return Err("expected TOOL or TOOL={…}".to_owned());
     }
-    let input: Value = exact_json(input).map_err(|error| format!("its input is not JSON: {error}"))?;
-    if input.is_object() { Ok((tool.to_owned(), input)) } else { Err("its input is not a JSON object".to_owned()) }
+    let input: Value = exact_json(input).map_err(|error| format!("the input is not valid JSON: {error}"))?;
+    if input.is_object() { Ok((tool.to_owned(), input)) } else { Err("the input must be a JSON object".to_owned()) }
 }
 
-/// What is answered when a key was used before.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DuplicateWord {
-    /// A conflict that names the run.
+    /// A conflict error that names the run.
     Conflict,
-    /// The run.
+    /// The existing run.
     Return,
 }
 
-/// Which token is wanted.
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
     #[command(flatten)]
     pub(crate) acting: Acting,
-    /// Narrow it to these scopes, separated by commas.
+    /// Limit the token to these scopes, separated by commas.
     #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
     pub(crate) scopes: Option<Vec<String>>,
 }
 
-/// What is signed.
 #[derive(Debug, Args)]
 pub(crate) struct SignArgs {
-    /// The body; `-` reads stdin. Every byte counts, a newline at the end too.
+    /// File with the body; `-` reads stdin. Every byte is signed, including a trailing newline.
     #[arg(default_value = "-")]
     pub(crate) file: PathBuf,
-    /// The request that is signed, such as `'POST /runs/ID/approve'`: gives the headers of an HTTP message
-    /// signature. Without it the body alone is signed, as `/act` and `/auth` demand it.
+    /// Request to sign, such as `'POST /runs/ID/approve'`: prints the headers of an HTTP message signature. By
+    /// default only the body is signed, as `/act` and `/auth` require.
     #[arg(long, value_name = "METHOD PATH")]
     pub(crate) request: Option<String>,
     /// The request has no body.
     #[arg(long, requires = "request", conflicts_with = "file")]
     pub(crate) no_body: bool,
-    /// The key; without it the actor's of the settings or of the data folder.
+    /// Key to sign with; by default the actor's key from the settings or the data folder.
     #[arg(long)]
     pub(crate) key: Option<String>,
     #[command(flatten)]
@@ -109,69 +105,69 @@ pub(crate) struct SignArgs {
 
 /// `chimera actor …`
 ///
-/// They speak to the server that `--server` names or that uses the data folder. Where none does, they
-/// write to the store itself, so that whoever may read it can make the first key.
+/// These commands connect to the server named by `--server` or running on the data folder. Without one, they
+/// write to the store directly, so that whoever has access to it can create the first key.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ActorCommand {
-    /// List everybody who has an entry or a key.
+    /// List all actors that have an entry or a key.
     List {
         #[command(flatten)]
         acting: Acting,
     },
-    /// Show what counts for an actor, and where it comes from.
+    /// Show an actor's effective entry and its source.
     Show {
-        /// The actor, or the pattern of an entry.
+        /// Actor, or the pattern of an entry.
         #[arg(id = "name", value_name = "ACTOR")]
         actor: String,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Make the first key of an actor, and print it once.
+    /// Create an actor's first key and print it once.
     ///
-    /// Without further flags the entry that fits its name counts, such as `user_*`. With any of them an
-    /// entry of its own is written; what they leave open stays as it counted before.
+    /// Without further flags, the entry that matches the name applies, such as `user_*`. With any flag, the actor
+    /// gets an entry of its own; fields that are not given keep their effective values.
     Add(AddArgs),
-    /// Make another key for an actor, and print it once.
+    /// Create another key for an actor and print it once.
     Secret {
-        /// The actor.
+        /// Actor.
         #[arg(id = "name", value_name = "ACTOR")]
         actor: String,
-        /// How long the keys before it still count: a day without it.
+        /// How long older keys stay valid; by default one day.
         #[arg(long, value_name = "SECONDS", conflicts_with = "revoke_old")]
         overlap: Option<u32>,
-        /// The keys before it end now.
+        /// Revoke older keys immediately.
         #[arg(long)]
         revoke_old: bool,
-        /// The actor has neither an entry nor a key yet.
+        /// Allow an actor that has neither an entry nor a key yet.
         #[arg(long)]
         new: bool,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Change the entry of an actor; what the flags leave open stays.
+    /// Change an actor's entry; fields that are not given stay as they are.
     ///
-    /// An entry of the configuration is not changed: another one is written over it.
+    /// An entry from the configuration is not modified; the new entry overrides it.
     Edit {
         #[command(flatten)]
         args: AddArgs,
-        /// Let a disabled actor in again.
+        /// Re-enable a disabled actor.
         #[arg(long)]
         enable: bool,
     },
-    /// Let an actor in no more; its entry and keys stay.
+    /// Disable an actor; its entry and keys are kept.
     Disable {
-        /// The actor.
+        /// Actor.
         #[arg(id = "name", value_name = "ACTOR")]
         actor: String,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Remove the entry of an actor, and end its keys and sign-ins.
+    /// Remove an actor's entry and revoke its keys and sessions.
     ///
-    /// What was beneath the entry counts again: one of the configuration, or a pattern that fits the name.
-    /// To keep somebody out whatever fits the name, use `disable`.
+    /// The entry that it overrode applies again: one from the configuration, or a pattern that matches the name. To
+    /// lock an actor out regardless of patterns, use `disable`.
     Remove {
-        /// The actor, or the pattern of an entry.
+        /// Actor, or the pattern of an entry.
         #[arg(id = "name", value_name = "ACTOR")]
         actor: String,
         #[command(flatten)]
@@ -181,12 +177,12 @@ pub(crate) enum ActorCommand {
 
 /// `chimera role …`
 ///
-/// Roles stand in the configuration: each is a [[role]] in the file of access.actors_file.
+/// Roles are configured: each is a [[role]] section in the file named by access.actors_file.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RoleCommand {
-    /// List the roles of the configuration and the scopes that they give.
+    /// List the configured roles and the scopes they grant.
     List {
-        /// Only those of this tenant, by its slug.
+        /// Only this tenant's roles (tenant slug).
         #[arg(long, value_name = "SLUG")]
         tenant: Option<String>,
     },
@@ -194,91 +190,89 @@ pub(crate) enum RoleCommand {
 
 /// `chimera tenant …`
 ///
-/// Only an operator looks after tenants. The commands speak to a server, or to the store where none runs.
+/// Only operators manage tenants. The commands connect to a server, or to the store if none is running.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TenantCommand {
-    /// List every tenant.
+    /// List all tenants.
     List {
         #[command(flatten)]
         acting: Acting,
     },
     /// Show a tenant.
     Show {
-        /// The tenant's slug.
+        /// Tenant slug.
         slug: String,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Add a tenant; its id is a new, random one.
+    /// Add a tenant with a new, random id.
     ///
-    /// Nothing is shared with a new tenant but tools that only compute. What else it may use says a [[tenant]] in
-    /// the file of access.actors_file.
+    /// A new tenant can only use tools that compute without side effects. Grant it more with a [[tenant]] section in
+    /// the file named by access.actors_file.
     Add {
-        /// What people call it, such as `acme`: lower-case letters, digits and hyphens.
+        /// Short name, such as `acme`: lower-case letters, digits and hyphens.
         slug: String,
-        /// Its name in full; the slug without it.
+        /// Full name; by default the slug.
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Let the actors of a tenant in no more; everything that it has stays.
+    /// Disable a tenant: its actors can no longer sign in; its data is kept.
     Disable {
-        /// The tenant's slug.
+        /// Tenant slug.
         slug: String,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Let the actors of a disabled tenant in again.
+    /// Re-enable a disabled tenant.
     Enable {
-        /// The tenant's slug.
+        /// Tenant slug.
         slug: String,
         #[command(flatten)]
         acting: Acting,
     },
 }
 
-/// Who is added.
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    /// The actor, such as `user_ann` or `service_billing`.
+    /// Actor, such as `user_ann` or `service_billing`.
     #[arg(id = "name", value_name = "ACTOR")]
     pub(crate) actor: String,
-    /// What it may do, separated by commas, such as `notion.*,github.read`.
+    /// Scopes to grant, separated by commas, such as `notion.*,github.read`.
     #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
     pub(crate) scopes: Option<Vec<String>>,
-    /// Take scopes that no tool and no part of Chimera asks for.
+    /// Accept scopes that no tool and no part of Chimera uses.
     #[arg(long, requires = "scopes")]
     pub(crate) allow_unknown_scope: bool,
-    /// A role of its tenant, whose scopes it has too; may be given more than once. Replaces the roles from before.
+    /// Role of its tenant to grant; repeatable. Replaces the current roles.
     #[arg(long = "role", value_name = "ROLE", value_delimiter = ',')]
     pub(crate) roles: Option<Vec<String>>,
-    /// Take all roles away.
+    /// Remove all roles.
     #[arg(long, conflicts_with = "roles")]
     pub(crate) no_roles: bool,
-    /// Requests a minute.
+    /// Requests per minute.
     #[arg(long, value_name = "N")]
     pub(crate) quota: Option<u32>,
-    /// How freely it acts when nobody says otherwise.
+    /// Default autonomy level.
     #[arg(long)]
     pub(crate) level: Option<LevelWord>,
-    /// A person or not; without it what the name stands for.
+    /// Person or service; by default derived from the name.
     #[arg(long)]
     pub(crate) kind: Option<KindWord>,
-    /// The tenant that it belongs to, by its slug.
+    /// Tenant that it belongs to (tenant slug).
     #[arg(long, value_name = "SLUG")]
     pub(crate) tenant: Option<String>,
-    /// Webhook that is told about its runs.
+    /// Webhook to notify about its runs.
     #[arg(long, value_name = "URL")]
     pub(crate) notify_webhook: Option<String>,
-    /// Address that is mailed about its runs.
+    /// Email address to notify about its runs.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) notify_email: Option<String>,
     #[command(flatten)]
     pub(crate) acting: Acting,
 }
 
-/// What somebody is.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum KindWord {
     /// A person.

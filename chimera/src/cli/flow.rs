@@ -12,9 +12,9 @@ use std::path::PathBuf;
 /// `chimera workflow …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowCommand {
-    /// Make a document the next version of its workflow.
+    /// Apply a document as the next version of its workflow.
     Apply {
-        /// The AIR document; `-` reads stdin.
+        /// AIR document; `-` reads stdin.
         file: PathBuf,
         #[command(flatten)]
         acting: Acting,
@@ -23,32 +23,32 @@ pub(crate) enum WorkflowCommand {
     List(PageOf),
     /// Show a version of a workflow.
     Show {
-        /// The workflow.
+        /// Workflow id.
         id: String,
-        /// Its version; the newest without it.
+        /// Version; by default the latest.
         #[arg(long, value_name = "N")]
         version: Option<i64>,
     },
-    /// Let every tenant start a workflow, as an operator.
+    /// Share a workflow with all tenants (operators only).
     ///
-    /// Other tenants read and start it under its name, unless they have one of their own of that name. Their runs use
-    /// their own tools, secrets and limits, and nobody else can change it.
+    /// Other tenants can read and start it by its name, unless they have a workflow of that name. Their runs use
+    /// their own tools, secrets and limits. Only its own tenant can change it.
     Share {
-        /// The workflow.
+        /// Workflow id.
         id: String,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Let only its own tenant start a workflow again; runs of others that are under way go on.
+    /// Stop sharing a workflow; runs of other tenants that are in progress continue.
     Unshare {
-        /// The workflow.
+        /// Workflow id.
         id: String,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Say what is wrong with a document; end with status 3 if something is.
+    /// Validate a document; exit with status 3 if it is invalid.
     Check {
-        /// The AIR document; `-` reads stdin.
+        /// AIR document; `-` reads stdin.
         file: PathBuf,
     },
 }
@@ -56,186 +56,182 @@ pub(crate) enum WorkflowCommand {
 /// `chimera runs …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
-    /// List runs, the newest first.
+    /// List runs, newest first.
     List(ListArgs),
-    /// Show a run and what it waits for.
+    /// Show a run and what it is waiting for.
     Show {
-        /// The run.
+        /// Run id.
         run: String,
     },
-    /// List the steps of a run and their calls.
+    /// List a run's steps and their tool calls.
     Steps {
-        /// The run.
+        /// Run id.
         run: String,
     },
-    /// Draw a run while it goes on; end with status 1 if it fails.
+    /// Watch a run until it ends; exit with status 1 if it fails.
     Watch {
-        /// The run.
+        /// Run id.
         run: String,
-        /// Only what comes behind the event with this number.
+        /// Only events after this number.
         #[arg(long, value_name = "N", default_value_t = 0)]
         after: i64,
     },
-    /// Approve what waits.
+    /// Approve a pending request.
     Approve(DecideArgs),
-    /// Reject what waits.
+    /// Reject a pending request.
     Reject {
         #[command(flatten)]
         decide: DecideArgs,
-        /// Ask for changes instead.
+        /// Request changes instead of rejecting.
         #[arg(long)]
         request_changes: bool,
     },
-    /// Change the input of a step that waits for approval.
+    /// Edit the input of a step that waits for approval.
     Edit {
-        /// The run.
+        /// Run id.
         run: String,
-        /// The step, by its id or its node's.
+        /// Step id or node id.
         step: String,
-        /// The new input: a JSON file; `-` reads stdin.
+        /// JSON file with the new input; `-` reads stdin.
         #[arg(long, value_name = "FILE")]
         input: PathBuf,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Stop a run.
+    /// Cancel a run.
     Cancel {
-        /// The run.
+        /// Run id.
         run: String,
-        /// Why.
+        /// Reason, for the record.
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Hold a run: what is under way ends, nothing new starts.
+    /// Pause a run: calls in flight finish, nothing new starts.
     Pause {
-        /// The run.
+        /// Run id.
         run: String,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Let a paused run go on.
+    /// Resume a paused run.
     Resume {
-        /// The run.
+        /// Run id.
         run: String,
         #[command(flatten)]
         acting: Acting,
     },
-    /// List calls of which nobody knows whether they happened, with what settles each.
+    /// List tool calls whose outcome is unknown, with the commands that resolve them.
     Doubts(DoubtsArgs),
-    /// Say what became of an effect that nobody can tell of.
+    /// Resolve a tool call whose outcome is unknown.
     Resolve(ResolveArgs),
-    /// Run a run again for real.
+    /// Run a run again, with its effects.
     Retry {
-        /// The run.
+        /// Run id.
         run: String,
-        /// From this node on; what came before is taken over.
+        /// Start from this node; earlier results are reused.
         #[arg(long, value_name = "NODE")]
         from: Option<String>,
-        /// Watch it to its end.
+        /// Watch the run until it ends.
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Undo a run that has ended.
+    /// Roll back a finished run.
     Rollback {
-        /// The run.
+        /// Run id.
         run: String,
-        /// Only this step, by its id or its node's; may be given more than once.
+        /// Roll back only this step (step id or node id); repeatable.
         #[arg(long = "step", value_name = "STEP")]
         steps: Vec<String>,
-        /// You have undone it by hand: only mark the run, call nothing.
+        /// Only mark the run as rolled back: you have undone it by hand.
         #[arg(long, conflicts_with_all = ["steps", "wait"])]
         by_hand: bool,
-        /// Why.
+        /// Reason, for the record.
         #[arg(long)]
         reason: Option<String>,
-        /// Watch it to its end.
+        /// Watch the run until it ends.
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Run a run over again without effects.
+    /// Replay a run without effects.
     Replay {
-        /// The run.
+        /// Run id.
         run: String,
-        /// How.
+        /// Replay mode.
         #[arg(long, value_name = "MODE", default_value = "freeze")]
         mode: ReplayMode,
-        /// From this node on.
+        /// Start from this node.
         #[arg(long, value_name = "NODE")]
         from: Option<String>,
-        /// Watch it to its end.
+        /// Watch the run until it ends.
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
         acting: Acting,
     },
-    /// Change the graph of a run that goes on.
+    /// Patch the graph of a run in progress.
     Patch(PatchArgs),
 }
 
-/// As whom a command acts.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Acting {
-    /// Act as this actor, such as `user_ann`; without it as `admin`.
+    /// Act as this actor, such as `user_ann`; by default `admin`.
     #[arg(long = "as", value_name = "ACTOR")]
     pub(crate) actor: Option<String>,
 }
 
-/// A part of a listing.
 #[derive(Debug, Args)]
 pub(crate) struct PageOf {
-    /// Rows of the page.
+    /// Rows per page.
     #[arg(long, value_name = "N", default_value_t = chimera_core::limits::PAGE_ROWS_DEFAULT, value_parser = at_least_one)]
     pub(crate) limit: usize,
-    /// Continue behind the page that gave this cursor.
+    /// Continue after the page that returned this cursor.
     #[arg(long, value_name = "CURSOR")]
     pub(crate) cursor: Option<String>,
 }
 
-/// Which runs to list.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only with this status.
+    /// Only runs with this status.
     #[arg(long, value_parser = statuses())]
     pub(crate) status: Option<String>,
-    /// Only of this actor.
+    /// Only this actor's runs.
     #[arg(long)]
     pub(crate) actor: Option<String>,
-    /// Only of this workflow.
+    /// Only runs of this workflow.
     #[arg(long, value_name = "ID")]
     pub(crate) workflow: Option<String>,
-    /// Only with a call whose outcome is unknown.
+    /// Only runs with a tool call whose outcome is unknown.
     #[arg(long)]
     pub(crate) in_doubt: bool,
     #[command(flatten)]
     pub(crate) page: PageOf,
 }
 
-/// Which calls in doubt to list.
 #[derive(Debug, Args)]
 pub(crate) struct DoubtsArgs {
-    /// Only of this actor's runs.
+    /// Only calls in this actor's runs.
     #[arg(long)]
     pub(crate) actor: Option<String>,
-    /// Only of this tool.
+    /// Only calls of this tool.
     #[arg(long)]
     pub(crate) tool: Option<String>,
     #[command(flatten)]
     pub(crate) page: PageOf,
 }
 
-/// One input of the command line.
+/// Parses `NAME=VALUE`.
 pub(super) fn named_value(pair: &str) -> Result<(String, Value), String> {
-    let (name, value) = pair.split_once('=').ok_or("an input is written NAME=VALUE")?;
+    let (name, value) = pair.split_once('=').ok_or("expected NAME=VALUE")?;
     if name.is_empty() {
-        return Err("an input has a name before the `=`".to_owned());
+        return Err("missing input name before the `=`".to_owned());
     }
-    // What is no JSON is a text; a number that would be another one is neither.
+    // Text that is not JSON is used as a string. A JSON number that would lose precision is rejected.
     let value = match exact_json(value) {
         Ok(value) => value,
         Err(error) if serde_json::from_str::<Value>(value).is_ok() => return Err(format!("{name} is a {error}")),
@@ -248,25 +244,24 @@ fn statuses() -> PossibleValuesParser {
     PossibleValuesParser::new(RunStatus::ALL.iter().map(|status| status.as_str()))
 }
 
-/// How freely a run may act.
+/// An autonomy level.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum LevelWord {
-    /// Every node waits for a person.
+    /// Every node waits for approval.
     #[value(name = "L0", alias = "L0_Ask", alias = "l0")]
     Ask,
-    /// The whole plan is tried dry and waits once.
+    /// The whole plan runs dry first and waits for one approval.
     #[value(name = "L1", alias = "L1_Draft", alias = "l1")]
     Draft,
-    /// It runs, and somebody is told.
+    /// Runs without approval and notifies.
     #[value(name = "L2", alias = "L2_ExecuteNotify", alias = "l2")]
     ExecuteNotify,
-    /// It runs.
+    /// Runs without approval or notification.
     #[value(name = "L3", alias = "L3_ExecuteSilent", alias = "l3")]
     ExecuteSilent,
 }
 
 impl LevelWord {
-    /// The level that it stands for.
     pub(crate) const fn level(self) -> Level {
         match self {
             Self::Ask => Level::Ask,
@@ -277,74 +272,70 @@ impl LevelWord {
     }
 }
 
-/// How a run is repeated.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ReplayMode {
-    /// With recorded outputs only: nothing outside is called.
+    /// Use recorded outputs only; call nothing external.
     Freeze,
-    /// Pure and reading tools run, writing ones don't; the differences are told.
+    /// Run pure and read-only tools, skip writing ones, and report differences.
     Shadow,
 }
 
-/// What is decided about.
 #[derive(Debug, Args)]
 pub(crate) struct DecideArgs {
-    /// The run.
+    /// Run id.
     pub(crate) run: String,
-    /// The step, by its id or its node's; needed when it isn't the run's first approval.
+    /// Step id or node id; required unless it is the run's first approval.
     #[arg(long)]
     pub(crate) step: Option<String>,
-    /// The digest that was looked at.
+    /// Digest that you reviewed.
     #[arg(long, value_name = "HEX")]
     pub(crate) digest: Option<String>,
-    /// The approval itself.
+    /// Approval id.
     #[arg(long, value_name = "ID")]
     pub(crate) approval: Option<String>,
-    /// Why.
+    /// Reason, for the record.
     #[arg(long)]
     pub(crate) reason: Option<String>,
     #[command(flatten)]
     pub(crate) acting: Acting,
 }
 
-/// What became of an effect.
 #[derive(Debug, Args)]
 pub(crate) struct ResolveArgs {
-    /// The run.
+    /// Run id.
     pub(crate) run: String,
-    /// The step, by its id or its node's.
+    /// Step id or node id.
     pub(crate) step: String,
-    /// It happened.
+    /// The call happened.
     #[arg(long, required_unless_present = "never", conflicts_with = "never")]
     pub(crate) happened: bool,
-    /// It never did, and may be sent.
+    /// The call never happened and may be sent again.
     #[arg(long)]
     pub(crate) never: bool,
-    /// What it gave: a JSON file; `-` reads stdin.
+    /// JSON file with the output of the call; `-` reads stdin.
     #[arg(long, value_name = "FILE", conflicts_with = "never")]
     pub(crate) output: Option<PathBuf>,
-    /// How you know.
+    /// How you found out.
     #[arg(long)]
     pub(crate) notes: Option<String>,
     #[command(flatten)]
     pub(crate) acting: Acting,
 }
 
-/// A patch.
 #[derive(Debug, Args)]
 pub(crate) struct PatchArgs {
-    /// The run.
+    /// Run id.
     pub(crate) run: String,
-    /// The patch document; `-` reads stdin.
+    /// Patch document; `-` reads stdin.
     #[arg(required_unless_present = "remove", conflicts_with = "remove")]
     pub(crate) file: Option<PathBuf>,
-    /// Only say what it would change.
+    /// Only show what it would change.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// The version of the run that it was made for; refused if the run is further by now.
+    /// Run version that the patch was made for; rejected if the run has moved on.
     #[arg(long, value_name = "N")]
     pub(crate) state_version: Option<i64>,
-    /// Take the patch with this number out again.
+    /// Remove the patch with this number.
     #[arg(long, value_name = "N", conflicts_with_all = ["dry_run", "state_version"])]
     pub(crate) remove: Option<u32>,
     #[command(flatten)]

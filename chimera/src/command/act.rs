@@ -1,5 +1,5 @@
-//! `chimera act`: asks for something, and shows what came of it: the plan, its risk, the level, and
-//! what waits or what was done.
+//! `chimera act`: requests an action and shows the result: the plan, its risk, the level, and what waits
+//! for approval or was done.
 
 use super::runs::follow;
 use super::{Scene, document, json_of, print, say};
@@ -22,7 +22,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: ActArgs) -> Outcome<ExitCode> {
     let mut acted = backend.tell("POST", "act", Some(body(args)?)).await?;
     let waits = |acted: &Value| acted["approvals"].as_array().is_some_and(|asked| !asked.is_empty());
     if !scene.json && acted["status"] == RunStatus::AwaitingApproval.as_str() && !waits(&acted) {
-        // The short answer of a silent run doesn't say what it waits for.
+        // The short response of a silent run doesn't include its approvals.
         let mut shown = backend.run(run_id(acted["run_id"].as_str().unwrap_or_default())?).await?;
         acted["approvals"] = shown["approvals"].take();
     }
@@ -38,12 +38,12 @@ pub(crate) async fn run(scene: &Scene<'_>, args: ActArgs) -> Outcome<ExitCode> {
         return follow(scene, &backend, run_id(run)?, 0).await;
     }
     if !scene.json && !over && !waits(&acted) {
-        say(&format!("it goes on; chimera runs watch {}", text(&acted["run_id"])));
+        say(&format!("in progress; follow it with chimera runs watch {}", text(&acted["run_id"])));
     }
     Ok(if matches!(status, "failed" | "cancelled") { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The request.
+/// The request body.
 fn body(args: ActArgs) -> Outcome<Value> {
     let inputs = inputs(&args)?;
     let steps: Vec<Value> = args.steps.iter().map(|(tool, input)| json!({"tool": tool, "input": input})).collect();
@@ -64,26 +64,25 @@ fn body(args: ActArgs) -> Outcome<Value> {
         ("notify", notify(args.notify_webhook, args.notify_email)),
         ("priority", args.priority.map(Value::from)),
         ("correlation_id", args.correlation_id.map(Value::from)),
-        // Whoever watches wants to see it from its beginning.
+        // `--wait` follows the run's events from the beginning instead.
         ("wait", args.wait.then_some(0.into())),
     ];
     let members = given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Ok(Value::Object(members.collect()))
 }
 
-/// The inputs of a file, and those of the command line over them, if there are any.
+/// Inputs from the file, overridden by those on the command line.
 fn inputs(args: &ActArgs) -> Outcome<Option<Value>> {
     let mut inputs = match &args.inputs {
         Some(file) => json_of(file)?,
         None if args.input.is_empty() => return Ok(None),
         None => json!({}),
     };
-    let refused = || Failure::new(Code::MalformedArgs, "the inputs are not a JSON object");
+    let refused = || Failure::new(Code::MalformedArgs, "the inputs must be a JSON object");
     inputs.as_object_mut().ok_or_else(refused)?.extend(args.input.iter().cloned());
     Ok(Some(inputs))
 }
 
-/// Whom to tell, if anybody.
 pub(super) fn notify(webhook: Option<String>, email: Option<String>) -> Option<Value> {
     let mut told = Map::new();
     told.extend(webhook.map(|url| ("webhook".to_owned(), url.into())));
@@ -91,7 +90,7 @@ pub(super) fn notify(webhook: Option<String>, email: Option<String>) -> Option<V
     (!told.is_empty()).then(|| told.into())
 }
 
-/// What came of it, for a person.
+/// The result as text for a person.
 fn sight(acted: &Value, actor: Option<&str>) -> String {
     let run = text(&acted["run_id"]);
     let dry = if acted["dry_run"] == true { "  dry run" } else { "" };
@@ -99,7 +98,7 @@ fn sight(acted: &Value, actor: Option<&str>) -> String {
     let by = actor.map(|actor| format!(" --as {actor}")).unwrap_or_default();
     let asked = acted["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
     for asked in asked {
-        // What a person must decide about is shown whole.
+        // What a person must decide about is never truncated.
         review_lines(asked, limits::SHOWN_COLUMNS_DEFAULT).iter().for_each(|line| {
             let _ = writeln!(shown, "{line}");
         });
@@ -143,7 +142,7 @@ fn sight(acted: &Value, actor: Option<&str>) -> String {
     }
     let tried = acted["dry_run_results"].as_array().map(Vec::as_slice).unwrap_or_default();
     for (at, tried) in tried.iter().enumerate() {
-        let head = if at == 0 { "tried dry, and would\n" } else { "" };
+        let head = if at == 0 { "dry run, would execute:\n" } else { "" };
         let what = if tried["would_execute"].is_null() { &tried["warning"] } else { &tried["would_execute"] };
         let _ = writeln!(shown, "{head}  {}. {}", at + 1, text(what));
     }

@@ -35,7 +35,7 @@ async fn carry_out(scene: &Scene<'_>, book: &Book, command: ActorCommand) -> Out
         ActorCommand::Secret { actor, overlap, revoke_old, new, .. } => {
             if !new {
                 known(book, &actor).await.map_err(|failure| {
-                    failure.hint(format!("chimera actor secret {actor} --new makes a key for a new actor"))
+                    failure.hint(format!("chimera actor secret {actor} --new creates a key for a new actor"))
                 })?;
             }
             let made = book.add_key(&actor, if revoke_old { Some(0) } else { overlap }).await?;
@@ -50,8 +50,8 @@ async fn carry_out(scene: &Scene<'_>, book: &Book, command: ActorCommand) -> Out
                 over.insert("disabled".to_owned(), false.into());
             }
             if over.is_empty() {
-                let failure = Failure::new(Code::ValidationFailed, format!("nothing is to be changed of {actor}"));
-                return Err(failure.hint("chimera actor edit --help lists what can be"));
+                let failure = Failure::new(Code::ValidationFailed, format!("no changes given for {actor}"));
+                return Err(failure.hint("chimera actor edit --help lists what can be changed"));
             }
             shown(scene, &book.put(&actor, over).await?)
         }
@@ -67,7 +67,7 @@ async fn carry_out(scene: &Scene<'_>, book: &Book, command: ActorCommand) -> Out
     }
 }
 
-/// What counts for an actor that has an entry or a key; a name that only fits a pattern may be a typo.
+/// The effective entry of an actor that has an entry or a key. A name that only matches a pattern may be a typo.
 async fn known(book: &Book, actor: &str) -> Outcome<Value> {
     let items = book.list().await?;
     if let Some(item) = items.iter().find(|item| item["id"] == actor) {
@@ -76,10 +76,10 @@ async fn known(book: &Book, actor: &str) -> Outcome<Value> {
     let names = items.iter().filter_map(|item| item["id"].as_str());
     let close = did_you_mean(actor, names);
     let failure = Failure::new(Code::NotFound, format!("{actor} has neither an entry nor a key{close}"));
-    Err(failure.hint("chimera actor list shows everybody; chimera actor add makes an actor"))
+    Err(failure.hint("chimera actor list shows all actors; chimera actor add creates one"))
 }
 
-/// Refuses scopes that nothing asks for, which are typos more often than plans.
+/// Rejects scopes that nothing uses: they are usually typos.
 async fn known_scopes(book: &Book, args: &AddArgs) -> Outcome {
     let wanted = args.scopes.as_deref().unwrap_or_default();
     if wanted.is_empty() || args.allow_unknown_scope {
@@ -88,11 +88,11 @@ async fn known_scopes(book: &Book, args: &AddArgs) -> Outcome {
     let known = book.scopes().await?;
     let Some(unknown) = wanted.iter().find(|scope| !is_known(scope, &known)) else { return Ok(()) };
     let close = did_you_mean(unknown, known.iter().map(String::as_str));
-    let message = format!("no tool and no part of Chimera asks for the scope {unknown}{close}");
-    Err(Failure::new(Code::ValidationFailed, message).hint("--allow-unknown-scope takes it as it is"))
+    let message = format!("unknown scope {unknown}: no tool and no part of Chimera uses it{close}");
+    Err(Failure::new(Code::ValidationFailed, message).hint("--allow-unknown-scope accepts it"))
 }
 
-/// Whether a scope gives anything that is asked for, also in the short form `notion.read`.
+/// Whether a scope grants anything in use, also in the short form `notion.read`.
 fn is_known(scope: &str, known: &[String]) -> bool {
     let short = |name: &str| {
         let ends = name.split_once('.').zip(name.rsplit_once('.'));
@@ -101,34 +101,35 @@ fn is_known(scope: &str, known: &[String]) -> bool {
     known.iter().any(|name| check_scope(&[scope], name) || short(name))
 }
 
-/// One actor.
 fn shown(scene: &Scene<'_>, actor: &Value) -> Outcome {
     if scene.json {
         return print(&format!("{actor}\n"));
     }
     print(&table(HEADINGS, &[row(actor)]))?;
     if actor["roles"].as_array().is_some_and(|roles| !roles.is_empty()) {
-        say(&format!("With its roles it may do: {}", joined(actor, "effective_scopes")));
+        say(&format!("Effective scopes, including its roles: {}", joined(actor, "effective_scopes")));
     }
     let source = match actor["source"].as_str() {
-        Some("config") => "Its entry is the configuration's: edit writes another over it; only the file removes it.",
-        Some("shipped") if actor["matched"] == actor["id"] => "Its entry is shipped: edit writes another over it.",
-        Some("shipped" | "none") => "It has no entry of its own: what fits its name counts.",
+        Some("config") => {
+            "Its entry comes from the configuration file: edit overrides it, only the file can remove it."
+        }
+        Some("shipped") if actor["matched"] == actor["id"] => "Its entry is built in: edit overrides it.",
+        Some("shipped" | "none") => "It has no entry of its own: the pattern that matches its name applies.",
         _ => return Ok(()),
     };
     say(source);
     Ok(())
 }
 
-/// What is left of an actor that was removed.
+/// Reports a removal, and which entry applies to the name now.
 fn removed(scene: &Scene<'_>, actor: &str, left: &Value) -> Outcome {
     if scene.json {
         return print(&format!("{left}\n"));
     }
     say(&match left["matched"].as_str() {
-        None => format!("Removed {actor}: its entry is gone, its keys and sign-ins have ended."),
+        None => format!("Removed {actor} and revoked its keys and sessions."),
         Some(matched) => format!(
-            "Removed {actor}: its keys and sign-ins have ended. The entry {matched} ({}) counts for the name now.",
+            "Removed {actor} and revoked its keys and sessions. The entry {matched} ({}) now applies to this name.",
             text(&left["source"])
         ),
     });
@@ -165,7 +166,6 @@ fn row(actor: &Value) -> Vec<String> {
     ]
 }
 
-/// The texts of a member, in one line.
 fn joined(actor: &Value, name: &str) -> String {
     actor[name].as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(" ")
 }
@@ -173,8 +173,8 @@ fn joined(actor: &Value, name: &str) -> String {
 async fn add(scene: &Scene<'_>, book: &Book, args: AddArgs) -> Outcome {
     let actor = args.actor.clone();
     if book.show(&actor).await?["keys"].as_u64().is_some_and(|keys| keys > 0) {
-        let failure = Failure::new(Code::OccConflict, format!("{actor} has a key already"));
-        return Err(failure.hint(format!("chimera actor secret {actor} makes another")));
+        let failure = Failure::new(Code::OccConflict, format!("{actor} already has a key"));
+        return Err(failure.hint(format!("chimera actor secret {actor} creates another")));
     }
     known_scopes(book, &args).await?;
     let over = entry(args);
@@ -185,25 +185,28 @@ async fn add(scene: &Scene<'_>, book: &Book, args: AddArgs) -> Outcome {
         book.put(&actor, over).await?;
     }
     let mut made = book.add_key(&actor, None).await?;
-    // It is the first one.
+    // The first key has no predecessors.
     made["keys_before_until"] = Value::Null;
     tell(scene, &made)
 }
 
-/// A pattern gets an entry, and no key: every actor that fits it has its own.
+/// A pattern gets an entry but no key: each actor that matches it has its own.
 async fn pattern(scene: &Scene<'_>, book: &Book, pattern: &str, over: Map<String, Value>) -> Outcome {
     if over.is_empty() {
-        let message = format!("{pattern} is a pattern: it has no key, and nothing is said about what fits it");
-        return Err(Failure::new(Code::ValidationFailed, message).hint("say what may be done, such as --scopes"));
+        let message =
+            format!("{pattern} is a pattern, which has no key: give at least one setting for the actors that match it");
+        return Err(Failure::new(Code::ValidationFailed, message).hint("for example --scopes"));
     }
     let entry = book.put(pattern, over).await?;
     if !scene.json {
-        say(&format!("{pattern} is a pattern and has no key; chimera actor add makes one for an actor that fits it."));
+        say(&format!(
+            "{pattern} is a pattern and has no key; chimera actor add creates one for an actor that matches it."
+        ));
     }
     shown(scene, &entry)
 }
 
-/// The members of an entry that were given.
+/// The entry fields given on the command line.
 fn entry(args: AddArgs) -> Map<String, Value> {
     let kind = args.kind.map(|kind| match kind {
         KindWord::Human => "human",
@@ -222,15 +225,15 @@ fn entry(args: AddArgs) -> Map<String, Value> {
     given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// Tells a new key, once.
+/// Shows a new key. It can't be shown again.
 fn tell(scene: &Scene<'_>, made: &Value) -> Outcome {
     if scene.json {
         return print(&format!("{made}\n"));
     }
-    say(&format!("The key of {}; keep it, nobody can read it again:", text(&made["actor"])));
+    say(&format!("Key of {} (store it now, it can't be shown again):", text(&made["actor"])));
     print(&format!("{}\n", made["hmac_key"].as_str().unwrap_or_default()))?;
     if let Some(until) = made["keys_before_until"].as_str() {
-        say(&format!("Keys before it count until {until}."));
+        say(&format!("Older keys stay valid until {until}."));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! `chimera backup`: copy everything that a server needs, beside it while it runs.
+//! `chimera backup`: backs up everything a server needs, while it runs.
 //!
-//! Records come first and blobs after them: whatever the copied records name is there by then.
+//! Records are copied before blobs, so every blob that the copied records refer to already exists.
 
 use super::{EXIT_FOUND_WRONG, Scene, print, say};
 use crate::backup::{self, BLOB_LIST, BlobsAre, FORMAT, KEYS, Manifest, Verified, draft_of, files, keys};
@@ -18,10 +18,10 @@ pub(crate) async fn run(scene: &Scene<'_>, args: BackupArgs) -> Outcome<ExitCode
     if let Some(BackupCommand::Verify { path, trust }) = args.command {
         return verify(scene, &path, &trust).await;
     }
-    let out = args.out.ok_or_else(|| Failure::new(Code::MalformedArgs, "name the folder to write with --out"))?;
+    let out = args.out.ok_or_else(|| Failure::new(Code::MalformedArgs, "--out is required: the folder to write to"))?;
     if out.symlink_metadata().is_ok() {
         return Err(Failure::new(Code::OccConflict, format!("{} exists already", out.display()))
-            .hint("a backup is written to a folder of its own; choose another name"));
+            .hint("a backup needs a new folder; choose another name"));
     }
     let ambient = Ambient::new();
     let draft = draft_of(&out, &ambient.random.opaque_id());
@@ -37,7 +37,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: BackupArgs) -> Outcome<ExitCode
     };
     let made: Outcome<Manifest> = made.await;
     if made.is_err() {
-        // What is not complete must not be taken for a backup; a leftover says so by its name.
+        // An incomplete folder must not pass for a backup; a leftover is recognizable by its name.
         let _ = std::fs::remove_dir_all(&draft);
     }
     let made = made?;
@@ -45,17 +45,19 @@ pub(crate) async fn run(scene: &Scene<'_>, args: BackupArgs) -> Outcome<ExitCode
     Ok(exit(&made))
 }
 
-/// A backup without blobs that its records name is better than none, and nobody should take it for whole.
+/// A backup with missing blobs is better than none, but must not pass for complete.
 fn exit(manifest: &Manifest) -> ExitCode {
     if manifest.blobs_missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FOUND_WRONG) }
 }
 
-/// Names the blobs that are not in a backup though its records name them.
+/// Warns of blobs that the records refer to and that are not in the backup.
 pub(super) fn tell_missing(manifest: &Manifest) {
     let missing = &manifest.blobs_missing;
     let Some(first) = missing.first() else { return };
     let (count, more) = (missing.len(), if missing.len() > 1 { ", …" } else { "" });
-    say(&format!("NOT whole: the records name blobs that were not there when it was made: {count} ({first}{more})."));
+    say(&format!(
+        "INCOMPLETE: blobs that the records refer to were missing when the backup was made: {count} ({first}{more})."
+    ));
 }
 
 struct Task<'a> {
@@ -105,14 +107,14 @@ impl Task<'_> {
         Ok(manifest)
     }
 
-    /// Blobs that the records name and that are not there.
+    /// Missing blobs that the records refer to.
     async fn missing(&self) -> Outcome<Vec<String>> {
         let config = &self.scene.loaded.config;
         let named = match compose::artifacts(config, self.ambient).await {
             Ok(named) => named,
-            // What is wrong with the tools must not keep anybody from a backup.
+            // An invalid tool configuration must not prevent a backup.
             Err(failure) if failure.code == Code::ConfigInvalid => {
-                say(&format!("Which blobs the records name can't be told: {}.", failure.message));
+                say(&format!("Can't determine which blobs the records refer to: {}.", failure.message));
                 return Ok(Vec::new());
             }
             Err(failure) => return Err(failure),
@@ -121,12 +123,12 @@ impl Task<'_> {
         Ok(compose::missing(&*blobs, &named).await?.iter().map(ToString::to_string).collect())
     }
 
-    /// Blobs and buckets, whole or listed.
+    /// Copies or lists blobs and buckets.
     fn blobs(&self, manifest: &mut Manifest, bar: &ProgressBar) -> Outcome {
         if manifest.blobs == BlobsAre::Elsewhere {
             if self.with_blobs {
                 return Err(Failure::new(Code::ConfigInvalid, "blobs and buckets are in object storage (`s3_url`)")
-                    .hint("back the bucket up where it is, and leave --with-blobs out"));
+                    .hint("back up the bucket separately, and omit --with-blobs"));
             }
             return Ok(());
         }
@@ -141,7 +143,7 @@ impl Task<'_> {
                     files::copy(&from, &self.draft.join(&name))?;
                     continue;
                 }
-                // One that is removed at this moment is not needed by anybody.
+                // A blob that is being removed is not needed.
                 let Ok((bytes, sha256)) = files::digest(&from) else { continue };
                 list += &format!("{}\n", json!({"path": name, "bytes": bytes, "sha256": sha256}));
             }
@@ -178,13 +180,13 @@ fn tell(scene: &Scene<'_>, out: &Path, manifest: &Manifest, asked_for_keys: bool
     ));
     match manifest.blobs {
         BlobsAre::Listed => say("Blobs and buckets are listed, not copied; --with-blobs copies them."),
-        BlobsAre::Whole => say("Blobs and buckets are in it."),
-        BlobsAre::Elsewhere => say("Blobs and buckets are in object storage and are not in it."),
+        BlobsAre::Whole => say("Blobs and buckets are included."),
+        BlobsAre::Elsewhere => say("Blobs and buckets are in object storage and are not included."),
     }
     say(match (manifest.keys_sealed, asked_for_keys) {
-        (true, _) => "The keys of the data folder are in it, sealed.",
-        (false, true) => "The data folder holds no keys, so none are in it.",
-        (false, false) => "The keys of the data folder are NOT in it; --key names a secret to seal them under.",
+        (true, _) => "The data folder's keys are included, encrypted.",
+        (false, true) => "The data folder has no keys, so none are included.",
+        (false, false) => "The data folder's keys are NOT included; pass --key with a secret to encrypt them.",
     });
     tell_missing(manifest);
     Ok(())
@@ -200,7 +202,7 @@ fn summary(out: &Path, manifest: &Manifest) -> serde_json::Value {
     })
 }
 
-/// The public keys that somebody named.
+/// Parses the public keys given on the command line.
 pub(super) fn trusted(trust: &[String]) -> Outcome<Vec<PublicKey>> {
     let read = |text: &String| {
         let refused = || Failure::new(Code::MalformedArgs, format!("{text} is not a public key (64 hex digits)"));
@@ -209,15 +211,15 @@ pub(super) fn trusted(trust: &[String]) -> Outcome<Vec<PublicKey>> {
     trust.iter().map(read).collect()
 }
 
-/// A backup that is what it was, with its records looked into.
+/// Verifies a backup, including its records.
 pub(super) async fn verified(scene: &Scene<'_>, path: &Path, trust: &[String]) -> Outcome<Verified> {
     let config = &scene.loaded.config;
     let mut known = config.trusted_keys.clone();
     match compose::existing_signer(config).await {
         Ok(own) => known.extend(own.map(|signer| signer.public_key())),
-        // A key of the folder that is damaged must not be in the way of the backup that brings it back.
+        // A damaged key must not prevent the restore that brings it back.
         Err(failure) if failure.code == Code::ConfigInvalid && config.signing_key.is_none() => {
-            say(&format!("{}, so it can't be told whether it signed the backup.", failure.message));
+            say(&format!("{}, so this folder's signature on the backup can't be checked.", failure.message));
         }
         Err(failure) => return Err(failure),
     }
@@ -238,9 +240,9 @@ async fn verify(scene: &Scene<'_>, path: &Path, trust: &[String]) -> Outcome<Exi
         return Ok(exit(manifest));
     }
     let signed = match (signed_by, trusted) {
-        (None, _) => "it is not signed".to_owned(),
+        (None, _) => "not signed".to_owned(),
         (Some(key), true) => format!("signed with {key}, which you trust"),
-        (Some(key), false) => format!("signed with {key}, the key that it names itself"),
+        (Some(key), false) => format!("signed with {key}, which it contains itself"),
     };
     let entries: i64 = manifest.lanes.iter().map(|lane| lane.entries).sum();
     let word = if manifest.blobs_missing.is_empty() { "intact" } else { "as it was written" };

@@ -1,4 +1,4 @@
-//! `chimera bench store`: how fast the record store is, beside how fast it could be.
+//! `chimera bench store`: measures the record store against a bare loop of the same statements.
 
 use super::{Scene, print};
 use crate::bench::{Measured, Ratios, Setting, Subject, WRITERS, share};

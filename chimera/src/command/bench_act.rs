@@ -1,9 +1,9 @@
-//! `chimera bench act`: how many signed requests the front door takes, each of which runs one step,
-//! beside how many such runs the engine does alone.
+//! `chimera bench act`: measures signed requests that each run one step, compared with the same runs on the
+//! engine alone.
 //!
-//! A request goes through everything but the socket: token, signature, freshness, rate, schema, key,
-//! plan, scopes, risk, level, run, result. Both sides take turns on one store, so that a disk or a
-//! neighbour that slows down slows both. Bodies and signatures are made before the clock starts.
+//! A request passes everything but the socket: token, signature, freshness, rate, schema, idempotency key,
+//! plan, scopes, risk, level, run, result. Both sides alternate on one store, so that a slow disk or a noisy
+//! neighbour slows both. Bodies and signatures are made before the clock starts.
 
 use super::bench_flow::choose;
 use super::{Scene, print};
@@ -30,16 +30,15 @@ const TURNS: usize = 10;
 const ONE: &str = r#"{"air_version": "1.0", "workflow_id": "one", "edges": [], "nodes": [
     {"id": "only", "type": "function", "fn": "local.echo", "inputs": {"value": "${inputs.n}"}}]}"#;
 
-/// What each request of the benchmark does.
 #[derive(Clone)]
 enum Side {
-    /// Asks at the front door.
+    /// Sends a signed request to the router.
     Door { direct: InProcessClient, token: Arc<str>, requests: Arc<[(Bytes, String)]> },
     /// Starts a run.
     Engine { flow: Flow, permit: Permit },
 }
 
-/// Microseconds that a side took in all, and for each request.
+/// Microseconds in total and per request.
 #[derive(Default)]
 struct Took {
     whole: i64,
@@ -94,7 +93,6 @@ pub(crate) async fn act(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What both sides took for as many runs each.
 async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency: usize) -> Outcome<(Took, Took)> {
     let permit = operator();
     bench.flow.workflows().apply(&permit, "one", ONE).await?;
@@ -115,13 +113,13 @@ async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency:
     let requests: Arc<[(Bytes, String)]> = (0..warm + runs).map(request).collect();
     let sides = [Side::Door { direct, token, requests }, Side::Engine { flow: bench.flow.clone(), permit }];
     let mut took = [Took::default(), Took::default()];
-    // A first handful warms caches and the store's statements.
+    // Warm up caches and prepared statements.
     for side in &sides {
         drive(side, ambient, 0..warm, concurrency).await?;
     }
     for turn in 0..TURNS {
         let part = warm + runs * turn / TURNS..warm + runs * (turn + 1) / TURNS;
-        // Who goes first alternates too.
+        // The order alternates, too.
         for at in if turn % 2 == 0 { [0, 1] } else { [1, 0] } {
             let Took { whole, each } = drive(&sides[at], ambient, part.clone(), concurrency).await?;
             took[at].whole += whole;
@@ -132,7 +130,7 @@ async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency:
     Ok((door, engine))
 }
 
-/// A closed loop: so many are under way, and each that ends is followed by the next.
+/// A closed loop: each request that ends is followed by the next.
 async fn drive(side: &Side, ambient: &Ambient, part: std::ops::Range<usize>, concurrency: usize) -> Outcome<Took> {
     let next = Arc::new(AtomicUsize::new(part.start));
     let began = ambient.clock.steady().micros();

@@ -1,7 +1,7 @@
-//! `chimera bench door`: the HTTP door in front of the benchmark's workflow, for a load generator.
+//! `chimera bench door`: serves the benchmark workflow over HTTP, for a load generator.
 //!
-//! It has one actor, whose token and signature of the one body it prints. What it writes is removed at
-//! the end.
+//! There is one actor; its token and the signature of the one request body are printed. All data is removed
+//! at the end.
 
 use super::bench_flow::{choose, workflow};
 use super::{Scene, print};
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 pub(crate) async fn door(scene: &Scene<'_>, at: SocketAddr, store: Option<BenchStore>) -> Outcome<ExitCode> {
     if !at.ip().is_loopback() {
-        return Err(Failure::new(Code::ConfigInvalid, "this door is for loopback addresses only"));
+        return Err(Failure::new(Code::ConfigInvalid, "--at must be a loopback address"));
     }
     let mut config = scene.loaded.config.clone();
     choose(&mut config, store)?;

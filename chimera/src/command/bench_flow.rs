@@ -1,7 +1,7 @@
-//! `chimera bench flow`: how many runs of three durable steps the engine does, and how fast one is.
+//! `chimera bench flow`: throughput and latency of runs with three durable steps.
 //!
-//! A closed loop: so many runs are under way, and each that ends is followed by the next. Each
-//! step's result is on the disk before the next step begins.
+//! A closed loop: each run that ends is followed by the next. Each step's result is on disk before the next
+//! step starts.
 
 use super::{Scene, print};
 use crate::cli::BenchStore;
@@ -22,25 +22,21 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs that are under way while the store is filled.
+/// Concurrent runs while the store is filled.
 const FILL_CONCURRENCY: usize = 256;
 
-/// Bytes of a page of memory, as `/proc` counts.
+/// Page size that `/proc` uses.
 const PAGE_BYTES: u64 = 4_096;
 
-/// What is asked for.
 pub(crate) struct Load {
-    /// Runs in all.
     pub(crate) runs: usize,
-    /// Runs that are under way at a time.
     pub(crate) concurrency: usize,
-    /// Runs that have ended before.
+    /// Finished runs in the store before measuring.
     pub(crate) finished: usize,
-    /// Runs that wait for approval meanwhile.
+    /// Runs that wait for approval while measuring.
     pub(crate) waiting: usize,
 }
 
-/// What was measured.
 struct Measured {
     /// Memory that each waiting run costs, if there are any.
     waiting_bytes: Option<f64>,
@@ -100,7 +96,7 @@ pub(super) fn choose(config: &mut Config, store: Option<BenchStore>) -> Outcome<
     Ok(())
 }
 
-/// Three steps, each of which works on what the one before gave.
+/// Three steps, each using the output of the previous one.
 pub(crate) fn workflow() -> Value {
     let step =
         |id: &str, value: &str| json!({"id": id, "type": "function", "fn": "local.echo", "inputs": {"value": value}});
@@ -120,7 +116,7 @@ async fn measure(flow: &Flow, ambient: &Ambient, load: &Load) -> Result<Measured
     let Load { runs, concurrency, finished, waiting } = *load;
     let permit = operator();
     flow.workflows().apply(&permit, "three", &workflow().to_string()).await?;
-    // A first handful warms caches and the store's statements.
+    // Warm up caches and prepared statements.
     drive(flow, &permit, &ambient.clock, runs.min(500), concurrency).await?;
     drive(flow, &permit, &ambient.clock, finished, FILL_CONCURRENCY).await?;
     let before = resident_bytes();
@@ -133,7 +129,7 @@ async fn measure(flow: &Flow, ambient: &Ambient, load: &Load) -> Result<Measured
     Ok(Measured { waiting_bytes, seconds, took })
 }
 
-/// Memory of this process that is really there.
+/// Resident memory of this process.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = status.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `chimera dev`: everything in one process, for trying out.
+//! `chimera dev`: a development server, everything in one process.
 
 use super::{Scene, print, say};
 use crate::failure::Outcome;
@@ -6,7 +6,7 @@ use crate::serve::{Purpose, Ready, serve};
 use serde_json::json;
 use std::process::ExitCode;
 
-/// What there is to try.
+/// The request body of the printed example.
 const TRY: &str = r#"{"steps":[{"tool":"local.summarize","input":{"text":"Chimera lets agents act. Every act is asked for, allowed, done and written down. What was done can be undone."}}],"autonomy_level":"L2_ExecuteNotify"}"#;
 
 pub(crate) async fn run(scene: &Scene<'_>, examples: bool) -> Outcome<ExitCode> {

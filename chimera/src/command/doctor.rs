@@ -1,4 +1,4 @@
-//! `chimera doctor`: look at everything that a server needs.
+//! `chimera doctor`: checks everything a server needs.
 
 use super::{EXIT_FOUND_WRONG, Scene, print};
 use crate::compose::Ambient;

@@ -1,4 +1,4 @@
-//! `chimera inbox`: what the actor was told and has no other channel for.
+//! `chimera inbox`: the actor's notifications for which no other channel is configured.
 
 use super::{Scene, page_words, print};
 use crate::backend::Backend;
@@ -24,7 +24,6 @@ pub(super) async fn run(scene: &Scene<'_>, page: PageOf) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// When, what, of which run, and the one thing that a reader wants to know of it.
 fn line(item: &Value) -> Vec<String> {
     let data = &item["data"];
     let about = match item["type"].as_str().unwrap_or_default() {

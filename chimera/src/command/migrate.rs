@@ -1,4 +1,4 @@
-//! `chimera migrate`: bring the schema up to date.
+//! `chimera migrate`: applies pending schema migrations.
 
 use super::{EXIT_FOUND_WRONG, Scene, print, say};
 use crate::compose::{self, Migrated};
@@ -19,16 +19,18 @@ pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
     if applied.is_empty() {
         say(&format!("The schema is up to date (version {version})."));
     } else {
-        say(&format!("Applied {}; the schema has version {version} now.", applied.join(", ")));
+        say(&format!("Applied {}; the schema is now at version {version}.", applied.join(", ")));
     }
     if !put_back.is_empty() {
-        say(&format!("Put back: {}.", put_back.join(", ")));
-        say("Nothing was refused while it was missing: chimera doctor --deep looks at what the store holds.");
+        say(&format!("Restored: {}.", put_back.join(", ")));
+        say(
+            "The schema did not reject invalid data while these were missing: run chimera doctor --deep to check the data.",
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what is missing, beside whoever uses the store.
+/// Lists pending migrations. Works while a server uses the store.
 pub(crate) async fn check(scene: &Scene<'_>) -> Outcome<ExitCode> {
     let (pending, version) = compose::pending(&scene.loaded.config).await?;
     if scene.json {
@@ -36,7 +38,7 @@ pub(crate) async fn check(scene: &Scene<'_>) -> Outcome<ExitCode> {
     } else if pending.is_empty() {
         say(&format!("The schema is up to date (version {version})."));
     } else {
-        say(&format!("The schema has version {version}; chimera migrate would apply {}.", pending.join(", ")));
+        say(&format!("The schema is at version {version}; chimera migrate would apply {}.", pending.join(", ")));
     }
     Ok(if pending.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FOUND_WRONG) })
 }

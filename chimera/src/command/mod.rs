@@ -1,4 +1,4 @@
-//! One file per command.
+//! The commands, one file each, and what they share: output, input files, backends.
 
 mod act;
 mod actor;
@@ -38,25 +38,24 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The exit status when something was checked and found wrong.
+/// Exit status of a failed check.
 const EXIT_FOUND_WRONG: u8 = 3;
 
-/// What every command may use.
+/// Context shared by all commands.
 pub(crate) struct Scene<'a> {
     pub(crate) loaded: &'a Loaded,
     pub(crate) json: bool,
     pub(crate) terminal: Terminal,
-    /// The tenant for which an operator acts, if it is not their own.
+    /// The tenant that an operator acts for, if not their own.
     pub(crate) for_tenant: Option<String>,
 }
 
-/// Runs the command.
 pub(crate) async fn run(cli: Cli, loaded: &Loaded, environment: &Environment) -> Outcome<ExitCode> {
     let terminal = Terminal { attached: stderr_is_terminal(), no_color: environment.no_color };
     let for_tenant = cli.command.for_tenant().map(str::to_owned);
     let scene = Scene { loaded, json: cli.global.json, terminal, for_tenant };
     let logs = scene.logs(&cli.command)?;
-    // Servers and the doctor tell of a silent database themselves.
+    // Servers and the doctor report an unresponsive database themselves.
     let outcome = match &cli.command {
         Command::Dev(_) | Command::Serve(_) | Command::Doctor { .. } => scene.perform(cli.command).await,
         _ => compose::while_answering(&loaded.config, scene.perform(cli.command)).await,
@@ -68,8 +67,8 @@ pub(crate) async fn run(cli: Cli, loaded: &Loaded, environment: &Environment) ->
 }
 
 impl Scene<'_> {
-    /// Log lines for a command that ends by itself: warnings, unless somebody set a level. Servers
-    /// set up their own, and printing settings has nothing to log.
+    /// Sets up logging for a short-lived command: warnings only, unless a level is configured. Servers set
+    /// up their own, and `config print` logs nothing.
     fn logs(&self, command: &Command) -> Outcome<Option<Telemetry>> {
         if matches!(command, Command::Dev(_) | Command::Serve(_) | Command::Config(_)) {
             return Ok(None);
@@ -83,16 +82,16 @@ impl Scene<'_> {
         telemetry::start(&config, self.terminal, clock).map(Some)
     }
 
-    /// Whom a command asks that only reads.
+    /// The backend for a command that only reads.
     pub(crate) async fn desk_to_read(&self) -> Outcome<Backend> {
         match &self.for_tenant {
-            // The store alone would show it without a word in that tenant's ledger.
+            // Reading the store directly would leave no entry in that tenant's ledger.
             Some(_) => self.desk_to_change(None),
             None => Backend::to_read(&self.loaded.config).await,
         }
     }
 
-    /// Whom a command asks that changes something.
+    /// The backend for a command that changes something.
     pub(crate) fn desk_to_change(&self, actor: Option<&str>) -> Outcome<Backend> {
         let backend = Backend::to_change(&self.loaded.config, actor)?;
         Ok(match &self.for_tenant {
@@ -101,7 +100,7 @@ impl Scene<'_> {
         })
     }
 
-    /// Where a command looks after actors.
+    /// The actor registry, at a server or in the store.
     pub(crate) async fn book(&self, actor: Option<&str>) -> Outcome<Book> {
         match &self.for_tenant {
             Some(_) => Ok(Book::Server(self.desk_to_change(actor)?)),
@@ -148,13 +147,13 @@ impl Scene<'_> {
     }
 }
 
-/// Writes data to stdout. Whatever others wrote hides nothing on a terminal; a JSON document means the same.
+/// Writes data to stdout, with hidden characters escaped. The meaning of a JSON document does not change.
 pub(crate) fn print(text: &str) -> Outcome {
     paint(&escape_invisible_only(text))
 }
 
-/// Writes to stdout what steers the terminal on purpose; texts of others in it were made visible before. A reader that has
-/// gone away is not a failure.
+/// Writes to stdout without escaping, for terminal control sequences; untrusted text must be escaped before. A
+/// closed pipe is not an error.
 pub(crate) fn paint(text: &str) -> Outcome {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -165,7 +164,7 @@ pub(crate) fn paint(text: &str) -> Outcome {
     }
 }
 
-/// The bytes of a file that a command names; `-` is stdin.
+/// Reads a file; `-` is stdin.
 pub(crate) fn bytes_of(file: &Path) -> Outcome<Vec<u8>> {
     let read = if file == Path::new("-") {
         let mut bytes = Vec::new();
@@ -176,7 +175,7 @@ pub(crate) fn bytes_of(file: &Path) -> Outcome<Vec<u8>> {
     read.map_err(|error| unreadable(file, &error))
 }
 
-/// The text of a file that a command names; `-` is stdin.
+/// Reads a UTF-8 file; `-` is stdin.
 pub(crate) fn text_of(file: &Path) -> Outcome<String> {
     let text = String::from_utf8(bytes_of(file)?);
     text.map_err(|_| unreadable(file, &std::io::ErrorKind::InvalidData.into()))
@@ -186,24 +185,24 @@ fn unreadable(file: &Path, why: &std::io::Error) -> Failure {
     Failure::new(Code::MalformedArgs, format!("{} can't be read: {}", file.display(), io_reason(why)))
 }
 
-/// The JSON document of a file that a command names.
+/// Reads a JSON file; `-` is stdin.
 pub(crate) fn json_of(file: &Path) -> Outcome<serde_json::Value> {
     exact_json(&text_of(file)?)
         .map_err(|error| Failure::new(Code::MalformedArgs, format!("{} is not JSON: {error}", file.display())))
 }
 
-/// The document that a text is, with its numbers as they stand there.
+/// Parses JSON; rejects numbers that would lose precision.
 pub(crate) fn exact_json(text: &str) -> Result<serde_json::Value, String> {
     let worded = |error| serde_json::from_str::<serde_json::Value>(text).map_or_else(|why| why.to_string(), |_| error);
     chimera_core::json::parse_exact(text).map_err(|error| worded(error.to_string()))
 }
 
-/// A document for reading.
+/// Pretty-prints JSON.
 pub(crate) fn document(value: &serde_json::Value) -> String {
     format!("{value:#}\n")
 }
 
-/// Words behind a listing: that there is nothing, or where it goes on.
+/// The footer of a listing: that it is empty, or the cursor of the next page.
 pub(crate) fn page_words(page: &serde_json::Value, is_empty: bool, what: &str) {
     if is_empty {
         say(&format!("no {what}"));
@@ -213,7 +212,7 @@ pub(crate) fn page_words(page: &serde_json::Value, is_empty: bool, what: &str) {
     }
 }
 
-/// Writes words to stderr.
+/// Writes a message to stderr.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", escape_invisible_only(text));
 }

@@ -1,9 +1,9 @@
-//! `chimera restore`: put a backup in place of what is there.
+//! `chimera restore`: replaces the data with a backup.
 //!
-//! The backup is verified and its keys are opened first: nothing is touched for one that can't be restored.
-//! What is there is never overwritten: it is refused, or put aside. Everything is copied beside it first and put in
-//! place then, records last; a restore that does not end is found by whoever comes next.
-//! The store is held afterwards, whatever happens: nobody knows here what was done since.
+//! The backup is verified and its keys are decrypted first, so an unusable backup changes nothing. Existing data
+//! is never overwritten: the restore is rejected, or moves it aside. Everything is copied to a staging folder
+//! first and then moved into place, records last; an interrupted restore is detected by the next command.
+//! Afterwards the store is always on hold, because what happened after the backup is unknown.
 
 use super::backup::{has_keys, tell_missing, verified};
 use super::{Scene, print, say};
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What belongs to the records of a data folder.
+/// The SQLite files of a data folder.
 const RECORDS: [&str; 3] = ["chimera.db", "chimera.db-wal", "chimera.db-shm"];
 
 pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCode> {
@@ -29,14 +29,14 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
     let manifest = &found.manifest;
     if manifest.store != compose::store_kind(config) {
         let message = match manifest.store {
-            StoreKind::Sqlite => "the backup is of a data folder, but `database_url` is set",
-            StoreKind::Postgres => "the backup is of a database, but `database_url` is not set",
+            StoreKind::Sqlite => "the backup was made from a data folder, but `database_url` is set",
+            StoreKind::Postgres => "the backup was made from a database, but `database_url` is not set",
         };
-        return Err(Failure::new(Code::ConfigInvalid, message).hint("restore to the store that it was made of"));
+        return Err(Failure::new(Code::ConfigInvalid, message).hint("restore into the same kind of store"));
     }
     let keys = match (&args.key, has_keys(&args.from)) {
         (Some(name), Some(_)) => Some(keys::open(&args.from, &compose::backup_key(config, name).await?)?),
-        // Where keys come from secrets there were none to seal; what is missing here is named at the end.
+        // If all keys come from secrets, the backup has none; missing keys are reported at the end.
         (Some(_), None) => None,
         (None, _) => None,
     };
@@ -54,7 +54,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
         force: args.force || before.is_some_and(|about| about.force),
         aside: config.data_dir.join(format!("before-restore-{}", now.micros())),
     };
-    // What a try that began has left is in the way of the next.
+    // Leftovers of an earlier attempt must be moved aside.
     task.force = task.force || task.refuse(&ambient, begun).await?;
     let mut staging = Staging::begin(&config.data_dir, &args.from, &manifest.made_at, task.force)?;
     if let Err(failure) = task.stage(&staging) {
@@ -62,7 +62,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
             return Err(incomplete(failure, &staging));
         }
         staging.end()?;
-        say("The restore failed before anything that was there was changed.");
+        say("The restore failed; existing data was not changed.");
         return Err(failure);
     }
     let mut restored = match task.switch(&mut staging).await {
@@ -76,26 +76,26 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// What failed while things were put in place, and what that means.
+/// A failure after the data folder was changed.
 fn incomplete(failure: Failure, staging: &Staging) -> Failure {
     let message = format!("{}; the restore is not complete{}", failure.message, staging.about.kept());
     Failure { message, ..failure }
-        .hint("repeat it when the reason is gone: until then, nothing else uses this data folder")
+        .hint("fix the cause and repeat the restore; until then this data folder can't be used")
 }
 
-/// What nobody here can say of the backup, and what a server will miss.
+/// Warns of a missing or untrusted signature, and of missing blobs.
 fn doubts(found: &Verified) {
     match &found.signed_by {
-        None => say("The backup is not signed: nobody can tell whether it was changed."),
+        None => say("The backup is not signed: changes to it can't be detected."),
         Some(key) if !found.trusted => {
-            say(&format!("The backup is signed with {key}, the key that it names itself: no key is trusted here yet."));
+            say(&format!("The backup is signed with {key}, which it contains itself: no key is trusted here yet."));
         }
         Some(_) => {}
     }
     tell_missing(&found.manifest);
 }
 
-/// The keys of a data folder that a server needs, that no secret stands for, and that are not there.
+/// Missing key files that a server needs and that no secret replaces.
 fn keys_missing(config: &Config) -> Vec<&'static str> {
     let needed = [
         ("keys/ledger.key", config.signing_key.is_none()),
@@ -108,7 +108,6 @@ fn keys_missing(config: &Config) -> Vec<&'static str> {
     missing.map(|(name, _)| name).collect()
 }
 
-/// What came of a restore.
 struct Restored {
     aside: Vec<String>,
     keys: Option<usize>,
@@ -116,7 +115,6 @@ struct Restored {
     keys_missing: Vec<&'static str>,
 }
 
-/// A restore with everything that it needs.
 struct Task<'a> {
     config: &'a Config,
     from: &'a Path,
@@ -124,12 +122,12 @@ struct Task<'a> {
     keys: Option<keys::Opened>,
     hold: Hold,
     force: bool,
-    /// Where what is there goes.
+    /// Where existing data is moved to.
     aside: PathBuf,
 }
 
 impl Task<'_> {
-    /// Refuses if there is data that nobody allowed to put aside. Gives whether an earlier try left some.
+    /// Fails if there is data that may not be moved aside. Returns whether an earlier attempt left some.
     async fn refuse(&self, ambient: &Ambient, begun: bool) -> Outcome<bool> {
         if self.manifest.store == StoreKind::Postgres {
             return compose::refuse_filled(self.config, ambient, begun).await;
@@ -138,12 +136,12 @@ impl Task<'_> {
         if begun || there.is_empty() {
             return Ok(begun);
         }
-        let message = format!("there is data in {} already ({})", self.config.data_dir.display(), there.join(", "));
+        let message = format!("{} already contains data ({})", self.config.data_dir.display(), there.join(", "));
         Err(Failure::new(Code::OccConflict, message)
-            .hint("name an empty folder with --data, or let --force put what is there aside"))
+            .hint("choose an empty folder with --data, or pass --force to move the existing data aside"))
     }
 
-    /// What is in the way. Keys are only if others come, and of a database only its own tables.
+    /// Existing files that must be moved aside; keys only if the backup brings others.
     fn there(&self) -> Vec<String> {
         if self.manifest.store == StoreKind::Postgres {
             return Vec::new();
@@ -153,7 +151,7 @@ impl Task<'_> {
         names.filter(|name| self.config.data_dir.join(name).exists()).map(str::to_owned).collect()
     }
 
-    /// Copies everything beside what is there, which stays as it is.
+    /// Copies everything to the staging folder; existing data is not changed.
     fn stage(&self, staging: &Staging) -> Outcome {
         if let Some(keys) = &self.keys {
             keys.write(&staging.path("keys"))?;
@@ -170,7 +168,7 @@ impl Task<'_> {
         }
     }
 
-    /// Puts everything in its place. Records come last: whatever they name is there by then.
+    /// Moves everything into place. Records come last, so what they refer to already exists.
     async fn switch(&self, staging: &mut Staging) -> Outcome<Restored> {
         let objects = files::list(&staging.path("buckets"))?.into_iter().map(|path| format!("buckets/{path}"));
         let replaced = objects.filter(|path| self.config.data_dir.join(path).exists());
@@ -197,7 +195,7 @@ impl Task<'_> {
         })
     }
 
-    /// Blobs and objects that the backup only lists and that are not here.
+    /// Missing blobs and objects that the backup only lists.
     fn missing(&self) -> Outcome<Vec<String>> {
         if self.manifest.blobs != BlobsAre::Listed {
             return Ok(Vec::new());
@@ -228,19 +226,23 @@ fn tell(scene: &Scene<'_>, manifest: &Manifest, restored: &Restored) -> Outcome 
     let entries: i64 = manifest.lanes.iter().map(|lane| lane.entries).sum();
     say(&format!("Restored the backup of {}: entries of the ledger: {entries}.", manifest.made_at));
     if !aside.is_empty() {
-        say(&format!("What was there is in {} now.", aside.join(" and ")));
+        say(&format!("The previous data was moved to {}.", aside.join(" and ")));
     }
     if let Some(keys) = keys {
-        say(&format!("Keys that were written: {keys}."));
+        say(&format!("Keys restored: {keys}."));
     }
     if !keys_missing.is_empty() {
-        say(&format!("Keys that are not here: {}.", keys_missing.join(", ")));
-        say("Put them back before you start: --key restores them from a backup that has them. Without the key that");
-        say("signed the ledger, or the one that sealed actors' keys, no server starts; others are made anew.");
+        say(&format!("Missing keys: {}.", keys_missing.join(", ")));
+        say(
+            "Restore them before you start a server: --key restores them from a backup that includes them. Without the key that",
+        );
+        say(
+            "signed the ledger, or the one that encrypted the actors' keys, no server starts; the others are created again.",
+        );
     }
     if !missing.is_empty() {
-        say(&format!("Blobs and objects that are listed in the backup and missing here: {}.", missing.len()));
+        say(&format!("Missing blobs and objects that the backup lists: {}.", missing.len()));
     }
-    say("The store is held: it can be read, and nothing is driven. chimera resume --after-restore goes on.");
+    say("The store is on hold: it can be read, but no run continues. Run chimera resume --after-restore to resume it.");
     Ok(())
 }

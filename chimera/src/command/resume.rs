@@ -1,7 +1,7 @@
-//! `chimera resume`: go on with a store that is held after a restore.
+//! `chimera resume`: resumes a store that is on hold after a restore.
 //!
-//! First it is told what may have happened since the state in the store was written; nothing is
-//! changed before somebody agrees.
+//! It first lists what may have happened after the stored state was written, and changes nothing until
+//! somebody confirms.
 
 use super::{EXIT_FOUND_WRONG, Scene, print, say};
 use crate::ambient::{Disagreement, stdin_is_terminal};
@@ -28,17 +28,14 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &ResumeArgs) -> Outcome<ExitCod
         return accept_lost_keys(scene, &ambient).await;
     }
     if !args.after_restore {
-        return Err(Failure::new(
-            Code::MalformedArgs,
-            "say what to resume after: --after-restore, --accept-clock or --accept-lost-keys",
-        )
-        .hint("a single run goes on with chimera runs resume"));
+        return Err(Failure::new(Code::MalformedArgs, "missing --after-restore, --accept-clock or --accept-lost-keys")
+            .hint("to resume a single run, use chimera runs resume"));
     }
     let Some(hold) = compose::hold_of(config, &ambient).await? else {
         if scene.json {
             print(&format!("{}\n", json!({"held": false, "resumed": false})))?;
         } else {
-            say("The store is not held: there is nothing to resume.");
+            say("The store is not on hold: nothing to resume.");
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -46,22 +43,21 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &ResumeArgs) -> Outcome<ExitCod
     let outcome = go(scene, args, &hold, &resumer).await;
     resumer.close().await;
     let Some(resumed) = outcome? else { return Ok(ExitCode::from(EXIT_FOUND_WRONG)) };
-    // A node that knows more of the store may hold it again at once.
+    // A node that knows a newer state may put the store on hold again at once.
     if let Some(hold) = compose::hold_of(config, &ambient).await? {
-        let message = format!("the store was resumed, and is held again: {}", hold.reason);
-        return Err(Failure::new(Code::StoreHeld, message).hint("look at the reason, and resume it once more"));
+        let message = format!("the store was resumed, but is on hold again: {}", hold.reason);
+        return Err(Failure::new(Code::StoreHeld, message).hint("fix the cause, and resume it again"));
     }
     tell(scene, args, &hold, &resumed)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What came of a resume.
 struct Resumed {
     survey: RestoreSurvey,
     sign_ins_ended: usize,
 }
 
-/// Goes on with a clock that the ledger speaks against.
+/// Accepts a clock that is behind the ledger.
 async fn accept_clock(scene: &Scene<'_>, ambient: &Ambient) -> Outcome<ExitCode> {
     let (found, waits) = compose::accept_clock(&scene.loaded.config, ambient).await?;
     if scene.json {
@@ -75,34 +71,34 @@ async fn accept_clock(scene: &Scene<'_>, ambient: &Ambient) -> Outcome<ExitCode>
     }
     match found {
         Some(found @ Disagreement::BehindLedger { .. }) => {
-            say(&format!("Accepted, though {found}. Servers start now."));
+            say(&format!("Accepted, although {found}. Servers can start now."));
             if let Some(until) = waits.until {
-                say(&format!("Steps that wait for a time ahead: {}, the last until {until}.", waits.steps));
+                say(&format!("Steps that wait for a future time: {}, the last until {until}.", waits.steps));
                 say(
-                    "Timers and retries that the clock before wrote wait that much longer; chimera runs show names the time.",
+                    "Timers and retries scheduled by the wrong clock wait that much longer; chimera runs show shows when they are due.",
                 );
             }
         }
         Some(found) => say(&format!("Nothing was changed: {found}. {}.", found.hint())),
-        None => say("Nothing speaks against the clock: there is nothing to accept."),
+        None => say("The clock is plausible: nothing to accept."),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Goes on without the actors' keys that nobody can open any more.
+/// Revokes the actors' keys that can't be decrypted any more.
 async fn accept_lost_keys(scene: &Scene<'_>, ambient: &Ambient) -> Outcome<ExitCode> {
     let actors = compose::give_up_sealed(&scene.loaded.config, ambient).await?;
     if scene.json {
         print(&format!("{}\n", json!({ "revoked": actors })))?;
     } else if actors.is_empty() {
-        say("Every actor's key can be opened: there is nothing to give up.");
+        say("All actors' keys can be decrypted: nothing to revoke.");
     } else {
-        say(&format!("Revoked the keys of {}. chimera actor secret NAME makes a new one.", actors.join(", ")));
+        say(&format!("Revoked the keys of {}. chimera actor secret NAME creates a new one.", actors.join(", ")));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Resumes if somebody agrees.
+/// Resumes after confirmation.
 async fn go(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumer: &compose::Resumer) -> Outcome<Option<Resumed>> {
     let survey = resumer.flow.survey().await?;
     let resumes = args.yes
@@ -118,7 +114,7 @@ async fn go(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumer: &compose
     if scene.json {
         print(&format!("{}\n", document(hold, &survey, false, 0)))?;
     } else {
-        say("Nothing was changed; the store is still held. With --yes it goes on without asking.");
+        say("Nothing was changed; the store is still on hold. --yes resumes it without confirmation.");
     }
     Ok(None)
 }
@@ -132,42 +128,40 @@ fn tell(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumed: &Resumed) ->
         print(&shown(hold, survey))?;
     }
     let runs = survey.runs.len();
-    say(&format!("Resumed. Runs that were told: {runs}, sign-ins that were ended: {sign_ins_ended}."));
-    say("Servers go on now. chimera runs list shows what waits for you.");
+    say(&format!("Resumed. Runs notified: {runs}, sessions ended: {sign_ins_ended}."));
+    say("Servers continue now. chimera runs list shows what waits for you.");
     Ok(())
 }
 
-/// Asks whoever sits at the terminal; nobody there means no.
+/// Asks for confirmation; without a terminal the answer is no.
 fn agreed() -> Outcome<bool> {
     if !stdin_is_terminal() {
-        say("The input is not a terminal, so nobody is asked, and an answer that is piped in is not read.");
+        say("Stdin is not a terminal, so there is no confirmation prompt; piped answers are not read.");
         return Ok(false);
     }
     let failed = |error: std::io::Error| Failure::new(Code::Internal, format!("no answer: {}", io_reason(&error)));
     let mut stderr = std::io::stderr();
-    write!(stderr, "Go on from this state? Type yes: ").and_then(|()| stderr.flush()).map_err(failed)?;
+    write!(stderr, "ResumeOptions from this state? Type yes: ").and_then(|()| stderr.flush()).map_err(failed)?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).map_err(failed)?;
     Ok(answer.trim() == "yes")
 }
 
 fn shown(hold: &Hold, survey: &RestoreSurvey) -> String {
-    let mut text = format!("The store is held since {}: {}\n\n", hold.since, hold.reason);
+    let mut text = format!("The store is on hold since {}: {}\n\n", hold.since, hold.reason);
     if survey.runs.is_empty() {
-        text.push_str("No run has anything left to do.\n");
+        text.push_str("There are no unfinished runs.\n");
     } else {
-        text.push_str("These runs have something left to do. What they did after this state was written is not\n");
-        text.push_str(
-            "known; a step that changes something is not sent again before it is known that it was not sent.\n\n",
-        );
+        text.push_str("These runs are unfinished. What they did after this state was written is not\n");
+        text.push_str("known; a step with effects is not repeated until it is known that it did not run.\n\n");
         let rows: Vec<Vec<String>> = survey.runs.iter().take(limits::SHOWN_RUNS_MAX).map(row).collect();
         text.push_str(&table(&["RUN", "WORKFLOW", "STATUS", "WAITS", "IN DOUBT"], &rows));
     }
     if let Some(more) = survey.runs.len().checked_sub(limits::SHOWN_RUNS_MAX).filter(|more| *more > 0) {
         let _ = writeln!(text, "and {more} more; --json lists all");
     }
-    let _ = writeln!(text, "\nMessages that are sent, some perhaps for the second time: {}", survey.messages);
-    let _ = writeln!(text, "Sign-ins that are ended, because what was revoked since is lost: {}", survey.sign_ins);
+    let _ = writeln!(text, "\nMessages to send, some possibly for the second time: {}", survey.messages);
+    let _ = writeln!(text, "Sessions to end, because later revocations are lost: {}", survey.sign_ins);
     text
 }
 

@@ -1,4 +1,4 @@
-//! `chimera role …`: the roles that the configuration names.
+//! `chimera role …`: the configured roles.
 
 use super::{Scene, print, say};
 use crate::cli::RoleCommand;
@@ -23,14 +23,14 @@ pub(crate) fn run(scene: &Scene<'_>, command: RoleCommand) -> Outcome<ExitCode> 
     if scene.json {
         print(&format!("{}\n", json!({ "items": roles.iter().map(document).collect::<Vec<_>>() })))?;
     } else if roles.is_empty() {
-        say("no roles; name one with a [[role]] in the file of access.actors_file");
+        say("no roles; define one with a [[role]] section in the file named by access.actors_file");
     } else {
         print(&table(HEADINGS, &roles.iter().map(row).collect::<Vec<_>>()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a tenant without roles when others have some: it may be a typo.
+/// Rejects a tenant without roles if others have some: it may be a typo.
 fn known(roles: &[Role], tenant: &str) -> Outcome {
     if roles.is_empty() || roles.iter().any(|role| role.tenant == tenant) {
         return Ok(());

@@ -1,7 +1,7 @@
 //! `chimera sign`: the signature of a body, or the headers of a signed request.
 //!
-//! The bytes are taken exactly as they are. Whoever signs what an editor saved and sends it without the
-//! newline at its end has signed something else.
+//! The bytes are signed exactly as given. Signing a file with a trailing newline and sending it without one
+//! gives an invalid signature.
 
 use super::{Scene, bytes_of, print};
 use crate::backend::key_of;
@@ -23,8 +23,8 @@ pub(crate) fn run(scene: &Scene<'_>, args: &SignArgs) -> Outcome<ExitCode> {
         None => key_of(config, actor)?,
     };
     let none = || {
-        let failure = Failure::new(Code::ConfigInvalid, format!("there is no key of {actor} here"));
-        failure.hint("set CHIMERA_HMAC_KEY, or name the data folder of chimera dev with --data")
+        let failure = Failure::new(Code::ConfigInvalid, format!("no key found for {actor}"));
+        failure.hint("set CHIMERA_HMAC_KEY, or pass the data folder of chimera dev with --data")
     };
     let key = Secret::new(key.ok_or_else(none)?);
     let body = if args.no_body { Vec::new() } else { bytes_of(&args.file)? };
@@ -42,15 +42,16 @@ pub(crate) fn run(scene: &Scene<'_>, args: &SignArgs) -> Outcome<ExitCode> {
 /// The headers of a signed request.
 fn message(scene: &Scene<'_>, actor: &str, key: &Secret, request: &str, body: &[u8]) -> Outcome<ExitCode> {
     let refused = |what: &str| Failure::new(Code::MalformedArgs, what).hint("such as --request 'POST /runs/ID/cancel'");
-    let (method, target) = request.split_once(' ').ok_or_else(|| refused("a request is a method and a path"))?;
+    let (method, target) = request.split_once(' ').ok_or_else(|| refused("a request must be a method and a path"))?;
     if !target.starts_with('/') || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
-        return Err(refused("a request is a method in capitals and a path that begins with a slash"));
+        return Err(refused("a request must be an upper-case method and a path that starts with a slash"));
     }
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
     let parts = RequestParts { method, scheme: "http", authority: "", path, prefix: "", query, fields: &[], body };
     let ambient = Ambient::new();
     let (now, nonce) = (ambient.clock.now().millis().div_euclid(1_000), ambient.random.opaque_id());
-    let signed = parts.sign(actor, key, now, &nonce).ok_or_else(|| refused("the actor's name is not plain text"))?;
+    let signed =
+        parts.sign(actor, key, now, &nonce).ok_or_else(|| refused("the actor's name must be printable ASCII"))?;
     let name = |name: &str| match name {
         "content-digest" => "Content-Digest",
         "signature-input" => "Signature-Input",

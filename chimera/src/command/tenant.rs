@@ -1,4 +1,4 @@
-//! `chimera tenant …`: who there is beside the default tenant.
+//! `chimera tenant …`: manages tenants.
 
 use super::{Scene, print, say};
 use crate::access::book::Book;
@@ -32,8 +32,8 @@ async fn carry_out(scene: &Scene<'_>, book: &Book, command: TenantCommand) -> Ou
             shown(scene, &book.add_tenant(&slug, name.as_deref()).await?)?;
             if !scene.json {
                 say(&format!(
-                    "Nothing is shared with it yet. Give it names with chimera actor add '{slug}_*' --tenant {slug}, and \
-                     tools, buckets and secrets with a [[tenant]] in access.actors_file."
+                    "Nothing is shared with it yet. Add its actors with chimera actor add '{slug}_*' --tenant {slug}, and \
+                     grant tools, buckets and secrets with a [[tenant]] section in access.actors_file."
                 ));
             }
             Ok(())
@@ -57,7 +57,7 @@ async fn known(book: &Book, slug: &str) -> Outcome<Value> {
     }
     let close = did_you_mean(slug, items.iter().filter_map(|item| item["slug"].as_str()));
     let failure = Failure::new(Code::NotFound, format!("there is no tenant {slug}{close}"));
-    Err(failure.hint("chimera tenant list shows every tenant; chimera tenant add makes one"))
+    Err(failure.hint("chimera tenant list shows all tenants; chimera tenant add creates one"))
 }
 
 const HEADINGS: &[&str] = &["TENANT", "NAME", "STATUS", "SINCE", "ID"];

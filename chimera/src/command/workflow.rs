@@ -1,4 +1,4 @@
-//! `chimera workflow …`: documents that runs follow.
+//! `chimera workflow …`: manages workflow documents.
 
 use super::{EXIT_FOUND_WRONG, Scene, document, page_words, print, say};
 use crate::backend::{Backend, escaped};
@@ -25,14 +25,14 @@ pub(crate) async fn run(scene: &Scene<'_>, command: WorkflowCommand) -> Outcome<
 fn read(file: &Path) -> Outcome<(String, String)> {
     let text = super::text_of(file)?;
     let id = serde_json::from_str::<Value>(&text).ok().and_then(|d| d["workflow_id"].as_str().map(str::to_owned));
-    // A document that names no workflow is refused by whoever checks it, with its place.
+    // Validation rejects a document without a workflow id.
     Ok((text, id.filter(|id| !id.is_empty()).unwrap_or_else(|| "unnamed".to_owned())))
 }
 
 async fn apply(scene: &Scene<'_>, file: &Path, actor: Option<&str>) -> Outcome<ExitCode> {
     let (text, id) = read(file)?;
     let Backend::Server(server) = scene.desk_to_change(actor)? else {
-        return Err(Failure::new(Code::Internal, "a store alone changes nothing"));
+        return Err(Failure::new(Code::Internal, "this command needs a server"));
     };
     let applied = server.ask("PUT", &format!("workflows/{}", escaped(&id)), Some(text)).await?;
     if scene.json {
@@ -44,7 +44,7 @@ async fn apply(scene: &Scene<'_>, file: &Path, actor: Option<&str>) -> Outcome<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shares a workflow with all tenants, or no more.
+/// Starts or stops sharing a workflow with all tenants.
 async fn share(scene: &Scene<'_>, id: &str, shared: bool, actor: Option<&str>) -> Outcome<ExitCode> {
     let method = if shared { "PUT" } else { "DELETE" };
     let backend = scene.desk_to_change(actor)?;
@@ -52,9 +52,9 @@ async fn share(scene: &Scene<'_>, id: &str, shared: bool, actor: Option<&str>) -
     if scene.json {
         print(&format!("{told}\n"))?;
     } else if shared {
-        say(&format!("Every tenant may start {id} now."));
+        say(&format!("All tenants can start {id} now."));
     } else {
-        say(&format!("Only its own tenant may start {id} now; runs of others that are under way go on."));
+        say(&format!("Only its own tenant can start {id} now; runs of other tenants that are in progress continue."));
     }
     Ok(ExitCode::SUCCESS)
 }

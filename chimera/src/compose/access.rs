@@ -1,4 +1,4 @@
-//! The front door of this process: who there is, with which keys, and how they are counted.
+//! Wires access control: the actor directory, keys, tokens and rate counters.
 
 use super::flow::{TENANT, invalid};
 use super::traced::TracedCounters;
@@ -36,7 +36,7 @@ pub(crate) struct Example {
     pub(crate) hmac_key: String,
 }
 
-/// The actors that `chimera dev` brings: one of each kind.
+/// Example actors of `chimera dev`, one of each kind.
 const EXAMPLES: [&str; 4] = ["admin", "user_ada", "n8n_workflow_demo", "service_chatbot"];
 
 /// The actors of `chimera dev`, with their keys.
@@ -49,7 +49,7 @@ pub(crate) fn examples(config: &Config, home: &Home, ambient: &Ambient) -> Outco
     EXAMPLES.iter().map(example).collect()
 }
 
-/// Who there is, as the configuration and the store say.
+/// The actor directory, from the configuration and the store.
 pub(super) async fn directory(
     config: &Config,
     home: &Home,
@@ -93,8 +93,8 @@ pub(super) async fn directory(
     Ok(directory)
 }
 
-/// Refuses a name that nobody has, and a pattern of people: whoever holds a key that they share could decide as
-/// any of them. The registry says who is a person; what the store says later is looked at when the key is used.
+/// Rejects an invalid name, and a pattern that matches people: whoever holds a shared key could approve as any of
+/// them. Entries added to the store later are checked when the key is used.
 fn check_key_holder(holder: &str, registered: &[Entry]) -> Outcome<()> {
     let refused = |why: &str| Err(invalid("access.hmac_actor", format!("{holder:?} {why}")));
     if !is_actor_name(holder) {
@@ -111,7 +111,7 @@ fn check_key_holder(holder: &str, registered: &[Entry]) -> Outcome<()> {
     }
 }
 
-/// The registry in the store itself, for whoever may write there. It holds the data folder's lock.
+/// The actor registry in the store, opened directly. Holds the data folder's lock.
 pub(crate) struct ActorStore {
     pub(crate) directory: Arc<Directory>,
     records: Arc<dyn Records>,
@@ -142,7 +142,6 @@ pub(crate) fn roles(config: &Config) -> Outcome<Vec<Role>> {
     Ok(roles)
 }
 
-/// What the registry holds.
 #[derive(Debug, Default)]
 pub(crate) struct ActorFacts {
     pub(crate) entries: usize,
@@ -152,7 +151,6 @@ pub(crate) struct ActorFacts {
     pub(crate) namesakes: Vec<String>,
 }
 
-/// How many entries the registry has, how many keys are at hand, and who counts as one person.
 pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<ActorFacts> {
     let mut entries = shipped(TENANT);
     entries.extend(registered(&config.access)?.entries);
@@ -168,7 +166,7 @@ pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<A
             keys += records.first(held, ACTORS_MAX).await?.0.iter().filter(counts).count();
             records.close().await;
         }
-        // A store that is not there yet holds nobody.
+        // A store that does not exist yet has no actors.
         Err(failure) if failure.code == Code::NotFound => {}
         Err(failure) => return Err(failure),
     }
@@ -177,7 +175,7 @@ pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<A
     Ok(ActorFacts { entries: registry.entries().count(), keys, namesakes })
 }
 
-/// What all nodes count with, if they share anything.
+/// Counters shared by all nodes (Redis), if configured.
 pub(super) async fn counters(config: &Config, ambient: &Ambient) -> Outcome<Option<Arc<dyn Counters>>> {
     let Some(url) = &config.redis_url else { return Ok(None) };
     let redis = Redis::new(&plain(config, "redis_url", url).await?);
@@ -186,7 +184,7 @@ pub(super) async fn counters(config: &Config, ambient: &Ambient) -> Outcome<Opti
     Ok(Some(if ambient.spans.enabled() { Arc::new(TracedCounters(counters)) } else { counters }))
 }
 
-/// What lets callers in; `claims` is what all nodes count with.
+/// Authenticates callers; `claims` are the counters shared by all nodes.
 pub(super) fn door(config: &Config, directory: &Arc<Directory>, claims: Option<Arc<dyn Counters>>) -> Authenticator {
     let own: Arc<dyn Counters> = Arc::new(LocalCounters::new());
     let shared = claims.clone().unwrap_or_else(|| Arc::clone(&own));
@@ -202,12 +200,12 @@ const fn without(access: &AccessConfig) -> CounterFallback {
 async fn shared(config: &Config, setting: &str, value: &Token) -> Outcome<Secret> {
     let text = plain(config, setting, &Secretive(value.0.clone())).await?;
     if text.chars().count() < SHARED_SECRET_CHARS_MIN {
-        return Err(invalid(setting, format!("a secret has at least {SHARED_SECRET_CHARS_MIN} characters")));
+        return Err(invalid(setting, format!("the secret must have at least {SHARED_SECRET_CHARS_MIN} characters")));
     }
     if text.chars().count() < SHARED_SECRET_CHARS_RECOMMENDED {
         tracing::warn!(
             setting,
-            "the secret is short enough to be guessed; {SHARED_SECRET_CHARS_RECOMMENDED} characters are not"
+            "the secret is short and could be guessed; use at least {SHARED_SECRET_CHARS_RECOMMENDED} characters"
         );
     }
     Ok(Secret::new(text))
@@ -230,7 +228,7 @@ async fn token_keys(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<
     Ok(std::iter::once(TokenKey::from_seed(&seed)).chain(before).collect())
 }
 
-/// The key that seals actors' keys. One is made only for a store that has nothing sealed yet.
+/// The key that encrypts actors' keys. Created only if the store has no encrypted keys yet.
 async fn seal_key(config: &Config, home: &Home, ambient: &Ambient, records: &dyn Records) -> Outcome<[u8; 32]> {
     let existing = existing_seal_key(config).await?;
     let sealed = SealedKeys::read(records, ambient.clock.now()).await?;
@@ -249,7 +247,7 @@ async fn seal_key(config: &Config, home: &Home, ambient: &Ambient, records: &dyn
     }
 }
 
-/// The key that seals actors' keys, if there is one already.
+/// The existing key that encrypts actors' keys.
 async fn existing_seal_key(config: &Config) -> Outcome<Option<[u8; 32]>> {
     let key = match &config.access.seal_key {
         None => home::existing_seal_key(&config.data_dir)?,
@@ -259,7 +257,7 @@ async fn existing_seal_key(config: &Config) -> Outcome<Option<[u8; 32]>> {
     Ok(key)
 }
 
-/// With this key nobody could sign in.
+/// No stored key can be decrypted, so nobody could sign in.
 fn seal_lost(config: &Config, exists: bool, count: usize) -> Failure {
     let what = match (&config.access.seal_key, exists) {
         (Some(_), _) => "the secret that `access.seal_key` names is not the one that sealed them".to_owned(),
@@ -267,15 +265,14 @@ fn seal_lost(config: &Config, exists: bool, count: usize) -> Failure {
         (None, false) => format!("{} is missing", home::seal_key(&config.data_dir).display()),
     };
     let message =
-        format!("none of the {count} actors' keys in the store can be opened, so nobody could sign in: {what}");
+        format!("none of the {count} actors' keys in the store can be decrypted, so nobody could sign in: {what}");
     Failure::new(Code::ConfigInvalid, message).hint(
         "restore keys/seal.key from a backup, or set `access.seal_key` to the secret that all nodes share; if the key is \
          lost for good, chimera resume --accept-lost-keys revokes what it sealed",
     )
 }
 
-/// What the doctor says about the key that seals actors' keys: how many there are, and how many of them
-/// can't be opened. An error if that is all of them.
+/// Number of stored actors' keys, and how many of them can't be decrypted. An error if none can.
 pub(crate) async fn seal_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize)> {
     let existing = existing_seal_key(config).await?;
     let records = match super::records_to_read(config, ambient).await {
@@ -293,7 +290,7 @@ pub(crate) async fn seal_facts(config: &Config, ambient: &Ambient) -> Outcome<(u
     Ok((count, closed))
 }
 
-/// Revokes the actors' keys that can't be opened any more; gives whose they were.
+/// Revokes the actors' keys that can't be decrypted. Returns the actors.
 pub(crate) async fn give_up_sealed(config: &Config, ambient: &Ambient) -> Outcome<Vec<String>> {
     let _home = Home::take(&config.data_dir)?;
     super::database::clock_agrees(config, ambient).await?;
@@ -323,7 +320,7 @@ async fn named_seed(config: &Config, setting: &str, name: &str) -> Outcome<[u8; 
         .map_err(|_| invalid(setting, "the secret is not 64 hex digits"))
 }
 
-/// A file of actors. Every member stands here, so that a misspelled one is refused.
+/// The actors file. Unknown fields are rejected.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ActorFile {
@@ -385,14 +382,13 @@ struct Notify {
     email: Option<String>,
 }
 
-/// What the file of actors registers.
+/// The contents of the actors file.
 #[derive(Default)]
 pub(super) struct Registered {
-    /// The actors, over the shipped ones.
+    /// Actors, which override the built-in ones.
     pub(super) entries: Vec<Entry>,
-    /// The roles.
     pub(super) roles: Vec<Role>,
-    /// What tenants registered, by their ids.
+    /// By tenant id.
     pub(super) tenants: BTreeMap<String, TenantSettings>,
 }
 
@@ -473,7 +469,7 @@ pub(super) fn bench_actor(ambient: &Ambient) -> Example {
     Example { actor: "n8n_workflow_bench".to_owned(), hmac_key }
 }
 
-/// A directory with that actor, who may call local tools as often as it can.
+/// A directory with that actor, which may call local tools without a rate limit.
 pub(super) async fn bench_directory(
     ambient: &Ambient,
     records: &Arc<dyn Records>,

@@ -1,4 +1,4 @@
-//! The blobs that the records name, and those of them that are not there.
+//! The blobs that the records refer to, and which of them are missing.
 
 use super::{Ambient, flow};
 use crate::config::Config;
@@ -8,13 +8,11 @@ use chimera_core::id::BlobId;
 use chimera_engine::flow::port::Blobs;
 use std::collections::BTreeSet;
 
-/// Every blob that the records name.
 pub(crate) async fn artifacts(config: &Config, ambient: &Ambient) -> Outcome<BTreeSet<BlobId>> {
     let (flow, _) = flow::reader(config, ambient).await?;
     Ok(flow.artifacts().await?)
 }
 
-/// Those of the blobs that are not there.
 pub(crate) async fn missing(blobs: &dyn Blobs, named: &BTreeSet<BlobId>) -> Outcome<Vec<BlobId>> {
     let mut missing = Vec::new();
     for id in named {
@@ -25,8 +23,7 @@ pub(crate) async fn missing(blobs: &dyn Blobs, named: &BTreeSet<BlobId>) -> Outc
     Ok(missing)
 }
 
-/// What is said of blobs that are missing.
 pub(crate) fn told_missing(missing: &[BlobId], named: usize) -> String {
     let first = missing.first().map(BlobId::to_string).unwrap_or_default();
-    format!("missing: {} of {named} that the records name, the first is {first}", missing.len())
+    format!("missing: {} of {named} that the records refer to, first: {first}", missing.len())
 }

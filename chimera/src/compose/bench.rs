@@ -1,5 +1,5 @@
-//! What benchmarks work on: a store of their own, in a folder below the data folder or in a schema of
-//! the configured database, that they remove at the end.
+//! Scratch stores for benchmarks: a folder below the data folder or a schema in the configured database,
+//! removed at the end.
 
 use super::access::{self, Example};
 use super::{Ambient, flow, plain, records, store_facts};
@@ -26,8 +26,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the benchmark measures: a store of its own, in a folder below the data folder or in a schema
-/// of the configured database, that it removes at the end.
 pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Subject>> {
     let workload = Workload::new(Arc::clone(&ambient.clock), Arc::clone(&ambient.random));
     let (config, scratch) = scratch(config, ambient).await?;
@@ -38,7 +36,7 @@ pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome
     Ok(Arc::new(Bench { store, workload, scratch, setting, clock: Arc::clone(&ambient.clock) }))
 }
 
-/// A place that a benchmark has for itself, and the settings that lead there.
+/// Creates a scratch store, and the settings that use it.
 async fn scratch(config: &Config, ambient: &Ambient) -> Outcome<(Config, Scratch)> {
     let id = ambient.random.opaque_id();
     let folder = config.data_dir.join(format!("{}{id}", home::SCRATCH_PREFIX));
@@ -115,7 +113,6 @@ impl FlowBench {
     }
 }
 
-/// Where a benchmark leaves its traces until it ends.
 enum Scratch {
     Folder(PathBuf),
     /// A schema, and the folder of its marks.
@@ -180,7 +177,7 @@ impl Scratch {
         let removed = match self {
             Self::Folder(folder) => std::fs::remove_dir_all(folder).map_err(|error| io_reason(&error)),
             Self::Schema(schema, folder) => {
-                // Marks without their schema mean nothing, and there may be none.
+                // The mark file is useless without its schema, and may not exist.
                 let _ = std::fs::remove_dir_all(folder);
                 schema.remove().await.map_err(|error| error.to_string())
             }

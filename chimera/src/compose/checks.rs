@@ -1,4 +1,4 @@
-//! What readiness asks: one check for each part that requests need.
+//! Readiness checks, one for each part that requests need.
 
 use crate::ambient::SystemClock;
 use chimera_api::ReadinessCheck;
@@ -41,7 +41,7 @@ pub(super) fn blobs_check(blobs: &Arc<dyn Blobs>) -> ReadinessCheck {
     })
 }
 
-/// Asks the very counters that requests use: another connection may work again sooner than theirs.
+/// Checks the same counters that requests use: another connection may recover sooner.
 pub(super) fn counters_check(counters: &Arc<dyn Counters>) -> ReadinessCheck {
     let counters = Arc::clone(counters);
     ReadinessCheck::new("redis", move || {
@@ -50,13 +50,13 @@ pub(super) fn counters_check(counters: &Arc<dyn Counters>) -> ReadinessCheck {
     })
 }
 
-/// Not ready while the machine's clock has jumped and nobody knows yet which time is right.
+/// Not ready while the clock has jumped and the right time is undecided.
 pub(super) fn clock_check(clock: &Arc<SystemClock>) -> ReadinessCheck {
     let clock = Arc::clone(clock);
     ReadinessCheck::new("clock", move || std::future::ready(crate::ambient::watch::trouble(&clock).map_or(Ok(()), Err)))
 }
 
-/// Whether the loops of this process still do their work.
+/// Whether the background loops of this process are alive.
 pub(super) struct Upkeep {
     clock: Arc<dyn Clock>,
     pulses: Vec<(&'static str, Heartbeat)>,
@@ -70,18 +70,17 @@ impl Upkeep {
         Self { clock, pulses: Vec::new(), loops: Vec::new(), flow: None, directory: None }
     }
 
-    /// Nothing is amiss when loops end because this engine is being stopped.
+    /// Loops may end once this engine is stopping.
     pub(super) fn until_stopped(&mut self, flow: &Flow) {
         self.flow = Some(flow.clone());
     }
 
-    /// Something that is looked after at least now and then; `what` begins the sentence that says how
-    /// long it was not.
+    /// Watches a pulse; `what` is the start of the message when it is overdue.
     pub(super) fn beats(&mut self, what: &'static str, pulse: &Heartbeat) {
         self.pulses.push((what, pulse.clone()));
     }
 
-    /// Who there is, as this process knows it.
+    /// Watches the actor directory.
     pub(super) fn knows(&mut self, directory: &Arc<Directory>) {
         self.directory = Some(Arc::clone(directory));
     }

@@ -1,5 +1,4 @@
-//! What commands and servers want to know of the store before they rely on it: whether it answers, and what
-//! time it has.
+//! Checks before the store is relied on: whether it responds, and whether its clock agrees with ours.
 
 use super::{Ambient, plain};
 use crate::ambient::Disagreement;
@@ -12,12 +11,11 @@ use chimera_engine::port::Clock;
 use chimera_storage::records::{PostgresRecords, SqliteRecords, StoreTimes};
 use std::time::Duration;
 
-/// Does what a command does while the database answers. One that falls silent ends it; how long it takes
-/// is not limited.
+/// Runs work as long as the database responds: fails if it stops responding, but does not limit the duration.
 pub(crate) async fn while_answering<T>(config: &Config, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let silent = async {
         let Some(url) = &config.database_url else { return std::future::pending().await };
-        // What is wrong with the setting is told by whoever opens the database.
+        // Opening the database reports an invalid setting.
         let Ok(url) = plain(config, "database_url", url).await else { return std::future::pending().await };
         PostgresRecords::until_silent(&url, Duration::from_secs(DATABASE_SILENCE_SECONDS_MAX)).await
     };
@@ -28,13 +26,12 @@ pub(crate) async fn while_answering<T>(config: &Config, work: impl Future<Output
     }
 }
 
-/// A clock beside what the store knows of time, all of one moment: whoever waited for a lock before has a time that is old.
+/// Our clock and the store's, read at the same moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared {
     pub(crate) now: Timestamp,
-    /// The store's clock, if it has one of its own.
+    /// The database server's clock; none for SQLite.
     pub(crate) theirs: Option<Timestamp>,
-    /// What speaks against it.
     pub(crate) against: Option<Disagreement>,
 }
 
@@ -48,12 +45,12 @@ pub(crate) async fn compared(config: &Config, clock: &dyn Clock) -> Outcome<Comp
     Ok(Compared { now, theirs, against: Disagreement::find(now, newest_entry, theirs) })
 }
 
-/// What speaks against a clock, by what the store knows of time.
+/// Compares a clock with the store; returns the disagreement, if any.
 pub(crate) async fn disagreement(config: &Config, clock: &dyn Clock) -> Outcome<Option<Disagreement>> {
     Ok(compared(config, clock).await?.against)
 }
 
-/// Refuses to write to a store with a clock that can't be right.
+/// Rejects writing with an implausible clock.
 pub(super) async fn clock_agrees(config: &Config, ambient: &Ambient) -> Outcome {
     match disagreement(config, &*ambient.clock).await? {
         Some(found) if found.stops() => Err(Failure::new(Code::NotReady, found.to_string()).hint(found.hint())),

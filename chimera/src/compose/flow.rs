@@ -1,4 +1,4 @@
-//! The flow engine of this process: its tools, rules, bounds and messengers, and its loops.
+//! Wires the flow engine: tools, rules, limits, notifiers and background loops.
 
 use super::traced::TracedBus;
 use super::{Ambient, FolderBlobs, LinkSigner, Redis, plain, s3_place, secrets};
@@ -35,7 +35,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Whose everything is until there are several.
+/// The default tenant.
 pub(super) const TENANT: &str = "default";
 
 /// A flow engine with its loops.
@@ -59,20 +59,20 @@ impl Running {
         self.loops.iter()
     }
 
-    /// Begins nothing more, and lets calls that are under way end and be written down.
+    /// Starts nothing new, and lets calls in flight end and be recorded.
     pub(super) async fn drain(&self, grace: Duration) {
         self.flow.drain();
         let calls = self.flow.calls_under_way();
         if calls > 0 {
-            tracing::info!(calls, "stopping: calls under way may end");
+            tracing::info!(calls, "stopping: waiting for calls in flight");
         }
         if !self.quiet(grace).await {
             let (runs, calls) = (self.flow.active_runs(), self.flow.calls_under_way());
-            tracing::warn!(runs, calls, "calls were cut; what came of them is looked into with the next start");
+            tracing::warn!(runs, calls, "calls were aborted; the next start determines their outcome");
         }
     }
 
-    /// Lets every run finish its turn, and every loop what it is doing. What was started stays durable, and goes on
+    /// Lets every run finish its turn and every loop its current work. Unfinished runs are durable and continue
     /// with the next start.
     pub(super) async fn stop(self, patience: Duration) {
         let until = Instant::now() + patience.min(STOP_LOOPS_TIMEOUT);
@@ -82,14 +82,14 @@ impl Running {
             let _ = stop.send_replace(true);
         });
         for mut task in self.loops {
-            // A message that is being sent is tried again later.
+            // An aborted message is retried later.
             if tokio::time::timeout_at(until, &mut task).await.is_err() {
                 task.abort();
             }
         }
     }
 
-    /// Waits until no run is driven; false: the time is over.
+    /// Waits until no run is driven. Returns false on timeout.
     async fn quiet(&self, patience: Duration) -> bool {
         let quiet = async {
             while self.flow.active_runs() > 0 {
@@ -100,15 +100,13 @@ impl Running {
     }
 }
 
-/// What messages about runs are told with.
+/// What notifications need.
 pub(super) struct Voice {
     /// Where the links in them lead.
     pub(super) base_url: String,
     /// What signs webhooks unless a secret is named.
     pub(super) webhook_seed: [u8; 32],
-    /// How other processes are told.
     pub(super) bus: Arc<dyn Bus>,
-    /// Who there is.
     pub(super) directory: Arc<Directory>,
 }
 
@@ -159,7 +157,7 @@ pub(crate) async fn reader(config: &Config, ambient: &Ambient) -> Outcome<(Flow,
     Ok((flow, local_operator(TENANT)))
 }
 
-/// An engine that drives nothing, on a store that is written to so that it can be resumed.
+/// An engine that drives no run, on a writable store, to resume it.
 pub(crate) fn resumer(config: &Config, ambient: &Ambient, records: &Arc<dyn Records>) -> Outcome<Flow> {
     let registry = described(config, ambient)?;
     Ok(engine(config, ambient, records, registry, Arc::new(Rules::default()), Outlets::closed(ambient)))
@@ -170,7 +168,7 @@ pub(crate) fn workflow_facts(config: &Config, ambient: &Ambient) -> Outcome<(usi
     Ok((described(config, ambient)?.specs().count(), rules(config)?.0.len()))
 }
 
-/// The tools as workflows see them. Nothing is called, so nothing is written.
+/// The tool registry for validation only: no tool is called.
 fn described(config: &Config, ambient: &Ambient) -> Outcome<Registry> {
     let links = LinkSigner::new("http://localhost", &Secret::new("none"));
     let links = links.ok_or_else(|| Failure::new(Code::Internal, "no key for links"))?;
@@ -184,12 +182,11 @@ fn described(config: &Config, ambient: &Ambient) -> Outcome<Registry> {
     registry(config, &toolbox, mail(config, &toolbox)?, &blobs, buckets)
 }
 
-/// The permit of whoever starts the process.
+/// The local operator's permit.
 pub(crate) fn operator() -> Permit {
     local_operator(TENANT)
 }
 
-/// Whom the engine tells.
 struct Outlets {
     bus: Arc<dyn Bus>,
     notifier: Arc<dyn Notifier>,
@@ -197,13 +194,13 @@ struct Outlets {
 }
 
 impl Outlets {
-    /// Nobody outside this process.
+    /// Notifies nobody outside this process.
     fn closed(ambient: &Ambient) -> Self {
         Self { bus: Arc::new(LocalBus::new()), notifier: silence(ambient), asking: Asking::default() }
     }
 }
 
-/// Channels of which none is set up.
+/// A notifier without channels.
 pub(super) fn silence(ambient: &Ambient) -> Arc<dyn Notifier> {
     Arc::new(NotificationChannels { webhook: None, mail: None, clock: Arc::clone(&ambient.clock) })
 }
@@ -257,7 +254,7 @@ fn named(name: &str) -> Outcome<SecretName> {
     name.parse().map_err(|error| invalid("notify.webhook_key", error))
 }
 
-/// Secrets that the mask knows as soon as somebody resolves them.
+/// Registers every resolved secret with the mask.
 struct Masked {
     inner: Box<dyn Secrets>,
     mask: Mask,
@@ -336,7 +333,7 @@ pub(super) fn read(path: &Path, bytes_max: usize) -> Result<String, String> {
 fn mail(config: &Config, toolbox: &ToolDependencies) -> Outcome<Option<Arc<dyn Tool>>> {
     let Some(mail) = &config.mail else { return Ok(None) };
     let MailConfig { server, port, tls, from, user, password, roots_file } = mail.clone();
-    let from = from.ok_or_else(|| invalid("mail.from", "mails must be from somebody"))?;
+    let from = from.ok_or_else(|| invalid("mail.from", "required when `mail.server` is set"))?;
     let password = password.map(|name| name.parse()).transpose().map_err(|error| invalid("mail.password", error))?;
     let roots = |path: &PathBuf| std::fs::read(path).map_err(|error| invalid("mail.roots_file", io_reason(&error)));
     let settings = MailSettings {
@@ -387,7 +384,7 @@ async fn buckets(config: &Config) -> Outcome<Arc<dyn Buckets>> {
     }
 }
 
-/// Makes sure that there is somebody to whom workflows and runs belong.
+/// Creates the default tenant if it is missing.
 pub(super) async fn found_tenant(ambient: &Ambient, records: &dyn Records) -> Outcome {
     let select = Select::from(&TENANTS, Scope::System).with("id", TENANT).take(1);
     if !records.read(select).await?.rows.is_empty() {
@@ -403,8 +400,7 @@ pub(super) async fn found_tenant(ambient: &Ambient, records: &dyn Records) -> Ou
     ];
     let row = Insert::new(&TENANTS, cells).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     match records.commit(Tx { inserts: vec![row], ..Tx::default() }).await {
-        // Another node was faster.
-        // A held store takes nobody in; whoever resumes it does this then.
+        // Another node was faster, or the store is on hold: `chimera resume` creates it then.
         Ok(_) | Err(CommitError::Conflict(_) | CommitError::Blocked(Blocked::Held(_))) => Ok(()),
         Err(error) => Err(error.into()),
     }

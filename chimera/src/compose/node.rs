@@ -1,7 +1,7 @@
-//! A node as a whole: what it opens before it begins, what it runs on, and how it is closed.
+//! The lifecycle of a node: prepare, begin, drain, close.
 //!
-//! Until everything is prepared nothing is driven, so whoever waits for a store that does not answer may
-//! be cut. From then on a node has to be stopped in order.
+//! While it is being prepared, no run is driven, so the start can simply be aborted. After that, a node must
+//! be stopped in order.
 
 use super::checks::{Upkeep, blobs_check, clock_check, counters_check, data_folder, records_check};
 use super::{
@@ -31,7 +31,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What a node has opened before it begins. Nothing is driven yet.
+/// Everything a node has opened before it starts driving runs.
 pub(crate) struct Prepared {
     node: String,
     records: Arc<dyn Records>,
@@ -54,12 +54,12 @@ pub(crate) async fn prepare(
     examples: &[Example],
 ) -> Outcome<Prepared> {
     if config.database_url.is_none() && home.lost_data() {
-        tracing::warn!("there is a ledger's key but no data file; if it was removed, stop and put it back");
+        tracing::warn!("there is a ledger key but no data file; if the file was removed, stop and put it back");
     }
     let node = ambient.random.opaque_id();
     let (existing, was_here) = (existing_signer(config).await?, signing::was_here(config));
     let records = records(config, ambient, &node).await?;
-    // Before one is made: a key that was lost must not be replaced.
+    // Before a key is created: a lost key must not be replaced.
     may_sign(config, existing.as_ref(), &*records, was_here).await?;
     let signer = Arc::new(signer(config, home, ambient).await?);
     let blobs = blobs(config, home, ambient, address).await?;
@@ -134,14 +134,14 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
         Parts { checks, blobs, running: Some(running), actions, records, ambient, node, checkpoints, clock_watch };
     warn_of_own_parts(config);
     match parts.record(signing::STARTED, signing::announcement(&signer)).await {
-        // It starts all the same: people have to see what is held.
+        // Start anyway: operators must be able to inspect a store on hold.
         Err(failure) if failure.code == Code::StoreHeld => {}
         other => other?,
     }
     Ok(parts)
 }
 
-/// Says what several nodes of one database would have to share.
+/// Warns of local settings that several nodes of one database must share.
 fn warn_of_own_parts(config: &Config) {
     if config.database_url.is_some() && config.signing_key.is_none() {
         tracing::warn!(
@@ -160,7 +160,7 @@ fn warn_of_own_parts(config: &Config) {
         tracing::warn!("requests are counted by this node alone; several nodes need redis_url");
     }
     if alone_with_blobs(config) {
-        tracing::warn!("the database can be shared, but blobs and buckets lie in this node's data folder; set s3_url");
+        tracing::warn!("the database can be shared, but blobs and buckets are in this node's data folder; set s3_url");
     }
 }
 
@@ -174,15 +174,14 @@ impl Parts {
         record(&*self.records, &self.ambient, &self.node, Tx::default(), (event_type, data)).await
     }
 
-    /// Begins no more runs and calls, and waits until the calls under way have ended, or the grace time
-    /// has.
+    /// Starts no more runs and calls, and waits for calls in flight, up to the grace time.
     pub(crate) async fn drain(&self, grace: Duration) {
         if let Some(running) = &self.running {
             running.drain(grace).await;
         }
     }
 
-    /// Finishes what is queued, seals the ledger and closes, as long as the store still answers and there is time.
+    /// Finishes queued work, writes a final checkpoint and closes, within the time left.
     pub(crate) async fn close(self, left: Duration) {
         if tokio::time::timeout(left, self.finish(left / 2)).await.is_err() {
             tracing::warn!(
@@ -197,7 +196,7 @@ impl Parts {
             running.stop(loops).await;
         }
         if let Err(failure) = self.record("NodeStopped", serde_json::json!({})).await {
-            tracing::warn!(reason = failure.message, "the stop is not in the ledger");
+            tracing::warn!(reason = failure.message, "could not record the stop in the ledger");
         }
         let (stop, checkpoints) = self.checkpoints;
         let _ = stop.send(true);

@@ -1,5 +1,4 @@
-//! Records that are copied into a backup and put back, and a store that is held, opened by whoever
-//! resumes it.
+//! Copies records into a backup and back, and opens a store on hold to resume it.
 
 use super::database::clock_agrees;
 use super::{Ambient, bare_records, disagreement, facts, facts_amid_restore, flow, marks, plain, record, secret};
@@ -25,7 +24,7 @@ use std::sync::Arc;
 /// The data file of a data folder.
 pub(crate) const RECORDS_FILE: &str = "chimera.db";
 
-/// Why the store is held, if it is, or would be if a server started on it.
+/// Why the store is on hold, or would be once a server starts.
 pub(crate) async fn hold_of(config: &Config, ambient: &Ambient) -> Outcome<Option<Hold>> {
     Ok(facts(config, ambient.clock.now()).await?.hold)
 }
@@ -45,7 +44,7 @@ impl Resumer {
     }
 }
 
-/// Opens a store that is held to resume it. Whoever had a lane before can't commit any more.
+/// Opens a store on hold to resume it. Previous lane owners are fenced off.
 pub(crate) async fn resumer(config: &Config, ambient: &Ambient) -> Outcome<Resumer> {
     clock_agrees(config, ambient).await?;
     let (home, records): (_, Arc<dyn Records>) = match &config.database_url {
@@ -72,9 +71,9 @@ pub(crate) async fn resumer(config: &Config, ambient: &Ambient) -> Outcome<Resum
     Ok(Resumer { flow, records, _home: home })
 }
 
-/// Takes this machine's clock for right though the ledger has later entries, and writes that down: what
-/// is compared from then on is the entry that says so. Gives what spoke against the clock, and what waits for
-/// times ahead of it: some of them may be the wrong clock's, and nobody can tell which.
+/// Accepts this machine's clock although the ledger has later entries, and records that: later comparisons use the
+/// new entry. Returns the disagreement, and the steps that wait for future times: some may come from the wrong
+/// clock, and there is no way to tell which.
 pub(crate) async fn accept_clock(config: &Config, ambient: &Ambient) -> Outcome<(Option<Disagreement>, TimedWaits)> {
     let home = Home::take(&config.data_dir)?;
     let found = disagreement(config, &*ambient.clock).await?;
@@ -103,7 +102,7 @@ pub(crate) async fn backup_key(config: &Config, name: &str) -> Outcome<Secret> {
     secret(config, "--key", name).await
 }
 
-/// Copies the records into a backup, beside whoever writes; `table` is told what comes next.
+/// Copies the records into a backup while a server may be writing; calls `table` before each table.
 pub(crate) async fn copy_records(
     config: &Config,
     ambient: &Ambient,
@@ -160,27 +159,27 @@ fn told(manifest: &Manifest) -> Outcome<CopyManifest> {
     })
 }
 
-/// Looks into the records of a backup: they must be what its manifest says.
+/// Checks that the records of a backup match its manifest.
 pub(crate) fn inspect_records(manifest: &Manifest, from: &Path) -> Outcome {
     let told = told(manifest)?;
     if manifest.store == StoreKind::Postgres {
         return Ok(());
     }
     if SqliteRecords::inspect(from)? != told {
-        return Err(Failure::new(Code::LedgerBroken, "the records of the backup are not what its manifest says")
+        return Err(Failure::new(Code::LedgerBroken, "the records of the backup do not match its manifest")
             .hint("use another one; nothing was changed"));
     }
     Ok(())
 }
 
-/// Copies the data file of a backup beside the data, held.
+/// Copies the data file of a backup to the staging folder, on hold.
 pub(crate) fn stage_data(config: &Config, from: &Path, staging: &Staging, hold: &Hold) -> Outcome {
     files::copy(&from.join(DATA_FILE), &staging.path(RECORDS_FILE))?;
     Ok(SqliteRecords::hold_data(&staging.path(""), &marks(config), hold)?)
 }
 
-/// Refuses a database that has data, before anything is copied for it. A try that was cut off when it had just
-/// filled the database leaves it held, and may be repeated.
+/// Rejects a database that has data, before anything is copied. An attempt that was interrupted just after filling
+/// the database leaves it on hold, and can be repeated.
 pub(crate) async fn refuse_filled(config: &Config, ambient: &Ambient, begun: bool) -> Outcome<bool> {
     let facts = facts_amid_restore(config, ambient.clock.now()).await?;
     match (facts.schema.version, begun && facts.hold.is_some()) {
@@ -190,7 +189,7 @@ pub(crate) async fn refuse_filled(config: &Config, ambient: &Ambient, begun: boo
     }
 }
 
-/// Fills the database with the tables of a backup, held; gives where its own tables were put.
+/// Loads a backup into the database, on hold. Returns where the existing tables were moved.
 pub(crate) async fn fill_database(
     config: &Config,
     from: &Path,

@@ -1,4 +1,4 @@
-//! A server that commands speak to.
+//! The remote server that commands connect to.
 
 use super::Ambient;
 use crate::backend::{Events, Server};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 struct Remote(client::Server);
 
-/// The server at `url`, to which commands show a token, or sign in with an actor's key.
+/// A client for the server at `url`, with a token or an actor's key.
 pub(crate) fn server(url: &str, actor: &str, key: Option<&str>, token: Option<&str>) -> Outcome<Arc<dyn Server>> {
     let ambient = Ambient::new();
     let credentials = client::ApiCredentials {
@@ -26,7 +26,7 @@ pub(crate) fn server(url: &str, actor: &str, key: Option<&str>, token: Option<&s
     Ok(Arc::new(Remote(client::Server::new(url, credentials)?)))
 }
 
-/// What keeps the server at `url` from being ready, each part with its reason.
+/// The failing readiness checks of the server at `url`, with their reasons.
 pub(crate) async fn unready(url: &str) -> Outcome<Vec<(String, String)>> {
     let Ambient { clock, random, .. } = Ambient::new();
     let nobody = client::ApiCredentials { actor: String::new(), key: None, token: None, clock, random };
@@ -63,9 +63,8 @@ impl From<ApiClientError> for Failure {
                         "set CHIMERA_ACTOR and CHIMERA_HMAC_KEY, or CHIMERA_TOKEN; chimera dev keeps the keys of its \
                          actors in the data folder that --data names",
                     ),
-                    Code::SignatureInvalid => failure.hint(
-                        "the key is none of this actor's that count now; chimera actor secret ACTOR makes another",
-                    ),
+                    Code::SignatureInvalid => failure
+                        .hint("the key is not a valid key of this actor; chimera actor secret ACTOR creates another"),
                     _ => failure,
                 }
             }

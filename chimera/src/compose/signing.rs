@@ -1,7 +1,7 @@
-//! Who was going to sign the ledger, before anything is signed.
+//! Finds the announced signing key of a ledger that has no checkpoint yet.
 //!
-//! A checkpoint tells whose key signs. Before the first one only the ledger's own entries do: every node says when it
-//! starts which key it signs with. So a key that is lost in between is missed as well, and not replaced without a word.
+//! A checkpoint names its signing key. Before the first checkpoint, only ledger entries do: every node records at start
+//! which key it signs with. So a key that is lost in between is detected, too, and not silently replaced.
 
 use super::{SYSTEM_TENANT, entries_marked};
 use crate::config::Config;
@@ -13,13 +13,11 @@ use chimera_core::record::{Row, Scope, Select};
 use chimera_engine::port::Records;
 use serde_json::{Value, json};
 
-/// The entry of a node that starts.
 pub(super) const STARTED: &str = "NodeStarted";
 
-/// The member of that entry that names the key.
 const SIGNER: &str = "signer";
 
-/// What a node that starts says about its key.
+/// Data of the start entry.
 pub(super) fn announcement(signer: &Signer) -> Value {
     json!({ SIGNER: signer.key_id() })
 }
@@ -29,7 +27,7 @@ pub(super) fn was_here(config: &Config) -> bool {
     config.database_url.is_none() || entries_marked(config).is_ok_and(|entries| entries > 0)
 }
 
-/// A key that was announced, if some were and none of them is known here.
+/// The last announced key, if none of the announced keys is known here.
 pub(super) async fn unknown(records: &dyn Records, known: &[PublicKey]) -> Outcome<Option<String>> {
     let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).with("tenant_id", SYSTEM_TENANT);
     let (started, _) = records.first(select.with("event_type", STARTED), PAGE_ROWS_MAX).await?;

@@ -1,7 +1,7 @@
-//! Stores whose every call is a span, for a server that exports spans.
+//! Wraps stores so that every call is a span, for a server that exports spans.
 //!
-//! A call that belongs to nothing, such as a look around by a loop of ours, makes no span. What is
-//! told is which table and how many rows, never what stands in them.
+//! A call without a parent span, such as polling by a background loop, makes none. Spans contain table names
+//! and row counts, never row contents.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
-/// A client's span below the current one; none below nothing.
+/// A client span below the current span; none if there is no current span.
 macro_rules! client_span {
     ($name:literal, $($field:tt)*) => {
         if Span::current().is_none() {
@@ -123,7 +123,7 @@ impl Bus for TracedBus {
     }
 }
 
-/// Counters in Redis with a span for each call. Keys may name people, so none is told.
+/// Counters in Redis with a span for each call. Keys may name people, so spans omit them.
 pub(super) struct TracedCounters(pub(super) Arc<dyn Counters>);
 
 #[async_trait]

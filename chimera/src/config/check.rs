@@ -1,43 +1,39 @@
-//! From a raw value of any layer to a checked one.
+//! Validates a raw value from any layer.
 //!
-//! A value means the same wherever it stands: natively in the file, or as text in the environment,
-//! a flag or the file. White space around it is not part of it, because variables and secrets that
-//! are filled from files bring their line breaks along.
+//! A value means the same in every layer: as a native TOML value in the file, or as text in the file, the
+//! environment or a flag. Surrounding white space is ignored, because variables and secrets that are
+//! filled from files often end with a line break.
 
 use super::listen::{self, Listen};
 use super::setting::{Kind, Paired};
 use chimera_core::access::address::Network;
 use chimera_core::ledger::checkpoint::PublicKey;
 
-/// A value as a layer spells it.
+/// A value as written in a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Raw {
-    /// Text, which may stand for a value of any kind.
+    /// Text, which can encode a value of any kind.
     Text(String),
-    /// A whole number of the file, in decimal digits.
+    /// An integer from the file, in decimal digits.
     Number(String),
-    /// A boolean of the file.
     Boolean(bool),
-    /// An array of the file; `None` stands for an element that is no string.
+    /// An array from the file; `None` for an element that is not a string.
     List(Vec<Option<String>>),
-    /// Anything else of the file, by the name of its type.
+    /// Any other TOML value, by its type name.
     Other(&'static str),
 }
 
-/// A checked value.
+/// A validated value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Typed {
-    /// Text, paths, addresses, words.
+    /// Text, paths, addresses, choices.
     Text(String),
-    /// Numbers.
     Number(u64),
-    /// Yes or no.
     Boolean(bool),
-    /// Lists of text.
     List(Vec<String>),
 }
 
-/// The checked value, or what was expected instead.
+/// Returns the validated value, or a description of what was expected.
 pub(crate) fn check(kind: Kind, raw: &Raw) -> Result<Typed, String> {
     match kind {
         Kind::Number { min, max, unit } => number(raw)
@@ -89,7 +85,7 @@ fn text(raw: &Raw, expected: &str, valid: impl Fn(&str) -> bool) -> Result<Typed
     }
 }
 
-/// The word of the table, however its letters are written.
+/// Matches a choice case-insensitively; returns it as the table spells it.
 fn choice(raw: &Raw, words: &[&str]) -> Result<Typed, String> {
     let Raw::Text(text) = raw else { return Err(format!("one of {}", alternatives(words))) };
     let meant = words.iter().find(|word| word.eq_ignore_ascii_case(text.trim()));
@@ -98,7 +94,7 @@ fn choice(raw: &Raw, words: &[&str]) -> Result<Typed, String> {
 
 fn number(raw: &Raw) -> Option<u64> {
     match raw {
-        // Digits may be grouped as in the file: `86_400`.
+        // Digit groups are allowed, as in TOML: `86_400`.
         Raw::Text(text) => {
             let text = text.trim();
             let grouped = text.split('_').all(|group| !group.is_empty());
@@ -142,7 +138,7 @@ fn is_host(text: &str) -> bool {
     !host.is_empty() && host.bytes().all(letters) && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
-/// Name and value of a pair.
+/// Splits `name=value`; neither part may be empty.
 pub(crate) fn pair(text: &str) -> Option<(&str, &str)> {
     text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())
 }
@@ -156,7 +152,7 @@ fn alternatives<T: AsRef<str>>(words: &[T]) -> String {
     quoted.join(", ")
 }
 
-/// What a raw value is, for a message; the value itself may be a secret.
+/// Describes a raw value for an error message, without showing values that may be secret.
 pub(crate) fn describe(kind: Kind, raw: &Raw) -> String {
     let is_public =
         matches!(kind, Kind::Choice(_) | Kind::Number { .. } | Kind::Boolean | Kind::Listen | Kind::LogFilter);
@@ -165,7 +161,7 @@ pub(crate) fn describe(kind: Kind, raw: &Raw) -> String {
         Raw::Text(text) if text.trim().is_empty() => "an empty text".to_owned(),
         Raw::Text(_) => "another text".to_owned(),
         Raw::Number(text) if is_public => text.clone(),
-        // A key of digits alone, without its quotes, is a key all the same.
+        // An unquoted key that consists of digits only parses as a number, and is still a secret.
         Raw::Number(_) => "a number".to_owned(),
         Raw::Boolean(value) => value.to_string(),
         Raw::List(_) => "another list".to_owned(),

@@ -1,7 +1,7 @@
-//! Reads the layers and puts one over the other.
+//! Reads and merges the configuration layers.
 //!
-//! Nothing is passed over: a key that no setting has, a table where a value should be and a value
-//! of another kind are all refused, all at once, each with its place.
+//! Nothing is ignored silently: unknown keys, a table in place of a value and values of the wrong kind are
+//! all rejected, all at once, each with its location.
 
 use super::check::{Raw, Typed, check, describe};
 use super::service_links::is_service_link;
@@ -15,19 +15,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// The file that is read when nobody names one, if it is there.
+/// Read if it exists and no other file is named.
 const DEFAULT_FILE: &str = "chimera.toml";
 
-/// What the command line says about settings.
+/// Settings given on the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags {
-    /// The file.
     pub(crate) config: Option<PathBuf>,
     /// Setting key and value of each flag that was given.
     pub(crate) values: Vec<(&'static str, String)>,
 }
 
-/// Reads every layer.
 pub(crate) fn load(flags: &Flags, environment: &Environment) -> Outcome<Loaded> {
     let env = &environment.settings;
     let mut layers = Layers { home: environment.home.clone(), ..Layers::default() };
@@ -44,7 +42,7 @@ pub(crate) fn load(flags: &Flags, environment: &Environment) -> Outcome<Loaded> 
     Ok(loaded)
 }
 
-/// Has everything masked that the layers give away.
+/// Registers every secret in the layers with the mask.
 fn learn(loaded: &Loaded) {
     let mask = &loaded.config.mask;
     for value in loaded.values.values() {
@@ -60,7 +58,7 @@ fn learn(loaded: &Loaded) {
     }
 }
 
-/// The file that somebody names, if anybody does.
+/// The file named by a flag or the environment, if any.
 fn named_file(flags: &Flags, environment: &Environment) -> Outcome<Option<PathBuf>> {
     let refused = |origin: String, reason: &str| Failure::new(Code::ConfigInvalid, format!("{origin}: {reason}"));
     let (text, origin) = match (&flags.config, environment.settings.get(ENV_CONFIG)) {
@@ -75,18 +73,17 @@ fn named_file(flags: &Flags, environment: &Environment) -> Outcome<Option<PathBu
     Ok(Some(path.into()))
 }
 
-/// What is said about a variable without a value.
 const EMPTY: &str = "is set but empty; give it a value, or unset it";
 
-/// A path in which `~` is the home folder, as a shell writes it: a file and most variables are read by no shell.
+/// Expands a leading `~`, as a shell would: no shell reads the file and most variables.
 fn at_home(path: &str, home: Option<&str>) -> Result<String, &'static str> {
     let Some(rest) = path.strip_prefix('~') else { return Ok(path.to_owned()) };
     match home {
         _ if !rest.is_empty() && !rest.starts_with('/') => {
-            Err("the home folder of another user is not looked up; write the whole path")
+            Err("home folders of other users are not expanded; write the full path")
         }
         Some(home) => Ok(format!("{}{rest}", home.trim_end_matches('/'))),
-        None => Err("`~` stands for the home folder, but HOME is not set; write the whole path"),
+        None => Err("`~` can't be expanded because HOME is not set; write the full path"),
     }
 }
 
@@ -106,7 +103,7 @@ fn file(named: Option<&Path>) -> Outcome<Option<(PathBuf, String)>> {
 struct Layers {
     values: BTreeMap<&'static str, Value>,
     refusals: Vec<String>,
-    /// What `~` stands for.
+    /// Expansion of `~`.
     home: Option<String>,
 }
 
@@ -132,7 +129,7 @@ impl Layers {
                 None if is_service_link(name, value) => {}
                 None => {
                     let hint = nearest(name, SETTINGS.iter().map(Setting::env));
-                    self.refusals.push(format!("env {name}: no setting has this name{hint}"));
+                    self.refusals.push(format!("env {name}: unknown setting{hint}"));
                 }
             }
         }
@@ -170,7 +167,7 @@ impl Layers {
                 self.refusals.push(format!("{file}:{line}: `{key}` must be a table"));
             } else {
                 let hint = nearest(&key, SETTINGS.iter().map(|setting| setting.key.to_owned()));
-                self.refusals.push(format!("{file}:{line}: no setting is called `{key}`{hint}"));
+                self.refusals.push(format!("{file}:{line}: unknown setting `{key}`{hint}"));
             }
         }
     }
@@ -194,7 +191,7 @@ impl Layers {
             return Ok(Loaded { config: Config::of(&self.values), values: self.values });
         }
         Err(Failure::new(Code::ConfigInvalid, self.refusals.join("\n  also: "))
-            .hint("every setting stands in docs/reference/config.md"))
+            .hint("docs/reference/config.md lists every setting"))
     }
 }
 
@@ -225,7 +222,7 @@ fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// A suggestion, if some name is close enough to be meant.
+/// A suggestion, if some known name is similar enough.
 fn nearest(name: &str, known: impl Iterator<Item = String>) -> String {
     let close = |candidate: &String| distance(name, candidate) <= 1 + candidate.len() / 5;
     match known.filter(close).min_by_key(|candidate| distance(name, candidate)) {
@@ -234,7 +231,7 @@ fn nearest(name: &str, known: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// How many letters must change to turn one text into the other.
+/// Levenshtein distance.
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();

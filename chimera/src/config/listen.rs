@@ -1,10 +1,9 @@
-//! Where HTTP is served: a host, by its name or its address, and a port.
+//! The listen address: a host (name or IP address) and a port.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// What `listen` must look like.
 pub(super) const EXPECTED: &str = "a host and a port, such as `127.0.0.1:8080` or `localhost:8080` (this machine \
      alone), `[::1]:8080`, or `0.0.0.0:8080` (every network)";
 
@@ -15,7 +14,7 @@ pub(crate) struct Listen {
     pub(crate) port: u16,
 }
 
-/// The text names no host and port.
+/// The text is not `HOST:PORT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoAddress;
 
@@ -28,7 +27,7 @@ impl FromStr for Listen {
         }
         let (host, port) = text.rsplit_once(':').ok_or(NoAddress)?;
         let letters = |c: u8| c.is_ascii_alphanumeric() || b"-._".contains(&c);
-        // What consists of digits and dots alone is an address, and not a valid one.
+        // Digits and dots alone look like an IP address, and a valid one was parsed above.
         let is_name = host.bytes().all(letters) && host.bytes().any(|c| c.is_ascii_alphabetic());
         match port.parse() {
             Ok(port) if is_name => Ok(Self { host: host.to_owned(), port }),

@@ -1,10 +1,9 @@
-//! The configuration: one page of settings, and where each value came from.
+//! The configuration: all settings, and where each value came from.
 //!
-//! Values come from four layers, each overriding the one before: defaults, the file
-//! (`chimera.toml`), the environment (`CHIMERA_…`, nested keys by `__`), flags. The page below is
-//! what the rest of the program sees; `setting.rs` is the table of keys with their kinds and
-//! defaults; `layer.rs` reads the layers. Secrets are never printed: neither by `Debug` nor by
-//! `config print`.
+//! Values come from four layers, each overriding the previous one: defaults, the file
+//! (`chimera.toml`), the environment (`CHIMERA_…`, nested keys separated by `__`), flags. `Config` is what
+//! the rest of the program sees; `setting.rs` is the table of keys with their kinds and defaults;
+//! `layer.rs` reads the layers. Secrets are never printed, neither by `Debug` nor by `config print`.
 
 mod check;
 mod layer;
@@ -33,75 +32,62 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Every setting of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// Where everything local lives.
     pub(crate) data_dir: PathBuf,
-    /// Where HTTP is served.
     pub(crate) listen: Listen,
-    /// Where clients reach this server, if it is not where it listens.
+    /// Where clients reach this server, if not at `listen`.
     pub(crate) public_url: Option<String>,
-    /// PostgreSQL; without it the records live in the data folder.
+    /// PostgreSQL; if unset, records are in the data folder (SQLite).
     pub(crate) database_url: Option<Secretive>,
-    /// Redis; without it bus and counters live in this process.
+    /// Redis; if unset, bus and counters are in this process.
     pub(crate) redis_url: Option<Secretive>,
-    /// S3; without it blobs live in the data folder.
+    /// S3; if unset, blobs are in the data folder.
     pub(crate) s3_url: Option<Secretive>,
-    /// The secret with the credentials for S3.
+    /// Name of the secret with the S3 credentials.
     pub(crate) s3_credentials: Option<String>,
-    /// The server that commands speak to.
+    /// The server that commands connect to.
     pub(crate) server: Option<String>,
-    /// The token that they show.
     pub(crate) token: Option<Token>,
-    /// Whom tools may call.
+    /// Hosts that tools may call.
     pub(crate) egress_allow: Vec<String>,
-    /// Whom commands sign in as.
+    /// The actor that commands sign in as.
     pub(crate) actor: Option<String>,
-    /// The key that they sign with.
+    /// That actor's key.
     pub(crate) hmac_key: Option<Token>,
-    /// The front door.
     pub(crate) access: AccessConfig,
-    /// Tools, rules and bounds of workflows.
     pub(crate) flow: FlowConfig,
-    /// The secret that signs webhooks about runs.
+    /// Name of the secret that signs webhook notifications.
     pub(crate) webhook_key: Option<String>,
-    /// Where mails are handed over, if anywhere.
     pub(crate) mail: Option<MailConfig>,
-    /// Log filter.
     pub(crate) log_level: String,
-    /// Log format.
     pub(crate) log_format: LogFormat,
-    /// Where spans are sent, if anywhere.
     pub(crate) otlp_endpoint: Option<Secretive>,
-    /// How often the ledger is sealed by a signed checkpoint.
     pub(crate) checkpoint_interval: Duration,
-    /// The ledger's signing key, if it is not the file in the data folder.
+    /// Name of the secret with the ledger's signing key; if unset, the file in the data folder.
     pub(crate) signing_key: Option<String>,
-    /// Where it is kept how far the ledger has come, if not in the data folder.
+    /// Where the ledger's position is recorded, if not in the data folder.
     pub(crate) mark_file: Option<PathBuf>,
-    /// Who else signs this ledger, or did.
+    /// Other keys that sign this ledger, or signed it earlier.
     pub(crate) trusted_keys: Vec<PublicKey>,
-    /// Lanes that commit side by side on PostgreSQL.
+    /// Parallel commit lanes on PostgreSQL.
     pub(crate) lanes: usize,
     /// A folder with one file per secret.
     pub(crate) secrets_dir: Option<PathBuf>,
     /// A TOML or JSON file of secret names and values.
     pub(crate) secrets_file: Option<PathBuf>,
-    /// The environment's secrets by the names of their variables.
+    /// Secrets from the environment, by variable name.
     pub(crate) secret_variables: SecretVariables,
-    /// What of all this, and of the secrets that it names, must not be read.
+    /// Redacts every secret in or referenced by these settings.
     pub(crate) mask: Mask,
-    /// Connections, requests and their bodies.
     pub(crate) http: HttpConfig,
-    /// How long calls and requests may run on after the stop.
+    /// How long calls and requests in flight may continue after a stop signal.
     pub(crate) shutdown_grace: Duration,
-    /// How long everything goes on before the stop, while readiness says that it comes.
+    /// How long the server keeps serving after a stop signal while `/readyz` reports that it is stopping.
     pub(crate) shutdown_delay: Duration,
 }
 
 impl Config {
-    /// What the names of the environment's secrets begin with.
     pub(crate) const SECRET_PREFIX: &'static str = setting::ENV_SECRET_PREFIX;
 
     fn of(values: &BTreeMap<&'static str, Value>) -> Self {
@@ -142,22 +128,18 @@ impl Config {
     }
 }
 
-/// Settings of the HTTP edge.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpConfig {
-    /// Connections at one time.
     pub(crate) connections_max: usize,
-    /// Of these, connections from one address.
     pub(crate) connections_per_address_max: usize,
-    /// Addresses of proxies, which have no limit of their own.
+    /// Reverse proxies, which are exempt from the per-address limits.
     pub(crate) proxies: Vec<Network>,
-    /// Bytes of refused bodies that are read for one address in a minute.
     pub(crate) refused_bytes_per_minute_max: u64,
-    /// How long a client may take for a request head, idle, or leave an answer untaken.
+    /// For a request head, an idle connection, or a response that the client does not read.
     pub(crate) header_timeout: Duration,
-    /// How long a body may take before it has to arrive at the least rate.
+    /// How long a body may take before the minimum rate applies.
     pub(crate) body_timeout: Duration,
-    /// How long a request may take until its answer begins.
+    /// Until the response begins.
     pub(crate) request_timeout: Duration,
 }
 
@@ -175,26 +157,21 @@ impl HttpConfig {
     }
 }
 
-/// Settings of workflows.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowConfig {
-    /// Folder of files that declare tools.
     pub(crate) tools_dir: Option<PathBuf>,
-    /// Vendors that are elsewhere.
+    /// Vendor base URLs that differ from the default.
     pub(crate) base_urls: BTreeMap<String, String>,
-    /// File of rules.
     pub(crate) policy_file: Option<PathBuf>,
-    /// Calls under way at a time: in this process, for one tenant, of one tool, to one host.
+    /// Concurrent calls: in this process, per tenant, per tool, per host.
     pub(crate) calls_max: [usize; 4],
-    /// Tools with a limit of their own.
+    /// Per-tool overrides.
     pub(crate) calls_of: BTreeMap<String, usize>,
-    /// Hosts with a limit of their own.
+    /// Per-host overrides.
     pub(crate) calls_to: BTreeMap<String, usize>,
-    /// Calls that may wait for one host or tool.
     pub(crate) calls_waiting_max: usize,
-    /// Runs driven at a time: in this process, for one tenant, for one tool.
+    /// Runs driven concurrently: in this process, per tenant, per tool.
     pub(crate) runs_max: [usize; 3],
-    /// Memory that runs take together.
     pub(crate) runs_memory_bytes_max: usize,
 }
 
@@ -217,34 +194,30 @@ impl FlowConfig {
     }
 }
 
-/// Settings of the front door.
+/// Settings of authentication and access control.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessConfig {
-    /// File of actors.
     pub(crate) actors_file: Option<PathBuf>,
-    /// The one actor of the set-up with a single key.
+    /// The actor (or pattern) in a setup with a single key.
     pub(crate) hmac_actor: String,
-    /// Its key, or the name of the secret with it.
+    /// Its key, or the name of the secret that holds it.
     pub(crate) hmac_secret: Option<Token>,
-    /// Access tokens are signed with a shared secret.
     pub(crate) hs256: bool,
-    /// That secret, or its name.
+    /// The HS256 secret, or the name of the secret that holds it.
     pub(crate) jwt_secret: Option<Token>,
-    /// The secret with the seed of access tokens.
+    /// Name of the secret with the Ed25519 seed for access tokens.
     pub(crate) token_key: Option<String>,
-    /// Keys of access tokens that count too.
+    /// Other keys whose tokens are accepted.
     pub(crate) token_keys_before: Vec<PublicKey>,
-    /// Whom access tokens are for.
     pub(crate) audience: String,
-    /// The secret with the key that seals actors' keys.
+    /// Name of the secret with the key that encrypts actors' keys.
     pub(crate) seal_key: Option<String>,
-    /// What is done for the first time is drafted.
+    /// An actor's first use of an action is drafted for approval.
     pub(crate) cautious: bool,
-    /// How long Redis remembers a key.
     pub(crate) idempotency_ttl: Duration,
-    /// Without Redis nobody is let in.
+    /// Reject all requests while Redis is unreachable.
     pub(crate) refuse_without_redis: bool,
-    /// Only the document's rules about scopes count.
+    /// Do not accept tool names and `{adapter}.{action}` as scopes.
     pub(crate) strict_scopes: bool,
 }
 
@@ -270,22 +243,17 @@ impl AccessConfig {
     }
 }
 
-/// Settings of mail.
 #[derive(Clone, Debug)]
 pub(crate) struct MailConfig {
-    /// SMTP server.
     pub(crate) server: String,
-    /// Its port.
     pub(crate) port: u16,
     /// `starttls`, `implicit` or `none`.
     pub(crate) tls: String,
-    /// Who mails are from.
     pub(crate) from: Option<String>,
-    /// User there.
     pub(crate) user: Option<String>,
-    /// The secret with its password.
+    /// Name of the secret with the password.
     pub(crate) password: Option<String>,
-    /// Certificates that are trusted too.
+    /// Additional trusted certificates.
     pub(crate) roots_file: Option<PathBuf>,
 }
 
@@ -310,28 +278,21 @@ pub(crate) struct Loaded {
     pub(crate) values: BTreeMap<&'static str, Value>,
 }
 
-/// A checked value and where it came from.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub(crate) typed: Typed,
     pub(crate) origin: Origin,
 }
 
-/// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Nobody set it.
     Default,
-    /// A line of the file.
     File {
-        /// The file as it was named.
         file: String,
-        /// The line, from one.
+        /// 1-based.
         line: usize,
     },
-    /// An environment variable.
     Env(String),
-    /// A flag.
     Flag(&'static str),
 }
 
@@ -346,7 +307,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Variables that hold secrets; never shown.
+/// Secrets by variable name; `Debug` shows names only.
 #[derive(Clone, Default)]
 pub(crate) struct SecretVariables(pub(crate) BTreeMap<String, String>);
 
@@ -356,7 +317,7 @@ impl fmt::Debug for SecretVariables {
     }
 }
 
-/// A text that may hold a secret, such as an address with a password in it.
+/// Text that may contain a secret, such as a URL with a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secretive(pub(crate) String);
 
@@ -376,14 +337,13 @@ impl fmt::Debug for Token {
     }
 }
 
-/// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
-    /// Human on a terminal, JSON otherwise.
+    /// Human-readable on a terminal, JSON otherwise.
     Auto,
     /// One JSON object per line.
     Json,
-    /// For reading.
+    /// Human-readable text.
     Human,
 }
 
@@ -397,7 +357,7 @@ impl LogFormat {
     }
 }
 
-/// Reads the checked values; the table guarantees that each has its kind.
+/// Typed access to the validated values; the table guarantees the kind of each.
 struct Page<'a>(&'a BTreeMap<&'static str, Value>);
 
 impl Page<'_> {

@@ -1,4 +1,4 @@
-//! The reference of settings, made from the table.
+//! Generates the settings reference from the table of settings.
 
 use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, Kind, SETTINGS};
 use std::fmt::Write;
@@ -7,16 +7,14 @@ use std::fmt::Write;
 pub(crate) fn reference() -> String {
     let mut text = format!(
         "# Settings\n\n\
-         Values come from four layers, each overriding the one before: defaults, the file (`--config FILE`, or `{ENV_CONFIG}`, \
-         or `chimera.toml` in the current folder if it is there), the environment, flags. In the file a dot is a table: \
-         `log.level` is `level` under `[log]`. A key that is not in this table is refused, in the file as in the environment. \
-         Variables that begin with `{ENV_SECRET_PREFIX}` are secrets and not settings: `secret://smtp.relay-2` is `{ENV_SECRET_PREFIX}SMTP_RELAY__2` (`_` for `.`, `__` for `-`, `___` for `_`). \
-         White space around a value is not part of it, `~/` at the start of a path is your home folder, and a boolean in the environment \
-         may also be `yes` or `no`, `on` or `off`, `1` or `0`. A variable that is set but empty is refused, except for a list, which is empty then: \
-         unset it to use the value of the layer below. Variables that a cluster sets beside a service called `chimera` or `chimera-…` \
-         (`CHIMERA_SERVICE_HOST`, `CHIMERA_PORT_8080_TCP_ADDR`) are left alone. \
-         `chimera config print --origins` shows what is in force and where it came from.\n\n\
-         | Key | Environment | Flag | Value | Default | What it is |\n|---|---|---|---|---|---|\n"
+         Values come from four layers, each overriding the previous one: defaults, the file (`--config FILE`, or `{ENV_CONFIG}`, \
+         or `chimera.toml` in the current folder if it exists), the environment, flags. In the file, a dot separates tables: \
+         `log.level` is `level` under `[log]`. Unknown keys are rejected, in the file and in the environment. \
+         Variables that begin with `{ENV_SECRET_PREFIX}` are secrets, not settings: `secret://smtp.relay-2` is `{ENV_SECRET_PREFIX}SMTP_RELAY__2` (`_` for `.`, `__` for `-`, `___` for `_`). \
+         White space around a value is ignored, `~/` at the start of a path is your home folder, and a boolean in the environment \
+         may also be `yes` or `no`, `on` or `off`, `1` or `0`. A variable that is set but empty is rejected, except for a list, where it means the empty list. Unset it to use the value of the previous layer. Variables that a cluster sets beside a service called `chimera` or `chimera-…` \
+         (`CHIMERA_SERVICE_HOST`, `CHIMERA_PORT_8080_TCP_ADDR`) are ignored. `chimera config print --origins` shows the effective values and where they came from.\n\n\
+         | Key | Environment | Flag | Value | Default | Description |\n|---|---|---|---|---|---|\n"
     );
     for setting in SETTINGS {
         let flag = setting.flag.map_or(String::new(), |flag| format!("`{flag}`"));
@@ -46,7 +44,7 @@ fn kind(kind: Kind) -> String {
         Kind::Boolean => "`true`, `false`".to_owned(),
         Kind::SecretName => "`secret://NAME`".to_owned(),
         Kind::Hosts | Kind::Networks | Kind::PublicKeys | Kind::Pairs(_) => {
-            "list; in the environment separated by commas".to_owned()
+            "list; comma-separated in the environment".to_owned()
         }
         Kind::Url(schemes) => {
             let urls: Vec<String> = schemes.iter().map(|scheme| format!("`{scheme}://`")).collect();

@@ -1,11 +1,11 @@
 //! Variables that a cluster sets beside a service called `chimera` or `chimera-…`.
 //!
-//! Kubernetes (service links) and Docker (links between containers) name them after the service, so
-//! they begin like our settings. They say nothing to this process and are left alone. Only their
-//! exact shapes count: a misspelled setting of ours must still be refused, so where a name alone
-//! could be one (`CHIMERA_MAIL_PORT`), the value decides too.
+//! Kubernetes (service links) and Docker (container links) name these variables after the service, so they
+//! start like settings. They mean nothing to this process and are ignored. Only their exact shapes match: a
+//! misspelled setting must still be rejected, so where the name is ambiguous (`CHIMERA_MAIL_PORT`), the
+//! value decides.
 
-/// Whether a cluster set this variable about a service.
+/// Whether a cluster set this variable for a service.
 pub(super) fn is_service_link(name: &str, value: &str) -> bool {
     let words: Vec<&str> = name.split('_').collect();
     let is_label = |word: &&str| !word.is_empty() && word.bytes().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit());
@@ -13,14 +13,14 @@ pub(super) fn is_service_link(name: &str, value: &str) -> bool {
     words.first() == Some(&"CHIMERA") && (1..=service).any(|at| words.get(at..).is_some_and(|rest| tells(rest, value)))
 }
 
-/// Whether this is what is told about a service, behind its name.
+/// Matches the part of the variable name after the service name.
 fn tells(words: &[&str], value: &str) -> bool {
     match words {
         ["SERVICE", "HOST" | "PORT"] => true,
         ["SERVICE", "PORT", port @ ..] => port.iter().all(|word| !word.is_empty()),
         ["PORT"] => is_endpoint(value),
         ["PORT", port, "TCP" | "UDP" | "SCTP", part @ ..] => is_port(port) && is_part(part),
-        // Docker: which container it is, and its environment.
+        // Docker: the container's name and its environment.
         ["NAME"] => value.starts_with('/'),
         ["ENV", variable @ ..] => !variable.is_empty(),
         _ => false,

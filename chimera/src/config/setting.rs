@@ -1,71 +1,61 @@
-//! The table of settings: key, kind, default, what it is for.
+//! The table of settings: key, kind, default, description.
 //!
-//! Environment names follow from the keys (`log.level` is `CHIMERA_LOG__LEVEL`), and so does the
-//! reference in `docs/reference/config.md`.
+//! Environment variable names are derived from the keys (`log.level` is `CHIMERA_LOG__LEVEL`), and
+//! `docs/reference/config.md` is generated from this table.
 
-/// Names the configuration file, when no flag does.
+/// Names the configuration file, unless `--config` does.
 pub(crate) const ENV_CONFIG: &str = "CHIMERA_CONFIG";
 /// Variables with this prefix are secrets, not settings.
 pub(crate) const ENV_SECRET_PREFIX: &str = "CHIMERA_SECRET_";
 
-/// What a value must look like.
+/// The value type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Which lines are logged.
     LogFilter,
-    /// Any text.
     Text,
-    /// A text that must not be shown.
+    /// Secret text; never shown.
     Token,
-    /// A path.
     Path,
-    /// A host and a port to listen at.
     Listen,
     /// A URL with one of these schemes.
     Url(&'static [&'static str]),
-    /// The name of a secret.
+    /// `secret://NAME`.
     SecretName,
-    /// One of these words.
     Choice(&'static [&'static str]),
-    /// A whole number within these bounds.
+    /// An integer within inclusive bounds.
     Number {
-        /// The smallest.
         min: u64,
-        /// The largest.
         max: u64,
-        /// What is counted.
         unit: &'static str,
     },
-    /// Yes or no.
     Boolean,
-    /// `host` or `host:port`, any number of them.
+    /// A list of `host` or `host:port`.
     Hosts,
-    /// IP addresses and ranges of them, any number.
+    /// A list of IP addresses and ranges.
     Networks,
-    /// `name=value`, any number of them; what the value must look like.
+    /// A list of `name=value`.
     Pairs(Paired),
-    /// Ed25519 public keys, any number of them.
+    /// A list of Ed25519 public keys.
     PublicKeys,
 }
 
-/// What stands behind the name in a pair.
+/// The value type in a `name=value` pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paired {
-    /// An address that begins with http.
+    /// An HTTP or HTTPS URL.
     Address,
-    /// A whole number, at least one.
+    /// A positive integer.
     Count,
 }
 
-/// One setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) key: &'static str,
     pub(crate) kind: Kind,
-    /// The default in the spelling of an environment variable; none: not set.
+    /// As written in an environment variable; `None` means not set.
     pub(crate) default: Option<&'static str>,
     pub(crate) flag: Option<&'static str>,
-    /// Another name of its environment variable, one that others use too.
+    /// An alternative environment variable, which other software uses too.
     pub(crate) alias: Option<&'static str>,
     pub(crate) doc: &'static str,
 }
@@ -85,12 +75,11 @@ impl Setting {
         self
     }
 
-    /// Whether an empty text is a value: a list of nothing.
+    /// Whether empty text is a valid value: the empty list.
     pub(crate) const fn is_list(&self) -> bool {
         matches!(self.kind, Kind::Hosts | Kind::Networks | Kind::Pairs(_) | Kind::PublicKeys)
     }
 
-    /// The name of its environment variable.
     pub(crate) fn env(&self) -> String {
         format!("CHIMERA_{}", self.key.replace('.', "__").to_uppercase())
     }
@@ -108,50 +97,50 @@ const fn seconds(min: u64, max: u64) -> Kind {
     Kind::Number { min, max, unit: "seconds" }
 }
 
-/// The names of environment variables that don't begin like the others.
+/// Environment variables without the `CHIMERA_` prefix.
 pub(crate) fn aliases() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().filter_map(|setting| setting.alias)
 }
 
-/// Every setting, in the order in which they are shown.
+/// All settings, in display order.
 pub(crate) static SETTINGS: &[Setting] = &[
     Setting::new(
         "data_dir",
         Kind::Path,
         Some(".chimera"),
-        "Folder of everything local: records, blobs, keys, the lock.",
+        "Data folder: records, blobs, keys and the lock file.",
     )
     .flag("--data"),
     Setting::new(
         "listen",
         Kind::Listen,
         Some("127.0.0.1:8080"),
-        "Host (a name or an address) and port at which HTTP is served; port 0 takes a free one.",
+        "Host (name or address) and port to serve HTTP on; port 0 picks a free port.",
     )
     .flag("--listen"),
     Setting::new(
         "public_url",
         Kind::Url(&["http", "https"]),
         None,
-        "Address at which clients reach the server, for links in its answers; without it the one it listens at.",
+        "URL at which clients reach the server, for links in its responses; by default the listen address.",
     ),
     Setting::new(
         "database_url",
         Kind::Url(&["postgres", "postgresql", "secret"]),
         None,
-        "PostgreSQL for the records; without it they live in the data folder.",
+        "PostgreSQL database for the records; by default they are kept in the data folder.",
     ),
     Setting::new(
         "redis_url",
         Kind::Url(&["redis", "rediss", "secret"]),
         None,
-        "Redis for bus and counters; without it they live in the process.",
+        "Redis for the message bus and the counters; by default they are kept in the process.",
     ),
     Setting::new(
         "s3_url",
         Kind::Url(&["s3", "secret"]),
         None,
-        "S3 for blobs, such as `s3://bucket/prefix?endpoint=https://host&region=name`; without it they live in the data folder.",
+        "S3 for blobs, such as `s3://bucket/prefix?endpoint=https://host&region=name`; by default they are kept in the data folder.",
     ),
     Setting::new(
         "s3_credentials",
@@ -163,143 +152,138 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "server",
         Kind::Url(&["http", "https"]),
         None,
-        "Server that commands speak to; without it the one that uses the data folder.",
+        "Server that commands connect to; by default the one that uses the data folder.",
     )
     .flag("--server"),
     Setting::new(
         "token",
         Kind::Token,
         None,
-        "Access token that commands show to the server; without it they sign in.",
+        "Access token that commands send to the server; by default they sign in.",
     ),
     Setting::new(
         "actor",
         Kind::Text,
         None,
-        "Whom commands sign in as; `admin` without it.",
+        "Actor that commands sign in as; by default `admin`.",
     ),
     Setting::new(
         "hmac_key",
         Kind::Token,
         None,
-        "Key of that actor; without it the one that `chimera dev` keeps in the data folder.",
+        "Key of that actor; by default the one that `chimera dev` keeps in the data folder.",
     ),
     Setting::new("egress_allow", Kind::Hosts, Some(""), "Hosts that tools may call, as `host` or `host:port`."),
     Setting::new(
         "log.level",
         Kind::LogFilter,
         Some("info"),
-        "`debug`, `info`, `warn` or `error` for Chimera's own lines; or a list such as `info,chimera_storage=debug`.",
+        "`debug`, `info`, `warn` or `error` for Chimera's own log lines; or a list of directives such as `info,chimera_storage=debug`.",
     ),
     Setting::new(
         "log.format",
         Kind::Choice(&["auto", "json", "human"]),
         Some("auto"),
-        "`auto` is human on a terminal and JSON otherwise.",
+        "`auto` is human-readable on a terminal and JSON otherwise.",
     )
     .flag("--log-format"),
     Setting::new(
         "otlp.endpoint",
         Kind::Url(&["http", "https"]),
         None,
-        "Collector for spans (OTLP over HTTP), such as `http://localhost:4318`.",
+        "OpenTelemetry collector to send spans to (OTLP over HTTP), such as `http://localhost:4318`.",
     ),
     Setting::new(
         "ledger.checkpoint_seconds",
         seconds(1, 86_400),
         Some("60"),
-        "How often the ledger is sealed by a signed checkpoint.",
+        "Interval between signed checkpoints of the ledger.",
     ),
     Setting::new(
         "ledger.signing_key",
         Kind::SecretName,
         None,
-        "Secret that holds the Ed25519 seed (64 hex digits); without it `keys/ledger.key` in the data folder.",
+        "Secret that holds the Ed25519 seed (64 hex digits); by default `keys/ledger.key` in the data folder.",
     ),
     Setting::new(
         "ledger.mark_file",
         Kind::Path,
         None,
-        "File that says how far the ledger has come, by which a store that was put back is noticed; without it \
-         `ledger.mark` in the data folder, or `ledger.postgres.mark`. Best on another disk.",
+        "File that records the ledger's position, to detect a store that was rolled back; by default `ledger.mark` or `ledger.postgres.mark` in the data folder. Best kept on another disk.",
     ),
     Setting::new(
         "ledger.trusted_keys",
         Kind::PublicKeys,
         Some(""),
-        "Ed25519 public keys (64 hex digits each) that also sign this ledger: of other nodes, or earlier ones.",
+        "Ed25519 public keys (64 hex digits each) that also sign this ledger: keys of other nodes, or earlier keys.",
     ),
     Setting::new(
         "store.lanes",
         Kind::Number { min: 1, max: 64, unit: "lanes" },
         Some("2"),
-        "Lanes that commit side by side on PostgreSQL.",
+        "Number of lanes that commit in parallel on PostgreSQL.",
     ),
-    Setting::new("secrets.dir", Kind::Path, None, "Folder with one file per secret, named like the secret."),
+    Setting::new("secrets.dir", Kind::Path, None, "Folder with one file per secret, named after the secret."),
     Setting::new("secrets.file", Kind::Path, None, "TOML or JSON file of secret names and values."),
     Setting::new(
         "http.connections_max",
         Kind::Number { min: 1, max: 100_000, unit: "connections" },
         Some("4096"),
-        "Connections at one time; more wait.",
+        "Maximum number of open connections; further ones wait.",
     ),
     Setting::new(
         "http.connections_per_address_max",
         Kind::Number { min: 1, max: 100_000, unit: "connections" },
         Some("1024"),
-        "Connections at one time from one address (IPv6: from one /64); more are refused with 429. One of \
-         `http.connections_max` is always left for others.",
+        "Maximum number of open connections from one address (IPv6: one /64); further ones are rejected with 429. One of `http.connections_max` is always kept free for others.",
     ),
     Setting::new(
         "http.proxies",
         Kind::Networks,
         Some(""),
-        "Addresses of reverse proxies in front of the server, such as `10.0.0.0/8`: they may have any number of connections, \
-         and what strangers send through them is not counted by address.",
+        "Addresses of reverse proxies in front of the server, such as `10.0.0.0/8`. They can open any number of connections, and unauthenticated traffic through them is not counted by address.",
     ),
     Setting::new(
         "http.refused_bytes_per_minute_max",
         Kind::Number { min: 1, max: 1_000_000_000_000, unit: "bytes" },
         Some("8388608"),
-        "Bytes of bodies a minute that are read for one address, or for one actor at an address, in requests that are then \
-         refused; more are refused unread with 429.",
+        "Body bytes per minute that are read from one address, or from one actor at an address, in requests that are then rejected; beyond that, requests are rejected unread with 429.",
     ),
     Setting::new(
         "http.header_timeout_seconds",
         seconds(1, 600),
         Some("15"),
-        "How long a client may take for a request head, idle, or leave an answer untaken.",
+        "Timeout for a request head, an idle connection, or a response that the client does not read.",
     ),
     Setting::new(
         "http.body_timeout_seconds",
         seconds(1, 600),
         Some("10"),
-        "How long the body of a request may take before it has to arrive at 128 KiB a second on the whole; a slower one is \
-         refused with 408.",
+        "Time that a request body may take before it must arrive at 128 KiB per second on average; slower bodies are rejected with 408.",
     ),
     Setting::new(
         "http.request_timeout_seconds",
         seconds(1, 600),
         Some("30"),
-        "How long a request may take until its answer begins.",
+        "Time that a request may take until its response begins.",
     ),
     Setting::new(
         "access.actors_file",
         Kind::Path,
         None,
-        "TOML file of actors, over the shipped registry, as docs/guides/access.md describes.",
+        "TOML file of actors that override the built-in registry; see docs/guides/access.md.",
     ),
     Setting::new(
         "access.hmac_actor",
         Kind::Text,
         Some("n8n_workflow_default"),
-        "The actor that `access.hmac_secret` is the key of, or a pattern of services whose names share it.",
+        "Actor whose key is `access.hmac_secret`, or a pattern of services that share it.",
     ),
     Setting::new(
         "access.hmac_secret",
         Kind::Token,
         None,
-        "Key of one actor or pattern, for the set-up with a single key; or the name of the secret that holds it.",
+        "Key of one actor or pattern, for a setup with a single key; or the name of the secret that holds it.",
     )
     .alias("HMAC_SECRET_KEY"),
     Setting::new(
@@ -313,151 +297,151 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "access.jwt_secret",
         Kind::Token,
         None,
-        "Secret of `HS256`, or the name of the secret that holds it. Beside `access.hmac_secret` its tokens count for that one actor.",
+        "Shared secret for `HS256`, or the name of the secret that holds it. Together with `access.hmac_secret`, its tokens are valid for that one actor only.",
     )
     .alias("JWT_SECRET_KEY"),
     Setting::new(
         "access.token_key",
         Kind::SecretName,
         None,
-        "Secret that holds the Ed25519 seed (64 hex digits) of access tokens; without it `keys/token.key` in the data folder.",
+        "Secret that holds the Ed25519 seed (64 hex digits) that signs access tokens; by default `keys/token.key` in the data folder.",
     ),
     Setting::new(
         "access.token_keys_before",
         Kind::PublicKeys,
         Some(""),
-        "Ed25519 public keys (64 hex digits each) whose tokens still count: of before a change, or of other nodes.",
+        "Ed25519 public keys (64 hex digits each) whose tokens are also accepted: keys from before a rotation, or of other nodes.",
     ),
-    Setting::new("access.audience", Kind::Text, Some("chimera"), "Whom access tokens are for."),
+    Setting::new("access.audience", Kind::Text, Some("chimera"), "Audience of access tokens."),
     Setting::new(
         "access.seal_key",
         Kind::SecretName,
         None,
-        "Secret that holds the key (64 hex digits) that seals actors' keys in the store; without it `keys/seal.key` in the data folder.",
+        "Secret that holds the key (64 hex digits) that encrypts actors' keys in the store; by default `keys/seal.key` in the data folder.",
     ),
     Setting::new(
         "access.cautious",
         Kind::Boolean,
         Some("false"),
-        "Whether what an actor does for the first time is drafted.",
+        "Whether an actor's first use of an action is drafted for approval.",
     ),
     Setting::new(
         "access.idempotency_ttl_seconds",
         seconds(1, 30 * 86_400),
         Some("86400"),
-        "How long Redis remembers the run behind an idempotency key; the database remembers it for ever.",
+        "How long Redis keeps the run of an idempotency key; the database keeps it forever.",
     )
     .alias("REDIS_IDEMPOTENCY_TTL"),
     Setting::new(
         "access.without_redis",
         Kind::Choice(&["refuse", "database"]),
         Some("refuse"),
-        "When Redis can't be reached: `refuse` requests, or let the `database` decide about keys and every node count requests for itself.",
+        "When Redis is unreachable: `refuse` requests, or let the `database` check idempotency keys while each node counts requests by itself.",
     ),
     Setting::new(
         "scopes.strict",
         Kind::Boolean,
         Some("false"),
-        "Whether a tool's name and `{adapter}.{action}` stop counting as scopes.",
+        "Whether a tool's name and `{adapter}.{action}` are no longer accepted as scopes.",
     ),
     Setting::new(
         "flow.tools_dir",
         Kind::Path,
         None,
-        "Folder whose `*.toml` files declare tools, as docs/guides/tools.md describes.",
+        "Folder whose `*.toml` files declare tools; see docs/guides/tools.md.",
     ),
     Setting::new(
         "flow.base_urls",
         Kind::Pairs(Paired::Address),
         Some(""),
-        "Where vendors are called if not at their usual address, such as `github=https://github.example.com/api/v3`.",
+        "Base URLs of vendors that differ from the default, such as `github=https://github.example.com/api/v3`.",
     ),
     Setting::new(
         "flow.policy_file",
         Kind::Path,
         None,
-        "TOML file of rules about which tools may be called and which need approval, as docs/guides/workflows.md describes.",
+        "TOML file of rules about which tools may be called and which need approval; see docs/guides/workflows.md.",
     ),
-    Setting::new("flow.calls_max", calls(100_000), Some("1024"), "Calls of tools under way at a time in this process; of several tenants each has its share of these, as docs/guides/tenants.md describes."),
-    Setting::new("flow.tenant_calls_max", calls(100_000), Some("512"), "Calls under way at a time for one tenant."),
-    Setting::new("flow.tool_calls_max", calls(100_000), Some("256"), "Calls under way at a time of one tool; of several tenants each has its share."),
+    Setting::new("flow.calls_max", calls(100_000), Some("1024"), "Maximum number of concurrent tool calls in this process, shared fairly between tenants; see docs/guides/tenants.md."),
+    Setting::new("flow.tenant_calls_max", calls(100_000), Some("512"), "Maximum number of concurrent tool calls of one tenant."),
+    Setting::new("flow.tool_calls_max", calls(100_000), Some("256"), "Maximum number of concurrent calls of one tool, shared fairly between tenants."),
     Setting::new(
         "flow.host_calls_max",
         calls(100_000),
         Some("64"),
-        "Calls under way at a time to one host, whichever tools make them; a host that hangs holds up no more than these.",
+        "Maximum number of concurrent calls to one host, whichever tools make them; a host that hangs blocks no more than these.",
     ),
     Setting::new(
         "flow.calls_of",
         Kind::Pairs(Paired::Count),
         Some(""),
-        "Calls under way at a time of tools with a limit of their own, such as `notion.search=3`.",
+        "Maximum number of concurrent calls of individual tools, such as `notion.search=3`.",
     ),
     Setting::new(
         "flow.calls_to",
         Kind::Pairs(Paired::Count),
         Some(""),
-        "Calls under way at a time to hosts with a limit of their own, such as `api.example.com=200`, with `:port` if it is not the usual one.",
+        "Maximum number of concurrent calls to individual hosts, such as `api.example.com=200`, with `:port` unless it is the default port.",
     ),
     Setting::new(
         "flow.calls_waiting_max",
         calls(50_000),
         Some("10000"),
-        "Calls that may wait for one host, or for one tool without a host; a new run that would begin by waiting there is refused with `OVERLOADED`.",
+        "Maximum number of calls that wait for one host, or for one tool without a host; beyond that, a new run whose first call would wait there is rejected with `OVERLOADED`.",
     ),
-    Setting::new("flow.runs_max", runs(1_000_000), Some("10000"), "Runs driven at a time by this process, of which each of several tenants has its share; runs that wait for a slot in the store, for a person or for a time don't count."),
-    Setting::new("flow.tenant_runs_max", runs(1_000_000), Some("8000"), "Runs driven at a time for one tenant."),
+    Setting::new("flow.runs_max", runs(1_000_000), Some("10000"), "Maximum number of runs that this process drives concurrently, shared fairly between tenants. Runs that wait in the store for a slot, a person or a timer do not count."),
+    Setting::new("flow.tenant_runs_max", runs(1_000_000), Some("8000"), "Maximum number of runs driven concurrently for one tenant."),
     Setting::new(
         "flow.tool_runs_max",
         runs(1_000_000),
         Some("2000"),
-        "Calls of one tool that runs in memory make or wait for; runs that would wait for more wait in the store.",
+        "Maximum number of calls of one tool that runs in memory make or wait for; further runs wait in the store.",
     ),
     Setting::new(
         "flow.runs_memory_bytes_max",
         Kind::Number { min: 1_048_576, max: 1_000_000_000_000, unit: "bytes" },
         Some("268435456"),
-        "Memory that the inputs and outputs of runs driven by this process take together, as it is estimated; of several tenants each has its share. A run that would take more waits in the store.",
+        "Estimated memory for the inputs and outputs of all runs that this process drives, shared fairly between tenants. A run that would exceed it waits in the store.",
     ),
     Setting::new(
         "notify.webhook_key",
         Kind::SecretName,
         None,
-        "Secret that holds the key that signs what webhooks are told about runs: `whsk_` (Ed25519) or `whsec_` (shared). Without it the data folder's own Ed25519 key signs; several nodes should share one.",
+        "Secret that holds the key that signs webhook notifications about runs: `whsk_` (Ed25519) or `whsec_` (shared). By default the data folder's own Ed25519 key; several nodes should share one.",
     ),
-    Setting::new("mail.server", Kind::Text, None, "SMTP server that takes mails; without it no mail is sent."),
+    Setting::new("mail.server", Kind::Text, None, "SMTP server for outgoing mail; by default no mail is sent."),
     Setting::new(
         "mail.port",
         Kind::Number { min: 1, max: 65_535, unit: "port" },
         Some("587"),
-        "Its port: 587 for `starttls`, 465 for `implicit`, as a rule.",
+        "SMTP port: usually 587 for `starttls`, 465 for `implicit`.",
     ),
     Setting::new(
         "mail.tls",
         Kind::Choice(&["starttls", "implicit", "none"]),
         Some("starttls"),
-        "How the connection is protected; `none` is for a relay on this machine.",
+        "TLS mode of the SMTP connection; use `none` only for a relay on this machine.",
     ),
-    Setting::new("mail.from", Kind::Text, None, "Who mails are from: an address, or `Name <address>`."),
-    Setting::new("mail.user", Kind::Text, None, "User at the SMTP server, if it asks for one."),
-    Setting::new("mail.password", Kind::SecretName, None, "Secret that holds the password of that user."),
+    Setting::new("mail.from", Kind::Text, None, "Sender of mails: an address, or `Name <address>`."),
+    Setting::new("mail.user", Kind::Text, None, "SMTP user, if the server requires one."),
+    Setting::new("mail.password", Kind::SecretName, None, "Secret that holds the SMTP password."),
     Setting::new(
         "mail.roots_file",
         Kind::Path,
         None,
-        "PEM file of certificates that are trusted besides the system's.",
+        "PEM file of additional trusted certificates.",
     ),
     Setting::new(
         "shutdown.grace_seconds",
         seconds(0, 600),
         Some("20"),
-        "How long calls of tools and requests that are under way may go on after a stop was asked for; nothing new begins meanwhile. The stores are closed within it too, so a database that does not answer delays a stop by a second or two beyond it at the most.",
+        "How long tool calls and requests in flight may continue after a stop signal; nothing new starts. The stores are closed within this time too, so an unresponsive database delays the stop by at most a second or two more.",
     ),
     Setting::new(
         "shutdown.delay_seconds",
         seconds(0, 600),
         Some("0"),
-        "How long a server that was asked to stop goes on as before while `/readyz` says that it stops, so that load balancers send nothing more; comes before the grace time.",
+        "How long a server keeps serving after a stop signal while `/readyz` reports that it is stopping, so that load balancers stop sending requests; precedes the grace time.",
     ),
 ];
 

@@ -6,7 +6,6 @@ use super::{Loaded, Value};
 use serde_json::json;
 use std::fmt::Write;
 
-/// The settings as TOML, or as JSON; with origins if asked for.
 pub(crate) fn show(loaded: &Loaded, as_json: bool, origins: bool) -> String {
     if as_json { json_text(loaded, origins) } else { toml_text(loaded, origins) }
 }
@@ -32,7 +31,7 @@ fn json_value(setting: &Setting, value: &Value) -> serde_json::Value {
     }
 }
 
-/// Grouped settings stand behind the others, as TOML needs it; the table is in that order.
+/// TOML requires grouped settings after the top-level ones; the table is in that order.
 fn toml_text(loaded: &Loaded, origins: bool) -> String {
     let mut text = String::new();
     let mut group = "";
@@ -68,8 +67,8 @@ fn masked_pair(pair: &str) -> String {
     if PLAIN.contains(&name) { pair.to_owned() } else { format!("{name}=***") }
 }
 
-/// A URL without the secrets that it may carry: password, and query values not known to be plain.
-/// A password may hold every mark that elsewhere ends one, so the last `@` decides.
+/// Masks the password in a URL, and query values not known to be harmless. A password can contain any
+/// delimiter, so the last `@` ends it.
 pub(crate) fn masked_url(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let Some((user, place)) = rest.rsplit_once('@') else {
@@ -77,7 +76,7 @@ pub(crate) fn masked_url(url: &str) -> String {
     };
     let name = user.split_once(':').map(|(name, _)| name).filter(|name| !name.contains(['/', '?', '#', '@']));
     let shown = name.map_or("***".to_owned(), |name| format!("{name}:***"));
-    // Behind a question mark the `@` may as well stand within a parameter, and what follows with it.
+    // After a question mark the `@` may be part of a query parameter, so everything after it is hidden.
     if user.contains('?') {
         format!("{scheme}://{shown}")
     } else {

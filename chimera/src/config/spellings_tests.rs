@@ -1,5 +1,5 @@
-//! Every setting in every spelling: natively in the file, as text in the file, in the environment
-//! and as a flag. A new setting is covered by standing in the table.
+//! Every setting in every notation: native TOML, text in the file, environment and flag. New settings in
+//! the table are covered automatically.
 
 use super::check::Typed;
 use super::layer::{Flags, load};
@@ -8,7 +8,7 @@ use super::{Loaded, show};
 use crate::ambient::Environment;
 use std::collections::BTreeMap;
 
-/// Values of a setting, as the environment spells them; none is the default if there is another.
+/// Sample values as environment text, not only the default.
 fn values(setting: &Setting) -> Vec<String> {
     let key = |byte: &str| byte.repeat(32);
     let (one, other) = (key("1b"), key("2c"));
@@ -31,7 +31,7 @@ fn values(setting: &Setting) -> Vec<String> {
     }
 }
 
-/// Seeds become keys: not every text of 64 digits is one.
+/// Derives keys from seeds: not every 64 hex digits are a valid public key.
 fn public_keys(seeds: &[String]) -> Vec<String> {
     use chimera_core::ledger::checkpoint::Signer;
     let of = |seed: &String| {
@@ -41,7 +41,7 @@ fn public_keys(seeds: &[String]) -> Vec<String> {
     vec![seeds.iter().map(of).collect::<Vec<_>>().join(",")]
 }
 
-/// The value as TOML writes it natively.
+/// The value in native TOML notation.
 fn native(setting: &Setting, value: &str) -> String {
     match setting.kind {
         Kind::Number { .. } | Kind::Boolean => value.to_owned(),
@@ -63,7 +63,7 @@ fn loaded(file: &str, env: &[(String, String)], flags: &[(&'static str, String)]
     load(&flags, &environment).map_err(|failure| failure.message)
 }
 
-/// What is in force: the value, and everything that the program sees.
+/// The effective value, and everything derived from the configuration.
 fn seen(loaded: &Loaded, setting: &Setting) -> (Typed, String, String) {
     let config = format!("{:?}", loaded.config);
     (loaded.values[setting.key].typed.clone(), config, show(loaded, true, false))
@@ -96,7 +96,7 @@ fn every_setting_means_the_same_natively_and_as_text() {
     }
 }
 
-/// A setting that is read by nobody would be valid and do nothing.
+/// A setting that no code reads would be accepted and do nothing.
 #[test]
 fn every_setting_changes_what_the_program_sees() {
     let before = format!("{:?}", loaded("[mail]\nserver = \"there\"\n", &[], &[]).unwrap().config);
@@ -176,7 +176,7 @@ fn a_tilde_is_the_home_folder_and_nothing_else() {
     assert_eq!(data("~/chimera"), Ok("/home/ann/chimera".to_owned()));
     assert_eq!(data("~"), Ok("/home/ann".to_owned()));
     assert_eq!(data("a~/b"), Ok("a~/b".to_owned()));
-    assert!(data("~bob/chimera").unwrap_err().contains("write the whole path"));
+    assert!(data("~bob/chimera").unwrap_err().contains("write the full path"));
 }
 
 #[test]

@@ -1,11 +1,10 @@
-//! Whether somebody can sign in, and whether two entries are one person.
+//! Checks that somebody can sign in, and that no two entries are the same person.
 
 use super::{Finding, fail, ok, warn};
 use crate::compose;
 use crate::failure::Outcome;
 use chimera_core::error::Code;
 
-/// What there is to say of the registry.
 pub(super) fn found(found: Outcome<compose::ActorFacts>) -> Vec<Finding> {
     let found = match found {
         Ok(found) => found,
@@ -14,7 +13,7 @@ pub(super) fn found(found: Outcome<compose::ActorFacts>) -> Vec<Finding> {
             return vec![fail("actors", failure.message, hint)];
         }
         Err(failure) => {
-            let hint = "check the store; the lines above say what is wrong with it";
+            let hint = "check the store; see the findings above";
             return vec![fail("actors", failure.message, hint)];
         }
     };
@@ -22,13 +21,13 @@ pub(super) fn found(found: Outcome<compose::ActorFacts>) -> Vec<Finding> {
         0 => warn(
             "actors",
             "nobody has a key, so nobody can sign in".to_owned(),
-            "chimera actor add admin makes the first one",
+            "chimera actor add admin creates the first one",
         ),
         keys => ok("actors", format!("entries: {}, keys: {keys}", found.entries)),
     }];
     if !found.namesakes.is_empty() {
-        let message = format!("people with one mail address count as one person: {}", found.namesakes.join(", "));
-        let hint = "give each an address of their own in notify.email, or remove the entry that is one too many";
+        let message = format!("people with the same mail address count as one person: {}", found.namesakes.join(", "));
+        let hint = "give each a separate address in notify.email, or remove the duplicate entry";
         findings.push(warn("addresses", message, hint));
     }
     findings

@@ -1,4 +1,4 @@
-//! A look at all data: the record store, the ledger, the blobs.
+//! `doctor --deep`: verifies all data in the record store, the ledger and the blobs.
 
 use super::{Finding, fail, ok};
 use crate::command::audit::ledger;
@@ -13,19 +13,18 @@ use futures::StreamExt;
 use std::collections::BTreeSet;
 use std::io::Write;
 
-const UNKNOWN: &str = "what the records name can't be told before the lines above are well";
-const BRING_BACK: &str =
-    "copy blobs/ from a backup that was made with --with-blobs; what is there already stays as it is";
-const RESTORE: &str = "keep a copy of it as it is, and restore a backup; docs/guides/operations.md describes it";
+const UNKNOWN: &str = "which blobs the records refer to is unknown until the findings above are fixed";
+const BRING_BACK: &str = "copy blobs/ from a backup made with --with-blobs; existing blobs are not overwritten";
+const RESTORE: &str = "keep a copy of the damaged data, and restore a backup as docs/guides/operations.md describes";
 
-/// What is being looked at, on one line of the terminal.
+/// A one-line progress display on stderr.
 pub(crate) struct Progress {
     pub(crate) shown: bool,
 }
 
 impl Progress {
     pub(crate) fn tell(&mut self, what: &str) {
-        self.write(&format!("\r\x1b[2Klooking at {}", escape_invisible_only(what)));
+        self.write(&format!("\r\x1b[2Kchecking {}", escape_invisible_only(what)));
     }
 
     fn write(&mut self, text: &str) {
@@ -43,14 +42,13 @@ impl Drop for Progress {
     }
 }
 
-/// Looks at everything, one part after the other.
 pub(crate) async fn examine(config: &Config, ambient: &Ambient, progress: &mut Progress) -> Vec<Finding> {
     let records = match compose::while_answering(config, compose::look_deep(config, progress)).await {
         Ok(words) => ok("records", words),
         Err(failure) if failure.code == Code::NotFound => {
             return vec![ok("records", "there is no data yet".to_owned())];
         }
-        // Nothing more is to be had from a store that does not answer.
+        // Later checks need the store, too.
         Err(failure) if failure.code == Code::StoreUnavailable => {
             return vec![fail("records", failure.message, "check database_url and that the server runs")];
         }
@@ -86,7 +84,7 @@ async fn verified(config: &Config, ambient: &Ambient) -> Outcome<String> {
     }
 }
 
-/// Reads every blob and compares it with its address, and looks for those that the records name.
+/// Reads every blob, compares it with its address, and looks for missing blobs that the records refer to.
 async fn look_at_blobs(blobs: &dyn Blobs, named: Outcome<BTreeSet<BlobId>>, progress: &mut Progress) -> Finding {
     const NAME: &str = "blob_contents";
     let (mut whole, mut damaged) = (0_u64, Vec::new());
@@ -94,29 +92,31 @@ async fn look_at_blobs(blobs: &dyn Blobs, named: Outcome<BTreeSet<BlobId>>, prog
         progress.tell(&format!("blobs, {first} of 256 parts, {whole} so far"));
         let ids = match blobs.ids(first).await {
             Ok(ids) => ids,
-            Err(error) => return fail(NAME, error.to_string(), "the blobs must be readable to be looked at"),
+            Err(error) => return fail(NAME, error.to_string(), "the blobs must be readable to be verified"),
         };
         for id in ids {
             match read(blobs, id).await {
-                // Removed since it was listed.
+                // Removed after it was listed.
                 Err(BlobError::NotFound(_)) => {}
                 Ok(()) => whole += 1,
                 Err(BlobError::Damaged(_)) => damaged.push(id.hex()),
-                Err(error) => return fail(NAME, error.to_string(), "the blobs must be readable to be looked at"),
+                Err(error) => return fail(NAME, error.to_string(), "the blobs must be readable to be verified"),
             }
         }
     }
     if let Some(first) = damaged.first() {
-        return fail(NAME, format!("damaged: {}, the first is {first}", damaged.len()), RESTORE);
+        return fail(NAME, format!("damaged: {}, first: {first}", damaged.len()), RESTORE);
     }
     let named = match named {
         Ok(named) => named,
-        Err(failure) => return fail(NAME, format!("whole: {whole}, but {}", failure.message), UNKNOWN),
+        Err(failure) => return fail(NAME, format!("intact: {whole}, but {}", failure.message), UNKNOWN),
     };
     match compose::missing(blobs, &named).await {
-        Ok(missing) if missing.is_empty() => ok(NAME, format!("whole: {whole}, named by records: {}", named.len())),
+        Ok(missing) if missing.is_empty() => {
+            ok(NAME, format!("intact: {whole}, referenced by records: {}", named.len()))
+        }
         Ok(missing) => fail(NAME, compose::told_missing(&missing, named.len()), BRING_BACK),
-        Err(failure) => fail(NAME, failure.message, "the blobs must be readable to be looked at"),
+        Err(failure) => fail(NAME, failure.message, "the blobs must be readable to be verified"),
     }
 }
 

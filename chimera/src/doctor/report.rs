@@ -1,4 +1,4 @@
-//! What the doctor has found so far, and what it is looking at: a check that never ends is named, and does not hide the others.
+//! The findings so far and the check in progress: a check that hangs is reported, and does not hide the others.
 
 use super::{Finding, examine, fail};
 use crate::compose::Ambient;
@@ -7,7 +7,7 @@ use chimera_core::limits;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Filled by whoever examines, read by whoever waits for that.
+/// Filled by the checks, read by the task that waits for them.
 #[derive(Default)]
 pub(crate) struct Report(Mutex<State>);
 
@@ -22,7 +22,7 @@ impl Report {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is looked at from now on.
+    /// Names the check in progress.
     pub(super) fn looks_at(&self, name: &'static str) {
         self.state().looking_at = name;
     }
@@ -35,25 +35,25 @@ impl Report {
         self.state().findings.extend(findings);
     }
 
-    /// Puts a finding in the place of another of the same name.
+    /// Replaces the finding of the same name.
     pub(super) fn replace(&self, finding: Finding) {
         let mut state = self.state();
         state.findings.retain(|known| known.name != finding.name);
         state.findings.push(finding);
     }
 
-    /// What was found; what did not answer last.
+    /// The findings so far, plus a failure for the check in progress.
     fn end(&self, limit: Duration) -> Vec<Finding> {
         let mut state = self.state();
-        let told = format!("no answer within {} s; what comes after it was not looked at", limit.as_secs());
-        let hint = "look at what this check needs: a disk, a lock, a name server or a service that does not answer";
+        let told = format!("no answer within {} s; later checks were skipped", limit.as_secs());
+        let hint = "check what this depends on: a disk, a lock, a DNS server or a service that does not respond";
         let silent = fail(state.looking_at, told, hint);
         state.findings.push(silent);
         std::mem::take(&mut state.findings)
     }
 }
 
-/// Looks at everything, for a limited time. It is done on another thread: what hangs in the system keeps that one alone.
+/// Runs all checks with a time limit, on another task: a blocked system call blocks only that one.
 pub(crate) async fn in_time(config: &Config) -> Vec<Finding> {
     let limit = limits::DOCTOR_TIMEOUT;
     let (report, config) = (Arc::new(Report::default()), config.clone());

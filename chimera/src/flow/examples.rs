@@ -1,7 +1,7 @@
-//! The workflows that `chimera dev` begins with.
+//! The example workflows that `chimera dev` installs.
 //!
-//! One that is there already stays as it is, whatever became of it; one that needs a tool which is
-//! not set up here is left out.
+//! An existing workflow of the same id is not changed. An example that needs a tool that is not configured is
+//! skipped.
 
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
@@ -15,7 +15,7 @@ macro_rules! example {
     };
 }
 
-/// Children stand before those who start them.
+/// Child workflows come before the workflows that start them.
 const EXAMPLES: &[(&str, &str)] = &[
     example!("publish-with-approval"),
     example!("summarize-and-file"),
@@ -26,7 +26,6 @@ const EXAMPLES: &[(&str, &str)] = &[
     example!("newsletter-with-review"),
 ];
 
-/// Applies those that are missing.
 pub(crate) async fn apply(flow: &Flow, permit: &Permit) -> Outcome {
     for (id, text) in EXAMPLES {
         let failed = |error: EngineError| {
@@ -40,7 +39,7 @@ pub(crate) async fn apply(flow: &Flow, permit: &Permit) -> Outcome {
         match flow.workflows().apply(permit, id, text).await {
             Ok(_) => {}
             Err(EngineError::Refused(body)) => {
-                tracing::info!(workflow_id = id, reason = body.message, "an example can't be used here");
+                tracing::info!(workflow_id = id, reason = body.message, "skipped an example workflow");
             }
             Err(error) => return Err(failed(error)),
         }

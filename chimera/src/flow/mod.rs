@@ -1,4 +1,4 @@
-//! Workflows and runs as the command line knows them.
+//! How the command line shows workflows and runs.
 
 pub(crate) mod examples;
 pub(crate) mod picture;

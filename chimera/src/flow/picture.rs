@@ -1,7 +1,7 @@
-//! A run drawn for a terminal: its nodes by the levels of the graph, and what waits for a person.
+//! Renders a run for a terminal: its nodes by graph level, and what waits for a person.
 //!
-//! Only text is made here. Whoever draws it again in place has to know how many lines there are and
-//! that none is wider than the terminal, so lines are cut here.
+//! Only text is produced here. Redrawing in place requires that the number of lines is known and that no line
+//! is wider than the terminal, so lines are truncated here.
 
 use super::table::text;
 use chimera_core::flow::review::Review;
@@ -10,32 +10,25 @@ use chimera_core::time::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a picture is made of.
 pub(crate) struct Sight<'a> {
     /// The run, as `GET /runs/{id}` gives it.
     pub(crate) run: &'a Value,
-    /// Its steps.
     pub(crate) steps: &'a [Value],
     /// The workflow's document; null if it is not known.
     pub(crate) workflow: &'a Value,
-    /// What time it is.
     pub(crate) now: Timestamp,
 }
 
-/// The space there is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Canvas {
-    /// Columns.
     pub(crate) columns: usize,
-    /// Rows.
     pub(crate) rows: usize,
-    /// Whether it has colours.
     pub(crate) colors: bool,
-    /// Whether what waits is shown whole; else whoever draws has shown it before.
+    /// Whether pending approvals are shown in full; otherwise the caller has shown them.
     pub(crate) reviews: bool,
 }
 
-/// A status as a sign and a colour.
+/// Symbol and ANSI colour of a status.
 const fn sign(status: &str) -> (&'static str, &'static str) {
     match status.as_bytes() {
         b"completed" => ("✔", "32"),
@@ -53,7 +46,6 @@ const fn sign(status: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// The lines of a run.
 pub(crate) fn draw(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
     let mut lines = vec![title(sight, canvas)];
     lines.extend(nodes(sight, canvas));
@@ -81,7 +73,7 @@ fn title(sight: &Sight<'_>, canvas: Canvas) -> String {
     paint(&cut(words.trim_end(), canvas.columns), sign(status).1, canvas)
 }
 
-/// One line per node; the nodes of one level stand together.
+/// One line per node, grouped by level.
 fn nodes(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
     let mut of_node: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     let mut order: Vec<&str> = Vec::new();
@@ -136,7 +128,7 @@ fn node_line(sight: &Sight<'_>, steps: &[&Value], gutter: &str, node: &str, widt
     }
     if let Some(at) = moment(&whole["retry_at"]) {
         let left = at.micros() - sight.now.micros();
-        // A wait that is long is one that somebody may want to compare with the clock.
+        // For long waits, show the time of day, too.
         let time = if left >= LONG_MICROS { format!(", at {at}") } else { String::new() };
         match status {
             "retry_wait" => add(format!("again in {}{time}", length(left))),
@@ -154,16 +146,16 @@ fn node_line(sight: &Sight<'_>, steps: &[&Value], gutter: &str, node: &str, widt
     format!(" {gutter} {}", paint(&format!("{mark} {}", cut(&words, room.saturating_sub(1))), color, canvas))
 }
 
-/// A wait from which on its end is named as a time of day.
+/// From this length on, a wait also shows when it ends.
 const LONG_MICROS: i64 = 60_000_000;
 
-/// The tool that the workflow names for a node that has not begun.
+/// The tool of a node that has not started yet.
 fn planned<'a>(workflow: &'a Value, node: &str) -> Option<&'a str> {
     let nodes = workflow["nodes"].as_array()?;
     nodes.iter().find(|found| found["id"] == node)?["fn"].as_str()
 }
 
-/// What a person has to do, with the command that does it.
+/// Pending approvals and unknown outcomes, with the commands that resolve them.
 fn questions(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
     let run = text(&sight.run["run_id"]);
     let mut lines = Vec::new();
@@ -178,7 +170,7 @@ fn questions(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
             lines.extend(review_lines(approval, canvas.columns));
         }
         if let Some(digest) = approval["digest"].as_str() {
-            // A command must not be cut: it is there to be copied.
+            // Commands are wrapped, never truncated: they are meant to be copied.
             lines.extend(wrapped(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
             lines.extend(wrapped(&format!("  chimera runs reject {run} --digest {digest}"), canvas.columns));
         }
@@ -193,13 +185,13 @@ fn questions(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
     lines
 }
 
-/// All that a decision is about, as the page and the mail show it; lines are broken, never cut.
+/// The review as the web page and the mail show it; long lines are wrapped, never truncated.
 pub(crate) fn review_lines(approval: &Value, columns: usize) -> Vec<String> {
     let Ok(review) = serde_json::from_value::<Review>(approval["review"].clone()) else { return Vec::new() };
     review.lines().iter().flat_map(|line| folded(&format!("  {line}"), columns)).collect()
 }
 
-/// A line on as many lines as it needs, with its indent.
+/// Wraps a line, keeping its indent.
 fn folded(line: &str, columns: usize) -> Vec<String> {
     let indent = line.chars().take_while(|c| *c == ' ').count() + 2;
     let room = columns.saturating_sub(indent).max(1);
@@ -212,7 +204,7 @@ fn folded(line: &str, columns: usize) -> Vec<String> {
     std::iter::once(first.iter().collect()).chain(rest).collect()
 }
 
-/// What nobody knows, and for how long.
+/// The headline of a call whose outcome is unknown.
 pub(crate) fn doubt(item: &Value, now: Timestamp) -> String {
     let index = item["map_index"].as_i64().map_or(String::new(), |index| format!("[{index}]"));
     let node = format!("{}{index}", text(&item["node_id"]));
@@ -221,7 +213,7 @@ pub(crate) fn doubt(item: &Value, now: Timestamp) -> String {
     format!("‼ nobody knows whether {node} ({}) {what}{long}; find out, then", text(&item["tool"]))
 }
 
-/// The level of each node: the longest way to it from a node without a predecessor.
+/// The level of each node: the longest path from a node without predecessors.
 fn levels<'a>(workflow: &Value, nodes: &[&'a str]) -> BTreeMap<&'a str, usize> {
     let place: BTreeMap<&str, usize> = nodes.iter().enumerate().map(|(at, node)| (*node, at)).collect();
     let edges: Vec<(usize, usize)> = workflow["edges"]
@@ -255,7 +247,7 @@ fn moment(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 
-/// How long something took, or takes by now.
+/// Elapsed time, up to now if it has not ended.
 fn span(from: &Value, to: &Value, now: Timestamp) -> Option<String> {
     let from = moment(from)?;
     Some(length(moment(to).unwrap_or(now).micros() - from.micros()))
@@ -275,7 +267,7 @@ fn paint(text: &str, color: &str, canvas: Canvas) -> String {
     if canvas.colors { format!("\u{1b}[{color}m{text}\u{1b}[0m") } else { text.into_owned() }
 }
 
-/// The text, not wider than `columns`.
+/// Truncates to `columns`.
 fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
@@ -283,7 +275,7 @@ fn cut(text: &str, columns: usize) -> String {
     text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// The text on as many lines as it needs.
+/// Wraps at `columns`.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     letters.chunks(columns.max(1)).map(|line| line.iter().collect()).collect()

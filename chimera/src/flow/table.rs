@@ -1,4 +1,4 @@
-//! Rows under each other, for people.
+//! Plain text tables.
 
 use chimera_core::text::escape_invisible_line;
 
@@ -24,7 +24,7 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 pub(crate) fn text(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Null => "-".to_owned(),
-        // Texts of strangers must not steer a terminal, and none is shown as another.
+        // Untrusted text must not control the terminal, and different texts must look different.
         serde_json::Value::String(text) => escape_invisible_line(text),
         other => other.to_string(),
     }

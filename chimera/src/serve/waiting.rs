@@ -1,11 +1,11 @@
-//! A node that does not serve yet: it says that it lives, and why it is not ready.
+//! A starting node: it is alive, and reports why it is not ready.
 //!
-//! It takes connections as soon as it has its address, so whoever asks is answered, however long the store
-//! takes. Until then nothing is driven or written.
+//! It accepts connections as soon as it listens, so health checks are answered however long the store takes.
+//! Meanwhile it drives no run and writes nothing.
 //!
-//! A clock that can't be right is waited for, too. Deadlines in the store are times of day: with a wrong
-//! clock approvals would expire early or timers stand still. The node begins by itself as soon as its clock
-//! agrees.
+//! It also waits while the clock is implausible. Deadlines in the store are wall clock times: with a wrong
+//! clock, approvals would expire early or timers would not fire. The node starts by itself once the clock is
+//! right.
 
 use crate::ambient::{Disagreement, SystemClock};
 use crate::compose::{self, Ambient};
@@ -21,10 +21,9 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// What speaks against the clock, as far as it is known.
+/// The known clock problem, if any.
 type Clocks = Arc<Mutex<Option<Disagreement>>>;
 
-/// A server that only says why it is not ready.
 pub(super) struct Waiting {
     clocks: Clocks,
     stop: oneshot::Sender<()>,
@@ -32,7 +31,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Answers whoever connects, until it ends.
+    /// Starts answering requests.
     pub(super) fn begin(config: &Config, listener: &TcpListener, edge: Edge, limits: ServerLimits) -> Outcome<Self> {
         let failed =
             |error: std::io::Error| Failure::new(Code::Internal, format!("can't listen: {}", io_reason(&error)));
@@ -48,20 +47,20 @@ impl Waiting {
         Ok(Self { clocks, stop, served })
     }
 
-    /// Lets requests finish and takes no more: from now on somebody else answers.
+    /// Finishes running requests and accepts no more: the real server takes over.
     pub(super) async fn end(self) {
         drop(self.stop);
         let _ = self.served.await;
     }
 
-    /// Waits until the clock agrees; says whether that took any time.
+    /// Waits until the clock is plausible. Returns whether it had to wait.
     pub(super) async fn until_the_clock_agrees(&self, config: &Config, ambient: &Ambient) -> Outcome<bool> {
         let found = match answered(config, compose::disagreement(config, &*ambient.clock)).await {
-            // It would be asked in vain a second time.
+            // Asking again would fail, too.
             Err(failure) if config.database_url.is_some() && failure.code == Code::StoreUnavailable => {
                 return Err(failure);
             }
-            // What else keeps the store from being asked is told by whoever opens it.
+            // Opening the store reports other problems.
             Err(_) | Ok(None) => return Ok(false),
             Ok(Some(found)) => found,
         };
@@ -69,23 +68,23 @@ impl Waiting {
             tracing::warn!(hint = found.hint(), "{found}");
             return Ok(false);
         }
-        tracing::error!(critical = true, hint = found.hint(), "{found}; this node begins nothing until it is right");
+        tracing::error!(critical = true, hint = found.hint(), "{found}; this node does not start until it is right");
         self.tell(Some(found));
         self.agreed(config).await;
         self.tell(None);
-        tracing::warn!("the clock is right now; this node begins");
+        tracing::warn!("the clock is right now; this node starts");
         Ok(true)
     }
 
     async fn agreed(&self, config: &Config) {
         loop {
             tokio::time::sleep(CLOCK_COMPARE_INTERVAL).await;
-            // The machine's clock as it is: nobody goes by it yet, so a jump need not last first.
+            // A fresh clock: nothing depends on it yet, so a jump counts at once.
             let clock = SystemClock::default();
             match compose::disagreement(config, &clock as &dyn Clock).await {
                 Ok(Some(found)) if found.stops() => self.tell(Some(found)),
                 Ok(_) => return,
-                // A store that does not answer says nothing about the clock.
+                // A store that does not respond proves nothing about the clock.
                 Err(_) => {}
             }
         }
@@ -96,8 +95,7 @@ impl Waiting {
     }
 }
 
-/// Does what has to be done with the store before a node begins, as long as the store answers. What takes
-/// long is told.
+/// Runs startup work on the store while the database responds. Logs a warning if it takes long.
 pub(super) async fn answered<T>(config: &Config, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let mut work = pin!(compose::while_answering(config, work));
     if let Ok(done) = tokio::time::timeout(START_SLOW_AFTER, &mut work).await {
@@ -105,7 +103,7 @@ pub(super) async fn answered<T>(config: &Config, work: impl Future<Output = Outc
     }
     if config.database_url.is_some() {
         let seconds_max = DATABASE_SILENCE_SECONDS_MAX;
-        tracing::warn!(seconds_max, "waiting for the database; the start fails if it answers nothing for so long");
+        tracing::warn!(seconds_max, "waiting for the database; the start fails if it does not respond for this long");
     } else {
         tracing::warn!("waiting for the data folder to be opened");
     }
@@ -134,7 +132,7 @@ fn records(config: &Config, clocks: &Clocks) -> ReadinessCheck {
     })
 }
 
-/// A second handle of the same socket: whoever connects is served by one or the other.
+/// A second handle of the listening socket; either one accepts a connection.
 fn second(listener: &TcpListener) -> std::io::Result<TcpListener> {
     use std::os::fd::AsFd;
     let socket = std::net::TcpListener::from(listener.as_fd().try_clone_to_owned()?);

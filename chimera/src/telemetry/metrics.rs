@@ -1,11 +1,10 @@
-//! Every metric that this binary exports, described once; `docs/reference/metrics.md` is made from it.
+//! The catalogue of exported metrics; `docs/reference/metrics.md` is generated from it.
 //!
-//! Metrics are recorded where things happen, by name. A test compares what a real server exports with the
-//! page, so a metric that is missing here is found.
+//! Metrics are recorded by name where the events happen. A test compares the export of a real server with the
+//! page, so a metric that is missing here fails it.
 
 use metrics::Label;
 
-/// How a metric behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Counter,
@@ -15,7 +14,6 @@ enum Kind {
     Summary,
 }
 
-/// A metric of ours.
 struct Metric {
     name: &'static str,
     kind: Kind,
@@ -23,10 +21,10 @@ struct Metric {
     help: &'static str,
 }
 
-/// Names of labels, with the values that they can have where those are words of ours.
+/// Label names, with their possible values where those are a fixed set.
 type Labels = &'static [(&'static str, &'static [&'static str])];
 
-/// Names of tools, stores, lanes and routes: many, but bounded by what this process has.
+/// Open-ended values (tools, stores, lanes, routes): many, but bounded by what this process has.
 const OPEN: &[&str] = &[];
 
 const fn counter(name: &'static str, labels: Labels, help: &'static str) -> Metric {
@@ -41,7 +39,7 @@ const fn histogram(name: &'static str, labels: Labels, help: &'static str) -> Me
     Metric { name, kind: Kind::Histogram, labels, help }
 }
 
-/// What there is, by what it is about.
+/// All metrics, grouped by topic.
 const METRICS: &[(&str, &[Metric])] = &[
     (
         "Runs and steps",
@@ -49,9 +47,9 @@ const METRICS: &[(&str, &[Metric])] = &[
             counter(
                 "chimera_signals_unreadable_total",
                 &[],
-                "Signals to runs that could not be read; the run's events have `run.signal_unreadable`.",
+                "Signals to runs that could not be decoded; the run gets the event `run.signal_unreadable`.",
             ),
-            counter("chimera_runs_started_total", &[], "Runs that this process began, runs inside others included."),
+            counter("chimera_runs_started_total", &[], "Runs started by this process, including child runs."),
             counter(
                 "chimera_runs_ended_total",
                 &[("status", &["completed", "failed", "cancelled", "rolled_back"])],
@@ -71,50 +69,49 @@ const METRICS: &[(&str, &[Metric])] = &[
                         "rollback_failed",
                     ],
                 )],
-                "What became of steps in this process; a step that is tried again counts each time.",
+                "Step outcomes in this process; each attempt of a retried step counts.",
             ),
-            counter("chimera_approvals_requested_total", &[], "Requests for approval that runs of this process made."),
+            counter("chimera_approvals_requested_total", &[], "Approval requests made by runs of this process."),
             gauge(
                 "chimera_runs_unfinished",
                 &[("state", &["pending", "running", "awaiting_approval", "rolling_back"])],
-                "Runs in the store that are not over.",
+                "Unfinished runs in the store.",
             ),
             gauge(
                 "chimera_runs_unattended",
                 &[],
-                "Runs in the store that are not over and have neither an owner nor a deadline. Always 0; anything \
-                 else is a fault.",
+                "Unfinished runs in the store with neither an owner nor a deadline. Always 0; any other value is a bug.",
             ),
-            gauge("chimera_approvals_pending", &[], "Requests for approval in the store that nobody has decided."),
+            gauge("chimera_approvals_pending", &[], "Pending approval requests in the store."),
             gauge(
                 "chimera_approvals_pending_oldest_age_seconds",
                 &[],
-                "Age of the oldest request for approval that waits; 0 if none does.",
+                "Age of the oldest pending approval request; 0 if there is none.",
             ),
             gauge(
                 "chimera_timers_overdue",
                 &[],
-                "Parked runs in the store whose time came more than 5 seconds ago and that no process took up.",
+                "Parked runs in the store that were due more than 5 seconds ago and that no process has picked up.",
             ),
             gauge(
                 "chimera_timers_overdue_oldest_age_seconds",
                 &[],
-                "How long ago the time of the most overdue parked run came; 0 if none is overdue.",
+                "How long the most overdue parked run has been due; 0 if none is overdue.",
             ),
             gauge(
                 "chimera_signals_overdue",
                 &[],
-                "Signals in the store that were sent to a run more than a minute ago and that it has not taken in.",
+                "Signals in the store that were sent more than a minute ago and that their run has not consumed.",
             ),
             gauge(
                 "chimera_signals_overdue_oldest_age_seconds",
                 &[],
-                "How long ago the oldest of them was sent; 0 if none is overdue.",
+                "Age of the oldest overdue signal; 0 if none is overdue.",
             ),
         ],
     ),
     (
-        "Calls of tools",
+        "Tool calls",
         &[
             counter(
                 "chimera_tool_calls_total",
@@ -123,30 +120,25 @@ const METRICS: &[(&str, &[Metric])] = &[
                     ("call", &["execute", "dry", "check", "undo"]),
                     ("outcome", &["succeeded", "failed", "unknown"]),
                 ],
-                "Calls of tools that reach outside, by how they ended. After `unknown` nobody knows yet whether it \
-                 happened; a check or another try may still tell.",
+                "Calls of external tools, by outcome. `unknown` means that the effect may or may not have happened; a check or a retry may still resolve it.",
             ),
-            histogram(
-                "chimera_tool_call_duration_seconds",
-                &[("tool", OPEN)],
-                "How long calls of tools that reach outside took.",
-            ),
+            histogram("chimera_tool_call_duration_seconds", &[("tool", OPEN)], "Duration of calls of external tools."),
             gauge(
                 "chimera_calls_in_doubt",
                 &[],
-                "Calls in the store whose outcome is unknown until somebody settles it.",
+                "Calls in the store whose outcome is unknown and must be resolved by a person.",
             ),
             gauge(
                 "chimera_calls_in_doubt_oldest_age_seconds",
                 &[],
-                "For how long the outcome of a call has been unknown at the most; 0 if none is.",
+                "Age of the oldest call whose outcome is unknown; 0 if there is none.",
             ),
-            gauge("chimera_runs_in_doubt", &[], "Runs in the store with such a call."),
-            gauge("chimera_call_slots_taken", &[], "Calls of this process that are under way."),
-            gauge("chimera_call_slots_limit", &[], "Calls of this process that may be under way at a time."),
-            gauge("chimera_call_slots_waiting", &[], "Calls of this process that wait for a slot."),
+            gauge("chimera_runs_in_doubt", &[], "Runs in the store with a call whose outcome is unknown."),
+            gauge("chimera_call_slots_taken", &[], "Calls of this process in flight."),
+            gauge("chimera_call_slots_limit", &[], "Maximum number of concurrent calls of this process."),
+            gauge("chimera_call_slots_waiting", &[], "Calls of this process waiting for a slot."),
             gauge("chimera_run_places_taken", &[], "Runs that this process drives."),
-            gauge("chimera_run_places_limit", &[], "Runs that this process may drive at a time."),
+            gauge("chimera_run_places_limit", &[], "Maximum number of runs that this process drives concurrently."),
         ],
     ),
     (
@@ -173,7 +165,7 @@ const METRICS: &[(&str, &[Metric])] = &[
             gauge(
                 "chimera_commit_queue_txs",
                 &[("store", OPEN), ("lane", OPEN)],
-                "Transactions that waited in a lane of this process when its last batch began.",
+                "Transactions queued in a lane of this process when its last batch started.",
             ),
             gauge(
                 "chimera_lanes",
@@ -184,19 +176,17 @@ const METRICS: &[(&str, &[Metric])] = &[
             gauge(
                 "chimera_lane_epoch",
                 &[("lane", OPEN)],
-                "How often the lane was claimed, when this process held it last.",
+                "The lane's epoch (number of claims) when this process last held it.",
             ),
             gauge(
                 "chimera_lane_head_seq",
                 &[("lane", OPEN)],
-                "Number of the lane's last ledger entry, when this process held it last.",
+                "Sequence number of the lane's last ledger entry when this process last held it.",
             ),
             gauge(
                 "chimera_lane_lease_age_seconds",
                 &[("lane", OPEN)],
-                "Time since the lease of the lane was renewed, when this process held it last. The embedded store is \
-                 locked by its process and renews nothing; while it is idle, it commits once a minute, when what has \
-                 expired is swept.",
+                "Time since the lane's lease was renewed, when this process last held it. The embedded store is locked by its process and renews no lease; while idle, it commits once a minute, when expired rows are swept.",
             ),
         ],
     ),
@@ -206,62 +196,62 @@ const METRICS: &[(&str, &[Metric])] = &[
             counter(
                 "chimera_http_requests_total",
                 &[("method", OPEN), ("route", OPEN), ("status", OPEN)],
-                "Requests that were answered. `route` is a pattern of the route table, never an address.",
+                "Requests answered. `route` is a pattern from the route table, never a concrete path.",
             ),
             histogram(
                 "chimera_http_request_duration_seconds",
                 &[("method", OPEN), ("route", OPEN)],
-                "How long requests took.",
+                "Request duration.",
             ),
-            gauge("chimera_http_requests_running", &[], "Requests that are being answered."),
+            gauge("chimera_http_requests_running", &[], "Requests in flight."),
             counter(
                 "chimera_http_connections_refused_total",
                 &[],
-                "Connections that were refused because their address had too many.",
+                "Connections rejected because their address had too many.",
             ),
             counter(
                 "chimera_http_bodies_refused_total",
                 &[("reason", &["size", "slow", "address"])],
-                "Bodies that were not read to their end: too large, too slow, or from an address with too many bytes of refused requests.",
+                "Bodies not read to the end: too large, too slow, or from an address with too many bytes in rejected requests.",
             ),
             counter(
                 "chimera_http_refused_body_bytes_total",
                 &[],
-                "Bytes of bodies that were read for requests that were then refused for their credential or quota.",
+                "Body bytes read for requests that were then rejected for their credentials or quota.",
             ),
         ],
     ),
     (
-        "Around it",
+        "Other",
         &[
             counter(
                 "chimera_access_refusals_not_entered_total",
                 &[],
-                "Refusals over a quota that were neither entered nor summed up, because too many actors were over theirs.",
+                "Quota rejections that were not written to the ledger, not even in a summary, because too many actors were over quota.",
             ),
             counter(
                 "chimera_access_counters_lost_total",
                 &[],
-                "Requests that could not be counted for all nodes because Redis was not there.",
+                "Requests that could not be counted across nodes because Redis was unavailable.",
             ),
             counter("chimera_clock_jumps_total", &[], "Jumps of the machine's clock."),
             gauge(
                 "chimera_clock_ahead_seconds",
                 &[],
-                "By how much the time of day is ahead of the time that deadlines go by.",
+                "How far the wall clock is ahead of the steady clock that deadlines use.",
             ),
-            counter("chimera_otlp_export_failures_total", &[], "Batches of spans that the collector did not take."),
-            counter("chimera_metrics_sample_failures_total", &[], "Looks at the store for these metrics that failed."),
+            counter("chimera_otlp_export_failures_total", &[], "Batches of spans that the collector did not accept."),
+            counter("chimera_metrics_sample_failures_total", &[], "Failed samples of the store for these metrics."),
             gauge(
                 "chimera_metrics_sampled_timestamp_seconds",
                 &[],
-                "Unix time of the last look at the store. Gauges about the store are as old as that.",
+                "Unix time of the last sample of the store. Gauges about the store are as old as that.",
             ),
         ],
     ),
 ];
 
-/// Describes every metric, and lets counters begin at zero wherever their labels are words of ours.
+/// Describes every metric, and starts counters at zero where their label values are a fixed set.
 pub(super) fn describe() {
     for metric in METRICS.iter().flat_map(|(_, metrics)| *metrics) {
         match metric.kind {
@@ -277,7 +267,7 @@ pub(super) fn describe() {
     }
 }
 
-/// Every combination of labels; none if a label has values that are not known beforehand.
+/// Every combination of label values; none if a label is open-ended.
 fn series(labels: Labels) -> Vec<Vec<Label>> {
     let mut all = vec![Vec::new()];
     for (name, values) in labels {
@@ -298,15 +288,14 @@ pub(crate) fn page() -> String {
     use std::fmt::Write;
     let (seconds, rows) = (limits::METRICS_SECONDS, limits::COUNT_ROWS_MAX);
     let mut text = format!(
-        "# Metrics\n\nThis page is made from the catalogue in \
-         [metrics.rs](../../chimera/src/telemetry/metrics.rs) and compared with what a server exports by a test.\n\n\
-         `GET /metrics` gives them in the text format of Prometheus and asks for no credential. Names end in their unit \
-         (`_seconds`) and, if they only grow, in `_total`. No label holds a tenant, an actor, a host or an address; \
-         `tool` is a name of a tool that the process has.\n\n\
-         Counters count what this process did since it started. Gauges about the store are looked up every {seconds} seconds \
-         through indexes of what is not over, never among what has ended, and stop counting at {rows}. Every node of one \
-         database sees the same store: take the maximum of those over the nodes, not the sum.\n\n\
-         Worth an alert: `chimera_runs_unattended > 0`, `chimera_timers_overdue_oldest_age_seconds > 60`, \
+        "# Metrics\n\nThis page is generated from the catalogue in [metrics.rs](../../chimera/src/telemetry/metrics.rs) and compared with what a server exports by a test.\n\n\
+         `GET /metrics` returns them in the Prometheus text format, without authentication. Names end in their unit \
+         (`_seconds`) or, for counters, in `_total`. No label holds a tenant, an actor, a host or an address; \
+         `tool` is the name of a tool that the process has loaded.\n\n\
+         Counters count what this process did since it started. Gauges about the store are sampled every {seconds} seconds \
+         through indexes of unfinished work only, and are capped at {rows}. Every node of one \
+         database sees the same store: aggregate these gauges with the maximum over the nodes, not the sum.\n\n\
+         Recommended alerts: `chimera_runs_unattended > 0`, `chimera_timers_overdue_oldest_age_seconds > 60`, \
          `chimera_signals_overdue > 0`, `chimera_calls_in_doubt > 0`, `time() - chimera_metrics_sampled_timestamp_seconds > 60`.\n",
     );
     for (title, metrics) in METRICS {

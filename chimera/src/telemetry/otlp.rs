@@ -1,8 +1,7 @@
-//! Spans to a collector, by OTLP over HTTP.
+//! Exports spans to a collector (OTLP over HTTP).
 //!
-//! Spans are batched on a thread of their own and sent through the runtime. A collector that is
-//! away costs nothing but the spans: the queue is bounded, and the log says once that sending
-//! fails and once that it works again.
+//! Spans are batched on a separate thread and sent through the runtime. If the collector is unavailable, spans
+//! are dropped: the queue is bounded, and the log reports once that sending fails and once that it works again.
 
 use super::told::{AllButStandIns, Ids, Teller, under};
 use crate::failure::{Failure, Outcome};
@@ -33,7 +32,6 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
-/// The export of spans.
 pub(crate) struct Spans {
     provider: SdkTracerProvider,
 }
@@ -73,7 +71,7 @@ impl Spans {
         tracing_opentelemetry::layer().with_tracer(self.provider.tracer("chimera")).with_filter(ours)
     }
 
-    /// What hears the engine.
+    /// The port through which the engine reports spans.
     pub(crate) fn port(&self) -> Arc<dyn Port> {
         Arc::new(Teller(self.provider.tracer("chimera")))
     }
@@ -142,7 +140,7 @@ impl Sender {
         Ok(response.body(answer.bytes().await?)?)
     }
 
-    /// Says so when it begins and ends, not every time.
+    /// Logs only the first failure and the recovery.
     fn note(&self, failed: bool) {
         if failed {
             metrics::counter!("chimera_otlp_export_failures_total").increment(1);

@@ -1,4 +1,4 @@
-//! A panic is a log line like any other: redacted, in the right form, with its place.
+//! Logs panics like any other line: redacted, in the configured format, with their location.
 
 use std::panic::PanicHookInfo;
 

@@ -1,8 +1,8 @@
-//! Spans under ids that are given: those that the engine tells, and those of requests for runs.
+//! Spans with predetermined ids: those that the engine reports, and those of requests that start runs.
 //!
-//! The SDK asks a generator for the ids of every span. Ours gives out the ids that the thread was
-//! told just before, and random ones otherwise; a span is always started on the thread that asked for
-//! it, so the ids can't end up with another.
+//! The SDK asks a generator for the ids of every span. This one returns the ids that were set on the current
+//! thread just before, and random ones otherwise. A span is always started on the thread that set its ids, so no
+//! other span can get them.
 
 use chimera_core::flow::trace::SpanId as OwnSpanId;
 use chimera_core::time::Timestamp;
@@ -19,14 +19,14 @@ use std::time::{Duration, SystemTime};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use uuid::Uuid;
 
-/// The field of a span that stands where another will be told.
+/// Marks a placeholder for a span that is reported later.
 const STAND_IN: &str = "otel.stand_in";
 
 thread_local! {
     static NEXT: Cell<Option<(TraceId, SpanId)>> = const { Cell::new(None) };
 }
 
-/// Starts a span under these ids: the trace counts if the span has no parent.
+/// Starts a span with these ids; the trace id is used only if it has no parent.
 pub(super) fn under<T>(trace: Uuid, span: OwnSpanId, start: impl FnOnce() -> T) -> T {
     NEXT.set(Some((trace_id(trace), span_id(span))));
     let started = start();
@@ -46,7 +46,7 @@ fn context(run: Uuid, span: OwnSpanId) -> SpanContext {
     SpanContext::new(trace_id(run), span_id(span), TraceFlags::SAMPLED, true, TraceState::default())
 }
 
-/// Gives out the ids that were told, then random ones.
+/// Returns the ids set by `under`, else random ones.
 #[derive(Debug, Default)]
 pub(super) struct Ids(RandomIdGenerator);
 
@@ -60,7 +60,7 @@ impl IdGenerator for Ids {
     }
 }
 
-/// Takes every span but those that only stand for another.
+/// Samples every span except placeholders.
 #[derive(Clone, Debug)]
 pub(super) struct AllButStandIns;
 
@@ -80,7 +80,7 @@ impl ShouldSample for AllButStandIns {
     }
 }
 
-/// Passes on what the engine tells.
+/// Exports the spans that the engine reports.
 pub(super) struct Teller(pub(super) SdkTracer);
 
 impl Spans for Teller {

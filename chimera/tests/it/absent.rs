@@ -1,4 +1,4 @@
-//! A restart without the tools that runs were started with, and what the doctor says of signals that wait.
+//! A restart without the tools that runs were started with, and the doctor's report on overdue signals.
 
 use crate::support::{Place, until};
 use chimera_testkit::postgres::PrivatePostgres;

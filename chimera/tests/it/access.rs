@@ -1,4 +1,4 @@
-//! The front door from the command line: acting, tokens, signatures, actors and their keys.
+//! Access control from the command line: actions, tokens, signatures, actors and their keys.
 
 use crate::support::{Place, until};
 use chimera_core::access::mac;
@@ -103,7 +103,7 @@ fn a_body_is_signed_to_its_last_byte() {
         assert_eq!((said.status, said.stdout.trim_end()), (0, &*mac::sign(&key, bytes)), "{}", said.stderr);
     }
     let none = sign(&["bare"]);
-    assert!(none.status == 4 && none.stderr.contains("there is no key of admin here"), "{}", none.stderr);
+    assert!(none.status == 4 && none.stderr.contains("no key found for admin"), "{}", none.stderr);
     let server = place.dev(&[]);
     assert_eq!(sign(&["bare", "--as", "user_ada"]).stdout.trim_end(), server.signature("user_ada", "{\"a\":1}"));
 }
@@ -147,7 +147,7 @@ fn first_key(place: &Place) {
     assert_eq!(find("admin")["keys"], 1);
     assert_eq!(bot.run(&["token"]).status, 0);
     let twice = operator.run(&["actor", "add", "service_bot"]);
-    assert!(twice.status == 1 && twice.stderr.contains("has a key already"), "{}", twice.stderr);
+    assert!(twice.status == 1 && twice.stderr.contains("already has a key"), "{}", twice.stderr);
 
     let overlapping = operator.json(&["actor", "secret", "service_bot", "--overlap", "600"]);
     assert!(overlapping["keys_before_until"].is_string(), "{overlapping}");
@@ -201,7 +201,7 @@ fn everybody_who_has_a_key_is_listed_and_can_be_changed() {
     let ann = listed["items"].as_array().unwrap().iter().find(|entry| entry["id"] == "user_ann").unwrap();
     assert_eq!((&ann["keys"], &ann["matched"], &ann["source"]), (&1.into(), &"user_*".into(), &"shipped".into()));
     let shown = place.run(&["actor", "show", "user_ann"]);
-    assert!(shown.stderr.contains("what fits its name counts"), "{}", shown.stderr);
+    assert!(shown.stderr.contains("the pattern that matches its name applies"), "{}", shown.stderr);
     let edited = place.json(&["actor", "edit", "user_ann", "--quota", "3"]);
     assert_eq!((&edited["quota_per_minute"], &edited["source"]), (&3.into(), &"registry".into()));
     assert_eq!(place.json(&["actor", "disable", "user_ann"])["disabled"], true);
@@ -210,16 +210,16 @@ fn everybody_who_has_a_key_is_listed_and_can_be_changed() {
     let nobody = place.run(&["actor", "disable", "user_bob"]);
     assert!(nobody.stderr.contains("user_bob has neither an entry nor a key"), "{}", nobody.stderr);
     let nothing = place.run(&["actor", "edit", "user_ann"]);
-    assert!(nothing.stderr.contains("nothing is to be changed of user_ann"), "{}", nothing.stderr);
+    assert!(nothing.stderr.contains("no changes given for user_ann"), "{}", nothing.stderr);
     let bare = place.run(&["actor", "add", "bot_*"]);
-    assert!(bare.status == 1 && bare.stderr.contains("bot_* is a pattern: it has no key"), "{}", bare.stderr);
+    assert!(bare.status == 1 && bare.stderr.contains("bot_* is a pattern, which has no key"), "{}", bare.stderr);
     let pattern = place.json(&["actor", "add", "bot_*", "--scopes", "local.echo"]);
     assert_eq!(
         (&pattern["id"], &pattern["keys"], &pattern["source"]),
         (&"bot_*".into(), &0.into(), &"registry".into())
     );
     let removed = place.run(&["actor", "remove", "user_ann"]);
-    assert!(removed.stderr.contains("The entry user_* (shipped) counts for the name now"), "{}", removed.stderr);
+    assert!(removed.stderr.contains("The entry user_* (shipped) now applies to this name"), "{}", removed.stderr);
     let gone = place.run(&["actor", "remove", "user_ann"]);
     assert!(gone.stderr.contains("user_ann has neither an entry nor a key"), "{}", gone.stderr);
     let admin = place.run(&["actor", "remove", "admin"]);

@@ -1,4 +1,4 @@
-//! The ledger from outside: listing, exporting, and verifying on a machine that has only the file.
+//! The ledger from the command line: listing, exporting, and verifying offline.
 
 use crate::support::{Place, Said};
 use chimera_testkit::postgres::PrivatePostgres;
@@ -50,7 +50,7 @@ fn pages_follow_each_other_by_cursor_and_hold_each_entry_once() {
     assert_eq!((nobody["items"].as_array().unwrap().len(), &nobody["next_cursor"]), (0, &Value::Null));
     let wrong = place.run(&["audit", "list", "--after", "nonsense"]);
     assert_eq!(wrong.status, 1, "{}", wrong.stderr);
-    assert!(wrong.stderr.contains("a cursor belongs to the listing that gave it"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("a cursor is only valid for the listing that returned it"), "{}", wrong.stderr);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Backups, restores, and stores that are not what they were, with the real binary.
+//! Backups, restores, and stores that were rolled back or changed, with the real binary.
 
 use crate::soak::outside::Outside;
 use crate::support::{Place, Server, until};
@@ -135,7 +135,7 @@ fn a_backup_is_made_beside_a_server_verified_and_restored_held() {
     let made = place.json(&["backup", "--out", "b1", "--with-blobs", "--key", "secret://backup"]);
     assert_eq!((&made["keys_sealed"], &made["blobs"]), (&json!(true), &json!("whole")), "{made}");
     let plain = place.run(&["backup", "--out", "b2"]);
-    assert!(plain.stderr.contains("keys of the data folder are NOT in it"), "{}", plain.stderr);
+    assert!(plain.stderr.contains("data folder's keys are NOT included"), "{}", plain.stderr);
     let twice = place.run(&["backup", "--out", "b2"]);
     assert!(twice.stderr.contains("b2 exists already"), "{}", twice.stderr);
     approve(&place, &run);
@@ -146,7 +146,7 @@ fn a_backup_is_made_beside_a_server_verified_and_restored_held() {
     assert_eq!((&verified["intact"], &verified["trusted"]), (&json!(true), &json!(true)), "{verified}");
 
     let refused = place.run(&["restore", "--from", "b1"]);
-    assert!(refused.stderr.contains("there is data in .chimera already"), "{}", refused.stderr);
+    assert!(refused.stderr.contains(".chimera already contains data"), "{}", refused.stderr);
     let restored = place.json(&["restore", "--from", "b1", "--force", "--key", "secret://backup"]);
     assert_eq!(restored["held"], true, "{restored}");
     assert!(place.path(restored["put_aside"].as_str().unwrap()).join("chimera.db").is_file());
@@ -226,7 +226,7 @@ fn a_restore_that_can_not_succeed_touches_nothing() {
     let restore = ["restore", "--from", "kept", "--force", "--key"];
     untouched(&place.run(&[&restore[..], &["secret://ledger"]].concat()), 4, "ledger");
     let wrong = place.run(&[&restore[..], &["secret://wrong"]].concat());
-    untouched(&wrong, 4, "do not open with this secret");
+    untouched(&wrong, 4, "be decrypted with this secret");
     std::fs::remove_file(place.path("kept/manifest.sig")).unwrap();
     untouched(&place.run(&[&restore[..], &["secret://backup"]].concat()), 3, "it is not signed");
     let verified = place.run(&["backup", "verify", "kept"]);

@@ -1,4 +1,4 @@
-//! The benchmark's report, and that it leaves nothing behind. How fast a store is, no test says.
+//! The benchmark's report, and its cleanup. No test asserts on speed.
 
 use crate::support::Place;
 use chimera_testkit::postgres::PrivatePostgres;

@@ -1,4 +1,4 @@
-//! The examples for people who write clients, run as they are written: curl, Python, Node, n8n.
+//! Runs the client examples exactly as documented: curl, Python, Node, n8n.
 
 use crate::support::{Place, Server};
 use serde_json::Value;

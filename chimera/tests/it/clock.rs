@@ -1,5 +1,5 @@
-//! The machine's clock jumps under a running server. A library that the server is started with makes
-//! it do so; the command line beside it has the right time.
+//! Clock jumps under a running server. A preloaded library changes the server's clock; commands see the right
+//! time.
 
 use crate::support::{Place, Server, until};
 use chimera_testkit::postgres::PrivatePostgres;

@@ -92,7 +92,7 @@ fn the_doctor_sees_a_key_that_others_may_read() {
     let key = place.path(".chimera/keys/ledger.key");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     let said = place.run(&["doctor"]);
-    assert!(said.stdout.contains("warn  signing_key  others may read it"), "{}", said.stdout);
+    assert!(said.stdout.contains("warn  signing_key  other users can read it"), "{}", said.stdout);
     assert!(said.stdout.contains("ok    data_folder"), "{}", said.stdout);
 }
 

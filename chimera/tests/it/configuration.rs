@@ -1,4 +1,4 @@
-//! Configuration as an operator meets it.
+//! Configuration errors and `config print`, with the real binary.
 
 use crate::support::Place;
 use chimera_testkit::postgres::PrivatePostgres;

@@ -1,4 +1,4 @@
-//! Processes that are killed, that start together, and that stand beside a live server.
+//! Killed processes, concurrent starts, and commands that run next to a live server.
 
 use crate::support::{Place, until};
 use chimera_testkit::postgres::PrivatePostgres;

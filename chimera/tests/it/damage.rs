@@ -1,5 +1,5 @@
-//! A damaged data file with the real binary: refused at the start, told by what meets it, and shown
-//! by readiness and by the doctor.
+//! A damaged data file, with the real binary: rejected at start, reported by requests that hit it, by readiness
+//! and by the doctor.
 
 use crate::support::{Place, Said, Server};
 use chimera_testkit::sqlite_file::damage_root;
@@ -94,7 +94,7 @@ fn a_deep_look_of_the_doctor_covers_records_ledger_and_blobs() {
     let blob = place.path(".chimera/blobs/sha256/ab");
     std::fs::create_dir_all(&blob).unwrap();
     for (name, ends) in
-        [("records", "reference"), ("ledger", "checkpoints: 1"), ("blob_contents", "named by records: 0")]
+        [("records", "reference"), ("ledger", "checkpoints: 1"), ("blob_contents", "referenced by records: 0")]
     {
         let (status, verdict, message) = check(&place, &["doctor", "--deep"], name);
         assert_eq!((status, verdict.as_str()), (0, "ok"), "{name}: {message}");

@@ -1,5 +1,5 @@
-//! What a node says and does while it can't work: a database that hangs or takes no changes, a disk that fails,
-//! a mark that is no file. It says what is wrong, what to do, and whether it is worth asking again.
+//! A node that can't work: a hanging or read-only database, a failing disk, an unusable mark file. It reports what
+//! is wrong, what to do, and whether a retry helps.
 
 use crate::disk::SmallDisk;
 use crate::support::{Place, Server, until};
@@ -105,7 +105,7 @@ fn a_database_that_is_read_only_is_not_worth_asking_again_and_when_it_takes_chan
     assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
     assert!(refused["message"].as_str().unwrap().contains("the database is read-only"), "{refused}");
     let found = finding(&second, "store");
-    assert_eq!(found["message"], "PostgreSQL can be read but not written");
+    assert_eq!(found["message"], "PostgreSQL is read-only");
     assert!(found["hint"].as_str().unwrap().contains("standby"), "{found}");
     set("off");
     server.until_ready();

@@ -1,4 +1,4 @@
-//! A small disk of a test's own: it can be filled, emptied, and made read-only.
+//! A small private disk for a test, which can be filled, emptied, and made read-only.
 //!
 //! It is a tmpfs in a mount namespace that a waiting shell keeps alive. Commands enter the
 //! namespace; the test itself reaches the files through the shell's root. Ordinary users get a

@@ -1,4 +1,4 @@
-//! What nobody knows, what fails and what waits, as operators of a real server see it.
+//! Unknown outcomes, failures and pending work, as operators of a real server see them.
 
 use crate::support::{Place, Server, until};
 use chimera_testkit::postgres::PrivatePostgres;

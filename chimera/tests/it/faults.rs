@@ -1,5 +1,5 @@
-//! What breaks outside: a full disk, a read-only folder, lost servers. Each time the server says so
-//! clearly, recovers by itself, and has lost nothing that it acknowledged.
+//! External faults: a full disk, a read-only folder, unreachable servers. Each time the server reports the fault,
+//! recovers by itself, and has lost nothing that it acknowledged.
 
 use crate::disk::SmallDisk;
 use crate::support::{Place, Server};
@@ -80,7 +80,7 @@ fn a_stop_on_a_full_disk_ends_and_the_next_start_on_the_same_data_goes_on() {
     server.until_not_ready("records", "the disk is full");
     let (status, log) = server.stop();
     assert_eq!(status, Some(0), "{log}");
-    assert!(has_line(&log, "WARNING", "the stop is not in the ledger"), "{log}");
+    assert!(has_line(&log, "WARNING", "could not record the stop in the ledger"), "{log}");
     let refused = place.run(&["dev", "--data", &data, "--listen", "127.0.0.1:0"]);
     assert_eq!(refused.status, 1, "{}", refused.stderr);
     assert!(refused.stderr.contains("the disk is full"), "{}", refused.stderr);

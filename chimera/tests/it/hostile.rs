@@ -1,4 +1,4 @@
-//! What a caller makes a request cost holds up nobody else.
+//! Expensive requests from one caller do not slow down others.
 
 use crate::support::{Place, Server};
 use chimera_core::access::mac;

@@ -1,5 +1,4 @@
-//! Keys that a store depends on: who signs the ledger when more than one could, and what becomes of a store whose keys are
-//! lost or exchanged.
+//! Keys that a store depends on: which key signs the ledger, and what happens when keys are lost or swapped.
 
 use crate::support::{Place, Said};
 use chimera_testkit::postgres::PrivatePostgres;
@@ -198,7 +197,7 @@ fn a_ledger_key_that_is_lost_or_exchanged_before_the_first_checkpoint_is_refused
 #[test]
 fn keys_that_only_sign_what_was_given_out_are_made_anew_with_a_warning() {
     let place = Place::new();
-    let told = |log: &str| log.lines().filter(|line| line.contains("was not there and has been made")).count();
+    let told = |log: &str| log.lines().filter(|line| line.contains("created a missing key")).count();
     let (status, log) = place.serve(&[]).stop();
     assert_eq!((status, told(&log)), (Some(0), 0), "the first start is no loss: {log}");
     for name in ["token.key", "webhook.key", "links.key"] {
@@ -245,7 +244,13 @@ fn a_restore_brings_keys_back_that_are_damaged() {
     std::fs::write(&file, &whole[..20]).unwrap();
     let said = place.run(&["restore", "--from", "b", "--force", "--key", "secret://backup"]);
     assert_eq!(said.status, 0, "{}", said.stderr);
-    assert!(said.stderr.contains("keys/ledger.key is not 64 hex digits, so it can't be told"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains(
+            "keys/ledger.key is not 64 hex digits, so this folder's signature on the backup can't be checked"
+        ),
+        "{}",
+        said.stderr
+    );
     assert_eq!(std::fs::read(&file).unwrap(), whole);
     place.json(&["resume", "--after-restore", "--yes"]);
     let server = place.dev(&[]);

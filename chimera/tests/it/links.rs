@@ -1,4 +1,4 @@
-//! Links by which people decide, against everything that lies on the disk.
+//! Approval links do not appear in anything stored on disk.
 
 use crate::support::{Place, mode, until};
 use chimera_testkit::smtp::PrivateSmtp;

@@ -1,4 +1,4 @@
-//! Bringing the schema up to date, and asking whether it is, on both stores.
+//! `chimera migrate` and `migrate --check` on both stores.
 
 use crate::support::Place;
 use chimera_testkit::postgres::PrivatePostgres;
@@ -58,7 +58,7 @@ fn a_guard_that_is_gone_is_named_by_the_doctor_and_put_back() {
         );
     }
     let migrated = place.run(&["migrate"]);
-    assert!(migrated.stderr.contains("Put back: trigger audit_logs_append_only on audit_logs."), "{}", migrated.stderr);
+    assert!(migrated.stderr.contains("Restored: trigger audit_logs_append_only on audit_logs."), "{}", migrated.stderr);
     assert!(
         place.run(&["doctor", "--json"]).stdout.contains(r#"{"message":"version 25","name":"schema","verdict":"ok"}"#)
     );
@@ -91,7 +91,7 @@ fn the_doctor_warns_of_a_key_that_other_nodes_of_the_database_do_not_have() {
     let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
     assert_eq!(place.serve(&[]).stop().0, Some(0));
     let said = place.run(&["doctor"]).stdout;
-    assert!(said.contains("warn  signing_key  is this folder's own"), "{said}");
+    assert!(said.contains("warn  signing_key  is local to this data folder"), "{said}");
 }
 
 #[test]

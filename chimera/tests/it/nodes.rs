@@ -1,5 +1,5 @@
-//! Two nodes with one PostgreSQL and one Redis: a key starts one run, a revocation counts everywhere,
-//! and a lost Redis lets nobody through uncounted.
+//! Two nodes with one PostgreSQL and one Redis: an idempotency key starts one run, a revocation
+//! applies everywhere, and without Redis no request passes uncounted.
 
 use crate::support::{Place, Server};
 use chimera_core::time::Timestamp;

@@ -1,4 +1,4 @@
-//! Spans on their way to a collector.
+//! Span export to a collector.
 
 use crate::support::Place;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Restores and resumes that are cut, refused or done with parts missing, with the real binary.
+//! Restores and resumes that are interrupted, rejected or incomplete, with the real binary.
 
 use crate::disk::SmallDisk;
 use crate::support::{Place, Said, until};
@@ -119,7 +119,7 @@ fn is_refused(place: &Place, data: &str) {
 fn goes_on(place: &Place, data: &str) {
     place.json(&["resume", "--after-restore", "--yes", "--data", data]);
     let deep = place.run(&["doctor", "--deep", "--data", data]);
-    assert!(deep.status == 0 && deep.stdout.contains("whole: 1"), "{}", deep.stdout);
+    assert!(deep.status == 0 && deep.stdout.contains("intact: 1"), "{}", deep.stdout);
     let server = place.dev(&["--data", data]);
     server.until_ready();
     assert_eq!(server.stop().0, Some(0));
@@ -175,7 +175,7 @@ fn a_restore_that_does_not_fit_on_the_disk_changes_nothing_that_was_there() {
     server.until_ready();
     assert_eq!(server.stop().0, Some(0), "as if nobody had tried");
     let refused = place.run(&[&["restore", "--from", &backup], &here[..]].concat());
-    assert!(refused.stderr.contains("there is data in"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("already contains data"), "{}", refused.stderr);
     let server = place.dev(&here);
     server.until_ready();
     assert_eq!(server.stop().0, Some(0), "what is refused has not begun");
@@ -185,18 +185,18 @@ fn a_restore_that_does_not_fit_on_the_disk_changes_nothing_that_was_there() {
 fn a_blob_that_the_records_name_and_that_is_gone_is_missed_by_the_doctor_and_by_a_backup() {
     let place = backed_up(Place::new());
     let deep = place.run(&["doctor", "--deep"]);
-    assert!(deep.status == 0 && deep.stdout.contains("whole: 1, named by records: 1"), "{}", deep.stdout);
+    assert!(deep.status == 0 && deep.stdout.contains("intact: 1, referenced by records: 1"), "{}", deep.stdout);
     std::fs::rename(place.path(".chimera/blobs"), place.path("aside")).unwrap();
     let deep = place.run(&["doctor", "--deep"]);
-    let told = deep.stdout.contains("missing: 1 of 1 that the records name, the first is cas://sha256:");
+    let told = deep.stdout.contains("missing: 1 of 1 that the records refer to, first: cas://sha256:");
     assert!(deep.status == 3 && told, "{}", deep.stdout);
     for (out, more) in [("copied", &["--with-blobs"][..]), ("listed", &[])] {
         let made = place.run(&[&["backup", "--out", out], more].concat());
-        assert!(made.status == 3 && made.stderr.contains("NOT whole"), "{}", made.stderr);
+        assert!(made.status == 3 && made.stderr.contains("INCOMPLETE"), "{}", made.stderr);
         assert!(made.stderr.contains("cas://sha256:"), "{}", made.stderr);
         let found = place.run(&["backup", "verify", out]);
         assert!(found.status == 3 && !found.stderr.contains("intact"), "{}", found.stderr);
-        assert!(found.stderr.contains("NOT whole"), "{}", found.stderr);
+        assert!(found.stderr.contains("INCOMPLETE"), "{}", found.stderr);
     }
     assert_eq!(place.json(&["backup", "verify", "b"])["intact"], true);
     std::fs::rename(place.path("aside"), place.path(".chimera/blobs")).unwrap();
@@ -306,8 +306,8 @@ fn a_restore_on_a_machine_that_knows_no_key_says_whom_it_trusts_and_which_keys_a
     let said = place.run(&["restore", "--from", "b", "--data", "new"]);
     assert_eq!(said.status, 0, "{}", said.stderr);
     for words in [
-        "the key that it names itself: no key is trusted here yet",
-        "Keys that are not here: keys/ledger.key, keys/seal.key, keys/token.key, keys/webhook.key, keys/links.key.",
+        "which it contains itself: no key is trusted here yet",
+        "Missing keys: keys/ledger.key, keys/seal.key, keys/token.key, keys/webhook.key, keys/links.key.",
         "no server starts",
     ] {
         assert!(said.stderr.contains(words), "{words}: {}", said.stderr);

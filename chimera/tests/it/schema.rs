@@ -1,4 +1,4 @@
-//! A database that another version of Chimera migrated, before the start and under a running node.
+//! A database migrated by another version of Chimera, before the start and under a running node.
 
 use crate::support::{Place, Said, Server};
 use chimera_testkit::postgres::PrivatePostgres;

@@ -1,6 +1,6 @@
-//! Secrets of settings, environment and folder, against everything that a process lets out.
+//! Secrets from settings, environment and data folder do not appear in any output of the process.
 //!
-//! The servers here refuse, and repeat the password that they were given in their refusal.
+//! The fake servers here reject the login and echo the password in their error.
 
 use crate::support::{Place, Said};
 use std::io::{Read, Write};

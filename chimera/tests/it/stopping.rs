@@ -1,4 +1,4 @@
-//! A stop lets the calls that are under way end, and says so to whoever asks.
+//! A stop lets calls in flight finish, and readiness reports it.
 
 use crate::support::{Place, Server, until};
 use serde_json::json;
@@ -74,7 +74,7 @@ fn a_call_that_takes_longer_than_a_few_seconds_ends_before_the_server_does_and_i
     answer(call);
     let (status, log) = server.wait();
     assert_eq!(status, Some(0), "{log}");
-    assert!(log.contains("stopping: calls under way may end") && !log.contains("calls were cut"), "{log}");
+    assert!(log.contains("stopping: waiting for calls in flight") && !log.contains("calls were aborted"), "{log}");
 
     let server = place.dev(&[]);
     assert_eq!(place.json(&["runs", "show", &run])["status"], "completed");
@@ -102,7 +102,7 @@ fn calls_that_outlast_the_grace_time_are_cut_and_counted() {
     let (_, call) = call(&place, &service);
     let (status, log) = server.stop();
     assert_eq!(status, Some(0), "{log}");
-    let line = log.lines().find(|line| line.contains("calls were cut")).unwrap_or_else(|| panic!("{log}"));
+    let line = log.lines().find(|line| line.contains("calls were aborted")).unwrap_or_else(|| panic!("{log}"));
     assert!(line.contains("\"calls\":1"), "{line}");
     drop(call);
 }

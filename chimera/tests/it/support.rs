@@ -1,4 +1,4 @@
-//! Runs the binary in a folder of its own, with an environment of its own.
+//! Runs the binary in a private folder with a private environment.
 
 use chimera_core::access::mac;
 use chimera_core::secret::Secret;

@@ -202,7 +202,7 @@ fn roles_are_given_from_the_command_line() {
     assert_eq!(place.json(&["actor", "edit", "globex_bot", "--quota", "900"])["roles"][0], "clerk");
     let shown = place.run(&["actor", "show", "globex_bot"]);
     assert!(shown.stdout.contains("ROLES") && shown.stdout.contains("clerk"), "{shown:?}");
-    assert!(shown.stderr.contains("With its roles it may do: local.* runs.read audit.read"), "{shown:?}");
+    assert!(shown.stderr.contains("Effective scopes, including its roles: local.* runs.read audit.read"), "{shown:?}");
     let none = place.json(&["actor", "edit", "globex_bot", "--no-roles"]);
     assert_eq!((&none["roles"], &none["effective_scopes"]), (&serde_json::json!([]), &none["scopes"]));
     assert_eq!(place.json(&["actor", "add", "user_zoe", "--role", "clerk,ours"])["actor"], "user_zoe");

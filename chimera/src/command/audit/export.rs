@@ -32,7 +32,7 @@ pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Pa
             let mut file = BufWriter::new(File::from_std(stdout.into()));
             ledger::export(&*records, &*ambient.clock, id, signer.as_ref(), others, &mut file).await?
         }
-        // A pipe, a device or a link is written through; it is not ours to replace.
+        // A pipe, a device or a link is written to, not replaced.
         Some(path) if path.symlink_metadata().is_ok_and(|there| !there.is_file()) => {
             let failed = |error: std::io::Error| Failure::file("can't write the export", path, &error);
             let mut file = BufWriter::new(File::options().write(true).truncate(true).open(path).await.map_err(failed)?);
@@ -53,13 +53,13 @@ pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Pa
             };
             let written: Outcome<Exported> = written.await;
             if written.is_err() {
-                // What is not complete must not be taken for an export; a leftover says by its name.
+                // An incomplete file must not pass for an export; a leftover is recognizable by its name.
                 let _ = tokio::fs::remove_file(&draft).await;
             }
             written?
         }
     };
-    // Where the export goes to stdout, what is said about it must not.
+    // If the export goes to stdout, the summary must not.
     match (scene.json, out) {
         (true, Some(_)) => print(&format!("{}\n", json!(exported)))?,
         (true, None) => say(&json!(exported).to_string()),
@@ -68,7 +68,7 @@ pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Pa
     Ok(ExitCode::SUCCESS)
 }
 
-/// A name beside the target that nobody else has.
+/// A unique name next to the target.
 fn draft_of(path: &Path, unique: &str) -> PathBuf {
     let mut draft = path.as_os_str().to_owned();
     draft.push(format!(".{unique}.partial"));

@@ -1,4 +1,4 @@
-//! What `export` and `verify` ask of the ledger, in the words of these commands.
+//! Ledger access for `export` and `verify`, with errors worded for these commands.
 
 use crate::failure::{Failure, Outcome};
 use chimera_core::audit::VerificationReport;
@@ -14,31 +14,27 @@ use std::io::BufReader;
 use std::path::Path;
 use tokio::io::AsyncWrite;
 
-/// What verification found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Verified {
-    /// Whose entries; none: everybody's.
+    /// `None` means all tenants.
     pub(super) tenant: Option<String>,
-    /// Entries that are right.
+    /// Valid entries.
     pub(crate) entries: u64,
-    /// Lanes that they are in.
     pub(super) lanes: usize,
-    /// Checkpoints that are right.
+    /// Valid checkpoints.
     pub(crate) checkpoints: u64,
-    /// Entries under a checkpoint.
+    /// Entries covered by a checkpoint.
     pub(super) covered: u64,
     /// Whether signatures were checked with keys that the caller trusts.
     pub(super) trusted: bool,
-    /// The first thing that is wrong, if any.
     pub(crate) first_broken: Option<String>,
 }
 
-/// What an export holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Exported {
     pub(super) entries: u64,
     pub(super) checkpoints: u64,
-    /// In a tenant's export these are left out.
+    /// A tenant's export omits these.
     pub(super) newer_than_last_checkpoint: u64,
 }
 
@@ -49,7 +45,7 @@ pub(super) fn verify_export(path: &Path, keys: &[String]) -> Outcome<Verified> {
     report.map(Verified::from).map_err(|error| Failure::file("can't read the export", path, &error))
 }
 
-/// Verifies the ledger of a store, with the keys given or, without any, with its own and the trusted.
+/// Verifies the ledger of a store with the given keys; by default with its own key and the trusted ones.
 pub(crate) async fn verify_store(
     records: &dyn Records,
     keys: &[String],
@@ -62,20 +58,20 @@ pub(crate) async fn verify_store(
         keys = trusted_keys(own, others);
     }
     if keys.is_empty() && last_checkpoint(records).await.map_err(ledger)?.is_some() {
-        return Err(Failure::new(Code::ConfigInvalid, "there is no key to check the ledger's signatures with")
-            .hint("give the public key with --key; it stands in the first line of every export"));
+        return Err(Failure::new(Code::ConfigInvalid, "no public key to verify the ledger's signatures")
+            .hint("pass the public key with --key; it is in the first line of every export"));
     }
     let report = verify(records, &keys).await.map_err(ledger)?;
     Ok(Verified { trusted, ..report.into() })
 }
 
-/// A ledger of which nothing is left but what is known outside the store.
+/// The ledger is empty although the mark file records entries.
 pub(crate) fn gone(marked: u64) -> Failure {
-    let message = format!("the ledger is empty, but the mark beside it knows of {marked} entries: they are gone");
-    Failure::new(Code::LedgerBroken, message).hint("put the data back, or restore a backup; docs/guides/backup.md")
+    let message = format!("the ledger is empty, but its mark file records {marked} entries: they are lost");
+    Failure::new(Code::LedgerBroken, message).hint("put the data back, or restore a backup; see docs/guides/backup.md")
 }
 
-/// Writes an export. With the ledger's key it is signed.
+/// Writes an export, signed if `signer` is given.
 pub(super) async fn export(
     records: &dyn Records,
     clock: &dyn Clock,

@@ -38,7 +38,8 @@ async fn page(records: &dyn Records, list: &AuditList) -> Outcome<Page> {
     }
     if let Some(cursor) = &list.after {
         select = select.continue_at(cursor).map_err(|error| {
-            Failure::new(Code::SchemaInvalid, error.to_string()).hint("a cursor belongs to the listing that gave it")
+            Failure::new(Code::SchemaInvalid, error.to_string())
+                .hint("a cursor is only valid for the listing that returned it")
         })?;
     }
     Ok(records.read(select).await?)

@@ -1,4 +1,4 @@
-//! `chimera audit …`: the ledger, for reading, exporting and verifying.
+//! `chimera audit …`: reads, exports and verifies the ledger.
 
 pub(super) mod export;
 pub(crate) mod ledger;
@@ -10,7 +10,7 @@ use chimera_core::access::tables::TENANTS;
 use chimera_core::record::{Scope, Select};
 use chimera_engine::port::Records;
 
-/// The id of a tenant that is named by its slug; whatever is no slug is taken for an id.
+/// Resolves a tenant slug; any other text is taken as an id.
 async fn tenant_id(records: &dyn Records, named: &str) -> Outcome<String> {
     let select = Select::from(&TENANTS, Scope::System).with("slug", named).take(1);
     let page = records.read(select).await?;

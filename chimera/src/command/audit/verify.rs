@@ -1,4 +1,4 @@
-//! `chimera audit verify`: is the ledger what was written?
+//! `chimera audit verify`: checks that the ledger was not changed.
 
 use super::ledger::{self, Verified};
 use crate::command::{EXIT_FOUND_WRONG, Scene, print, say};
@@ -17,11 +17,11 @@ pub(crate) async fn run(scene: &Scene<'_>, path: Option<&Path>, keys: &[String])
     Ok(if held.is_some() { ExitCode::from(EXIT_FOUND_WRONG) } else { ExitCode::SUCCESS })
 }
 
-/// What is found in the store, and why it is held, if it is.
+/// Verifies the store; also returns why it is on hold, if it is.
 async fn stored(scene: &Scene<'_>, keys: &[String]) -> Outcome<(Verified, Option<String>)> {
     let config = &scene.loaded.config;
     let marked = compose::entries_marked(config)?;
-    // A store that is damaged elsewhere may have a ledger that is whole.
+    // The ledger may be intact although other data is damaged.
     let facts = compose::store_facts(config).await.ok();
     if marked > 0 && facts.as_ref().is_some_and(|facts| facts.schema_version == 0) {
         return Err(ledger::gone(marked));
@@ -45,12 +45,12 @@ fn conclude(json: bool, found: &Verified, held: Option<&str>) -> Outcome {
     }
     if let Some(broken) = &found.first_broken {
         return Err(Failure::new(Code::LedgerBroken, format!("the ledger is broken: {broken}"))
-            .hint("keep it as it is; docs/errors/LEDGER_BROKEN.md says what to do"));
+            .hint("do not modify it; see docs/errors/LEDGER_BROKEN.md"));
     }
     if !json {
         say(&summary(found));
         if let Some(reason) = held {
-            say(&format!("The store is held, so this may not be everything that was written: {reason}"));
+            say(&format!("The store is on hold, so entries may be missing: {reason}"));
         }
     }
     Ok(())
@@ -58,7 +58,7 @@ fn conclude(json: bool, found: &Verified, held: Option<&str>) -> Outcome {
 
 fn summary(found: &Verified) -> String {
     let whose = found.tenant.as_ref().map_or(String::new(), |tenant| format!(" of tenant {tenant}"));
-    let keys = if found.trusted { "the keys you trust" } else { "the keys that it names itself" };
+    let keys = if found.trusted { "the keys you trust" } else { "the keys that it contains itself" };
     format!(
         "intact{whose}: entries: {} (under a checkpoint: {}), lanes: {}, checkpoints: {}, checked with {keys}",
         found.entries, found.covered, found.lanes, found.checkpoints

@@ -1,4 +1,4 @@
-//! `chimera runs retry` and `replay`: a run begins over again.
+//! `chimera runs retry` and `replay`: starts a run again.
 
 use super::follow;
 use crate::backend::run_id;

@@ -1,4 +1,4 @@
-//! `chimera runs doubts`: calls of which nobody knows whether they happened.
+//! `chimera runs doubts`: tool calls whose outcome is unknown.
 
 use crate::cli::DoubtsArgs;
 use crate::command::{Scene, page_words, print};
@@ -26,7 +26,7 @@ pub(super) async fn run(scene: &Scene<'_>, args: DoubtsArgs) -> Outcome<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// What it is about, then the commands of which one settles it.
+/// The call, then the commands that resolve it.
 fn entry(item: &Value, words: &str) -> String {
     let [run, workflow, actor] = ["run_id", "workflow_id", "actor"].map(|name| text(&item[name]));
     let [step, why] = ["step_id", "reason"].map(|name| text(&item[name]));

@@ -1,4 +1,4 @@
-//! `chimera runs …`: look at and steer runs.
+//! `chimera runs …`: shows and controls runs.
 
 mod again;
 mod doubts;

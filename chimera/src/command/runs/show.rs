@@ -1,4 +1,4 @@
-//! `chimera runs show` and `steps`: one run, and what it did.
+//! `chimera runs show` and `steps`: one run and its steps.
 
 use crate::ambient::stdout_size;
 use crate::backend::run_id;
@@ -11,7 +11,7 @@ use chimera_core::flow::review::ApprovalState;
 use serde_json::Value;
 use std::process::ExitCode;
 
-/// As much as there is: a picture that nobody redraws need not fit.
+/// Output that is not redrawn need not fit the screen.
 const UNBOUNDED: usize = 100_000;
 
 pub(super) async fn run(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {

@@ -1,4 +1,4 @@
-//! Commands that tell a run something: approve, reject, edit, stop, hold, resolve, undo, patch.
+//! Commands that send a signal to a run: approve, reject, edit, cancel, pause, resume, resolve, roll back, patch.
 
 use super::watch;
 use crate::backend::{escaped, run_id};
@@ -26,7 +26,7 @@ pub(super) async fn decide(scene: &Scene<'_>, args: DecideArgs, decision: &str) 
     } else if told["approval_status"] == "pending" {
         say(&format!("{} of {} have approved.", told["approvals"], told["approvals_needed"]));
     } else if decision == "request_changes" {
-        say("changes were requested; this run goes no further.");
+        say("changes requested; this run will not continue.");
     } else {
         say(&format!("{}.", told["approval_status"].as_str().unwrap_or("decided")));
     }
@@ -35,17 +35,23 @@ pub(super) async fn decide(scene: &Scene<'_>, args: DecideArgs, decision: &str) 
 
 pub(super) async fn edit(scene: &Scene<'_>, run: &str, step: &str, input: &Path, acting: &Acting) -> Outcome<ExitCode> {
     let path = format!("runs/{}/steps/{}/edit", run_id(run)?, escaped(step));
-    tell(scene, acting, &path, Some(json!({"input": json_of(input)?})), "changed; it waits for approval anew").await
+    tell(
+        scene,
+        acting,
+        &path,
+        Some(json!({"input": json_of(input)?})),
+        "input changed; the step waits for approval again",
+    )
+    .await
 }
 
 pub(super) async fn cancel(scene: &Scene<'_>, run: &str, reason: Option<String>, acting: &Acting) -> Outcome<ExitCode> {
     let path = format!("runs/{}/cancel", run_id(run)?);
-    tell(scene, acting, &path, Some(json!({ "reason": reason })), "the run was told to stop").await
+    tell(scene, acting, &path, Some(json!({ "reason": reason })), "cancellation requested").await
 }
 
-/// Pauses or resumes.
 pub(super) async fn hold(scene: &Scene<'_>, run: &str, word: &str, acting: &Acting) -> Outcome<ExitCode> {
-    let words = if word == "pause" { "the run was told to wait" } else { "the run goes on" };
+    let words = if word == "pause" { "pause requested" } else { "resume requested" };
     tell(scene, acting, &format!("runs/{}/{word}", run_id(run)?), None, words).await
 }
 
@@ -56,7 +62,7 @@ pub(super) async fn resolve(scene: &Scene<'_>, args: ResolveArgs) -> Outcome<Exi
     if let Some(file) = &args.output {
         body["output"] = json_of(file)?;
     }
-    tell(scene, &args.acting, &path, Some(body), "the run was told what became of it").await
+    tell(scene, &args.acting, &path, Some(body), "outcome recorded").await
 }
 
 pub(super) async fn rollback(
@@ -77,10 +83,10 @@ pub(super) async fn rollback(
         backend.heard(id, known).await?;
         return watch::follow(scene, &backend, id, known).await;
     }
-    answer(scene, &told, "the run is being undone")
+    answer(scene, &told, "rollback started")
 }
 
-/// Says that a run was undone by hand.
+/// Marks a run as rolled back by hand.
 pub(super) async fn mark(scene: &Scene<'_>, run: &str, reason: Option<String>, acting: &Acting) -> Outcome<ExitCode> {
     let backend = scene.desk_to_change(acting.actor.as_deref())?;
     let body = json!({"status": "rolled_back", "reason": reason});
@@ -93,7 +99,7 @@ pub(super) async fn patch(scene: &Scene<'_>, args: PatchArgs) -> Outcome<ExitCod
     let run = run_id(&args.run)?;
     if let Some(number) = args.remove {
         let told = backend.tell("DELETE", &format!("runs/{run}/patches/{number}"), None).await?;
-        return answer(scene, &told, "the run was told to take the patch out");
+        return answer(scene, &told, "patch removal requested");
     }
     let patch = match &args.file {
         Some(file) => json_of(file)?,

@@ -1,7 +1,7 @@
-//! `chimera runs watch`: a run while it goes on.
+//! `chimera runs watch`: follows a run until it ends.
 //!
-//! On a terminal the graph is drawn again in place whenever something happens, and every second for
-//! the clocks in it. Elsewhere every event is one line. It ends when the run has ended.
+//! On a terminal the graph is redrawn in place on every event, and every second for the elapsed times.
+//! Elsewhere every event is one line.
 
 use crate::ambient::stdout_size;
 use crate::backend::{Backend, Events, run_id};
@@ -21,12 +21,12 @@ use uuid::Uuid;
 pub(super) async fn run(scene: &Scene<'_>, run: &str, after: i64) -> Outcome<ExitCode> {
     let id = run_id(run)?;
     let backend = scene.desk_to_read().await?;
-    // Whether it is there is asked first: following waits.
+    // Check first that the run exists: following would wait.
     backend.run(id).await?;
     follow(scene, &backend, id, after).await
 }
 
-/// Shows a run until it has ended; fails if it did.
+/// Shows a run until it ends; the exit status tells whether it failed.
 pub(crate) async fn follow(scene: &Scene<'_>, backend: &Backend, run: Uuid, after: i64) -> Outcome<ExitCode> {
     let events = backend.follow(run, after);
     if stdout_size().is_some() && !scene.json {
@@ -57,7 +57,7 @@ async fn lines(scene: &Scene<'_>, backend: &Backend, run: Uuid, mut events: Even
     Ok(())
 }
 
-/// What waits for a person and was not shown yet, whole.
+/// Pending approvals that were not shown yet, in full.
 fn unseen(run: &Value, seen: &mut BTreeSet<String>, columns: usize) -> String {
     let mut shown = String::new();
     for approval in run["approvals"].as_array().into_iter().flatten() {
@@ -92,7 +92,7 @@ async fn paint(scene: &Scene<'_>, backend: &Backend, run: Uuid, mut events: Even
         }
         let steps = steps["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
         let (columns, rows) = stdout_size().unwrap_or((80, 24));
-        // What a person must decide about is printed once, above what is redrawn: that is cut to the screen.
+        // Approvals are printed once in full, above the redrawn part, which is cut to the screen.
         let asked = unseen(&shown, &mut seen, columns);
         let colors = !scene.terminal.no_color;
         let canvas = Canvas { columns, rows: rows.saturating_sub(1), colors, reviews: false };
@@ -109,7 +109,7 @@ async fn paint(scene: &Scene<'_>, backend: &Backend, run: Uuid, mut events: Even
     Ok(())
 }
 
-/// Takes everything that is there by now; false when there is no more.
+/// Drops all events that are available now. Returns false when the stream has ended.
 fn drain(first: Option<Outcome<Value>>, events: &mut Events) -> Outcome<bool> {
     let mut next = Some(first);
     while let Some(event) = next {
@@ -122,7 +122,7 @@ fn drain(first: Option<Outcome<Value>>, events: &mut Events) -> Outcome<bool> {
     Ok(true)
 }
 
-/// The document that a run follows; null if it can't be had.
+/// The workflow document of a run; null if it is not available.
 pub(super) async fn workflow_of(backend: &Backend, run: &Value) -> Value {
     let (Some(id), version) = (run["workflow_id"].as_str(), run["workflow_version"].as_i64()) else {
         return Value::Null;

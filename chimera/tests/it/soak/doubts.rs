@@ -1,4 +1,4 @@
-//! A person who goes through the calls in doubt, looks outside, and says what became of each.
+//! A simulated person who resolves calls with an unknown outcome by looking at the outside world.
 
 use super::clients::Clients;
 use super::outside;

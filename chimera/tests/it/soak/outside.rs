@@ -1,4 +1,4 @@
-//! The outside that runs act on: an HTTP server which notes every request before it answers.
+//! The external system that runs act on: an HTTP server that logs every request before it responds.
 
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
-//! Backups beside the load, and going back to one of them.
+//! Backups under load, and restores of one of them.
 //!
-//! All nodes end, the store is put back and is held; it is looked up what is in it, and it is resumed.
-//! What was acknowledged before the backup began is there, what was asked for after it ended is not. A
-//! run that is gone is asked for again under its key and becomes another run.
+//! All nodes stop, the store is restored and on hold, its contents are checked, and it is resumed. What was
+//! acknowledged before the backup started is there; what was requested after it ended is not. A lost run is
+//! requested again with its idempotency key and becomes a new run.
 
 use super::clients::{Gone, Known, ask_at};
 use super::outside::Asked;

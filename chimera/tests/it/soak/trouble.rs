@@ -1,5 +1,4 @@
-//! What goes wrong with the machine while nodes are killed: the disk, the clock, Redis, the claim of a
-//! lane.
+//! Faults of the environment while nodes are killed: the disk, the clock, Redis, lane claims.
 
 use super::outside::Outside;
 use crate::support::Place;
