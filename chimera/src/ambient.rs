@@ -7,7 +7,7 @@ mod compare;
 pub(crate) mod watch;
 
 pub(crate) use clock::SystemClock;
-pub(crate) use compare::Disagreement;
+pub(crate) use compare::ClockDisagreement;
 
 use chimera_engine::port::Random;
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ use std::io::IsTerminal;
 pub(crate) struct SystemRandom;
 
 /// Bytes that one thread has fetched and not given out yet.
-struct Fetched {
+struct RandomBuffer {
     bytes: [u8; FETCH_BYTES],
     left: usize,
 }
@@ -28,7 +28,7 @@ struct Fetched {
 const FETCH_BYTES: usize = 512;
 
 thread_local! {
-    static FETCHED: RefCell<Fetched> = const { RefCell::new(Fetched { bytes: [0; FETCH_BYTES], left: 0 }) };
+    static FETCHED: RefCell<RandomBuffer> = const { RefCell::new(RandomBuffer { bytes: [0; FETCH_BYTES], left: 0 }) };
 }
 
 impl Random for SystemRandom {
@@ -40,7 +40,7 @@ impl Random for SystemRandom {
     }
 }
 
-impl Fetched {
+impl RandomBuffer {
     /// Gives bytes out, each once: what was given is wiped.
     fn take(&mut self, bytes: &mut [u8]) {
         if self.left < bytes.len() {

@@ -37,19 +37,19 @@ pub(crate) trait Server: Send + Sync {
 }
 
 /// A server, called by an operator for another tenant.
-struct ForTenant {
+struct TenantServer {
     server: Arc<dyn Server>,
     slug: String,
 }
 
-impl ForTenant {
+impl TenantServer {
     fn path(&self, path: &str) -> String {
-        query(path, &[("for_tenant", Some(&self.slug))])
+        with_query(path, &[("for_tenant", Some(&self.slug))])
     }
 }
 
 #[async_trait]
-impl Server for ForTenant {
+impl Server for TenantServer {
     async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Outcome<Value> {
         self.server.ask(method, &self.path(path), body).await
     }
@@ -73,9 +73,9 @@ pub(crate) enum Backend {
 
 impl Backend {
     /// For a command that only reads: the configured server, else the store.
-    pub(crate) async fn to_read(config: &Config) -> Outcome<Self> {
+    pub(crate) async fn open_for_reading(config: &Config) -> Outcome<Self> {
         if config.server.is_some() {
-            return Self::to_change(config, None);
+            return Self::connect(config, None);
         }
         let opened = compose::reader(config, &Ambient::new()).await;
         let (flow, permit) = opened.map_err(|failure| match failure.code {
@@ -88,13 +88,13 @@ impl Backend {
     }
 
     /// For a command that changes something: the configured server, or the one that uses the data folder.
-    pub(crate) fn to_change(config: &Config, actor: Option<&str>) -> Outcome<Self> {
+    pub(crate) fn connect(config: &Config, actor: Option<&str>) -> Outcome<Self> {
         let url = match &config.server {
             Some(url) => url.clone(),
             None => home::address(&config.data_dir)?.unwrap_or_else(|| format!("http://{}", config.listen)),
         };
         let actor = actor.or(config.actor.as_deref()).unwrap_or(ADMIN);
-        let key = key_of(config, actor)?;
+        let key = local_actor_key(config, actor)?;
         let token = config.token.as_ref().map(|token| token.0.as_str());
         Ok(Self::Server(compose::server(&url, actor, key.as_deref(), token)?))
     }
@@ -102,7 +102,7 @@ impl Backend {
     /// Acts for another tenant. Only a server supports this.
     pub(crate) fn for_tenant(self, slug: &str) -> Self {
         match self {
-            Self::Server(server) => Self::Server(Arc::new(ForTenant { server, slug: slug.to_owned() })),
+            Self::Server(server) => Self::Server(Arc::new(TenantServer { server, slug: slug.to_owned() })),
             store @ Self::Store(..) => store,
         }
     }
@@ -115,7 +115,7 @@ impl Backend {
     }
 
     /// Sends a request to the server.
-    pub(crate) async fn tell(&self, method: &str, path: &str, body: Option<Value>) -> Outcome<Value> {
+    pub(crate) async fn request(&self, method: &str, path: &str, body: Option<Value>) -> Outcome<Value> {
         match self {
             Self::Server(server) => server.ask(method, path, body.map(|body| body.to_string())).await,
             Self::Store(..) => Err(Failure::new(Code::Internal, "this command needs a server")),
@@ -126,7 +126,7 @@ impl Backend {
     pub(crate) async fn workflows(&self, limit: usize, cursor: Option<&str>) -> Outcome<Value> {
         match self {
             Self::Server(server) => {
-                let path = query("workflows", &[("limit", Some(&limit.to_string())), ("cursor", cursor)]);
+                let path = with_query("workflows", &[("limit", Some(&limit.to_string())), ("cursor", cursor)]);
                 server.ask("GET", &path, None).await
             }
             Self::Store(flow, permit) => Ok(flow.list_workflows(permit, limit, cursor).await?),
@@ -138,7 +138,7 @@ impl Backend {
         match self {
             Self::Server(server) => {
                 let version = version.map(|version| version.to_string());
-                let path = query(&format!("workflows/{}", escaped(id)), &[("version", version.as_deref())]);
+                let path = with_query(&format!("workflows/{}", percent_encode(id)), &[("version", version.as_deref())]);
                 server.ask("GET", &path, None).await
             }
             Self::Store(flow, permit) => Ok(flow.show_workflow(permit, id, version).await?),
@@ -149,7 +149,7 @@ impl Backend {
     pub(crate) async fn check(&self, id: &str, text: &str) -> Outcome<Value> {
         match self {
             Self::Server(server) => {
-                let path = format!("workflows/{}/check", escaped(id));
+                let path = format!("workflows/{}/check", percent_encode(id));
                 server.ask("POST", &path, Some(text.to_owned())).await
             }
             Self::Store(flow, permit) => {
@@ -175,7 +175,7 @@ impl Backend {
                     ("limit", Some(&*filter.limit.to_string())),
                     ("cursor", filter.cursor.as_deref()),
                 ];
-                server.ask("GET", &query("runs", &pairs), None).await
+                server.ask("GET", &with_query("runs", &pairs), None).await
             }
             Self::Store(flow, permit) => Ok(flow.list(permit, filter).await?),
         }
@@ -191,7 +191,7 @@ impl Backend {
                     ("limit", Some(&*filter.limit.to_string())),
                     ("cursor", filter.cursor.as_deref()),
                 ];
-                server.ask("GET", &query("doubts", &pairs), None).await
+                server.ask("GET", &with_query("doubts", &pairs), None).await
             }
             Self::Store(flow, permit) => Ok(flow.list_doubts(permit, filter).await?),
         }
@@ -202,7 +202,7 @@ impl Backend {
         match self {
             Self::Server(server) => {
                 let pairs = [("limit", Some(&*limit.to_string())), ("cursor", cursor)];
-                server.ask("GET", &query("inbox", &pairs), None).await
+                server.ask("GET", &with_query("inbox", &pairs), None).await
             }
             Self::Store(flow, permit) => Ok(flow.inbox(permit, limit, cursor).await?),
         }
@@ -216,7 +216,7 @@ impl Backend {
     }
 
     /// Waits until the run has an event after number `known`: it has consumed the signal.
-    pub(crate) async fn heard(&self, run: Uuid, known: i64) -> Outcome {
+    pub(crate) async fn wait_for_event(&self, run: Uuid, known: i64) -> Outcome {
         for _ in 0..COMMAND_SIGNAL_POLLS_MAX {
             if self.run(run).await?["run_seq"].as_i64().is_some_and(|now| now > known) {
                 break;
@@ -242,7 +242,7 @@ impl Backend {
     async fn steps_from(&self, run: Uuid, cursor: Option<&str>) -> Outcome<Value> {
         match self {
             Self::Server(server) => {
-                let path = query(&format!("runs/{run}/steps"), &[("cursor", cursor)]);
+                let path = with_query(&format!("runs/{run}/steps"), &[("cursor", cursor)]);
                 server.ask("GET", &path, None).await
             }
             Self::Store(flow, permit) => Ok(flow.steps(permit, run, PAGE_ROWS_MAX, cursor).await?),
@@ -252,7 +252,7 @@ impl Backend {
     /// The events of a run after number `after`, until it ends. A broken stream reconnects where it
     /// stopped.
     pub(crate) fn follow(&self, run: Uuid, after: i64) -> Events {
-        let follower = Follower { backend: self.clone(), run, after, open: None, fails: 0, over: false };
+        let follower = EventFollower { backend: self.clone(), run, after, open: None, fails: 0, over: false };
         stream::unfold(follower, |mut follower| async move {
             let event = follower.next().await?;
             Some((event, follower))
@@ -261,7 +261,7 @@ impl Backend {
     }
 }
 
-struct Follower {
+struct EventFollower {
     backend: Backend,
     run: Uuid,
     after: i64,
@@ -270,7 +270,7 @@ struct Follower {
     over: bool,
 }
 
-impl Follower {
+impl EventFollower {
     async fn next(&mut self) -> Option<Outcome<Value>> {
         loop {
             if let Some(events) = &mut self.open {
@@ -316,13 +316,13 @@ impl Follower {
     async fn reopen(&mut self) -> Outcome<Events> {
         match &self.backend {
             Backend::Server(server) => server.events(&format!("runs/{}/events?after={}", self.run, self.after)).await,
-            Backend::Store(flow, permit) => Ok(polled(flow.clone(), permit.clone(), self.run, self.after)),
+            Backend::Store(flow, permit) => Ok(poll_events(flow.clone(), permit.clone(), self.run, self.after)),
         }
     }
 }
 
 /// Polls the store for the events of a run.
-fn polled(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
+fn poll_events(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
     let pages = stream::unfold(Some((flow, permit, after)), move |state| async move {
         let (flow, permit, after) = state?;
         loop {
@@ -342,7 +342,7 @@ fn polled(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
 
 /// The local key of an actor: from the settings, which belongs to the configured actor, or from the data
 /// folder.
-pub(crate) fn key_of(config: &Config, actor: &str) -> Outcome<Option<String>> {
+pub(crate) fn local_actor_key(config: &Config, actor: &str) -> Outcome<Option<String>> {
     let set = || config.hmac_key.as_ref().map(|key| key.0.clone());
     let kept = || home::existing_actor_key(&config.data_dir, actor);
     if actor == config.actor.as_deref().unwrap_or(ADMIN) {
@@ -352,25 +352,25 @@ pub(crate) fn key_of(config: &Config, actor: &str) -> Outcome<Option<String>> {
 }
 
 /// Parses a run id.
-pub(crate) fn run_id(text: &str) -> Outcome<Uuid> {
+pub(crate) fn parse_run_id(text: &str) -> Outcome<Uuid> {
     let refused = || Failure::new(Code::NotFound, "there is no such run").hint("chimera runs list shows all runs");
     Uuid::parse_str(text).map_err(|_| refused())
 }
 
 /// Appends the query parameters that have a value.
-fn query(path: &str, pairs: &[(&str, Option<&str>)]) -> String {
+fn with_query(path: &str, pairs: &[(&str, Option<&str>)]) -> String {
     let mut text = path.to_owned();
     for (name, value) in pairs {
         if let Some(value) = value {
             let mark = if text.contains('?') { '&' } else { '?' };
-            let _ = write!(text, "{mark}{name}={}", escaped(value));
+            let _ = write!(text, "{mark}{name}={}", percent_encode(value));
         }
     }
     text
 }
 
 /// Percent-encodes text for a URL.
-pub(crate) fn escaped(text: &str) -> String {
+pub(crate) fn percent_encode(text: &str) -> String {
     text.bytes().fold(String::new(), |mut escaped, byte| {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             escaped.push(char::from(byte));
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn what_stands_in_an_address_is_escaped() {
-        assert_eq!(query("runs", &[("status", None), ("actor", Some("a b&c"))]), "runs?actor=a%20b%26c");
-        assert_eq!(escaped("ä/../x"), "%C3%A4%2F..%2Fx");
+        assert_eq!(with_query("runs", &[("status", None), ("actor", Some("a b&c"))]), "runs?actor=a%20b%26c");
+        assert_eq!(percent_encode("ä/../x"), "%C3%A4%2F..%2Fx");
     }
 }

@@ -16,15 +16,15 @@ const LONE_SHARE: usize = 10;
 
 /// A store under measurement. Times go from the first commit to the last.
 #[async_trait]
-pub(crate) trait Subject: Send + Sync {
+pub(crate) trait BenchSubject: Send + Sync {
     /// Which store it is, and how it commits.
-    fn setting(&self) -> Setting;
+    fn setting(&self) -> BenchConditions;
 
     /// Commits steps through the store.
-    async fn store(&self, writers: usize, transactions: usize) -> Outcome<Work>;
+    async fn store(&self, writers: usize, transactions: usize) -> Outcome<BenchWork>;
 
     /// Commits the same steps in a bare loop, as many together as there are writers.
-    async fn bare(&self, writers: usize, transactions: usize) -> Outcome<Work>;
+    async fn bare(&self, writers: usize, transactions: usize) -> Outcome<BenchWork>;
 
     /// Closes the store.
     async fn close(&self);
@@ -32,7 +32,7 @@ pub(crate) trait Subject: Send + Sync {
 
 /// Conditions of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Setting {
+pub(crate) struct BenchConditions {
     /// The record store.
     pub(crate) record_store: &'static str,
     /// Whether a commit waits for the disk.
@@ -43,7 +43,7 @@ pub(crate) struct Setting {
 
 /// What was done, and how long it took.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Work {
+pub(crate) struct BenchWork {
     pub(crate) transactions: usize,
     pub(crate) commits: usize,
     pub(crate) time: Duration,
@@ -51,7 +51,7 @@ pub(crate) struct Work {
 
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Measured {
+pub(crate) struct Measurement {
     /// Writers; for the bare loop the transactions that are under way together.
     pub(crate) writers: usize,
     /// Transactions that were committed.
@@ -62,9 +62,9 @@ pub(crate) struct Measured {
     pub(crate) per_second: f64,
 }
 
-impl Measured {
-    pub(crate) fn new(writers: usize, work: Work) -> Self {
-        let Work { transactions, commits, time } = work;
+impl Measurement {
+    pub(crate) fn new(writers: usize, work: BenchWork) -> Self {
+        let BenchWork { transactions, commits, time } = work;
         let batch_average = hundredths(transactions as f64 / commits.max(1) as f64);
         let per_second = (transactions as f64 / time.as_secs_f64().max(f64::EPSILON)).round();
         Self { writers, transactions, batch_average, per_second }
@@ -81,8 +81,8 @@ pub(crate) struct Ratios {
 }
 
 impl Ratios {
-    pub(crate) fn of(store: &[Measured], bare: &[Measured]) -> Self {
-        let rate = |of: &[Measured], writers: usize| of.iter().find(|one| one.writers == writers)?.per_second.into();
+    pub(crate) fn of(store: &[Measurement], bare: &[Measurement]) -> Self {
+        let rate = |of: &[Measurement], writers: usize| of.iter().find(|one| one.writers == writers)?.per_second.into();
         let ratio = |one: Option<f64>, other: Option<f64>| Some(hundredths(one? / other?.max(1.0)));
         Self {
             writers_64_to_1: ratio(rate(store, 64), rate(store, 1)),

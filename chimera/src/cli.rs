@@ -7,11 +7,11 @@ mod backup;
 mod flow;
 
 pub(crate) use access::{
-    ActArgs, ActorCommand, AddArgs, DuplicateWord, KindWord, RoleCommand, SignArgs, TenantCommand, TokenArgs,
+    ActArgs, ActorCommand, ActorArgs, DuplicatePolicyArg, ActorKindArg, RoleCommand, SignArgs, TenantCommand, TokenArgs,
 };
 pub(crate) use backup::{BackupArgs, BackupCommand, RestoreArgs, ResumeArgs};
 pub(crate) use flow::{
-    Acting, DecideArgs, DoubtsArgs, ListArgs, PageOf, PatchArgs, ReplayMode, ResolveArgs, RunsCommand, WorkflowCommand,
+    ActorArg, DecideArgs, DoubtsArgs, ListArgs, PageArgs, PatchArgs, ReplayMode, ResolveArgs, RunsCommand, WorkflowCommand,
 };
 
 use crate::config::Flags;
@@ -26,14 +26,14 @@ use std::path::PathBuf;
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) global: Global,
+    pub(crate) global: GlobalArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 /// Flags that every command takes.
 #[derive(Debug, Args)]
-pub(crate) struct Global {
+pub(crate) struct GlobalArgs {
     /// Data folder.
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -48,11 +48,11 @@ pub(crate) struct Global {
     pub(crate) json: bool,
     /// Log format.
     #[arg(long, global = true, value_name = "FORMAT")]
-    log_format: Option<FormatWord>,
+    log_format: Option<LogFormatArg>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum FormatWord {
+enum LogFormatArg {
     /// Human-readable on a terminal, JSON otherwise.
     Auto,
     /// One JSON object per line.
@@ -69,7 +69,7 @@ pub(crate) enum Command {
     /// {"url","token","actors":[…]}.
     Dev(DevArgs),
     /// Run a server with the configured settings.
-    Serve(Listen),
+    Serve(ListenArgs),
     /// Apply pending schema migrations to the record store.
     Migrate {
         /// Only check; exit with status 3 if migrations are pending.
@@ -89,7 +89,7 @@ pub(crate) enum Command {
     /// Print the signature of a body: HMAC-SHA256 over its raw bytes, in hex.
     Sign(SignArgs),
     /// Manage actors and their keys.
-    Actor(ForTenant<ActorCommand>),
+    Actor(TenantScoped<ActorCommand>),
     /// List the roles that actors can have.
     #[command(subcommand)]
     Role(RoleCommand),
@@ -97,11 +97,11 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Tenant(TenantCommand),
     /// Apply, list, show, check and share workflows.
-    Workflow(ForTenant<WorkflowCommand>),
+    Workflow(TenantScoped<WorkflowCommand>),
     /// Watch and control runs.
-    Runs(ForTenant<RunsCommand>),
+    Runs(TenantScoped<RunsCommand>),
     /// List your notifications for which no other channel is configured.
-    Inbox(PageOf),
+    Inbox(PageArgs),
     /// Show the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -124,7 +124,7 @@ pub(crate) enum Command {
 
 /// Commands that an operator can run for another tenant.
 #[derive(Debug, Args)]
-pub(crate) struct ForTenant<C: Subcommand> {
+pub(crate) struct TenantScoped<C: Subcommand> {
     /// Act for another tenant, by slug (operators only). Needs a server; the tenant's ledger records it.
     #[arg(long, global = true, value_name = "SLUG", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) for_tenant: Option<String>,
@@ -135,14 +135,14 @@ pub(crate) struct ForTenant<C: Subcommand> {
 #[derive(Debug, Args)]
 pub(crate) struct DevArgs {
     #[command(flatten)]
-    listen: Listen,
+    listen: ListenArgs,
     /// Do not install the example workflows.
     #[arg(long)]
     pub(crate) no_examples: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Listen {
+pub(crate) struct ListenArgs {
     /// Address to listen on; port 0 picks a free port.
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<String>,
@@ -163,7 +163,7 @@ pub(crate) enum ConfigCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     /// List ledger entries.
-    List(AuditList),
+    List(AuditListArgs),
     /// Verify an export, or the ledger itself.
     Verify {
         /// Export to verify; by default the ledger of the configured store.
@@ -184,7 +184,7 @@ pub(crate) enum AuditCommand {
 }
 
 #[derive(Debug, Default, Args)]
-pub(crate) struct AuditList {
+pub(crate) struct AuditListArgs {
     /// Only this tenant's entries (tenant slug or id).
     #[arg(long)]
     pub(crate) tenant: Option<String>,
@@ -268,9 +268,9 @@ impl Command {
     /// The tenant that an operator acts for, if not their own.
     pub(crate) fn for_tenant(&self) -> Option<&str> {
         match self {
-            Self::Actor(ForTenant { for_tenant, .. })
-            | Self::Workflow(ForTenant { for_tenant, .. })
-            | Self::Runs(ForTenant { for_tenant, .. }) => for_tenant.as_deref(),
+            Self::Actor(TenantScoped { for_tenant, .. })
+            | Self::Workflow(TenantScoped { for_tenant, .. })
+            | Self::Runs(TenantScoped { for_tenant, .. }) => for_tenant.as_deref(),
             _ => None,
         }
     }

@@ -16,26 +16,26 @@ mod signing;
 mod traced;
 
 pub(crate) use access::{
-    ActorFacts, ActorStore, Example, actor_facts, actor_store, examples, give_up_sealed, roles, seal_facts,
+    ActorFacts, ActorStore, ExampleActor, actor_facts, actor_store, examples, revoke_lost_keys, roles, seal_facts,
 };
-pub(crate) use artifacts::{artifacts, missing, told_missing};
+pub(crate) use artifacts::{referenced_blobs, find_missing, missing_message};
 pub(crate) use bench::{FlowBench, bench_subject};
-pub(crate) use database::{Compared, compared, disagreement, while_answering};
+pub(crate) use database::{ClockComparison, compare_clocks, disagreement, while_responsive};
 pub(crate) use flow::{operator, reader, workflow_facts};
-pub(crate) use node::{Parts, Prepared, begin, prepare};
+pub(crate) use node::{Node, PreparedNode, begin, prepare};
 pub(crate) use restore::{
-    RECORDS_FILE, Resumer, accept_clock, backup_key, copy_records, fill_database, hold_of, inspect_records,
-    refuse_filled, resumer, stage_data, store_kind,
+    RECORDS_FILE, Resumer, accept_clock, backup_key, copy_records, fill_database, store_hold, inspect_records,
+    check_database_empty, resumer, stage_data, store_kind,
 };
 pub(crate) use server::{server, unready};
 
 use crate::ambient::{SystemClock, SystemRandom};
 use crate::backup::staging::refuse_unfinished;
-use crate::config::{Config, Secretive};
+use crate::config::{Config, SensitiveText};
 use crate::doctor::deep::Progress;
 use crate::doctor::{RunFacts, StoreFacts};
 use crate::failure::{Failure, Outcome};
-use crate::home::{self, Home};
+use crate::home::{self, DataFolder};
 use checks::{blobs_check, counters_check};
 use chimera_api::ReadinessCheck;
 use chimera_core::error::{Code, io_reason};
@@ -106,7 +106,7 @@ async fn secret(config: &Config, setting: &str, name: &str) -> Outcome<Secret> {
 }
 
 /// Resolves a setting that may be the name of a secret.
-async fn plain(config: &Config, setting: &str, value: &Secretive) -> Outcome<String> {
+async fn resolve_setting(config: &Config, setting: &str, value: &SensitiveText) -> Outcome<String> {
     if !value.0.starts_with("secret://") {
         return Ok(value.0.clone());
     }
@@ -116,7 +116,7 @@ async fn plain(config: &Config, setting: &str, value: &Secretive) -> Outcome<Str
 }
 
 /// The ledger's signing key: the configured secret, else the folder's own.
-pub(crate) async fn signer(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<Signer> {
+pub(crate) async fn signer(config: &Config, home: &DataFolder, ambient: &Ambient) -> Outcome<Signer> {
     let seed = match &config.signing_key {
         None => home.ledger_seed(&*ambient.random)?,
         Some(_) => named_seed(config).await?.unwrap_or_default(),
@@ -142,13 +142,13 @@ async fn named_seed(config: &Config) -> Outcome<Option<[u8; 32]>> {
 }
 
 /// Whether the database may be shared but the blobs are local.
-pub(crate) const fn alone_with_blobs(config: &Config) -> bool {
+pub(crate) const fn has_local_blobs(config: &Config) -> bool {
     config.database_url.is_some() && config.s3_url.is_none()
 }
 
 /// Rejects a key if the ledger was signed with a key that is unknown here: verification would report a broken
 /// ledger. The checkpointer reports other problems.
-async fn may_sign(config: &Config, signer: Option<&Signer>, records: &dyn Records, was_here: bool) -> Outcome {
+async fn check_signing_key(config: &Config, signer: Option<&Signer>, records: &dyn Records, was_here: bool) -> Outcome {
     let last = match last_checkpoint(records).await {
         Ok(last) => last,
         Err(LedgerError::Read(error)) => return Err(error.into()),
@@ -160,7 +160,7 @@ async fn may_sign(config: &Config, signer: Option<&Signer>, records: &dyn Record
     };
     let unknown = match last {
         Some(last) => (last.verify(&keys) == Err(CheckpointFault::UnknownKey)).then_some((last.key_id, "is signed")),
-        None if was_here => signing::unknown(records, &keys).await?.map(|key_id| (key_id, "is to be signed")),
+        None if was_here => signing::unknown_announced_key(records, &keys).await?.map(|key_id| (key_id, "is to be signed")),
         None => None,
     };
     let Some((theirs, signs)) = unknown else { return Ok(()) };
@@ -177,7 +177,7 @@ async fn may_sign(config: &Config, signer: Option<&Signer>, records: &dyn Record
 }
 
 /// Commits a change with a ledger entry about this process, which includes its version.
-async fn record(
+async fn record_node_event(
     records: &dyn Records,
     ambient: &Ambient,
     node: &str,
@@ -206,7 +206,7 @@ async fn record(
 
 /// Opens the record store for writing; the caller holds the folder's lock.
 async fn records(config: &Config, ambient: &Ambient, node: &str) -> Outcome<Arc<dyn Records>> {
-    let inner = bare_records(config, ambient, node).await?;
+    let inner = untraced_records(config, ambient, node).await?;
     if !ambient.spans.enabled() {
         return Ok(inner);
     }
@@ -214,13 +214,13 @@ async fn records(config: &Config, ambient: &Ambient, node: &str) -> Outcome<Arc<
     Ok(Arc::new(TracedRecords { inner, system }))
 }
 
-async fn bare_records(config: &Config, ambient: &Ambient, node: &str) -> Outcome<Arc<dyn Records>> {
+async fn untraced_records(config: &Config, ambient: &Ambient, node: &str) -> Outcome<Arc<dyn Records>> {
     let Some(url) = &config.database_url else {
         let (marks, clock) = (marks(config), Arc::clone(&ambient.clock));
         let opened = SqliteRecords::open_marked(&config.data_dir, &marks, AccessMode::Write, clock);
         return Ok(Arc::new(opened?));
     };
-    let url = plain(config, "database_url", url).await?;
+    let url = resolve_setting(config, "database_url", url).await?;
     let (lanes, node, marks) = (config.lanes, node.to_owned(), Some(marks(config)));
     let options = PostgresOptions { lanes, node, marks, ..PostgresOptions::new(url) };
     Ok(Arc::new(PostgresRecords::open(options).await?))
@@ -244,7 +244,7 @@ pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outco
         let opened = SqliteRecords::open(&config.data_dir, AccessMode::Read, Arc::clone(&ambient.clock));
         return Ok(Arc::new(opened?));
     };
-    Ok(Arc::new(PostgresRecords::open_read_only(&plain(config, "database_url", url).await?).await?))
+    Ok(Arc::new(PostgresRecords::open_read_only(&resolve_setting(config, "database_url", url).await?).await?))
 }
 
 /// Base URL of links to this server.
@@ -252,7 +252,7 @@ pub(crate) fn base_url(config: &Config, address: SocketAddr) -> String {
     config.public_url.clone().unwrap_or_else(|| format!("http://{address}"))
 }
 
-async fn blobs(config: &Config, home: &Home, ambient: &Ambient, address: SocketAddr) -> Outcome<Arc<dyn Blobs>> {
+async fn blobs(config: &Config, home: &DataFolder, ambient: &Ambient, address: SocketAddr) -> Outcome<Arc<dyn Blobs>> {
     let random = Arc::clone(&ambient.random);
     let Some((url, credentials)) = s3_place(config).await? else {
         let key = Secret::new(home.link_key(&*ambient.random)?.into_bytes());
@@ -269,7 +269,7 @@ async fn blobs(config: &Config, home: &Home, ambient: &Ambient, address: SocketA
 async fn s3_place(config: &Config) -> Outcome<Option<(S3Url, Option<S3Credentials>)>> {
     let Some(url) = &config.s3_url else { return Ok(None) };
     let invalid = |error: InvalidS3Url| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}"));
-    let url: S3Url = plain(config, "s3_url", url).await?.parse().map_err(invalid)?;
+    let url: S3Url = resolve_setting(config, "s3_url", url).await?.parse().map_err(invalid)?;
     let credentials = match &config.s3_credentials {
         None => None,
         Some(name) => Some(s3_credentials(config, &secret(config, "s3_credentials", name).await?)?),
@@ -291,7 +291,7 @@ pub(crate) async fn services(config: &Config, ambient: &Ambient) -> Outcome<Vec<
     let counters = access::counters(config, ambient).await?;
     let mut checks: Vec<ReadinessCheck> = counters.iter().map(counters_check).collect();
     if config.s3_url.is_some() {
-        let home = Home::beside(&config.data_dir);
+        let home = DataFolder::unlocked(&config.data_dir);
         // S3 signs links to itself, so this address is not used.
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         checks.push(blobs_check(&blobs(config, &home, ambient, nowhere).await?));
@@ -300,7 +300,7 @@ pub(crate) async fn services(config: &Config, ambient: &Ambient) -> Outcome<Vec<
 }
 
 #[derive(Serialize)]
-pub(crate) struct Migrated {
+pub(crate) struct MigrationSummary {
     /// Names of migrations.
     pub(crate) applied: Vec<&'static str>,
     /// Descriptions of restored schema objects.
@@ -309,12 +309,12 @@ pub(crate) struct Migrated {
 }
 
 /// Applies pending migrations and restores missing schema objects.
-pub(crate) async fn migrate(config: &Config) -> Outcome<Migrated> {
+pub(crate) async fn migrate(config: &Config) -> Outcome<MigrationSummary> {
     let applied = match &config.database_url {
-        Some(url) => PostgresRecords::migrate(&plain(config, "database_url", url).await?).await?,
+        Some(url) => PostgresRecords::migrate(&resolve_setting(config, "database_url", url).await?).await?,
         None => SqliteRecords::migrate(&config.data_dir)?,
     };
-    Ok(Migrated { applied: applied.names, put_back: applied.restored, version: applied.version })
+    Ok(MigrationSummary { applied: applied.names, put_back: applied.restored, version: applied.version })
 }
 
 /// Pending migrations and the current schema version.
@@ -328,14 +328,14 @@ pub(crate) async fn pending(config: &Config) -> Outcome<(Vec<String>, i64)> {
 }
 
 /// Verifies the whole record store. Returns a summary.
-pub(crate) async fn look_deep(config: &Config, progress: &mut Progress) -> Outcome<String> {
+pub(crate) async fn verify_records(config: &Config, progress: &mut Progress) -> Outcome<String> {
     if let Some(url) = &config.database_url {
-        let url = plain(config, "database_url", url).await?;
-        let begins = |table: &str, at: usize, of: usize| progress.tell(&format!("table {table}, {at} of {of}"));
+        let url = resolve_setting(config, "database_url", url).await?;
+        let begins = |table: &str, at: usize, of: usize| progress.show(&format!("table {table}, {at} of {of}"));
         let tables = PostgresRecords::check_all(&url, begins).await?;
         return Ok(format!("intact, tables with their indexes: {tables}"));
     }
-    progress.tell("the data file");
+    progress.show("the data file");
     let folder = config.data_dir.clone();
     let looked = tokio::task::spawn_blocking(move || SqliteRecords::check_all(&folder)).await;
     looked.map_err(|_| Failure::new(Code::Internal, "the check did not finish"))??;
@@ -356,14 +356,14 @@ pub(crate) async fn blobs_to_read(config: &Config, ambient: &Ambient) -> Outcome
 }
 
 /// Like `may_sign`, for a command that only reads.
-pub(crate) async fn may_sign_here(config: &Config, ambient: &Ambient) -> Outcome {
+pub(crate) async fn check_existing_signing_key(config: &Config, ambient: &Ambient) -> Outcome {
     let existing = existing_signer(config).await?;
     let records = match records_to_read(config, ambient).await {
         Ok(records) => records,
         Err(failure) if failure.code == Code::NotFound => return Ok(()),
         Err(failure) => return Err(failure),
     };
-    may_sign(config, existing.as_ref(), &*records, signing::was_here(config)).await?;
+    check_signing_key(config, existing.as_ref(), &*records, signing::used_this_store(config)).await?;
     records.close().await;
     Ok(())
 }
@@ -387,13 +387,13 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
 
 async fn facts(config: &Config, now: Timestamp) -> Outcome<StoreSurvey> {
     refuse_unfinished(&config.data_dir)?;
-    facts_amid_restore(config, now).await
+    facts_during_restore(config, now).await
 }
 
 /// Like `facts`, but accepts an unfinished restore.
-async fn facts_amid_restore(config: &Config, now: Timestamp) -> Outcome<StoreSurvey> {
+async fn facts_during_restore(config: &Config, now: Timestamp) -> Outcome<StoreSurvey> {
     Ok(match &config.database_url {
-        Some(url) => PostgresRecords::facts(&plain(config, "database_url", url).await?, &marks(config), now).await?,
+        Some(url) => PostgresRecords::facts(&resolve_setting(config, "database_url", url).await?, &marks(config), now).await?,
         None => SqliteRecords::facts(&config.data_dir, &marks(config), now)?,
     })
 }
@@ -414,7 +414,7 @@ impl From<OpenError> for Failure {
                 .hint("--force moves the existing tables to another schema and reports its name"),
             OpenError::Migrate(reason) => reason.into(),
             OpenError::Folder(reason) => {
-                Self::of_io(format!("the data folder can't be used: {}", io_reason(&reason)), &reason)
+                Self::from_io(format!("the data folder can't be used: {}", io_reason(&reason)), &reason)
             }
         }
     }

@@ -5,9 +5,9 @@ pub(crate) mod deep;
 pub(crate) mod report;
 
 use crate::backup::staging::refuse_unfinished;
-use crate::compose::{self, Ambient, Compared};
+use crate::compose::{self, Ambient, ClockComparison};
 use crate::config::Config;
-use crate::failure::{Outcome, hint_for};
+use crate::failure::{Outcome, io_hint};
 use crate::home;
 use chimera_core::error::{Code, io_reason};
 use chimera_core::limits;
@@ -92,26 +92,26 @@ const fn fail(name: &'static str, message: String, hint: &'static str) -> Findin
 /// Runs all checks. Changes nothing, except for a probe file that is removed again.
 async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
     let dir = &config.data_dir;
-    findings.looks_at("data_folder");
+    findings.begin_check("data_folder");
     findings.push(folder(dir));
-    findings.looks_at("disk");
+    findings.begin_check("disk");
     findings.push(disk(dir));
-    findings.looks_at("signing_key");
+    findings.begin_check("signing_key");
     findings.push(signing_key(config).await);
-    findings.looks_at("keys");
+    findings.begin_check("keys");
     findings.extend(keys(dir));
     if let Err(failure) = refuse_unfinished(dir) {
         let hint = "repeat the restore with the same backup; docs/guides/backup.md describes how to give it up";
         findings.push(fail("restore", failure.message, hint));
     }
-    findings.looks_at("secrets");
+    findings.begin_check("secrets");
     findings.extend(secret_sources(config));
-    findings.looks_at("store");
-    match compose::while_answering(config, compose::store_facts(config)).await {
+    findings.begin_check("store");
+    match compose::while_responsive(config, compose::store_facts(config)).await {
         Ok(facts) => {
             findings.extend(store(&facts));
-            findings.looks_at("clock");
-            findings.push(clock(compose::while_answering(config, compose::compared(config, &*ambient.clock)).await));
+            findings.begin_check("clock");
+            findings.push(clock(compose::while_responsive(config, compose::compare_clocks(config, &*ambient.clock)).await));
         }
         Err(failure) if dir.is_dir() && compose::entries_marked(config).is_err() => {
             findings.push(fail("ledger_mark", failure.message, compose::MARK_HINT));
@@ -135,21 +135,21 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
             "check database_url, that the server runs and who holds its locks (pg_locks); without it the data folder must be readable",
         )),
     }
-    if compose::alone_with_blobs(config) {
+    if compose::has_local_blobs(config) {
         findings.push(warn(
             "shared_blobs",
             "blobs and buckets are in the data folder, where other nodes can't read them".to_owned(),
             "set s3_url before a second node uses this database",
         ));
     }
-    findings.looks_at("actors");
+    findings.begin_check("actors");
     // Concurrently: each would wait for a database that does not respond.
     let (found, sealed, signs) = tokio::join!(
-        compose::while_answering(config, compose::actor_facts(config, ambient)),
-        compose::while_answering(config, compose::seal_facts(config, ambient)),
-        compose::while_answering(config, compose::may_sign_here(config, ambient)),
+        compose::while_responsive(config, compose::actor_facts(config, ambient)),
+        compose::while_responsive(config, compose::seal_facts(config, ambient)),
+        compose::while_responsive(config, compose::check_existing_signing_key(config, ambient)),
     );
-    findings.extend(actors::found(found));
+    findings.extend(actors::findings(found));
     findings.extend(seal(sealed));
     if let Err(failure) = signs
         && failure.code == Code::ConfigInvalid
@@ -158,12 +158,12 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
         findings.replace(fail("signing_key", failure.message, hint));
     }
     findings.extend(shared_access(config));
-    findings.looks_at("workflows");
+    findings.begin_check("workflows");
     findings.push(match compose::workflow_facts(config, ambient) {
         Ok((tools, rules)) => ok("workflows", format!("tools: {tools}, rules: {rules}")),
         Err(failure) => fail("workflows", failure.message, "correct the setting; docs/reference/config.md lists them"),
     });
-    findings.looks_at("services");
+    findings.begin_check("services");
     let services = match compose::services(config, ambient).await {
         Ok(services) => services,
         Err(failure) => {
@@ -172,7 +172,7 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
         }
     };
     for check in services {
-        findings.looks_at(check.name);
+        findings.begin_check(check.name);
         let answer = tokio::time::timeout(limits::DOCTOR_RESPONSE_TIMEOUT, check.run()).await;
         findings.push(match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
             Ok(()) => ok(check.name, "answers".to_owned()),
@@ -184,7 +184,7 @@ async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
         let hint = "move what is there out of the way; the folder comes back with a backup";
         findings.push(fail("blobs", "blobs in the data folder is not a folder".to_owned(), hint));
     }
-    findings.looks_at("server");
+    findings.begin_check("server");
     findings.extend(server(config).await);
 }
 
@@ -258,23 +258,23 @@ fn shared_access(config: &Config) -> Vec<Finding> {
 
 /// Whether a file can be written and synced here. The reason contains no path.
 pub(crate) fn write_probe(dir: &Path) -> Result<(), String> {
-    probed(dir).map_err(|error| not_written(&error))
+    try_write(dir).map_err(|error| unwritable_message(&error))
 }
 
-fn probed(dir: &Path) -> std::io::Result<()> {
+fn try_write(dir: &Path) -> std::io::Result<()> {
     let path = dir.join("probe");
     let written = File::create(&path).and_then(|mut file| file.write_all(b"probe").and_then(|()| file.sync_all()));
     let _ = std::fs::remove_file(&path);
     written
 }
 
-fn not_written(error: &std::io::Error) -> String {
+fn unwritable_message(error: &std::io::Error) -> String {
     format!("the data folder can't be written: {}", io_reason(error))
 }
 
 fn folder(dir: &Path) -> Finding {
     let wide = dir.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0);
-    match probed(dir) {
+    match try_write(dir) {
         Ok(()) if wide => {
             let told = format!("{} is writable, but other users can read it", dir.display());
             warn("data_folder", told, "chmod 700 the data folder, unless other users need to read it")
@@ -287,7 +287,7 @@ fn folder(dir: &Path) -> Finding {
         ),
         Err(error) => {
             let hint = "its owner must be the user that runs chimera, on a disk that is not read-only";
-            fail("data_folder", not_written(&error), hint_for(&error).unwrap_or(hint))
+            fail("data_folder", unwritable_message(&error), io_hint(&error).unwrap_or(hint))
         }
     }
 }
@@ -428,11 +428,11 @@ fn store(facts: &StoreFacts) -> Vec<Finding> {
 }
 
 /// Compares this machine's clock with the store's. A store that does not respond proves nothing.
-fn clock(compared: Outcome<Compared>) -> Finding {
+fn clock(compared: Outcome<ClockComparison>) -> Finding {
     match compared {
-        Ok(Compared { against: Some(found), .. }) if found.stops() => fail("clock", found.to_string(), found.hint()),
-        Ok(Compared { against: Some(found), .. }) => warn("clock", found.to_string(), found.hint()),
-        Ok(Compared { now, theirs, .. }) => skew(theirs, now),
+        Ok(ClockComparison { against: Some(found), .. }) if found.stops() => fail("clock", found.to_string(), found.hint()),
+        Ok(ClockComparison { against: Some(found), .. }) => warn("clock", found.to_string(), found.hint()),
+        Ok(ClockComparison { now, theirs, .. }) => skew(theirs, now),
         Err(failure) => {
             let hint = "the clock was not checked; try again when the store responds";
             warn("clock", format!("could not be compared with the store's: {}", failure.message), hint)
@@ -543,7 +543,7 @@ mod tests {
         assert_eq!(told.message, "could not be compared with the store's: somebody else holds a lock");
         assert!(!told.hint.unwrap().contains("NTP"));
         let same = Timestamp::from_micros(7);
-        assert_eq!(clock(Ok(Compared { now: same, theirs: Some(same), against: None })).verdict, Verdict::Ok);
+        assert_eq!(clock(Ok(ClockComparison { now: same, theirs: Some(same), against: None })).verdict, Verdict::Ok);
     }
 
     #[test]

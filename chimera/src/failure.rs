@@ -28,7 +28,7 @@ impl Failure {
     }
 
     /// A wire error, with its hint if it has one.
-    pub(crate) fn told(body: ErrorBody) -> Self {
+    pub(crate) fn from_body(body: ErrorBody) -> Self {
         let code = Code::parse(&body.code).unwrap_or(Code::Internal);
         let hint = body.details.get("hint").and_then(Value::as_str).map(str::to_owned);
         Self { code, message: body.message, hint, details: body.details }
@@ -48,13 +48,13 @@ impl Failure {
 
     /// A file system error. The path is the operator's own, so the message may show it.
     pub(crate) fn file(what: &str, path: &std::path::Path, error: &io::Error) -> Self {
-        Self::of_io(format!("{what} {}: {}", path.display(), io_reason(error)), error)
+        Self::from_io(format!("{what} {}: {}", path.display(), io_reason(error)), error)
     }
 
     /// A file system error whose message needs no path.
-    pub(crate) fn of_io(message: String, error: &io::Error) -> Self {
+    pub(crate) fn from_io(message: String, error: &io::Error) -> Self {
         let failure = Self::new(Outage::from_io(error).code(), message);
-        match hint_for(error) {
+        match io_hint(error) {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
@@ -104,7 +104,7 @@ impl Failure {
 }
 
 /// What an operator can do about a file system error, if its kind tells.
-pub(crate) fn hint_for(error: &io::Error) -> Option<&'static str> {
+pub(crate) fn io_hint(error: &io::Error) -> Option<&'static str> {
     Some(match error.kind() {
         ErrorKind::ReadOnlyFilesystem => {
             "the disk is mounted read-only: remount it read-write, or choose another location"
@@ -126,7 +126,7 @@ const EMFILE: i32 = 24;
 
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
-        Self::told(error.body())
+        Self::from_body(error.body())
     }
 }
 

@@ -25,53 +25,53 @@ const ACTORS: &str = "actors";
 
 /// A data folder, locked for this process until dropped.
 #[derive(Debug)]
-pub(crate) struct Home {
+pub(crate) struct DataFolder {
     dir: PathBuf,
     /// Whether a ledger key already existed.
     served_before: bool,
-    _lock: Option<Lock>,
+    _lock: Option<FolderLock>,
 }
 
 #[derive(Debug)]
-struct Lock {
+struct FolderLock {
     _file: File,
     _folder: File,
 }
 
-impl Home {
+impl DataFolder {
     /// Creates the folder if it is missing, private to this user, and locks it. Rejects a folder with an
     /// unfinished restore.
-    pub(crate) fn take(dir: &Path) -> Outcome<Self> {
-        let home = Self::take_to_restore(dir)?;
+    pub(crate) fn lock(dir: &Path) -> Outcome<Self> {
+        let home = Self::lock_for_restore(dir)?;
         refuse_unfinished(dir)?;
         Ok(home)
     }
 
     /// Like `take`, but accepts an unfinished restore.
-    pub(crate) fn take_to_restore(dir: &Path) -> Outcome<Self> {
+    pub(crate) fn lock_for_restore(dir: &Path) -> Outcome<Self> {
         let made = private_folder(dir);
-        made.map_err(|error| not_made(dir, &error))?;
+        made.map_err(|error| create_failure(dir, &error))?;
         let path = dir.join("lock");
         let lock = private().read(true).write(true).create(true).truncate(false).open(&path);
         let lock = lock.map_err(|error| Failure::file("can't write to the data folder", dir, &error))?;
-        lock.try_lock().map_err(|error| not_locked(dir, error))?;
+        lock.try_lock().map_err(|error| lock_failure(dir, error))?;
         let folder = File::open(dir).map_err(|error| Failure::file("can't read the data folder", dir, &error))?;
         match folder.try_lock() {
             Err(TryLockError::Error(error)) if !locks_folders(&error) => {}
-            locked => locked.map_err(|error| not_locked(dir, error))?,
+            locked => locked.map_err(|error| lock_failure(dir, error))?,
         }
-        let lock = Some(Lock { _file: lock, _folder: folder });
+        let lock = Some(FolderLock { _file: lock, _folder: folder });
         Ok(Self { dir: dir.to_owned(), served_before: ledger_key(dir).exists(), _lock: lock })
     }
 
     /// The folder without a lock, for a command that only reads.
-    pub(crate) fn beside(dir: &Path) -> Self {
+    pub(crate) fn unlocked(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), served_before: false, _lock: None }
     }
 
     /// The key of the links that the blob folder signs; made at the first start.
     pub(crate) fn link_key(&self, random: &dyn Random) -> Outcome<String> {
-        self.kept(&self.keys()?.join("links.key"), random)
+        self.load_or_create_key(&self.keys()?.join("links.key"), random)
     }
 
     /// Removes leftovers of killed benchmarks. The lock guarantees that none is running.
@@ -100,13 +100,13 @@ impl Home {
     pub(crate) fn ledger_seed(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
         self.keys()?;
         let path = ledger_key(&self.dir);
-        key_of(&path, &self.kept(&path, random)?)
+        key_of(&path, &self.load_or_create_key(&path, random)?)
     }
 
     /// The seed of the key that signs webhooks; made at the first start.
     pub(crate) fn webhook_seed(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
         let path = self.keys()?.join("webhook.key");
-        key_of(&path, &self.kept(&path, random)?)
+        key_of(&path, &self.load_or_create_key(&path, random)?)
     }
 
     /// Whether there is a ledger key but no data file.
@@ -117,14 +117,14 @@ impl Home {
     /// The seed of the key that signs access tokens; made at the first start.
     pub(crate) fn token_seed(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
         let path = self.keys()?.join("token.key");
-        key_of(&path, &self.kept(&path, random)?)
+        key_of(&path, &self.load_or_create_key(&path, random)?)
     }
 
     /// The key that seals actors' keys in the store; made at the first start.
     pub(crate) fn seal_key(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
         self.keys()?;
         let path = seal_key(&self.dir);
-        key_of(&path, &self.kept(&path, random)?)
+        key_of(&path, &self.load_or_create_key(&path, random)?)
     }
 
     /// The key of an actor that `chimera dev` brings; made at the first start.
@@ -132,11 +132,11 @@ impl Home {
         let folder = self.keys()?.join(ACTORS);
         let made = private_folder(&folder);
         made.map_err(|error| Failure::file("can't create the key folder", &folder, &error))?;
-        self.kept(&folder.join(format!("{actor}.key")), random)
+        self.load_or_create_key(&folder.join(format!("{actor}.key")), random)
     }
 
     /// Publishes the server's URL to commands.
-    pub(crate) fn announce(&self, url: &str) -> Outcome {
+    pub(crate) fn publish_address(&self, url: &str) -> Outcome {
         let path = self.dir.join(ADDRESS);
         let failed = |error: std::io::Error| Failure::file("can't write", &path, &error);
         let draft = path.with_extension("new");
@@ -146,14 +146,14 @@ impl Home {
     }
 
     /// Withdraws the server's URL. A killed process leaves a stale one, which is harmless.
-    pub(crate) fn retract(&self) {
+    pub(crate) fn remove_address(&self) {
         let _ = std::fs::remove_file(self.dir.join(ADDRESS));
     }
 
     /// Reads a key file; if it is missing, creates it atomically with 32 random bytes in hex.
-    fn kept(&self, path: &Path, random: &dyn Random) -> Outcome<String> {
+    fn load_or_create_key(&self, path: &Path, random: &dyn Random) -> Outcome<String> {
         match line(path)? {
-            Some(line) if bytes(&line).is_none() => return Err(damaged(path)),
+            Some(line) if bytes(&line).is_none() => return Err(damaged_key(path)),
             Some(line) => return Ok(line),
             None => {}
         }
@@ -180,7 +180,7 @@ impl Home {
 }
 
 /// `NotFound` although parents are created, too: the file system does not support folders, so a retry does not help.
-fn not_made(dir: &Path, error: &std::io::Error) -> Failure {
+fn create_failure(dir: &Path, error: &std::io::Error) -> Failure {
     let failure = Failure::file("can't create the data folder", dir, error);
     if error.kind() != std::io::ErrorKind::NotFound {
         return failure;
@@ -189,7 +189,7 @@ fn not_made(dir: &Path, error: &std::io::Error) -> Failure {
     Failure { code: Code::StoreUnusable, ..failure }.hint(hint)
 }
 
-fn not_locked(dir: &Path, error: TryLockError) -> Failure {
+fn lock_failure(dir: &Path, error: TryLockError) -> Failure {
     match error {
         TryLockError::WouldBlock => {
             let message = format!("another chimera process is using the data folder {}", dir.display());
@@ -222,7 +222,7 @@ pub(crate) fn existing_actor_key(dir: &Path, actor: &str) -> Outcome<Option<Stri
     }
     let path = dir.join("keys").join(ACTORS).join(format!("{actor}.key"));
     match line(&path)? {
-        Some(text) if bytes(&text).is_none() => Err(damaged(&path)),
+        Some(text) if bytes(&text).is_none() => Err(damaged_key(&path)),
         found => Ok(found),
     }
 }
@@ -258,10 +258,10 @@ fn existing_key(path: &Path) -> Outcome<Option<[u8; 32]>> {
 
 /// Decodes a key file. A damaged key is never replaced: what depends on it would be lost.
 fn key_of(path: &Path, text: &str) -> Outcome<[u8; 32]> {
-    bytes(text).ok_or_else(|| damaged(path))
+    bytes(text).ok_or_else(|| damaged_key(path))
 }
 
-fn damaged(path: &Path) -> Failure {
+fn damaged_key(path: &Path) -> Failure {
     let mut parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
     let name = parts.split_off(parts.iter().rposition(|part| part == "keys").unwrap_or(0)).join("/");
     Failure::new(Code::ConfigInvalid, format!("{name} is not 64 hex digits"))
@@ -317,28 +317,28 @@ mod tests {
     fn the_folder_has_one_user_at_a_time_and_frees_itself() {
         let temp = tempfile::tempdir().unwrap();
         let dir = temp.path().join("data");
-        let home = Home::take(&dir).unwrap();
-        let refused = Home::take(&dir).unwrap_err();
+        let home = DataFolder::lock(&dir).unwrap();
+        let refused = DataFolder::lock(&dir).unwrap_err();
         assert_eq!((refused.code, refused.exit()), (Code::DataDirLocked, 5));
         drop(home);
-        Home::take(&dir).unwrap();
+        DataFolder::lock(&dir).unwrap();
     }
 
     #[test]
     fn a_lock_file_that_is_removed_or_replaced_lets_nobody_else_in() {
         let temp = tempfile::tempdir().unwrap();
-        let home = Home::take(temp.path()).unwrap();
+        let home = DataFolder::lock(temp.path()).unwrap();
         let lock = temp.path().join("lock");
         std::fs::remove_file(&lock).unwrap();
         for _ in 0..2 {
-            let refused = Home::take(temp.path()).unwrap_err();
+            let refused = DataFolder::lock(temp.path()).unwrap_err();
             assert_eq!(refused.code, Code::DataDirLocked, "the first refusal left a file of its own behind");
         }
         std::fs::write(temp.path().join("other"), "").unwrap();
         std::fs::rename(temp.path().join("other"), &lock).unwrap();
-        assert_eq!(Home::take(temp.path()).unwrap_err().code, Code::DataDirLocked);
+        assert_eq!(DataFolder::lock(temp.path()).unwrap_err().code, Code::DataDirLocked);
         drop(home);
-        Home::take(temp.path()).unwrap();
+        DataFolder::lock(temp.path()).unwrap();
     }
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = temp.path().join("data");
         assert_eq!(existing_ledger_seed(&dir).unwrap(), None);
-        let home = Home::take(&dir).unwrap();
+        let home = DataFolder::lock(&dir).unwrap();
         let (seed, token) = (home.ledger_seed(&SystemRandom).unwrap(), home.actor_key("admin", &SystemRandom).unwrap());
         assert_eq!(home.ledger_seed(&SystemRandom).unwrap(), seed);
         assert_eq!(home.actor_key("admin", &SystemRandom).unwrap(), token);
@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn a_damaged_key_is_refused_and_never_replaced() {
         let temp = tempfile::tempdir().unwrap();
-        let home = Home::take(temp.path()).unwrap();
+        let home = DataFolder::lock(temp.path()).unwrap();
         home.ledger_seed(&SystemRandom).unwrap();
         std::fs::write(ledger_key(temp.path()), "").unwrap();
         assert_eq!(home.ledger_seed(&SystemRandom).unwrap_err().code, Code::ConfigInvalid);

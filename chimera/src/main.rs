@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 
 /// Handles SIGXFSZ, so that a write beyond the file size limit (`ulimit -f`) fails instead of killing the process. The
 /// handler stays installed after its stream is dropped.
-fn outlive_full_files(runtime: &tokio::runtime::Runtime) {
+fn ignore_file_size_signal(runtime: &tokio::runtime::Runtime) {
     let _context = runtime.enter();
     let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
     if let Err(error) = signal(kind) {
@@ -66,7 +66,7 @@ fn run(cli: Cli) -> Outcome<ExitCode> {
         )
     };
     let runtime = runtime.map_err(internal)?;
-    outlive_full_files(&runtime);
+    ignore_file_size_signal(&runtime);
     let outcome = runtime.block_on(command::run(cli, &loaded, &environment));
     // A thread that hangs on a dead disk must not keep the process from ending.
     runtime.shutdown_timeout(limits::STOP_THREADS_TIMEOUT);

@@ -6,10 +6,10 @@
 
 mod waiting;
 
-use crate::compose::{self, Ambient, Example};
-use crate::config::{Config, Listen};
+use crate::compose::{self, Ambient, ExampleActor};
+use crate::config::{Config, ListenAddress};
 use crate::failure::{Failure, Outcome};
-use crate::home::Home;
+use crate::home::DataFolder;
 use crate::telemetry::{self, Terminal};
 use chimera_api::{Edge, ServerLimits};
 use chimera_core::error::{Code, io_reason};
@@ -22,60 +22,60 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use waiting::Waiting;
+use waiting::StartupServer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ShutdownKind {
     /// Clean shutdown.
-    Whole,
+    Clean,
     /// A second signal cut the shutdown short; what was acknowledged is durable nevertheless.
-    Cut,
+    Forced,
 }
 
-impl Ended {
+impl ShutdownKind {
     pub(crate) fn exit(self) -> ExitCode {
         match self {
-            Self::Whole => ExitCode::SUCCESS,
-            Self::Cut => ExitCode::from(130),
+            Self::Clean => ExitCode::SUCCESS,
+            Self::Forced => ExitCode::from(130),
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum ServerMode {
     /// `chimera dev`, with example actors.
-    Trying {
+    Dev {
         /// Install the example workflows.
         examples: bool,
     },
     /// `chimera serve`.
-    Serving,
+    Serve,
 }
 
-pub(crate) struct Ready {
+pub(crate) struct ReadyServer {
     pub(crate) url: String,
     /// An access token of the first example actor, if there are any.
     pub(crate) token: Option<String>,
     /// Example actors with their keys.
-    pub(crate) examples: Vec<Example>,
+    pub(crate) examples: Vec<ExampleActor>,
 }
 
 /// Runs until a signal; calls `ready` once requests are served.
 pub(crate) async fn serve(
     config: &Config,
     terminal: Terminal,
-    purpose: Purpose,
-    ready: impl FnOnce(&Ready) -> Outcome,
-) -> Outcome<Ended> {
+    purpose: ServerMode,
+    ready: impl FnOnce(&ReadyServer) -> Outcome,
+) -> Outcome<ShutdownKind> {
     let mut ambient = Ambient::new();
     let mut signals = Signals::listen()?;
-    let home = Home::take(&config.data_dir)?;
+    let home = DataFolder::lock(&config.data_dir)?;
     let telemetry = telemetry::start(config, terminal, ambient.clock.clone())?;
     ambient.spans = telemetry.spans();
     let (listener, address) = listen(&config.listen).await?;
     let limits = limits(config);
     let edge = bounded_edge(config, &ambient).with_metrics(telemetry.render_metrics());
-    let waiting = Waiting::begin(config, &listener, edge, limits.clone())?;
+    let waiting = StartupServer::begin(config, &listener, edge, limits.clone())?;
     let started = tokio::select! {
         biased;
         // No run is driven yet, so there is nothing to drain.
@@ -85,10 +85,10 @@ pub(crate) async fn serve(
     let Some((prepared, examples)) = started else {
         tracing::info!("stopped during startup");
         telemetry.flush(limits::STOP_TIME_MIN).await;
-        return Ok(Ended::Whole);
+        return Ok(ShutdownKind::Clean);
     };
     let Signals { first, second } = signals;
-    let parts = waiting::answered(config, compose::begin(config, &ambient, prepared)).await?;
+    let parts = waiting::with_slow_warning(config, compose::begin(config, &ambient, prepared)).await?;
     let token = match examples.first() {
         Some(example) => Some(crate::access::token(parts.actions.access(), &example.actor)?),
         None => None,
@@ -99,7 +99,7 @@ pub(crate) async fn serve(
         .with_metrics(telemetry.render_metrics())
         .with_public_url(&compose::base_url(config, address));
     if let Some(flow) = parts.flow() {
-        if purpose == (Purpose::Trying { examples: true }) && flow.hold().is_none() {
+        if purpose == (ServerMode::Dev { examples: true }) && flow.hold().is_none() {
             crate::flow::examples::apply(&flow, &compose::operator()).await?;
         }
         edge = edge.with_flow(flow);
@@ -109,29 +109,29 @@ pub(crate) async fn serve(
         edge = edge.with_trace_link(link);
     }
     let until = OnceLock::new();
-    let stopping = Stopping { first, delay: config.shutdown_delay, grace: config.shutdown_grace, until: &until };
+    let stopping = Shutdown { first, delay: config.shutdown_delay, grace: config.shutdown_grace, until: &until };
     let url = format!("http://{address}");
     waiting.end().await;
-    home.announce(&url)?;
-    ready(&Ready { url, token, examples })?;
+    home.publish_address(&url)?;
+    ready(&ReadyServer { url, token, examples })?;
     tracing::info!(address = %address, "serving");
     let whole = async {
         let router = chimera_api::router(edge.clone());
-        let drained = chimera_api::serve_until(listener, router, limits, stopping.drained(&edge, &parts)).await;
+        let drained = chimera_api::serve_until(listener, router, limits, stopping.drain(&edge, &parts)).await;
         let cut = drained.cut;
         if cut > 0 {
             tracing::warn!(connections = cut, "requests were aborted at the end of the grace time");
         }
-        home.retract();
-        parts.close(left(&until)).await;
+        home.remove_address();
+        parts.close(time_left(&until)).await;
         tracing::info!("stopped");
-        telemetry.flush(left(&until)).await;
-        Ended::Whole
+        telemetry.flush(time_left(&until)).await;
+        ShutdownKind::Clean
     };
     tokio::select! {
         biased;
         ended = whole => Ok(ended),
-        Ok(()) = second => Ok(Ended::Cut),
+        Ok(()) = second => Ok(ShutdownKind::Forced),
     }
 }
 
@@ -157,25 +157,25 @@ pub(crate) fn bounded_edge(config: &Config, ambient: &Ambient) -> Edge {
 /// Opens the stores once the clock is plausible. Renews `ambient` if that took time.
 async fn start(
     config: &Config,
-    home: &Home,
+    home: &DataFolder,
     ambient: &mut Ambient,
     address: SocketAddr,
-    purpose: Purpose,
-    waiting: &Waiting,
-) -> Outcome<(compose::Prepared, Vec<Example>)> {
-    if waiting.until_the_clock_agrees(config, ambient).await? {
+    purpose: ServerMode,
+    waiting: &StartupServer,
+) -> Outcome<(compose::PreparedNode, Vec<ExampleActor>)> {
+    if waiting.wait_for_clock(config, ambient).await? {
         // Start over with the corrected clock.
         *ambient = Ambient { spans: Arc::clone(&ambient.spans), ..Ambient::new() };
     }
     let examples = match purpose {
-        Purpose::Trying { .. } => compose::examples(config, home, ambient)?,
-        Purpose::Serving => Vec::new(),
+        ServerMode::Dev { .. } => compose::examples(config, home, ambient)?,
+        ServerMode::Serve => Vec::new(),
     };
-    let prepared = waiting::answered(config, compose::prepare(config, home, ambient, address, &examples)).await?;
+    let prepared = waiting::with_slow_warning(config, compose::prepare(config, home, ambient, address, &examples)).await?;
     Ok((prepared, examples))
 }
 
-struct Stopping<'a> {
+struct Shutdown<'a> {
     first: oneshot::Receiver<()>,
     delay: Duration,
     grace: Duration,
@@ -183,10 +183,10 @@ struct Stopping<'a> {
     until: &'a OnceLock<Instant>,
 }
 
-impl Stopping<'_> {
+impl Shutdown<'_> {
     /// Waits for the signal, then for the calls in flight. Connections are served meanwhile, so that clients
     /// see that the server is stopping. Returns how long requests may continue.
-    async fn drained(self, edge: &Edge, parts: &compose::Parts) -> Duration {
+    async fn drain(self, edge: &Edge, parts: &compose::Node) -> Duration {
         let _ = self.first.await;
         edge.begin_stopping();
         tracing::info!("stopping: running requests may finish");
@@ -198,7 +198,7 @@ impl Stopping<'_> {
 }
 
 /// The rest of the grace time, but at least enough for a clean shutdown when everything responds.
-fn left(until: &OnceLock<Instant>) -> Duration {
+fn time_left(until: &OnceLock<Instant>) -> Duration {
     until
         .get()
         .map_or(limits::STOP_TIME_MIN, |until| until.saturating_duration_since(Instant::now()))
@@ -214,7 +214,7 @@ fn allow_open_files() {
 }
 
 /// Listens on the first usable address of the host, loopback addresses first.
-pub(crate) async fn listen(at: &Listen) -> Outcome<(TcpListener, SocketAddr)> {
+pub(crate) async fn listen(at: &ListenAddress) -> Outcome<(TcpListener, SocketAddr)> {
     allow_open_files();
     let failed = |reason: &str| {
         Failure::new(Code::ConfigInvalid, format!("can't listen at {at}: {reason}"))

@@ -3,11 +3,11 @@
 //! Whoever can write to the store is the operator and needs no key; this is how the first key is created.
 //! While a server uses the data folder, it is locked, so requests go to the server.
 
-use crate::backend::{Backend, escaped, key_of};
+use crate::backend::{Backend, percent_encode, local_actor_key};
 use crate::compose::{self, ActorStore, Ambient};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
-use crate::home::Home;
+use crate::home::DataFolder;
 use chimera_core::access::{ADMIN, Entry, Kind, Level};
 use chimera_core::error::Code;
 use chimera_core::limits;
@@ -61,31 +61,31 @@ const TOOL_SCOPES: &[&str] = &[
     "webhook_send",
 ];
 
-pub(crate) enum Book {
+pub(crate) enum ActorRegistry {
     Server(Backend),
     Store(Box<ActorStore>, Permit),
 }
 
-impl Book {
+impl ActorRegistry {
     /// Opens the registry of the configured server or the one that uses the data folder, else the store's.
     pub(crate) async fn open(config: &Config, actor: Option<&str>) -> Outcome<Self> {
         if config.server.is_some() {
-            return Ok(Self::Server(Backend::to_change(config, actor)?));
+            return Ok(Self::Server(Backend::connect(config, actor)?));
         }
-        match Home::take(&config.data_dir) {
+        match DataFolder::lock(&config.data_dir) {
             Ok(home) => {
                 let store = compose::actor_store(config, home, &Ambient::new()).await?;
                 Ok(Self::Store(Box::new(store), compose::operator()))
             }
             Err(failure) if failure.code == Code::DataDirLocked => {
                 let actor = actor.or(config.actor.as_deref()).unwrap_or(ADMIN);
-                if config.token.is_none() && key_of(config, actor)?.is_none() {
+                if config.token.is_none() && local_actor_key(config, actor)?.is_none() {
                     let words =
                         format!("a server is using this data folder, and there is no key to sign in as {actor}");
                     return Err(Failure::new(Code::ConfigInvalid, words)
                         .hint("set CHIMERA_HMAC_KEY; or, for the first key, stop the server and try again"));
                 }
-                Ok(Self::Server(Backend::to_change(config, Some(actor))?))
+                Ok(Self::Server(Backend::connect(config, Some(actor))?))
             }
             Err(failure) => Err(failure),
         }
@@ -100,14 +100,14 @@ impl Book {
     pub(crate) async fn list(&self) -> Outcome<Vec<Value>> {
         match self {
             Self::Server(backend) => {
-                let mut page = backend.tell("GET", "actors", None).await?;
+                let mut page = backend.request("GET", "actors", None).await?;
                 Ok(match page["items"].take() {
                     Value::Array(items) => items,
                     _ => Vec::new(),
                 })
             }
             Self::Store(store, permit) => {
-                let shown = directory(store).actors(permit).map_err(|error| Failure::told(error.body()))?;
+                let shown = directory(store).actors(permit).map_err(|error| Failure::from_body(error.body()))?;
                 Ok(shown.into_iter().map(document).collect())
             }
         }
@@ -117,7 +117,7 @@ impl Book {
     pub(crate) async fn scopes(&self) -> Outcome<Vec<String>> {
         let mut known: Vec<String> = OWN_SCOPES.iter().chain(TOOL_SCOPES).map(|scope| (*scope).to_owned()).collect();
         if let Self::Server(backend) = self {
-            let tools = backend.tell("GET", "tools", None).await?;
+            let tools = backend.request("GET", "tools", None).await?;
             for tool in tools["items"].as_array().into_iter().flatten() {
                 let capabilities = tool["metadata"]["capabilities"].as_array().or(tool["capabilities"].as_array());
                 let names = capabilities.into_iter().flatten().chain([&tool["name"]]);
@@ -130,9 +130,9 @@ impl Book {
     /// The effective entry of an actor.
     pub(crate) async fn show(&self, actor: &str) -> Outcome<Value> {
         match self {
-            Self::Server(backend) => backend.tell("GET", &place(actor), None).await,
+            Self::Server(backend) => backend.request("GET", &actor_path(actor), None).await,
             Self::Store(store, permit) => {
-                let shown = directory(store).actor(permit, actor).map_err(|error| Failure::told(error.body()))?;
+                let shown = directory(store).actor(permit, actor).map_err(|error| Failure::from_body(error.body()))?;
                 Ok(document(shown))
             }
         }
@@ -141,18 +141,18 @@ impl Book {
     /// Writes an entry: the effective one with these fields replaced.
     pub(crate) async fn put(&self, actor: &str, over: Map<String, Value>) -> Outcome<Value> {
         let mut body = self.show(actor).await?;
-        let members = body.as_object_mut().ok_or_else(strange)?;
+        let members = body.as_object_mut().ok_or_else(invalid_entry)?;
         for passing in ["id", "matched", "source", "keys", "effective_scopes"] {
             members.remove(passing);
         }
         members.extend(over);
         members.retain(|_, value| !value.is_null());
         match self {
-            Self::Server(backend) => backend.tell("PUT", &place(actor), Some(body)).await,
+            Self::Server(backend) => backend.request("PUT", &actor_path(actor), Some(body)).await,
             Self::Store(store, permit) => {
                 let entry = entry(actor, &body)?;
                 let put = directory(store).put_actor(permit, entry, body["tenant"].as_str()).await;
-                Ok(document(put.map_err(|error| Failure::told(error.body()))?))
+                Ok(document(put.map_err(|error| Failure::from_body(error.body()))?))
             }
         }
     }
@@ -160,14 +160,14 @@ impl Book {
     pub(crate) async fn tenants(&self) -> Outcome<Vec<Value>> {
         match self {
             Self::Server(backend) => {
-                let mut page = backend.tell("GET", "tenants", None).await?;
+                let mut page = backend.request("GET", "tenants", None).await?;
                 Ok(match page["items"].take() {
                     Value::Array(items) => items,
                     _ => Vec::new(),
                 })
             }
             Self::Store(store, permit) => {
-                let shown = directory(store).list_tenants(permit).map_err(|error| Failure::told(error.body()))?;
+                let shown = directory(store).list_tenants(permit).map_err(|error| Failure::from_body(error.body()))?;
                 Ok(shown.into_iter().map(tenant).collect())
             }
         }
@@ -177,11 +177,11 @@ impl Book {
         match self {
             Self::Server(backend) => {
                 let body = json!({"slug": slug, "name": name.unwrap_or(slug)});
-                backend.tell("POST", "tenants", Some(body)).await
+                backend.request("POST", "tenants", Some(body)).await
             }
             Self::Store(store, permit) => {
                 let added = directory(store).add_tenant(permit, slug, name).await;
-                Ok(tenant(added.map_err(|error| Failure::told(error.body()))?))
+                Ok(tenant(added.map_err(|error| Failure::from_body(error.body()))?))
             }
         }
     }
@@ -191,11 +191,11 @@ impl Book {
         match self {
             Self::Server(backend) => {
                 let body = json!({ "disabled": disabled });
-                backend.tell("PATCH", &format!("tenants/{}", escaped(slug)), Some(body)).await
+                backend.request("PATCH", &format!("tenants/{}", percent_encode(slug)), Some(body)).await
             }
             Self::Store(store, permit) => {
                 let set = directory(store).set_tenant_disabled(permit, slug, disabled).await;
-                Ok(tenant(set.map_err(|error| Failure::told(error.body()))?))
+                Ok(tenant(set.map_err(|error| Failure::from_body(error.body()))?))
             }
         }
     }
@@ -203,10 +203,10 @@ impl Book {
     /// Removes an entry and revokes the actor's keys and sessions. Returns the entry that applies to the name now.
     pub(crate) async fn remove(&self, actor: &str) -> Outcome<Value> {
         match self {
-            Self::Server(backend) => backend.tell("DELETE", &place(actor), None).await,
+            Self::Server(backend) => backend.request("DELETE", &actor_path(actor), None).await,
             Self::Store(store, permit) => {
                 let left = directory(store).remove_actor(permit, actor).await;
-                Ok(document(left.map_err(|error| Failure::told(error.body()))?))
+                Ok(document(left.map_err(|error| Failure::from_body(error.body()))?))
             }
         }
     }
@@ -217,11 +217,11 @@ impl Book {
         match self {
             Self::Server(backend) => {
                 let body = json!({ "overlap_seconds": overlap });
-                backend.tell("POST", &format!("{}/keys", place(actor)), Some(body)).await
+                backend.request("POST", &format!("{}/keys", actor_path(actor)), Some(body)).await
             }
             Self::Store(store, permit) => {
                 let made = directory(store).add_key(permit, actor, None, Some(overlap.into())).await;
-                let made = made.map_err(|error| Failure::told(error.body()))?;
+                let made = made.map_err(|error| Failure::from_body(error.body()))?;
                 let until = made.before_until.map(|until| until.to_string());
                 Ok(json!({
                     "actor": actor, "key_id": made.id, "hmac_key": made.key, "keys_before_until": until,
@@ -235,11 +235,11 @@ fn directory(store: &ActorStore) -> &Directory {
     &store.directory
 }
 
-fn place(actor: &str) -> String {
-    format!("actors/{}", escaped(actor))
+fn actor_path(actor: &str) -> String {
+    format!("actors/{}", percent_encode(actor))
 }
 
-fn strange() -> Failure {
+fn invalid_entry() -> Failure {
     Failure::new(Code::Internal, "the server's response is not a valid actor entry")
 }
 
@@ -271,11 +271,11 @@ fn entry(actor: &str, body: &Value) -> Outcome<Entry> {
     };
     Ok(Entry {
         id: actor.to_owned(),
-        tenant: text("tenant").ok_or_else(strange)?.to_owned(),
-        kind: text("kind").and_then(Kind::parse).ok_or_else(strange)?,
+        tenant: text("tenant").ok_or_else(invalid_entry)?.to_owned(),
+        kind: text("kind").and_then(Kind::parse).ok_or_else(invalid_entry)?,
         scopes: texts("scopes"),
         roles: texts("roles"),
-        quota_per_minute: body["quota_per_minute"].as_u64().and_then(|n| n.try_into().ok()).ok_or_else(strange)?,
+        quota_per_minute: body["quota_per_minute"].as_u64().and_then(|n| n.try_into().ok()).ok_or_else(invalid_entry)?,
         level: text("autonomy_level").and_then(Level::parse),
         notify: body.get("notify").cloned(),
         disabled: body["disabled"] == true,

@@ -9,7 +9,7 @@ use chimera_engine::access::Access;
 
 /// An access token for the operator who started this process.
 pub(crate) fn token(access: &Access, actor: &str) -> Outcome<String> {
-    access.authenticator().issue_operator_token(actor).map_err(|error| Failure::told(error.body()))
+    access.authenticator().issue_operator_token(actor).map_err(|error| Failure::from_body(error.body()))
 }
 
 pub(crate) fn sign(key: &str, body: &str) -> String {

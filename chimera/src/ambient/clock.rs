@@ -23,14 +23,14 @@ const BLUR: i64 = 100_000;
 
 /// What both clocks say at one moment, in microseconds.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct ClockReading {
     wall: i64,
     passed: i64,
 }
 
 /// Something that happened to the machine's clock, and by how many seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Notice {
+pub(crate) enum ClockNotice {
     /// It jumped; nothing follows it yet.
     Jumped(i64),
     /// It jumped and stayed there: the time of day follows it.
@@ -41,11 +41,11 @@ pub(crate) enum Notice {
 
 /// The system clock.
 #[derive(Debug)]
-pub(crate) struct SystemClock(Reckoning);
+pub(crate) struct SystemClock(ClockFilter);
 
 /// What the two clocks are made into, as a function of what they say.
 #[derive(Debug)]
-struct Reckoning {
+struct ClockFilter {
     /// The time of day less the time passed.
     offset: AtomicI64,
     /// The steady time less the time passed, while it stays the same.
@@ -56,22 +56,22 @@ struct Reckoning {
     jumped: AtomicBool,
     /// The latest time of day that was told.
     latest: AtomicI64,
-    rest: Mutex<Rest>,
+    rest: Mutex<JumpState>,
 }
 
 /// What is needed only around a jump.
 #[derive(Debug, Default)]
-struct Rest {
-    pending: Option<Pending>,
+struct JumpState {
+    pending: Option<PendingJump>,
     /// The offset before the jump that was followed last: a way back needs no waiting.
     before: Option<i64>,
     slew: Slew,
-    notices: Vec<Notice>,
+    notices: Vec<ClockNotice>,
 }
 
 /// A jump that does not count yet.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct PendingJump {
     offset: i64,
     since: i64,
     by: i64,
@@ -94,19 +94,19 @@ impl Slew {
 
 impl Default for SystemClock {
     fn default() -> Self {
-        Self(Reckoning::new(read()))
+        Self(ClockFilter::new(read()))
     }
 }
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         // Somebody may have been held up between the two clocks; what differs is read again.
-        let micros = self.0.plain(read()).unwrap_or_else(|| self.0.settled(read()));
+        let micros = self.0.fast_now(read()).unwrap_or_else(|| self.0.filtered_now(read()));
         Timestamp::from_micros(micros)
     }
 
     fn steady(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.steady(passed()))
+        Timestamp::from_micros(self.0.steady(since_boot()))
     }
 }
 
@@ -118,7 +118,7 @@ impl SystemClock {
     }
 
     /// What has happened since it was last asked for.
-    pub(crate) fn noticed(&self) -> Vec<Notice> {
+    pub(crate) fn take_notices(&self) -> Vec<ClockNotice> {
         self.now();
         std::mem::take(&mut self.0.rest().notices)
     }
@@ -129,8 +129,8 @@ impl SystemClock {
     }
 }
 
-impl Reckoning {
-    fn new(reading: Reading) -> Self {
+impl ClockFilter {
+    fn new(reading: ClockReading) -> Self {
         let offset = reading.wall - reading.passed;
         Self {
             offset: AtomicI64::new(offset),
@@ -142,51 +142,51 @@ impl Reckoning {
         }
     }
 
-    fn rest(&self) -> MutexGuard<'_, Rest> {
+    fn rest(&self) -> MutexGuard<'_, JumpState> {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time of day while both clocks move alike; nothing when it takes a closer look.
-    fn plain(&self, reading: Reading) -> Option<i64> {
+    fn fast_now(&self, reading: ClockReading) -> Option<i64> {
         let gap = reading.wall - reading.passed - self.offset.load(Ordering::Relaxed);
         let alike = gap.abs() <= BLUR && !self.jumped.load(Ordering::Relaxed);
-        alike.then(|| self.told(reading.wall))
+        alike.then(|| self.advance_latest(reading.wall))
     }
 
     /// The time of day, whatever the clocks do. A step of a few seconds is followed at once, but
     /// not back: the time of day stands still until it is reached.
-    fn settled(&self, reading: Reading) -> i64 {
+    fn filtered_now(&self, reading: ClockReading) -> i64 {
         let mut rest = self.rest();
         let (offset, found) = (self.offset.load(Ordering::Relaxed), reading.wall - reading.passed);
         let gap = found - offset;
         if gap.abs() <= JUMP {
             if let Some(pending) = rest.pending.take() {
-                rest.notice(Notice::Returned(-seconds(pending.by)));
+                rest.notice(ClockNotice::Returned(-seconds(pending.by)));
             }
             self.jumped.store(false, Ordering::Relaxed);
             if gap.abs() > BLUR {
                 self.move_to(found, reading.passed, &mut rest);
             }
-            return self.told(reading.wall);
+            return self.advance_latest(reading.wall);
         }
         if rest.before.is_some_and(|before| (found - before).abs() <= JUMP) {
             rest.before = None;
-            rest.notice(Notice::Returned(seconds(gap)));
+            rest.notice(ClockNotice::Returned(seconds(gap)));
         } else {
             let pending = match rest.pending.filter(|pending| (found - pending.offset).abs() <= JUMP) {
                 Some(pending) => pending,
                 None => {
-                    rest.notice(Notice::Jumped(seconds(gap)));
-                    Pending { offset: found, since: reading.passed, by: gap }
+                    rest.notice(ClockNotice::Jumped(seconds(gap)));
+                    PendingJump { offset: found, since: reading.passed, by: gap }
                 }
             };
             rest.pending = Some(pending);
             self.jumped.store(true, Ordering::Relaxed);
             if reading.passed - pending.since < LASTING {
-                return self.told(reading.passed + offset);
+                return self.advance_latest(reading.passed + offset);
             }
             rest.before = Some(offset);
-            rest.notice(Notice::Followed(seconds(gap)));
+            rest.notice(ClockNotice::Followed(seconds(gap)));
         }
         rest.pending = None;
         self.jumped.store(false, Ordering::Relaxed);
@@ -195,7 +195,7 @@ impl Reckoning {
         reading.wall
     }
 
-    fn move_to(&self, offset: i64, passed: i64, rest: &mut Rest) {
+    fn move_to(&self, offset: i64, passed: i64, rest: &mut JumpState) {
         self.offset.store(offset, Ordering::Relaxed);
         let from = if self.slews.load(Ordering::Relaxed) {
             rest.slew.offset(passed)
@@ -206,7 +206,7 @@ impl Reckoning {
         self.slews.store(true, Ordering::Relaxed);
     }
 
-    fn told(&self, micros: i64) -> i64 {
+    fn advance_latest(&self, micros: i64) -> i64 {
         self.latest.fetch_max(micros, Ordering::Relaxed).max(micros)
     }
 
@@ -226,8 +226,8 @@ impl Reckoning {
     }
 }
 
-impl Rest {
-    fn notice(&mut self, notice: Notice) {
+impl JumpState {
+    fn notice(&mut self, notice: ClockNotice) {
         if self.notices.len() < CLOCK_NOTICES_MAX {
             self.notices.push(notice);
         }
@@ -239,9 +239,9 @@ const fn seconds(micros: i64) -> i64 {
     (micros + 500_000).div_euclid(1_000_000)
 }
 
-fn read() -> Reading {
-    let passed = passed();
-    Reading { wall: wall(), passed }
+fn read() -> ClockReading {
+    let passed = since_boot();
+    ClockReading { wall: wall(), passed }
 }
 
 #[allow(clippy::disallowed_methods)] // the one place that reads the clock
@@ -258,7 +258,7 @@ const PASSED: rustix::time::ClockId = rustix::time::ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const PASSED: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 
-fn passed() -> i64 {
+fn since_boot() -> i64 {
     let time = rustix::time::clock_gettime(PASSED);
     time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_nsec / 1_000)
 }
@@ -275,24 +275,24 @@ mod tests {
 
     /// A machine whose wall clock can be set.
     struct Machine {
-        reckoning: Reckoning,
+        reckoning: ClockFilter,
         passed: i64,
         wrong: i64,
     }
 
     impl Machine {
         fn new() -> Self {
-            Self { reckoning: Reckoning::new(Reading { wall: WALL * SECOND, passed: 0 }), passed: 0, wrong: 0 }
+            Self { reckoning: ClockFilter::new(ClockReading { wall: WALL * SECOND, passed: 0 }), passed: 0, wrong: 0 }
         }
 
-        fn reading(&self) -> Reading {
-            Reading { wall: (WALL + self.passed + self.wrong) * SECOND, passed: self.passed * SECOND }
+        fn reading(&self) -> ClockReading {
+            ClockReading { wall: (WALL + self.passed + self.wrong) * SECOND, passed: self.passed * SECOND }
         }
 
         /// The time of day, in seconds since the start.
         fn now(&self) -> i64 {
-            let told = self.reckoning.plain(self.reading());
-            told.unwrap_or_else(|| self.reckoning.settled(self.reading())) / SECOND - WALL
+            let told = self.reckoning.fast_now(self.reading());
+            told.unwrap_or_else(|| self.reckoning.filtered_now(self.reading())) / SECOND - WALL
         }
 
         fn steady(&self) -> i64 {
@@ -313,7 +313,7 @@ mod tests {
             self.now()
         }
 
-        fn noticed(&self) -> Vec<Notice> {
+        fn noticed(&self) -> Vec<ClockNotice> {
             std::mem::take(&mut self.reckoning.rest().notices)
         }
 
@@ -338,7 +338,7 @@ mod tests {
         assert!(machine.waits());
         assert_eq!(machine.set(0), 12);
         assert_eq!((machine.pass(100), machine.steady(), machine.waits()), (112, 112, false));
-        assert_eq!(machine.noticed(), [Notice::Jumped(DAY), Notice::Returned(-DAY)]);
+        assert_eq!(machine.noticed(), [ClockNotice::Jumped(DAY), ClockNotice::Returned(-DAY)]);
     }
 
     #[test]
@@ -350,7 +350,7 @@ mod tests {
             assert_eq!(machine.pass(29), 39, "not yet");
             assert_eq!(machine.pass(1), 40 + by);
             assert_eq!(machine.pass(5), 45 + by);
-            assert_eq!(machine.noticed(), [Notice::Jumped(by), Notice::Followed(by)]);
+            assert_eq!(machine.noticed(), [ClockNotice::Jumped(by), ClockNotice::Followed(by)]);
             assert!(!machine.waits());
         }
     }
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(machine.set(-HOUR), 40, "the next glitch waits again");
         assert_eq!(
             machine.noticed(),
-            [Notice::Jumped(-HOUR), Notice::Followed(-HOUR), Notice::Returned(HOUR), Notice::Jumped(-HOUR)]
+            [ClockNotice::Jumped(-HOUR), ClockNotice::Followed(-HOUR), ClockNotice::Returned(HOUR), ClockNotice::Jumped(-HOUR)]
         );
     }
 

@@ -9,7 +9,7 @@ use std::fmt;
 
 /// Why a clock is implausible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Disagreement {
+pub(crate) enum ClockDisagreement {
     /// The ledger has a later entry, and there is no other clock to ask.
     BehindLedger { now: Timestamp, newest: Timestamp },
     /// The database's clock says something else.
@@ -19,7 +19,7 @@ pub(crate) enum Disagreement {
     LedgerAhead { now: Timestamp, newest: Timestamp },
 }
 
-impl Disagreement {
+impl ClockDisagreement {
     /// Compares a clock with the newest ledger entry and with the clock of the store.
     pub(crate) fn find(now: Timestamp, newest: Option<Timestamp>, theirs: Option<Timestamp>) -> Option<Self> {
         if let Some(theirs) = theirs.filter(|theirs| seconds(now, *theirs) > CLOCK_DIFFERENCE_SECONDS_MAX) {
@@ -49,7 +49,7 @@ impl Disagreement {
     }
 }
 
-impl fmt::Display for Disagreement {
+impl fmt::Display for ClockDisagreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::BehindLedger { now, newest } => write!(
@@ -87,25 +87,25 @@ mod tests {
 
     #[test]
     fn without_a_second_clock_only_one_that_is_behind_is_found_out() {
-        let found = |newest| Disagreement::find(at(0), Some(at(newest)), None);
+        let found = |newest| ClockDisagreement::find(at(0), Some(at(newest)), None);
         assert_eq!(found(CLOCK_DIFFERENCE_SECONDS_MAX), None);
         assert_eq!(found(-DAY), None, "a long stop");
         let behind = found(DAY).unwrap();
-        assert_eq!(behind, Disagreement::BehindLedger { now: at(0), newest: at(DAY) });
+        assert_eq!(behind, ClockDisagreement::BehindLedger { now: at(0), newest: at(DAY) });
         assert!(behind.stops());
         let words = behind.to_string();
         assert!(words.contains("1970-01-11") && words.contains("1970-01-12") && words.contains("86400"), "{words}");
-        assert_eq!(Disagreement::find(at(0), None, None), None);
+        assert_eq!(ClockDisagreement::find(at(0), None, None), None);
     }
 
     #[test]
     fn the_clock_of_a_database_is_compared_both_ways_and_counts_more_than_an_entry() {
         for theirs in [-DAY, DAY] {
-            let found = Disagreement::find(at(0), Some(at(0)), Some(at(theirs))).unwrap();
-            assert!(matches!(found, Disagreement::Database { .. }) && found.stops());
+            let found = ClockDisagreement::find(at(0), Some(at(0)), Some(at(theirs))).unwrap();
+            assert!(matches!(found, ClockDisagreement::Database { .. }) && found.stops());
         }
-        let ahead = Disagreement::find(at(0), Some(at(DAY)), Some(at(1))).unwrap();
-        assert!(matches!(ahead, Disagreement::LedgerAhead { .. }) && !ahead.stops());
-        assert_eq!(Disagreement::find(at(0), Some(at(0)), Some(at(CLOCK_DIFFERENCE_SECONDS_MAX))), None);
+        let ahead = ClockDisagreement::find(at(0), Some(at(DAY)), Some(at(1))).unwrap();
+        assert!(matches!(ahead, ClockDisagreement::LedgerAhead { .. }) && !ahead.stops());
+        assert_eq!(ClockDisagreement::find(at(0), Some(at(0)), Some(at(CLOCK_DIFFERENCE_SECONDS_MAX))), None);
     }
 }

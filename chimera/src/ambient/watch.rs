@@ -1,6 +1,6 @@
 //! Watches the machine's clock while a server runs: its jumps are logged and counted.
 
-use super::clock::{Notice, SystemClock};
+use super::clock::{ClockNotice, SystemClock};
 use chimera_core::limits::{CLOCK_JUMP_LASTING_SECONDS, CLOCK_CHECK_INTERVAL};
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ pub(crate) async fn watch(clock: Arc<SystemClock>) {
     let jumps = metrics::counter!("chimera_clock_jumps_total");
     let ahead = metrics::gauge!("chimera_clock_ahead_seconds");
     loop {
-        for notice in clock.noticed() {
-            if matches!(notice, Notice::Jumped(_)) {
+        for notice in clock.take_notices() {
+            if matches!(notice, ClockNotice::Jumped(_)) {
                 jumps.increment(1);
             }
             log(notice);
@@ -20,22 +20,22 @@ pub(crate) async fn watch(clock: Arc<SystemClock>) {
     }
 }
 
-fn log(notice: Notice) {
+fn log(notice: ClockNotice) {
     match notice {
-        Notice::Jumped(seconds) => tracing::warn!(
+        ClockNotice::Jumped(seconds) => tracing::warn!(
             seconds,
             lasting_seconds = CLOCK_JUMP_LASTING_SECONDS,
             "the machine's clock jumped; times follow it once that has lasted"
         ),
-        Notice::Followed(seconds) => {
+        ClockNotice::Followed(seconds) => {
             tracing::warn!(seconds, "the machine's clock jumped and stayed there; times follow it now");
         }
-        Notice::Returned(seconds) => tracing::info!(seconds, "the machine's clock is back where it was"),
+        ClockNotice::Returned(seconds) => tracing::info!(seconds, "the machine's clock is back where it was"),
     }
 }
 
 /// Why the time of day can't be trusted now, if it can't.
-pub(crate) fn trouble(clock: &SystemClock) -> Option<String> {
+pub(crate) fn jump_message(clock: &SystemClock) -> Option<String> {
     let seconds = clock.jump()?;
     Some(format!(
         "the machine's clock jumped by {seconds} seconds; times follow it once that has lasted {CLOCK_JUMP_LASTING_SECONDS} seconds"

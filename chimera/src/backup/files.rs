@@ -1,6 +1,6 @@
 //! File operations for backups: atomic writes, listing, copying, digests.
 
-use super::Part;
+use super::BackupFile;
 use crate::failure::{Failure, Outcome};
 use crate::home::private_folder;
 use sha2::{Digest, Sha256};
@@ -97,10 +97,10 @@ fn read(mut file: File, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Re
     Ok((bytes, hex::encode(hasher.finalize())))
 }
 
-pub(crate) fn part(folder: &Path, path: &str) -> Outcome<Part> {
+pub(crate) fn part(folder: &Path, path: &str) -> Outcome<BackupFile> {
     let file = folder.join(path);
     let (bytes, sha256) = digest(&file).map_err(|error| Failure::file("can't read", &file, &error))?;
-    Ok(Part { path: path.to_owned(), bytes, sha256 })
+    Ok(BackupFile { path: path.to_owned(), bytes, sha256 })
 }
 
 /// Relative paths of all files below a folder, sorted; empty if the folder does not exist.

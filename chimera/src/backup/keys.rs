@@ -36,19 +36,19 @@ pub(crate) fn save(data: &Path, backup: &Path, key: &Secret, random: &dyn Random
 }
 
 /// Decrypted keys, by file name.
-pub(crate) struct Opened(BTreeMap<String, String>);
+pub(crate) struct DecryptedKeys(BTreeMap<String, String>);
 
 /// Decrypts the keys of a backup. Writes nothing.
-pub(crate) fn open(backup: &Path, key: &Secret) -> Outcome<Opened> {
+pub(crate) fn open(backup: &Path, key: &Secret) -> Outcome<DecryptedKeys> {
     let path = backup.join(KEYS);
     let bytes = std::fs::read(&path).map_err(|error| Failure::file("can't read", &path, &error))?;
     let (salt, sealed) = bytes.split_first_chunk::<SALT_BYTES>().ok_or_else(wrong)?;
     let key = seal::derive_key(key, salt).ok_or_else(wrong)?;
     let plain = seal::open(&key, PLACE, sealed).ok_or_else(wrong)?;
-    Ok(Opened(serde_json::from_slice(plain.expose()).map_err(|_| wrong())?))
+    Ok(DecryptedKeys(serde_json::from_slice(plain.expose()).map_err(|_| wrong())?))
 }
 
-impl Opened {
+impl DecryptedKeys {
     /// Writes them below a folder that has none.
     pub(crate) fn write(&self, folder: &Path) -> Outcome {
         for (name, text) in self.0.iter().filter(|(name, _)| files::is_inside(name)) {

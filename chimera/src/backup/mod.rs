@@ -34,13 +34,13 @@ pub(crate) struct Manifest {
     pub(crate) schema_version: i64,
     pub(crate) generation: i64,
     pub(crate) lanes: Vec<LaneHead>,
-    pub(crate) blobs: BlobsAre,
+    pub(crate) blobs: BlobPlacement,
     /// Blobs that the records refer to and that were missing when the backup was made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) blobs_missing: Vec<String>,
     pub(crate) keys_sealed: bool,
     pub(crate) tables: Vec<TablePart>,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<BackupFile>,
 }
 
 /// Which store the records come from.
@@ -54,7 +54,7 @@ pub(crate) enum StoreKind {
 /// Where the blobs of a backup are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum BlobsAre {
+pub(crate) enum BlobPlacement {
     /// In the data folder; the backup lists them.
     Listed,
     /// In the backup.
@@ -82,21 +82,21 @@ pub(crate) struct TablePart {
 
 /// One file of a backup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct BackupFile {
     pub(crate) path: String,
     pub(crate) bytes: u64,
     pub(crate) sha256: String,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Signed {
+struct ManifestSignature {
     key: String,
     signature: String,
 }
 
 /// A verified backup.
 #[derive(Clone, Debug)]
-pub(crate) struct Verified {
+pub(crate) struct VerifiedBackup {
     pub(crate) manifest: Manifest,
     /// `None` means not signed.
     pub(crate) signed_by: Option<String>,
@@ -111,7 +111,7 @@ impl Manifest {
         let text = text.map_err(|error| Failure::new(Code::Internal, format!("the manifest: {error}")))?;
         files::write(&folder.join(MANIFEST), text.as_bytes())?;
         let Some(signer) = signer else { return Ok(()) };
-        let signed = Signed {
+        let signed = ManifestSignature {
             key: hex::encode(signer.public_key().to_bytes()),
             signature: hex::encode(signer.sign(text.as_bytes())),
         };
@@ -128,7 +128,7 @@ fn broken(path: &Path, why: impl std::fmt::Display) -> Failure {
 
 /// Verifies the signature, every digest, and that there are no other files. `trust` are the keys given by the
 /// caller, `known` those from the configuration.
-pub(crate) fn verify(path: &Path, trust: &[PublicKey], known: &[PublicKey]) -> Outcome<Verified> {
+pub(crate) fn verify(path: &Path, trust: &[PublicKey], known: &[PublicKey]) -> Outcome<VerifiedBackup> {
     let bytes = std::fs::read(path.join(MANIFEST))
         .map_err(|error| Failure::file("there is no backup that can be read at", path, &error))?;
     let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| broken(path, error))?;
@@ -148,7 +148,7 @@ pub(crate) fn verify(path: &Path, trust: &[PublicKey], known: &[PublicKey]) -> O
         };
         return Err(broken(path, why).hint("--trust HEX accepts a backup of another ledger's key"));
     }
-    let listed: BTreeMap<&str, &Part> = manifest.parts.iter().map(|part| (part.path.as_str(), part)).collect();
+    let listed: BTreeMap<&str, &BackupFile> = manifest.parts.iter().map(|part| (part.path.as_str(), part)).collect();
     let mut there = files::list(path)?;
     there.retain(|name| name != MANIFEST && name != SIGNATURE);
     if let Some(extra) = there.iter().find(|name| !listed.contains_key(name.as_str())) {
@@ -165,7 +165,7 @@ pub(crate) fn verify(path: &Path, trust: &[PublicKey], known: &[PublicKey]) -> O
         }
     }
     let trusted = among(trust) || among(known);
-    Ok(Verified { manifest, signed_by: signed_by.map(|key| hex::encode(key.to_bytes())), trusted })
+    Ok(VerifiedBackup { manifest, signed_by: signed_by.map(|key| hex::encode(key.to_bytes())), trusted })
 }
 
 fn signature(path: &Path, manifest: &[u8]) -> Outcome<Option<PublicKey>> {
@@ -174,7 +174,7 @@ fn signature(path: &Path, manifest: &[u8]) -> Outcome<Option<PublicKey>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Failure::file("can't read", &path.join(SIGNATURE), &error)),
     };
-    let signed: Signed = serde_json::from_slice(&text).map_err(|error| broken(path, error))?;
+    let signed: ManifestSignature = serde_json::from_slice(&text).map_err(|error| broken(path, error))?;
     let key = PublicKey::from_hex(&signed.key).ok_or_else(|| broken(path, "its key can't be read"))?;
     let signature = hex::decode(&signed.signature).ok().and_then(|bytes| bytes.try_into().ok());
     let signature: [u8; 64] = signature.ok_or_else(|| broken(path, "its signature can't be read"))?;

@@ -19,7 +19,7 @@ const ABOUT: &str = "restore.json";
 
 /// Describes a restore, for the command that finds it unfinished.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct About {
+pub(crate) struct RestoreInfo {
     pub(crate) from: String,
     pub(crate) made_at: String,
     /// Whether it may move existing data aside.
@@ -30,7 +30,7 @@ pub(crate) struct About {
 }
 
 /// The unfinished restore of a data folder, if any.
-pub(crate) fn unfinished(data: &Path) -> Option<About> {
+pub(crate) fn unfinished(data: &Path) -> Option<RestoreInfo> {
     let folder = data.join(FOLDER);
     folder.symlink_metadata().ok()?;
     let text = std::fs::read(folder.join(ABOUT)).ok();
@@ -42,14 +42,14 @@ pub(crate) fn unfinished(data: &Path) -> Option<About> {
 pub(crate) fn refuse_unfinished(data: &Path) -> Outcome {
     let Some(about) = unfinished(data) else { return Ok(()) };
     let from = if about.from.is_empty() { "BACKUP".to_owned() } else { about.from.clone() };
-    let message = format!("a restore into {} was begun and is not complete{}", data.display(), about.kept());
+    let message = format!("a restore into {} was begun and is not complete{}", data.display(), about.moved_to());
     Err(Failure::new(Code::StoreUnusable, message)
         .hint(format!("repeat it: chimera restore --from {from}; docs/guides/backup.md describes how to give it up")))
 }
 
-impl About {
+impl RestoreInfo {
     /// Where the previous data is now, as the end of a sentence.
-    pub(crate) fn kept(&self) -> String {
+    pub(crate) fn moved_to(&self) -> String {
         if self.put_aside.is_empty() {
             return String::new();
         }
@@ -59,7 +59,7 @@ impl About {
 
 pub(crate) struct Staging {
     data: PathBuf,
-    pub(crate) about: About,
+    pub(crate) about: RestoreInfo,
 }
 
 impl Staging {
@@ -68,7 +68,7 @@ impl Staging {
         let before = unfinished(data);
         let begun = before.is_some();
         let from = std::path::absolute(from).unwrap_or_else(|_| from.to_owned());
-        let about = About {
+        let about = RestoreInfo {
             from: from.display().to_string(),
             made_at: made_at.to_owned(),
             force,
@@ -76,11 +76,11 @@ impl Staging {
         };
         let staging = Self { data: data.to_owned(), about };
         if begun {
-            staging.tell()?;
+            staging.save()?;
             staging.clear()?;
             return Ok(staging);
         }
-        if let Err(failure) = staging.appear() {
+        if let Err(failure) = staging.create() {
             // Nothing was changed yet. A folder that can't be removed is rejected later.
             let _ = std::fs::remove_dir_all(data.join(DRAFT));
             let _ = std::fs::remove_dir_all(staging.folder());
@@ -90,7 +90,7 @@ impl Staging {
     }
 
     /// Creates the folder atomically with its `restore.json`.
-    fn appear(&self) -> Outcome {
+    fn create(&self) -> Outcome {
         let (draft, folder) = (self.data.join(DRAFT), self.folder());
         for old in [&draft, &self.data.join(DONE)] {
             let _ = std::fs::remove_dir_all(old);
@@ -121,7 +121,7 @@ impl Staging {
         self.data.join(FOLDER)
     }
 
-    fn tell(&self) -> Outcome {
+    fn save(&self) -> Outcome {
         files::replace(&self.path(ABOUT), &self.text()?)
     }
 
@@ -141,7 +141,7 @@ impl Staging {
             return Ok(());
         }
         self.about.put_aside.push(aside.display().to_string());
-        self.tell()?;
+        self.save()?;
         for name in names {
             let (from, to) = (self.data.join(name), aside.join(name));
             files::folder(to.parent().unwrap_or(aside))?;
@@ -204,7 +204,7 @@ mod tests {
         let refused = refuse_unfinished(data).unwrap_err();
         assert!(refused.message.contains("/aside now") && refused.hint.unwrap().contains("--from /"));
         let again = Staging::begin(data, Path::new("b"), "noon", true).unwrap();
-        assert!(again.about.kept().contains("/aside now") && !again.path("chimera.db").exists());
+        assert!(again.about.moved_to().contains("/aside now") && !again.path("chimera.db").exists());
         again.end().unwrap();
         refuse_unfinished(data).unwrap();
         assert_eq!(std::fs::read_to_string(data.join("aside/chimera.db")).unwrap(), "old");

@@ -1,7 +1,7 @@
 //! `chimera act`, `token`, `sign` and `actor …`.
 
-use super::flow::{Acting, LevelWord, named_value};
-use crate::command::exact_json;
+use super::flow::{ActorArg, LevelArg, named_value};
+use crate::command::parse_exact_json;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub(crate) struct ActArgs {
     pub(crate) version: Option<i64>,
     /// Autonomy level; a higher one than the request would get needs the scope `autonomy.override`.
     #[arg(long)]
-    pub(crate) level: Option<LevelWord>,
+    pub(crate) level: Option<LevelArg>,
     /// Only show what it would do.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -37,7 +37,7 @@ pub(crate) struct ActArgs {
     pub(crate) idempotency_key: Option<String>,
     /// What to return when the key was already used.
     #[arg(long, value_name = "WORD", requires = "idempotency_key")]
-    pub(crate) on_duplicate: Option<DuplicateWord>,
+    pub(crate) on_duplicate: Option<DuplicatePolicyArg>,
     /// Webhook to call when the run waits and when it ends.
     #[arg(long, value_name = "URL")]
     pub(crate) notify_webhook: Option<String>,
@@ -54,7 +54,7 @@ pub(crate) struct ActArgs {
     #[arg(long)]
     pub(crate) wait: bool,
     #[command(flatten)]
-    pub(crate) acting: Acting,
+    pub(crate) acting: ActorArg,
 }
 
 /// Parses `TOOL[=JSON]`.
@@ -63,12 +63,12 @@ fn step(text: &str) -> Result<(String, Value), String> {
     if tool.is_empty() {
         return Err("expected TOOL or TOOL={…}".to_owned());
     }
-    let input: Value = exact_json(input).map_err(|error| format!("the input is not valid JSON: {error}"))?;
+    let input: Value = parse_exact_json(input).map_err(|error| format!("the input is not valid JSON: {error}"))?;
     if input.is_object() { Ok((tool.to_owned(), input)) } else { Err("the input must be a JSON object".to_owned()) }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum DuplicateWord {
+pub(crate) enum DuplicatePolicyArg {
     /// A conflict error that names the run.
     Conflict,
     /// The existing run.
@@ -78,7 +78,7 @@ pub(crate) enum DuplicateWord {
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
     #[command(flatten)]
-    pub(crate) acting: Acting,
+    pub(crate) acting: ActorArg,
     /// Limit the token to these scopes, separated by commas.
     #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
     pub(crate) scopes: Option<Vec<String>>,
@@ -100,7 +100,7 @@ pub(crate) struct SignArgs {
     #[arg(long)]
     pub(crate) key: Option<String>,
     #[command(flatten)]
-    pub(crate) acting: Acting,
+    pub(crate) acting: ActorArg,
 }
 
 /// `chimera actor …`
@@ -112,7 +112,7 @@ pub(crate) enum ActorCommand {
     /// List all actors that have an entry or a key.
     List {
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Show an actor's effective entry and its source.
     Show {
@@ -120,13 +120,13 @@ pub(crate) enum ActorCommand {
         #[arg(id = "name", value_name = "ACTOR")]
         actor: String,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Create an actor's first key and print it once.
     ///
     /// Without further flags, the entry that matches the name applies, such as `user_*`. With any flag, the actor
     /// gets an entry of its own; fields that are not given keep their effective values.
-    Add(AddArgs),
+    Add(ActorArgs),
     /// Create another key for an actor and print it once.
     Secret {
         /// Actor.
@@ -142,14 +142,14 @@ pub(crate) enum ActorCommand {
         #[arg(long)]
         new: bool,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Change an actor's entry; fields that are not given stay as they are.
     ///
     /// An entry from the configuration is not modified; the new entry overrides it.
     Edit {
         #[command(flatten)]
-        args: AddArgs,
+        args: ActorArgs,
         /// Re-enable a disabled actor.
         #[arg(long)]
         enable: bool,
@@ -160,7 +160,7 @@ pub(crate) enum ActorCommand {
         #[arg(id = "name", value_name = "ACTOR")]
         actor: String,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Remove an actor's entry and revoke its keys and sessions.
     ///
@@ -171,7 +171,7 @@ pub(crate) enum ActorCommand {
         #[arg(id = "name", value_name = "ACTOR")]
         actor: String,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
 }
 
@@ -196,14 +196,14 @@ pub(crate) enum TenantCommand {
     /// List all tenants.
     List {
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Show a tenant.
     Show {
         /// Tenant slug.
         slug: String,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Add a tenant with a new, random id.
     ///
@@ -216,26 +216,26 @@ pub(crate) enum TenantCommand {
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Disable a tenant: its actors can no longer sign in; its data is kept.
     Disable {
         /// Tenant slug.
         slug: String,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Re-enable a disabled tenant.
     Enable {
         /// Tenant slug.
         slug: String,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct AddArgs {
+pub(crate) struct ActorArgs {
     /// Actor, such as `user_ann` or `service_billing`.
     #[arg(id = "name", value_name = "ACTOR")]
     pub(crate) actor: String,
@@ -256,10 +256,10 @@ pub(crate) struct AddArgs {
     pub(crate) quota: Option<u32>,
     /// Default autonomy level.
     #[arg(long)]
-    pub(crate) level: Option<LevelWord>,
+    pub(crate) level: Option<LevelArg>,
     /// Person or service; by default derived from the name.
     #[arg(long)]
-    pub(crate) kind: Option<KindWord>,
+    pub(crate) kind: Option<ActorKindArg>,
     /// Tenant that it belongs to (tenant slug).
     #[arg(long, value_name = "SLUG")]
     pub(crate) tenant: Option<String>,
@@ -270,11 +270,11 @@ pub(crate) struct AddArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) notify_email: Option<String>,
     #[command(flatten)]
-    pub(crate) acting: Acting,
+    pub(crate) acting: ActorArg,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum KindWord {
+pub(crate) enum ActorKindArg {
     /// A person.
     Human,
     /// A workflow or a service.

@@ -1,7 +1,7 @@
 //! `chimera workflow …` and `chimera runs …`.
 
 use super::at_least_one;
-use crate::command::exact_json;
+use crate::command::parse_exact_json;
 use chimera_core::access::Level;
 use chimera_core::flow::run::RunStatus;
 use clap::builder::PossibleValuesParser;
@@ -17,10 +17,10 @@ pub(crate) enum WorkflowCommand {
         /// AIR document; `-` reads stdin.
         file: PathBuf,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// List workflows.
-    List(PageOf),
+    List(PageArgs),
     /// Show a version of a workflow.
     Show {
         /// Workflow id.
@@ -37,14 +37,14 @@ pub(crate) enum WorkflowCommand {
         /// Workflow id.
         id: String,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Stop sharing a workflow; runs of other tenants that are in progress continue.
     Unshare {
         /// Workflow id.
         id: String,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Validate a document; exit with status 3 if it is invalid.
     Check {
@@ -96,7 +96,7 @@ pub(crate) enum RunsCommand {
         #[arg(long, value_name = "FILE")]
         input: PathBuf,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Cancel a run.
     Cancel {
@@ -106,21 +106,21 @@ pub(crate) enum RunsCommand {
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Pause a run: calls in flight finish, nothing new starts.
     Pause {
         /// Run id.
         run: String,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Resume a paused run.
     Resume {
         /// Run id.
         run: String,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// List tool calls whose outcome is unknown, with the commands that resolve them.
     Doubts(DoubtsArgs),
@@ -137,7 +137,7 @@ pub(crate) enum RunsCommand {
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Roll back a finished run.
     Rollback {
@@ -156,7 +156,7 @@ pub(crate) enum RunsCommand {
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Replay a run without effects.
     Replay {
@@ -172,21 +172,21 @@ pub(crate) enum RunsCommand {
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
-        acting: Acting,
+        acting: ActorArg,
     },
     /// Patch the graph of a run in progress.
     Patch(PatchArgs),
 }
 
 #[derive(Debug, Default, Args)]
-pub(crate) struct Acting {
+pub(crate) struct ActorArg {
     /// Act as this actor, such as `user_ann`; by default `admin`.
     #[arg(long = "as", value_name = "ACTOR")]
     pub(crate) actor: Option<String>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PageOf {
+pub(crate) struct PageArgs {
     /// Rows per page.
     #[arg(long, value_name = "N", default_value_t = chimera_core::limits::PAGE_ROWS_DEFAULT, value_parser = at_least_one)]
     pub(crate) limit: usize,
@@ -210,7 +210,7 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     pub(crate) in_doubt: bool,
     #[command(flatten)]
-    pub(crate) page: PageOf,
+    pub(crate) page: PageArgs,
 }
 
 #[derive(Debug, Args)]
@@ -222,7 +222,7 @@ pub(crate) struct DoubtsArgs {
     #[arg(long)]
     pub(crate) tool: Option<String>,
     #[command(flatten)]
-    pub(crate) page: PageOf,
+    pub(crate) page: PageArgs,
 }
 
 /// Parses `NAME=VALUE`.
@@ -232,7 +232,7 @@ pub(super) fn named_value(pair: &str) -> Result<(String, Value), String> {
         return Err("missing input name before the `=`".to_owned());
     }
     // Text that is not JSON is used as a string. A JSON number that would lose precision is rejected.
-    let value = match exact_json(value) {
+    let value = match parse_exact_json(value) {
         Ok(value) => value,
         Err(error) if serde_json::from_str::<Value>(value).is_ok() => return Err(format!("{name} is a {error}")),
         Err(_) => value.into(),
@@ -246,7 +246,7 @@ fn statuses() -> PossibleValuesParser {
 
 /// An autonomy level.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum LevelWord {
+pub(crate) enum LevelArg {
     /// Every node waits for approval.
     #[value(name = "L0", alias = "L0_Ask", alias = "l0")]
     Ask,
@@ -261,7 +261,7 @@ pub(crate) enum LevelWord {
     ExecuteSilent,
 }
 
-impl LevelWord {
+impl LevelArg {
     pub(crate) const fn level(self) -> Level {
         match self {
             Self::Ask => Level::Ask,
@@ -297,7 +297,7 @@ pub(crate) struct DecideArgs {
     #[arg(long)]
     pub(crate) reason: Option<String>,
     #[command(flatten)]
-    pub(crate) acting: Acting,
+    pub(crate) acting: ActorArg,
 }
 
 #[derive(Debug, Args)]
@@ -319,7 +319,7 @@ pub(crate) struct ResolveArgs {
     #[arg(long)]
     pub(crate) notes: Option<String>,
     #[command(flatten)]
-    pub(crate) acting: Acting,
+    pub(crate) acting: ActorArg,
 }
 
 #[derive(Debug, Args)]
@@ -339,5 +339,5 @@ pub(crate) struct PatchArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["dry_run", "state_version"])]
     pub(crate) remove: Option<u32>,
     #[command(flatten)]
-    pub(crate) acting: Acting,
+    pub(crate) acting: ActorArg,
 }

@@ -2,9 +2,9 @@
 //! for approval or was done.
 
 use super::runs::follow;
-use super::{Scene, document, json_of, print, say};
-use crate::backend::{Backend, run_id};
-use crate::cli::{ActArgs, DuplicateWord};
+use super::{CommandContext, document, read_json, print, say};
+use crate::backend::{Backend, parse_run_id};
+use crate::cli::{ActArgs, DuplicatePolicyArg};
 use crate::failure::{Failure, Outcome};
 use crate::flow::picture::review_lines;
 use crate::flow::table::text;
@@ -16,14 +16,14 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>, args: ActArgs) -> Outcome<ExitCode> {
-    let backend = Backend::to_change(&scene.loaded.config, args.acting.actor.as_deref())?;
+pub(crate) async fn run(scene: &CommandContext<'_>, args: ActArgs) -> Outcome<ExitCode> {
+    let backend = Backend::connect(&scene.loaded.config, args.acting.actor.as_deref())?;
     let (actor, wait) = (args.acting.actor.clone(), args.wait);
-    let mut acted = backend.tell("POST", "act", Some(body(args)?)).await?;
+    let mut acted = backend.request("POST", "act", Some(body(args)?)).await?;
     let waits = |acted: &Value| acted["approvals"].as_array().is_some_and(|asked| !asked.is_empty());
     if !scene.json && acted["status"] == RunStatus::AwaitingApproval.as_str() && !waits(&acted) {
         // The short response of a silent run doesn't include its approvals.
-        let mut shown = backend.run(run_id(acted["run_id"].as_str().unwrap_or_default())?).await?;
+        let mut shown = backend.run(parse_run_id(acted["run_id"].as_str().unwrap_or_default())?).await?;
         acted["approvals"] = shown["approvals"].take();
     }
     let status = acted["status"].as_str().unwrap_or_default();
@@ -31,11 +31,11 @@ pub(crate) async fn run(scene: &Scene<'_>, args: ActArgs) -> Outcome<ExitCode> {
     if scene.json && (over || !wait) {
         print(&format!("{acted}\n"))?;
     } else if !scene.json {
-        print(&sight(&acted, actor.as_deref()))?;
+        print(&render_result(&acted, actor.as_deref()))?;
     }
     if wait && !over {
         let run = acted["run_id"].as_str().unwrap_or_default();
-        return follow(scene, &backend, run_id(run)?, 0).await;
+        return follow(scene, &backend, parse_run_id(run)?, 0).await;
     }
     if !scene.json && !over && !waits(&acted) {
         say(&format!("in progress; follow it with chimera runs watch {}", text(&acted["run_id"])));
@@ -48,8 +48,8 @@ fn body(args: ActArgs) -> Outcome<Value> {
     let inputs = inputs(&args)?;
     let steps: Vec<Value> = args.steps.iter().map(|(tool, input)| json!({"tool": tool, "input": input})).collect();
     let duplicate = args.on_duplicate.map(|word| match word {
-        DuplicateWord::Conflict => "conflict",
-        DuplicateWord::Return => "return",
+        DuplicatePolicyArg::Conflict => "conflict",
+        DuplicatePolicyArg::Return => "return",
     });
     let given = [
         ("goal", args.goal.map(Value::from)),
@@ -74,7 +74,7 @@ fn body(args: ActArgs) -> Outcome<Value> {
 /// Inputs from the file, overridden by those on the command line.
 fn inputs(args: &ActArgs) -> Outcome<Option<Value>> {
     let mut inputs = match &args.inputs {
-        Some(file) => json_of(file)?,
+        Some(file) => read_json(file)?,
         None if args.input.is_empty() => return Ok(None),
         None => json!({}),
     };
@@ -91,7 +91,7 @@ pub(super) fn notify(webhook: Option<String>, email: Option<String>) -> Option<V
 }
 
 /// The result as text for a person.
-fn sight(acted: &Value, actor: Option<&str>) -> String {
+fn render_result(acted: &Value, actor: Option<&str>) -> String {
     let run = text(&acted["run_id"]);
     let dry = if acted["dry_run"] == true { "  dry run" } else { "" };
     let mut shown = format!("{run}  {}  {}{dry}\n", text(&acted["autonomy_level"]), text(&acted["status"]));
@@ -113,7 +113,7 @@ fn sight(acted: &Value, actor: Option<&str>) -> String {
     for (at, step) in steps.iter().take(limits::SHOWN_STEPS_MAX).enumerate() {
         let (name, input) = match &step["tool"] {
             Value::Null => (text(&step["node"]), text(&step["type"])),
-            tool => (text(tool), short(&step["input"])),
+            tool => (text(tool), abbreviate(&step["input"])),
         };
         let _ = writeln!(shown, "  {}. {name}  {input}", at + 1);
     }
@@ -155,7 +155,7 @@ fn sight(acted: &Value, actor: Option<&str>) -> String {
     shown
 }
 
-fn short(input: &Value) -> String {
+fn abbreviate(input: &Value) -> String {
     let whole = text(&input.to_string().into());
     match whole.char_indices().nth(limits::SHOWN_INPUT_CHARS_MAX) {
         Some((at, _)) => format!("{}…", &whole[..at]),
@@ -202,7 +202,7 @@ mod tests {
             "run_id": "R", "autonomy_level": "L1_Draft", "status": "awaiting_approval", "dry_run": false,
             "approvals": [{"node_id": null, "digest": "ab", "expires_at": "2026-01-01T00:00:00Z", "review": review}],
         });
-        let shown = sight(&acted, Some("user_ada"));
+        let shown = render_result(&acted, Some("user_ada"));
         assert_eq!(shown.matches(&format!("title: {}", "x".repeat(80))).count(), 30, "{shown}");
         for part in [
             "May this plan of act.x run?",
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn of_a_long_plan_the_beginning_is_shown() {
         let steps = vec![json!({"tool": "local.echo", "input": {}}); 25];
-        let shown = |more: bool| sight(&json!({"run_id": "R", "plan": {"steps": steps, "more": more}}), None);
+        let shown = |more: bool| render_result(&json!({"run_id": "R", "plan": {"steps": steps, "more": more}}), None);
         let last = |shown: String| shown.lines().last().map(str::to_owned);
         assert_eq!(last(shown(false)).as_deref(), Some("  … and 5 more; --json shows them"));
         assert_eq!(last(shown(true)).as_deref(), Some("  … and at least 5 more; --json shows them"));

@@ -1,9 +1,9 @@
 //! `chimera actor …`: the registry of actors and their keys.
 
 use super::act::notify;
-use super::{Scene, print, say};
-use crate::access::book::Book;
-use crate::cli::{Acting, ActorCommand, AddArgs, KindWord};
+use super::{CommandContext, print, say};
+use crate::access::book::ActorRegistry;
+use crate::cli::{ActorArg, ActorCommand, ActorArgs, ActorKindArg};
 use crate::failure::{Failure, Outcome};
 use crate::flow::table::{table, text};
 use chimera_core::access::scope::check_scope;
@@ -12,8 +12,8 @@ use chimera_core::text::did_you_mean;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>, command: ActorCommand) -> Outcome<ExitCode> {
-    let acting: &Acting = match &command {
+pub(crate) async fn run(scene: &CommandContext<'_>, command: ActorCommand) -> Outcome<ExitCode> {
+    let acting: &ActorArg = match &command {
         ActorCommand::List { acting }
         | ActorCommand::Show { acting, .. }
         | ActorCommand::Secret { acting, .. }
@@ -21,30 +21,30 @@ pub(crate) async fn run(scene: &Scene<'_>, command: ActorCommand) -> Outcome<Exi
         | ActorCommand::Remove { acting, .. } => acting,
         ActorCommand::Add(args) | ActorCommand::Edit { args, .. } => &args.acting,
     };
-    let book = scene.book(acting.actor.as_deref()).await?;
-    let outcome = carry_out(scene, &book, command).await;
+    let book = scene.actor_registry(acting.actor.as_deref()).await?;
+    let outcome = execute(scene, &book, command).await;
     book.close().await;
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-async fn carry_out(scene: &Scene<'_>, book: &Book, command: ActorCommand) -> Outcome {
+async fn execute(scene: &CommandContext<'_>, book: &ActorRegistry, command: ActorCommand) -> Outcome {
     match command {
         ActorCommand::List { .. } => list(scene, book).await,
-        ActorCommand::Show { actor, .. } => shown(scene, &known(book, &actor).await?),
+        ActorCommand::Show { actor, .. } => print_actor(scene, &find_actor(book, &actor).await?),
         ActorCommand::Add(args) => add(scene, book, args).await,
         ActorCommand::Secret { actor, overlap, revoke_old, new, .. } => {
             if !new {
-                known(book, &actor).await.map_err(|failure| {
+                find_actor(book, &actor).await.map_err(|failure| {
                     failure.hint(format!("chimera actor secret {actor} --new creates a key for a new actor"))
                 })?;
             }
             let made = book.add_key(&actor, if revoke_old { Some(0) } else { overlap }).await?;
-            tell(scene, &made)
+            print_key(scene, &made)
         }
         ActorCommand::Edit { args, enable } => {
             let actor = args.actor.clone();
-            known(book, &actor).await?;
-            known_scopes(book, &args).await?;
+            find_actor(book, &actor).await?;
+            check_scopes(book, &args).await?;
             let mut over = entry(args);
             if enable {
                 over.insert("disabled".to_owned(), false.into());
@@ -53,22 +53,22 @@ async fn carry_out(scene: &Scene<'_>, book: &Book, command: ActorCommand) -> Out
                 let failure = Failure::new(Code::ValidationFailed, format!("no changes given for {actor}"));
                 return Err(failure.hint("chimera actor edit --help lists what can be changed"));
             }
-            shown(scene, &book.put(&actor, over).await?)
+            print_actor(scene, &book.put(&actor, over).await?)
         }
         ActorCommand::Disable { actor, .. } => {
-            known(book, &actor).await?;
+            find_actor(book, &actor).await?;
             let over = Map::from_iter([("disabled".to_owned(), true.into())]);
-            shown(scene, &book.put(&actor, over).await?)
+            print_actor(scene, &book.put(&actor, over).await?)
         }
         ActorCommand::Remove { actor, .. } => {
-            known(book, &actor).await?;
-            removed(scene, &actor, &book.remove(&actor).await?)
+            find_actor(book, &actor).await?;
+            print_removal(scene, &actor, &book.remove(&actor).await?)
         }
     }
 }
 
 /// The effective entry of an actor that has an entry or a key. A name that only matches a pattern may be a typo.
-async fn known(book: &Book, actor: &str) -> Outcome<Value> {
+async fn find_actor(book: &ActorRegistry, actor: &str) -> Outcome<Value> {
     let items = book.list().await?;
     if let Some(item) = items.iter().find(|item| item["id"] == actor) {
         return Ok(item.clone());
@@ -80,7 +80,7 @@ async fn known(book: &Book, actor: &str) -> Outcome<Value> {
 }
 
 /// Rejects scopes that nothing uses: they are usually typos.
-async fn known_scopes(book: &Book, args: &AddArgs) -> Outcome {
+async fn check_scopes(book: &ActorRegistry, args: &ActorArgs) -> Outcome {
     let wanted = args.scopes.as_deref().unwrap_or_default();
     if wanted.is_empty() || args.allow_unknown_scope {
         return Ok(());
@@ -101,7 +101,7 @@ fn is_known(scope: &str, known: &[String]) -> bool {
     known.iter().any(|name| check_scope(&[scope], name) || short(name))
 }
 
-fn shown(scene: &Scene<'_>, actor: &Value) -> Outcome {
+fn print_actor(scene: &CommandContext<'_>, actor: &Value) -> Outcome {
     if scene.json {
         return print(&format!("{actor}\n"));
     }
@@ -122,7 +122,7 @@ fn shown(scene: &Scene<'_>, actor: &Value) -> Outcome {
 }
 
 /// Reports a removal, and which entry applies to the name now.
-fn removed(scene: &Scene<'_>, actor: &str, left: &Value) -> Outcome {
+fn print_removal(scene: &CommandContext<'_>, actor: &str, left: &Value) -> Outcome {
     if scene.json {
         return print(&format!("{left}\n"));
     }
@@ -138,7 +138,7 @@ fn removed(scene: &Scene<'_>, actor: &str, left: &Value) -> Outcome {
 
 const HEADINGS: &[&str] = &["ACTOR", "KIND", "TENANT", "LEVEL", "QUOTA", "KEYS", "FROM", "ROLES", "SCOPES"];
 
-async fn list(scene: &Scene<'_>, book: &Book) -> Outcome {
+async fn list(scene: &CommandContext<'_>, book: &ActorRegistry) -> Outcome {
     let items = book.list().await?;
     if scene.json {
         return print(&format!("{}\n", json!({ "items": items })));
@@ -170,16 +170,16 @@ fn joined(actor: &Value, name: &str) -> String {
     actor[name].as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(" ")
 }
 
-async fn add(scene: &Scene<'_>, book: &Book, args: AddArgs) -> Outcome {
+async fn add(scene: &CommandContext<'_>, book: &ActorRegistry, args: ActorArgs) -> Outcome {
     let actor = args.actor.clone();
     if book.show(&actor).await?["keys"].as_u64().is_some_and(|keys| keys > 0) {
         let failure = Failure::new(Code::OccConflict, format!("{actor} already has a key"));
         return Err(failure.hint(format!("chimera actor secret {actor} creates another")));
     }
-    known_scopes(book, &args).await?;
+    check_scopes(book, &args).await?;
     let over = entry(args);
     if actor.contains('*') {
-        return pattern(scene, book, &actor, over).await;
+        return add_pattern(scene, book, &actor, over).await;
     }
     if !over.is_empty() {
         book.put(&actor, over).await?;
@@ -187,11 +187,11 @@ async fn add(scene: &Scene<'_>, book: &Book, args: AddArgs) -> Outcome {
     let mut made = book.add_key(&actor, None).await?;
     // The first key has no predecessors.
     made["keys_before_until"] = Value::Null;
-    tell(scene, &made)
+    print_key(scene, &made)
 }
 
 /// A pattern gets an entry but no key: each actor that matches it has its own.
-async fn pattern(scene: &Scene<'_>, book: &Book, pattern: &str, over: Map<String, Value>) -> Outcome {
+async fn add_pattern(scene: &CommandContext<'_>, book: &ActorRegistry, pattern: &str, over: Map<String, Value>) -> Outcome {
     if over.is_empty() {
         let message =
             format!("{pattern} is a pattern, which has no key: give at least one setting for the actors that match it");
@@ -203,14 +203,14 @@ async fn pattern(scene: &Scene<'_>, book: &Book, pattern: &str, over: Map<String
             "{pattern} is a pattern and has no key; chimera actor add creates one for an actor that matches it."
         ));
     }
-    shown(scene, &entry)
+    print_actor(scene, &entry)
 }
 
 /// The entry fields given on the command line.
-fn entry(args: AddArgs) -> Map<String, Value> {
+fn entry(args: ActorArgs) -> Map<String, Value> {
     let kind = args.kind.map(|kind| match kind {
-        KindWord::Human => "human",
-        KindWord::Service => "service",
+        ActorKindArg::Human => "human",
+        ActorKindArg::Service => "service",
     });
     let roles = if args.no_roles { Some(Vec::new()) } else { args.roles };
     let given = [
@@ -226,7 +226,7 @@ fn entry(args: AddArgs) -> Map<String, Value> {
 }
 
 /// Shows a new key. It can't be shown again.
-fn tell(scene: &Scene<'_>, made: &Value) -> Outcome {
+fn print_key(scene: &CommandContext<'_>, made: &Value) -> Outcome {
     if scene.json {
         return print(&format!("{made}\n"));
     }

@@ -2,8 +2,8 @@
 //!
 //! Records are copied before blobs, so every blob that the copied records refer to already exists.
 
-use super::{EXIT_FOUND_WRONG, Scene, print, say};
-use crate::backup::{self, BLOB_LIST, BlobsAre, FORMAT, KEYS, Manifest, Verified, draft_of, files, keys};
+use super::{EXIT_FOUND_WRONG, CommandContext, print, say};
+use crate::backup::{self, BLOB_LIST, BlobPlacement, FORMAT, KEYS, Manifest, VerifiedBackup, draft_of, files, keys};
 use crate::cli::{BackupArgs, BackupCommand};
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
@@ -14,7 +14,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>, args: BackupArgs) -> Outcome<ExitCode> {
+pub(crate) async fn run(scene: &CommandContext<'_>, args: BackupArgs) -> Outcome<ExitCode> {
     if let Some(BackupCommand::Verify { path, trust }) = args.command {
         return verify(scene, &path, &trust).await;
     }
@@ -26,7 +26,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: BackupArgs) -> Outcome<ExitCode
     let ambient = Ambient::new();
     let draft = draft_of(&out, &ambient.random.opaque_id());
     let asked_for_keys = args.key.is_some();
-    let task = Task { scene, ambient: &ambient, draft: &draft, with_blobs: args.with_blobs, key: args.key };
+    let task = BackupTask { scene, ambient: &ambient, draft: &draft, with_blobs: args.with_blobs, key: args.key };
     let made = async {
         files::folder(&draft)?;
         let manifest = task.fill().await?;
@@ -41,7 +41,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: BackupArgs) -> Outcome<ExitCode
         let _ = std::fs::remove_dir_all(&draft);
     }
     let made = made?;
-    tell(scene, &out, &made, asked_for_keys)?;
+    print_summary(scene, &out, &made, asked_for_keys)?;
     Ok(exit(&made))
 }
 
@@ -51,7 +51,7 @@ fn exit(manifest: &Manifest) -> ExitCode {
 }
 
 /// Warns of blobs that the records refer to and that are not in the backup.
-pub(super) fn tell_missing(manifest: &Manifest) {
+pub(super) fn warn_missing_blobs(manifest: &Manifest) {
     let missing = &manifest.blobs_missing;
     let Some(first) = missing.first() else { return };
     let (count, more) = (missing.len(), if missing.len() > 1 { ", …" } else { "" });
@@ -60,15 +60,15 @@ pub(super) fn tell_missing(manifest: &Manifest) {
     ));
 }
 
-struct Task<'a> {
-    scene: &'a Scene<'a>,
+struct BackupTask<'a> {
+    scene: &'a CommandContext<'a>,
     ambient: &'a Ambient,
     draft: &'a Path,
     with_blobs: bool,
     key: Option<String>,
 }
 
-impl Task<'_> {
+impl BackupTask<'_> {
     async fn fill(&self) -> Outcome<Manifest> {
         let config = &self.scene.loaded.config;
         let bar = progress(self.scene);
@@ -81,7 +81,7 @@ impl Task<'_> {
             generation: 0,
             lanes: Vec::new(),
             blobs_missing: Vec::new(),
-            blobs: if config.s3_url.is_some() { BlobsAre::Elsewhere } else { BlobsAre::Listed },
+            blobs: if config.s3_url.is_some() { BlobPlacement::Elsewhere } else { BlobPlacement::Listed },
             keys_sealed: false,
             tables: Vec::new(),
             parts: Vec::new(),
@@ -90,7 +90,7 @@ impl Task<'_> {
         let next = |table: &str| bar.set_message(format!("records: {table}"));
         compose::copy_records(config, self.ambient, self.draft, &mut manifest, next).await?;
         self.blobs(&mut manifest, &bar)?;
-        if manifest.blobs != BlobsAre::Elsewhere {
+        if manifest.blobs != BlobPlacement::Elsewhere {
             manifest.blobs_missing = self.missing().await?;
         }
         if let Some(name) = &self.key {
@@ -110,7 +110,7 @@ impl Task<'_> {
     /// Missing blobs that the records refer to.
     async fn missing(&self) -> Outcome<Vec<String>> {
         let config = &self.scene.loaded.config;
-        let named = match compose::artifacts(config, self.ambient).await {
+        let named = match compose::referenced_blobs(config, self.ambient).await {
             Ok(named) => named,
             // An invalid tool configuration must not prevent a backup.
             Err(failure) if failure.code == Code::ConfigInvalid => {
@@ -120,12 +120,12 @@ impl Task<'_> {
             Err(failure) => return Err(failure),
         };
         let blobs = compose::blobs_to_read(config, self.ambient).await?;
-        Ok(compose::missing(&*blobs, &named).await?.iter().map(ToString::to_string).collect())
+        Ok(compose::find_missing(&*blobs, &named).await?.iter().map(ToString::to_string).collect())
     }
 
     /// Copies or lists blobs and buckets.
     fn blobs(&self, manifest: &mut Manifest, bar: &ProgressBar) -> Outcome {
-        if manifest.blobs == BlobsAre::Elsewhere {
+        if manifest.blobs == BlobPlacement::Elsewhere {
             if self.with_blobs {
                 return Err(Failure::new(Code::ConfigInvalid, "blobs and buckets are in object storage (`s3_url`)")
                     .hint("back up the bucket separately, and omit --with-blobs"));
@@ -149,14 +149,14 @@ impl Task<'_> {
             }
         }
         if self.with_blobs {
-            manifest.blobs = BlobsAre::Whole;
+            manifest.blobs = BlobPlacement::Whole;
             return Ok(());
         }
         files::write(&self.draft.join(BLOB_LIST), list.as_bytes())
     }
 }
 
-fn progress(scene: &Scene<'_>) -> ProgressBar {
+fn progress(scene: &CommandContext<'_>) -> ProgressBar {
     if !scene.terminal.attached || scene.json {
         return ProgressBar::hidden();
     }
@@ -167,7 +167,7 @@ fn progress(scene: &Scene<'_>) -> ProgressBar {
     }
 }
 
-fn tell(scene: &Scene<'_>, out: &Path, manifest: &Manifest, asked_for_keys: bool) -> Outcome {
+fn print_summary(scene: &CommandContext<'_>, out: &Path, manifest: &Manifest, asked_for_keys: bool) -> Outcome {
     if scene.json {
         return print(&format!("{}\n", summary(out, manifest)));
     }
@@ -179,16 +179,16 @@ fn tell(scene: &Scene<'_>, out: &Path, manifest: &Manifest, asked_for_keys: bool
         manifest.parts.len()
     ));
     match manifest.blobs {
-        BlobsAre::Listed => say("Blobs and buckets are listed, not copied; --with-blobs copies them."),
-        BlobsAre::Whole => say("Blobs and buckets are included."),
-        BlobsAre::Elsewhere => say("Blobs and buckets are in object storage and are not included."),
+        BlobPlacement::Listed => say("Blobs and buckets are listed, not copied; --with-blobs copies them."),
+        BlobPlacement::Whole => say("Blobs and buckets are included."),
+        BlobPlacement::Elsewhere => say("Blobs and buckets are in object storage and are not included."),
     }
     say(match (manifest.keys_sealed, asked_for_keys) {
         (true, _) => "The data folder's keys are included, encrypted.",
         (false, true) => "The data folder has no keys, so none are included.",
         (false, false) => "The data folder's keys are NOT included; pass --key with a secret to encrypt them.",
     });
-    tell_missing(manifest);
+    warn_missing_blobs(manifest);
     Ok(())
 }
 
@@ -203,7 +203,7 @@ fn summary(out: &Path, manifest: &Manifest) -> serde_json::Value {
 }
 
 /// Parses the public keys given on the command line.
-pub(super) fn trusted(trust: &[String]) -> Outcome<Vec<PublicKey>> {
+pub(super) fn parse_trusted_keys(trust: &[String]) -> Outcome<Vec<PublicKey>> {
     let read = |text: &String| {
         let refused = || Failure::new(Code::MalformedArgs, format!("{text} is not a public key (64 hex digits)"));
         PublicKey::from_hex(text).ok_or_else(refused)
@@ -212,7 +212,7 @@ pub(super) fn trusted(trust: &[String]) -> Outcome<Vec<PublicKey>> {
 }
 
 /// Verifies a backup, including its records.
-pub(super) async fn verified(scene: &Scene<'_>, path: &Path, trust: &[String]) -> Outcome<Verified> {
+pub(super) async fn verify_with_records(scene: &CommandContext<'_>, path: &Path, trust: &[String]) -> Outcome<VerifiedBackup> {
     let config = &scene.loaded.config;
     let mut known = config.trusted_keys.clone();
     match compose::existing_signer(config).await {
@@ -223,14 +223,14 @@ pub(super) async fn verified(scene: &Scene<'_>, path: &Path, trust: &[String]) -
         }
         Err(failure) => return Err(failure),
     }
-    let found = backup::verify(path, &trusted(trust)?, &known)?;
+    let found = backup::verify(path, &parse_trusted_keys(trust)?, &known)?;
     compose::inspect_records(&found.manifest, path)?;
     Ok(found)
 }
 
-async fn verify(scene: &Scene<'_>, path: &Path, trust: &[String]) -> Outcome<ExitCode> {
-    let found = verified(scene, path, trust).await?;
-    let Verified { manifest, signed_by, trusted } = &found;
+async fn verify(scene: &CommandContext<'_>, path: &Path, trust: &[String]) -> Outcome<ExitCode> {
+    let found = verify_with_records(scene, path, trust).await?;
+    let VerifiedBackup { manifest, signed_by, trusted } = &found;
     if scene.json {
         let mut told = summary(path, manifest);
         told["intact"] = manifest.blobs_missing.is_empty().into();
@@ -251,11 +251,11 @@ async fn verify(scene: &Scene<'_>, path: &Path, trust: &[String]) -> Outcome<Exi
         manifest.made_at,
         manifest.parts.len()
     ));
-    tell_missing(manifest);
+    warn_missing_blobs(manifest);
     Ok(exit(manifest))
 }
 
 /// Where the keys of a backup are.
-pub(super) fn has_keys(path: &Path) -> Option<PathBuf> {
+pub(super) fn keys_path(path: &Path) -> Option<PathBuf> {
     Some(path.join(KEYS)).filter(|keys| keys.is_file())
 }

@@ -1,18 +1,18 @@
 //! `chimera bench store`: measures the record store against a bare loop of the same statements.
 
-use super::{Scene, print};
-use crate::bench::{Measured, Ratios, Setting, Subject, WRITERS, share};
+use super::{CommandContext, print};
+use crate::bench::{Measurement, Ratios, BenchConditions, BenchSubject, WRITERS, share};
 use crate::compose::{self, Ambient};
 use crate::failure::Outcome;
-use crate::home::Home;
+use crate::home::DataFolder;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-pub(crate) async fn store(scene: &Scene<'_>, transactions: usize) -> Outcome<ExitCode> {
+pub(crate) async fn store(scene: &CommandContext<'_>, transactions: usize) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
-    let home = Home::take(&config.data_dir)?;
+    let home = DataFolder::lock(&config.data_dir)?;
     home.remove_scratch()?;
     let subject = compose::bench_subject(config, &Ambient::new()).await?;
     let measured = measure(scene, &*subject, transactions).await;
@@ -23,25 +23,25 @@ pub(crate) async fn store(scene: &Scene<'_>, transactions: usize) -> Outcome<Exi
 }
 
 async fn measure(
-    scene: &Scene<'_>,
-    subject: &dyn Subject,
+    scene: &CommandContext<'_>,
+    subject: &dyn BenchSubject,
     transactions: usize,
-) -> Outcome<(Vec<Measured>, Vec<Measured>)> {
+) -> Outcome<(Vec<Measurement>, Vec<Measurement>)> {
     let progress = progress(scene);
     let (mut store, mut bare) = (Vec::new(), Vec::new());
     for writers in WRITERS {
         progress.set_message(format!("{writers} writers"));
         let transactions = share(*writers, transactions);
-        store.push(Measured::new(*writers, subject.store(*writers, transactions).await?));
+        store.push(Measurement::new(*writers, subject.store(*writers, transactions).await?));
         progress.inc(1);
-        bare.push(Measured::new(*writers, subject.bare(*writers, transactions).await?));
+        bare.push(Measurement::new(*writers, subject.bare(*writers, transactions).await?));
         progress.inc(1);
     }
     progress.finish_and_clear();
     Ok((store, bare))
 }
 
-fn progress(scene: &Scene<'_>) -> ProgressBar {
+fn progress(scene: &CommandContext<'_>) -> ProgressBar {
     if !scene.terminal.attached {
         return ProgressBar::hidden();
     }
@@ -52,9 +52,9 @@ fn progress(scene: &Scene<'_>) -> ProgressBar {
     }
 }
 
-fn render(json: bool, setting: Setting, store: &[Measured], bare: &[Measured]) -> String {
+fn render(json: bool, setting: BenchConditions, store: &[Measurement], bare: &[Measurement]) -> String {
     let ratios = Ratios::of(store, bare);
-    let Setting { record_store, fsync, lanes } = setting;
+    let BenchConditions { record_store, fsync, lanes } = setting;
     if json {
         let report = json!({
             "record_store": record_store, "fsync": fsync, "lanes": lanes,
@@ -84,16 +84,16 @@ fn render(json: bool, setting: Setting, store: &[Measured], bare: &[Measured]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::Work;
+    use crate::bench::BenchWork;
     use std::time::Duration;
 
-    fn measured(writers: usize, transactions: usize, commits: usize) -> Measured {
-        Measured::new(writers, Work { transactions, commits, time: Duration::from_secs(2) })
+    fn measured(writers: usize, transactions: usize, commits: usize) -> Measurement {
+        Measurement::new(writers, BenchWork { transactions, commits, time: Duration::from_secs(2) })
     }
 
     #[test]
     fn both_columns_and_their_ratios_are_shown() {
-        let setting = Setting { record_store: "SQLite", fsync: true, lanes: 1 };
+        let setting = BenchConditions { record_store: "SQLite", fsync: true, lanes: 1 };
         let store = [measured(1, 200, 200), measured(64, 8_000, 130), measured(256, 12_000, 50)];
         let bare = [measured(1, 400, 400), measured(64, 9_000, 141), measured(256, 16_000, 63)];
         insta::assert_snapshot!(render(false, setting, &store, &bare));

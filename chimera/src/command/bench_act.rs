@@ -5,12 +5,12 @@
 //! plan, scopes, risk, level, run, result. Both sides alternate on one store, so that a slow disk or a noisy
 //! neighbour slows both. Bodies and signatures are made before the clock starts.
 
-use super::bench_flow::choose;
-use super::{Scene, print};
+use super::bench_flow::select_store;
+use super::{CommandContext, print};
 use crate::cli::BenchStore;
 use crate::compose::{Ambient, FlowBench, operator};
 use crate::failure::{Failure, Outcome};
-use crate::home::Home;
+use crate::home::DataFolder;
 use bytes::Bytes;
 use chimera_api::{InProcessClient, Edge};
 use chimera_core::access::Level;
@@ -31,7 +31,7 @@ const ONE: &str = r#"{"air_version": "1.0", "workflow_id": "one", "edges": [], "
     {"id": "only", "type": "function", "fn": "local.echo", "inputs": {"value": "${inputs.n}"}}]}"#;
 
 #[derive(Clone)]
-enum Side {
+enum BenchTarget {
     /// Sends a signed request to the router.
     Door { direct: InProcessClient, token: Arc<str>, requests: Arc<[(Bytes, String)]> },
     /// Starts a run.
@@ -40,20 +40,20 @@ enum Side {
 
 /// Microseconds in total and per request.
 #[derive(Default)]
-struct Took {
+struct Timings {
     whole: i64,
     each: Vec<i64>,
 }
 
 pub(crate) async fn act(
-    scene: &Scene<'_>,
+    scene: &CommandContext<'_>,
     runs: usize,
     concurrency: usize,
     store: Option<BenchStore>,
 ) -> Outcome<ExitCode> {
     let mut config = scene.loaded.config.clone();
-    choose(&mut config, store)?;
-    let home = Home::take(&config.data_dir)?;
+    select_store(&mut config, store)?;
+    let home = DataFolder::lock(&config.data_dir)?;
     home.remove_scratch()?;
     let ambient = Ambient::new();
     let bench = FlowBench::open(&config, &ambient).await?;
@@ -93,7 +93,7 @@ pub(crate) async fn act(
     Ok(ExitCode::SUCCESS)
 }
 
-async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency: usize) -> Outcome<(Took, Took)> {
+async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency: usize) -> Outcome<(Timings, Timings)> {
     let permit = operator();
     bench.flow.workflows().apply(&permit, "one", ONE).await?;
     let edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
@@ -111,8 +111,8 @@ async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency:
         (Bytes::from(body), signature)
     };
     let requests: Arc<[(Bytes, String)]> = (0..warm + runs).map(request).collect();
-    let sides = [Side::Door { direct, token, requests }, Side::Engine { flow: bench.flow.clone(), permit }];
-    let mut took = [Took::default(), Took::default()];
+    let sides = [BenchTarget::Door { direct, token, requests }, BenchTarget::Engine { flow: bench.flow.clone(), permit }];
+    let mut took = [Timings::default(), Timings::default()];
     // Warm up caches and prepared statements.
     for side in &sides {
         drive(side, ambient, 0..warm, concurrency).await?;
@@ -121,7 +121,7 @@ async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency:
         let part = warm + runs * turn / TURNS..warm + runs * (turn + 1) / TURNS;
         // The order alternates, too.
         for at in if turn % 2 == 0 { [0, 1] } else { [1, 0] } {
-            let Took { whole, each } = drive(&sides[at], ambient, part.clone(), concurrency).await?;
+            let Timings { whole, each } = drive(&sides[at], ambient, part.clone(), concurrency).await?;
             took[at].whole += whole;
             took[at].each.extend(each);
         }
@@ -131,7 +131,7 @@ async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency:
 }
 
 /// A closed loop: each request that ends is followed by the next.
-async fn drive(side: &Side, ambient: &Ambient, part: std::ops::Range<usize>, concurrency: usize) -> Outcome<Took> {
+async fn drive(side: &BenchTarget, ambient: &Ambient, part: std::ops::Range<usize>, concurrency: usize) -> Outcome<Timings> {
     let next = Arc::new(AtomicUsize::new(part.start));
     let began = ambient.clock.steady().micros();
     let workers: Vec<_> = (0..concurrency.min(part.len()))
@@ -155,12 +155,12 @@ async fn drive(side: &Side, ambient: &Ambient, part: std::ops::Range<usize>, con
     for worker in workers {
         each.extend(worker.await.map_err(|_| broken("a worker of the benchmark broke"))??);
     }
-    Ok(Took { whole: ambient.clock.steady().micros() - began, each })
+    Ok(Timings { whole: ambient.clock.steady().micros() - began, each })
 }
 
-async fn one(side: &Side, n: usize) -> Outcome {
+async fn one(side: &BenchTarget, n: usize) -> Outcome {
     match side {
-        Side::Door { direct, token, requests } => {
+        BenchTarget::Door { direct, token, requests } => {
             let (body, signature) = requests.get(n).ok_or_else(|| broken("there is no such request"))?;
             let answer = direct.post("/act", token, signature, body.clone()).await;
             let done = |body: &[u8]| body.windows(11).any(|part| part == br#""completed""#);
@@ -172,7 +172,7 @@ async fn one(side: &Side, n: usize) -> Outcome {
                 None => Err(broken("the door gave no answer")),
             }
         }
-        Side::Engine { flow, permit } => {
+        BenchTarget::Engine { flow, permit } => {
             let ask = StartRun { level: Level::ExecuteNotify, ..StartRun::of("one", json!({ "n": n })) };
             let mut started = flow.start(permit, ask).await?;
             match started.standing.wait_for(|standing| standing.is_resting).await.map(|standing| standing.status) {

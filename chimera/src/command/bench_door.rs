@@ -3,12 +3,12 @@
 //! There is one actor; its token and the signature of the one request body are printed. All data is removed
 //! at the end.
 
-use super::bench_flow::{choose, workflow};
-use super::{Scene, print};
+use super::bench_flow::{select_store, workflow};
+use super::{CommandContext, print};
 use crate::cli::BenchStore;
 use crate::compose::{Ambient, FlowBench, operator};
 use crate::failure::{Failure, Outcome};
-use crate::home::Home;
+use crate::home::DataFolder;
 use crate::serve::{self, Signals, listen};
 use chimera_api::ServerLimits;
 use chimera_core::error::Code;
@@ -16,13 +16,13 @@ use serde_json::json;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-pub(crate) async fn door(scene: &Scene<'_>, at: SocketAddr, store: Option<BenchStore>) -> Outcome<ExitCode> {
+pub(crate) async fn door(scene: &CommandContext<'_>, at: SocketAddr, store: Option<BenchStore>) -> Outcome<ExitCode> {
     if !at.ip().is_loopback() {
         return Err(Failure::new(Code::ConfigInvalid, "--at must be a loopback address"));
     }
     let mut config = scene.loaded.config.clone();
-    choose(&mut config, store)?;
-    let home = Home::take(&config.data_dir)?;
+    select_store(&mut config, store)?;
+    let home = DataFolder::lock(&config.data_dir)?;
     home.remove_scratch()?;
     let signals = Signals::listen()?;
     let ambient = Ambient::new();

@@ -3,13 +3,13 @@
 //! A closed loop: each run that ends is followed by the next. Each step's result is on disk before the next
 //! step starts.
 
-use super::{Scene, print};
+use super::{CommandContext, print};
 use crate::cli::BenchStore;
 
 use crate::compose::{Ambient, FlowBench, operator};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
-use crate::home::Home;
+use crate::home::DataFolder;
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
@@ -28,7 +28,7 @@ const FILL_CONCURRENCY: usize = 256;
 /// Page size that `/proc` uses.
 const PAGE_BYTES: u64 = 4_096;
 
-pub(crate) struct Load {
+pub(crate) struct BenchLoad {
     pub(crate) runs: usize,
     pub(crate) concurrency: usize,
     /// Finished runs in the store before measuring.
@@ -37,7 +37,7 @@ pub(crate) struct Load {
     pub(crate) waiting: usize,
 }
 
-struct Measured {
+struct FlowMeasurement {
     /// Memory that each waiting run costs, if there are any.
     waiting_bytes: Option<f64>,
     seconds: f64,
@@ -45,10 +45,10 @@ struct Measured {
     took: Vec<i64>,
 }
 
-pub(crate) async fn flow(scene: &Scene<'_>, load: &Load, store: Option<BenchStore>) -> Outcome<ExitCode> {
+pub(crate) async fn flow(scene: &CommandContext<'_>, load: &BenchLoad, store: Option<BenchStore>) -> Outcome<ExitCode> {
     let mut config = scene.loaded.config.clone();
-    choose(&mut config, store)?;
-    let home = Home::take(&config.data_dir)?;
+    select_store(&mut config, store)?;
+    let home = DataFolder::lock(&config.data_dir)?;
     home.remove_scratch()?;
     let ambient = Ambient::new();
     let bench = FlowBench::open(&config, &ambient).await?;
@@ -56,7 +56,7 @@ pub(crate) async fn flow(scene: &Scene<'_>, load: &Load, store: Option<BenchStor
     let measured = measure(&bench.flow, &ambient, load).await;
     bench.close().await;
     let measured = measured.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-    let Load { runs, concurrency, finished, waiting } = *load;
+    let BenchLoad { runs, concurrency, finished, waiting } = *load;
     let per_second = (runs as f64 / measured.seconds.max(f64::EPSILON)).round();
     let at = |part: f64| {
         let index = (measured.took.len().saturating_sub(1) as f64 * part) as usize;
@@ -84,7 +84,7 @@ pub(crate) async fn flow(scene: &Scene<'_>, load: &Load, store: Option<BenchStor
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn choose(config: &mut Config, store: Option<BenchStore>) -> Outcome<()> {
+pub(super) fn select_store(config: &mut Config, store: Option<BenchStore>) -> Outcome<()> {
     match store {
         Some(BenchStore::Sqlite) => config.database_url = None,
         Some(BenchStore::Postgres) if config.database_url.is_none() => {
@@ -112,8 +112,8 @@ pub(crate) fn workflow() -> Value {
     })
 }
 
-async fn measure(flow: &Flow, ambient: &Ambient, load: &Load) -> Result<Measured, EngineError> {
-    let Load { runs, concurrency, finished, waiting } = *load;
+async fn measure(flow: &Flow, ambient: &Ambient, load: &BenchLoad) -> Result<FlowMeasurement, EngineError> {
+    let BenchLoad { runs, concurrency, finished, waiting } = *load;
     let permit = operator();
     flow.workflows().apply(&permit, "three", &workflow().to_string()).await?;
     // Warm up caches and prepared statements.
@@ -126,7 +126,7 @@ async fn measure(flow: &Flow, ambient: &Ambient, load: &Load) -> Result<Measured
     let mut took = drive(flow, &permit, &ambient.clock, runs, concurrency).await?;
     let seconds = (ambient.clock.steady().micros() - began) as f64 / 1e6;
     took.sort_unstable();
-    Ok(Measured { waiting_bytes, seconds, took })
+    Ok(FlowMeasurement { waiting_bytes, seconds, took })
 }
 
 /// Resident memory of this process.

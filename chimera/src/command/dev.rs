@@ -1,18 +1,18 @@
 //! `chimera dev`: a development server, everything in one process.
 
-use super::{Scene, print, say};
+use super::{CommandContext, print, say};
 use crate::failure::Outcome;
-use crate::serve::{Purpose, Ready, serve};
+use crate::serve::{ServerMode, ReadyServer, serve};
 use serde_json::json;
 use std::process::ExitCode;
 
 /// The request body of the printed example.
 const TRY: &str = r#"{"steps":[{"tool":"local.summarize","input":{"text":"Chimera lets agents act. Every act is asked for, allowed, done and written down. What was done can be undone."}}],"autonomy_level":"L2_ExecuteNotify"}"#;
 
-pub(crate) async fn run(scene: &Scene<'_>, examples: bool) -> Outcome<ExitCode> {
+pub(crate) async fn run(scene: &CommandContext<'_>, examples: bool) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
-    let ended = serve(config, scene.terminal, Purpose::Trying { examples }, |ready| {
-        let Ready { url, token, examples } = ready;
+    let ended = serve(config, scene.terminal, ServerMode::Dev { examples }, |ready| {
+        let ReadyServer { url, token, examples } = ready;
         let token = token.as_deref().unwrap_or_default();
         if scene.json {
             let actors: Vec<_> =

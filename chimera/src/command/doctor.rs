@@ -1,16 +1,16 @@
 //! `chimera doctor`: checks everything a server needs.
 
-use super::{EXIT_FOUND_WRONG, Scene, print};
+use super::{EXIT_FOUND_WRONG, CommandContext, print};
 use crate::compose::Ambient;
 use crate::doctor::deep::Progress;
-use crate::doctor::report::in_time;
+use crate::doctor::report::examine_within_limit;
 use crate::doctor::{Verdict, render};
 use crate::failure::Outcome;
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>, deep: bool) -> Outcome<ExitCode> {
+pub(crate) async fn run(scene: &CommandContext<'_>, deep: bool) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
-    let mut findings = in_time(config).await;
+    let mut findings = examine_within_limit(config).await;
     if deep {
         let ambient = Ambient::new();
         let mut progress = Progress { shown: scene.terminal.attached && !scene.json };

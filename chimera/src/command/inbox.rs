@@ -1,15 +1,15 @@
 //! `chimera inbox`: the actor's notifications for which no other channel is configured.
 
-use super::{Scene, page_words, print};
+use super::{CommandContext, print_page_footer, print};
 use crate::backend::Backend;
-use crate::cli::PageOf;
+use crate::cli::PageArgs;
 use crate::failure::Outcome;
 use crate::flow::table::{table, text};
 use serde_json::Value;
 use std::process::ExitCode;
 
-pub(super) async fn run(scene: &Scene<'_>, page: PageOf) -> Outcome<ExitCode> {
-    let backend = Backend::to_read(&scene.loaded.config).await?;
+pub(super) async fn run(scene: &CommandContext<'_>, page: PageArgs) -> Outcome<ExitCode> {
+    let backend = Backend::open_for_reading(&scene.loaded.config).await?;
     let found = backend.inbox(page.limit, page.cursor.as_deref()).await?;
     if scene.json {
         print(&format!("{found}\n"))?;
@@ -20,7 +20,7 @@ pub(super) async fn run(scene: &Scene<'_>, page: PageOf) -> Outcome<ExitCode> {
         let rows: Vec<Vec<String>> = items.iter().map(line).collect();
         print(&table(&["AT", "WHAT", "RUN", "ABOUT"], &rows))?;
     }
-    page_words(&found, items.is_empty(), "messages");
+    print_page_footer(&found, items.is_empty(), "messages");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,21 +1,21 @@
 //! `chimera migrate`: applies pending schema migrations.
 
-use super::{EXIT_FOUND_WRONG, Scene, print, say};
-use crate::compose::{self, Migrated};
+use super::{EXIT_FOUND_WRONG, CommandContext, print, say};
+use crate::compose::{self, MigrationSummary};
 use crate::failure::Outcome;
-use crate::home::Home;
+use crate::home::DataFolder;
 use serde_json::json;
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
+pub(crate) async fn run(scene: &CommandContext<'_>) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
-    let _home = Home::take(&config.data_dir)?;
+    let _home = DataFolder::lock(&config.data_dir)?;
     let migrated = compose::migrate(config).await?;
     if scene.json {
         print(&format!("{}\n", json!(migrated)))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Migrated { applied, put_back, version } = migrated;
+    let MigrationSummary { applied, put_back, version } = migrated;
     if applied.is_empty() {
         say(&format!("The schema is up to date (version {version})."));
     } else {
@@ -31,7 +31,7 @@ pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
 }
 
 /// Lists pending migrations. Works while a server uses the store.
-pub(crate) async fn check(scene: &Scene<'_>) -> Outcome<ExitCode> {
+pub(crate) async fn check(scene: &CommandContext<'_>) -> Outcome<ExitCode> {
     let (pending, version) = compose::pending(&scene.loaded.config).await?;
     if scene.json {
         print(&format!("{}\n", json!({"pending": pending, "version": version})))?;

@@ -23,12 +23,12 @@ mod tenant;
 mod token;
 mod workflow;
 
-use crate::access::book::Book;
+use crate::access::book::ActorRegistry;
 use crate::ambient::{Environment, stderr_is_terminal};
 use crate::backend::Backend;
 use crate::cli::{AuditCommand, BenchCommand, Cli, Command, ConfigCommand};
 use crate::compose::{self, Ambient};
-use crate::config::{Loaded, Origin};
+use crate::config::{LoadedConfig, Origin};
 use crate::failure::{Failure, Outcome};
 use crate::telemetry::{self, Telemetry, Terminal};
 use chimera_core::error::{Code, io_reason};
@@ -42,23 +42,23 @@ use std::process::ExitCode;
 const EXIT_FOUND_WRONG: u8 = 3;
 
 /// Context shared by all commands.
-pub(crate) struct Scene<'a> {
-    pub(crate) loaded: &'a Loaded,
+pub(crate) struct CommandContext<'a> {
+    pub(crate) loaded: &'a LoadedConfig,
     pub(crate) json: bool,
     pub(crate) terminal: Terminal,
     /// The tenant that an operator acts for, if not their own.
     pub(crate) for_tenant: Option<String>,
 }
 
-pub(crate) async fn run(cli: Cli, loaded: &Loaded, environment: &Environment) -> Outcome<ExitCode> {
+pub(crate) async fn run(cli: Cli, loaded: &LoadedConfig, environment: &Environment) -> Outcome<ExitCode> {
     let terminal = Terminal { attached: stderr_is_terminal(), no_color: environment.no_color };
     let for_tenant = cli.command.for_tenant().map(str::to_owned);
-    let scene = Scene { loaded, json: cli.global.json, terminal, for_tenant };
-    let logs = scene.logs(&cli.command)?;
+    let scene = CommandContext { loaded, json: cli.global.json, terminal, for_tenant };
+    let logs = scene.start_logging(&cli.command)?;
     // Servers and the doctor report an unresponsive database themselves.
     let outcome = match &cli.command {
-        Command::Dev(_) | Command::Serve(_) | Command::Doctor { .. } => scene.perform(cli.command).await,
-        _ => compose::while_answering(&loaded.config, scene.perform(cli.command)).await,
+        Command::Dev(_) | Command::Serve(_) | Command::Doctor { .. } => scene.dispatch(cli.command).await,
+        _ => compose::while_responsive(&loaded.config, scene.dispatch(cli.command)).await,
     };
     if let Some(logs) = logs {
         logs.flush(limits::COMMAND_FLUSH_TIMEOUT).await;
@@ -66,10 +66,10 @@ pub(crate) async fn run(cli: Cli, loaded: &Loaded, environment: &Environment) ->
     outcome
 }
 
-impl Scene<'_> {
+impl CommandContext<'_> {
     /// Sets up logging for a short-lived command: warnings only, unless a level is configured. Servers set
     /// up their own, and `config print` logs nothing.
-    fn logs(&self, command: &Command) -> Outcome<Option<Telemetry>> {
+    fn start_logging(&self, command: &Command) -> Outcome<Option<Telemetry>> {
         if matches!(command, Command::Dev(_) | Command::Serve(_) | Command::Config(_)) {
             return Ok(None);
         }
@@ -83,17 +83,17 @@ impl Scene<'_> {
     }
 
     /// The backend for a command that only reads.
-    pub(crate) async fn desk_to_read(&self) -> Outcome<Backend> {
+    pub(crate) async fn read_backend(&self) -> Outcome<Backend> {
         match &self.for_tenant {
             // Reading the store directly would leave no entry in that tenant's ledger.
-            Some(_) => self.desk_to_change(None),
-            None => Backend::to_read(&self.loaded.config).await,
+            Some(_) => self.write_backend(None),
+            None => Backend::open_for_reading(&self.loaded.config).await,
         }
     }
 
     /// The backend for a command that changes something.
-    pub(crate) fn desk_to_change(&self, actor: Option<&str>) -> Outcome<Backend> {
-        let backend = Backend::to_change(&self.loaded.config, actor)?;
+    pub(crate) fn write_backend(&self, actor: Option<&str>) -> Outcome<Backend> {
+        let backend = Backend::connect(&self.loaded.config, actor)?;
         Ok(match &self.for_tenant {
             Some(slug) => backend.for_tenant(slug),
             None => backend,
@@ -101,14 +101,14 @@ impl Scene<'_> {
     }
 
     /// The actor registry, at a server or in the store.
-    pub(crate) async fn book(&self, actor: Option<&str>) -> Outcome<Book> {
+    pub(crate) async fn actor_registry(&self, actor: Option<&str>) -> Outcome<ActorRegistry> {
         match &self.for_tenant {
-            Some(_) => Ok(Book::Server(self.desk_to_change(actor)?)),
-            None => Book::open(&self.loaded.config, actor).await,
+            Some(_) => Ok(ActorRegistry::Server(self.write_backend(actor)?)),
+            None => ActorRegistry::open(&self.loaded.config, actor).await,
         }
     }
 
-    async fn perform(&self, command: Command) -> Outcome<ExitCode> {
+    async fn dispatch(&self, command: Command) -> Outcome<ExitCode> {
         match command {
             Command::Dev(args) => dev::run(self, !args.no_examples).await,
             Command::Serve(_) => serve::run(self).await,
@@ -141,7 +141,7 @@ impl Scene<'_> {
             }
             Command::Bench(BenchCommand::Door { at, store }) => bench_door::door(self, at, store).await,
             Command::Bench(BenchCommand::Flow { runs, concurrency, store, finished, waiting }) => {
-                bench_flow::flow(self, &bench_flow::Load { runs, concurrency, finished, waiting }, store).await
+                bench_flow::flow(self, &bench_flow::BenchLoad { runs, concurrency, finished, waiting }, store).await
             }
         }
     }
@@ -149,12 +149,12 @@ impl Scene<'_> {
 
 /// Writes data to stdout, with hidden characters escaped. The meaning of a JSON document does not change.
 pub(crate) fn print(text: &str) -> Outcome {
-    paint(&escape_invisible_only(text))
+    print_raw(&escape_invisible_only(text))
 }
 
 /// Writes to stdout without escaping, for terminal control sequences; untrusted text must be escaped before. A
 /// closed pipe is not an error.
-pub(crate) fn paint(text: &str) -> Outcome {
+pub(crate) fn print_raw(text: &str) -> Outcome {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -165,34 +165,34 @@ pub(crate) fn paint(text: &str) -> Outcome {
 }
 
 /// Reads a file; `-` is stdin.
-pub(crate) fn bytes_of(file: &Path) -> Outcome<Vec<u8>> {
+pub(crate) fn read_bytes(file: &Path) -> Outcome<Vec<u8>> {
     let read = if file == Path::new("-") {
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
     } else {
         std::fs::read(file)
     };
-    read.map_err(|error| unreadable(file, &error))
+    read.map_err(|error| read_failure(file, &error))
 }
 
 /// Reads a UTF-8 file; `-` is stdin.
-pub(crate) fn text_of(file: &Path) -> Outcome<String> {
-    let text = String::from_utf8(bytes_of(file)?);
-    text.map_err(|_| unreadable(file, &std::io::ErrorKind::InvalidData.into()))
+pub(crate) fn read_text(file: &Path) -> Outcome<String> {
+    let text = String::from_utf8(read_bytes(file)?);
+    text.map_err(|_| read_failure(file, &std::io::ErrorKind::InvalidData.into()))
 }
 
-fn unreadable(file: &Path, why: &std::io::Error) -> Failure {
+fn read_failure(file: &Path, why: &std::io::Error) -> Failure {
     Failure::new(Code::MalformedArgs, format!("{} can't be read: {}", file.display(), io_reason(why)))
 }
 
 /// Reads a JSON file; `-` is stdin.
-pub(crate) fn json_of(file: &Path) -> Outcome<serde_json::Value> {
-    exact_json(&text_of(file)?)
+pub(crate) fn read_json(file: &Path) -> Outcome<serde_json::Value> {
+    parse_exact_json(&read_text(file)?)
         .map_err(|error| Failure::new(Code::MalformedArgs, format!("{} is not JSON: {error}", file.display())))
 }
 
 /// Parses JSON; rejects numbers that would lose precision.
-pub(crate) fn exact_json(text: &str) -> Result<serde_json::Value, String> {
+pub(crate) fn parse_exact_json(text: &str) -> Result<serde_json::Value, String> {
     let worded = |error| serde_json::from_str::<serde_json::Value>(text).map_or_else(|why| why.to_string(), |_| error);
     chimera_core::json::parse_exact(text).map_err(|error| worded(error.to_string()))
 }
@@ -203,7 +203,7 @@ pub(crate) fn document(value: &serde_json::Value) -> String {
 }
 
 /// The footer of a listing: that it is empty, or the cursor of the next page.
-pub(crate) fn page_words(page: &serde_json::Value, is_empty: bool, what: &str) {
+pub(crate) fn print_page_footer(page: &serde_json::Value, is_empty: bool, what: &str) {
     if is_empty {
         say(&format!("no {what}"));
     }

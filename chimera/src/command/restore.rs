@@ -5,15 +5,15 @@
 //! first and then moved into place, records last; an interrupted restore is detected by the next command.
 //! Afterwards the store is always on hold, because what happened after the backup is unknown.
 
-use super::backup::{has_keys, tell_missing, verified};
-use super::{Scene, print, say};
+use super::backup::{keys_path, warn_missing_blobs, verify_with_records};
+use super::{CommandContext, print, say};
 use crate::backup::staging::{Staging, unfinished};
-use crate::backup::{BLOB_LIST, BlobsAre, Manifest, Part, StoreKind, Verified, files, keys};
+use crate::backup::{BLOB_LIST, BlobPlacement, Manifest, BackupFile, StoreKind, VerifiedBackup, files, keys};
 use crate::cli::RestoreArgs;
 use crate::compose::{self, Ambient};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
-use crate::home::Home;
+use crate::home::DataFolder;
 use chimera_core::error::Code;
 use chimera_engine::port::Hold;
 use serde_json::{Value, json};
@@ -23,9 +23,9 @@ use std::process::ExitCode;
 /// The SQLite files of a data folder.
 const RECORDS: [&str; 3] = ["chimera.db", "chimera.db-wal", "chimera.db-shm"];
 
-pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCode> {
+pub(crate) async fn run(scene: &CommandContext<'_>, args: &RestoreArgs) -> Outcome<ExitCode> {
     let (config, ambient) = (&scene.loaded.config, Ambient::new());
-    let found = verified(scene, &args.from, &args.trust).await?;
+    let found = verify_with_records(scene, &args.from, &args.trust).await?;
     let manifest = &found.manifest;
     if manifest.store != compose::store_kind(config) {
         let message = match manifest.store {
@@ -34,18 +34,18 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
         };
         return Err(Failure::new(Code::ConfigInvalid, message).hint("restore into the same kind of store"));
     }
-    let keys = match (&args.key, has_keys(&args.from)) {
+    let keys = match (&args.key, keys_path(&args.from)) {
         (Some(name), Some(_)) => Some(keys::open(&args.from, &compose::backup_key(config, name).await?)?),
         // If all keys come from secrets, the backup has none; missing keys are reported at the end.
         (Some(_), None) => None,
         (None, _) => None,
     };
-    let _home = Home::take_to_restore(&config.data_dir)?;
+    let _home = DataFolder::lock_for_restore(&config.data_dir)?;
     let now = ambient.clock.now();
     let reason = format!("it was restored from a backup of {}; run chimera resume --after-restore", manifest.made_at);
     let before = unfinished(&config.data_dir);
     let begun = before.is_some();
-    let mut task = Task {
+    let mut task = RestoreTask {
         config,
         from: &args.from,
         manifest,
@@ -55,36 +55,36 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
         aside: config.data_dir.join(format!("before-restore-{}", now.micros())),
     };
     // Leftovers of an earlier attempt must be moved aside.
-    task.force = task.force || task.refuse(&ambient, begun).await?;
+    task.force = task.force || task.check_target(&ambient, begun).await?;
     let mut staging = Staging::begin(&config.data_dir, &args.from, &manifest.made_at, task.force)?;
     if let Err(failure) = task.stage(&staging) {
         if begun {
-            return Err(incomplete(failure, &staging));
+            return Err(incomplete_failure(failure, &staging));
         }
         staging.end()?;
         say("The restore failed; existing data was not changed.");
         return Err(failure);
     }
-    let mut restored = match task.switch(&mut staging).await {
+    let mut restored = match task.move_into_place(&mut staging).await {
         Ok(restored) => restored,
-        Err(failure) => return Err(incomplete(failure, &staging)),
+        Err(failure) => return Err(incomplete_failure(failure, &staging)),
     };
     restored.aside.splice(0..0, staging.about.put_aside.iter().cloned());
     staging.end()?;
-    doubts(&found);
-    tell(scene, manifest, &restored)?;
+    print_warnings(&found);
+    print_summary(scene, manifest, &restored)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// A failure after the data folder was changed.
-fn incomplete(failure: Failure, staging: &Staging) -> Failure {
-    let message = format!("{}; the restore is not complete{}", failure.message, staging.about.kept());
+fn incomplete_failure(failure: Failure, staging: &Staging) -> Failure {
+    let message = format!("{}; the restore is not complete{}", failure.message, staging.about.moved_to());
     Failure { message, ..failure }
         .hint("fix the cause and repeat the restore; until then this data folder can't be used")
 }
 
 /// Warns of a missing or untrusted signature, and of missing blobs.
-fn doubts(found: &Verified) {
+fn print_warnings(found: &VerifiedBackup) {
     match &found.signed_by {
         None => say("The backup is not signed: changes to it can't be detected."),
         Some(key) if !found.trusted => {
@@ -92,7 +92,7 @@ fn doubts(found: &Verified) {
         }
         Some(_) => {}
     }
-    tell_missing(&found.manifest);
+    warn_missing_blobs(&found.manifest);
 }
 
 /// Missing key files that a server needs and that no secret replaces.
@@ -108,31 +108,31 @@ fn keys_missing(config: &Config) -> Vec<&'static str> {
     missing.map(|(name, _)| name).collect()
 }
 
-struct Restored {
+struct RestoreSummary {
     aside: Vec<String>,
     keys: Option<usize>,
     missing: Vec<String>,
     keys_missing: Vec<&'static str>,
 }
 
-struct Task<'a> {
+struct RestoreTask<'a> {
     config: &'a Config,
     from: &'a Path,
     manifest: &'a Manifest,
-    keys: Option<keys::Opened>,
+    keys: Option<keys::DecryptedKeys>,
     hold: Hold,
     force: bool,
     /// Where existing data is moved to.
     aside: PathBuf,
 }
 
-impl Task<'_> {
+impl RestoreTask<'_> {
     /// Fails if there is data that may not be moved aside. Returns whether an earlier attempt left some.
-    async fn refuse(&self, ambient: &Ambient, begun: bool) -> Outcome<bool> {
+    async fn check_target(&self, ambient: &Ambient, begun: bool) -> Outcome<bool> {
         if self.manifest.store == StoreKind::Postgres {
-            return compose::refuse_filled(self.config, ambient, begun).await;
+            return compose::check_database_empty(self.config, ambient, begun).await;
         }
-        let there = self.there();
+        let there = self.existing_files();
         if begun || there.is_empty() {
             return Ok(begun);
         }
@@ -142,7 +142,7 @@ impl Task<'_> {
     }
 
     /// Existing files that must be moved aside; keys only if the backup brings others.
-    fn there(&self) -> Vec<String> {
+    fn existing_files(&self) -> Vec<String> {
         if self.manifest.store == StoreKind::Postgres {
             return Vec::new();
         }
@@ -156,7 +156,7 @@ impl Task<'_> {
         if let Some(keys) = &self.keys {
             keys.write(&staging.path("keys"))?;
         }
-        for part in self.manifest.parts.iter().filter(|part| self.manifest.blobs == BlobsAre::Whole && is_blob(part)) {
+        for part in self.manifest.parts.iter().filter(|part| self.manifest.blobs == BlobPlacement::Whole && is_blob(part)) {
             let there = self.config.data_dir.join(&part.path);
             if !files::digest(&there).is_ok_and(|found| found == (part.bytes, part.sha256.clone())) {
                 files::copy(&self.from.join(&part.path), &staging.path(&part.path))?;
@@ -169,10 +169,10 @@ impl Task<'_> {
     }
 
     /// Moves everything into place. Records come last, so what they refer to already exists.
-    async fn switch(&self, staging: &mut Staging) -> Outcome<Restored> {
+    async fn move_into_place(&self, staging: &mut Staging) -> Outcome<RestoreSummary> {
         let objects = files::list(&staging.path("buckets"))?.into_iter().map(|path| format!("buckets/{path}"));
         let replaced = objects.filter(|path| self.config.data_dir.join(path).exists());
-        let names: Vec<String> = self.there().into_iter().chain(replaced).collect();
+        let names: Vec<String> = self.existing_files().into_iter().chain(replaced).collect();
         staging.put_aside(&names, &self.aside)?;
         let written = staging.put_in_place("keys")?;
         staging.put_in_place("blobs")?;
@@ -187,7 +187,7 @@ impl Task<'_> {
                 aside.extend(kept);
             }
         }
-        Ok(Restored {
+        Ok(RestoreSummary {
             aside,
             keys: self.keys.as_ref().map(|_| written),
             missing,
@@ -197,7 +197,7 @@ impl Task<'_> {
 
     /// Missing blobs and objects that the backup only lists.
     fn missing(&self) -> Outcome<Vec<String>> {
-        if self.manifest.blobs != BlobsAre::Listed {
+        if self.manifest.blobs != BlobPlacement::Listed {
             return Ok(Vec::new());
         }
         let list = self.from.join(BLOB_LIST);
@@ -209,12 +209,12 @@ impl Task<'_> {
 }
 
 /// Whether a part of a backup is a blob or an object of a bucket.
-fn is_blob(part: &Part) -> bool {
+fn is_blob(part: &BackupFile) -> bool {
     ["blobs", "buckets"].contains(&part.path.split('/').next().unwrap_or_default())
 }
 
-fn tell(scene: &Scene<'_>, manifest: &Manifest, restored: &Restored) -> Outcome {
-    let Restored { aside, keys, missing, keys_missing } = restored;
+fn print_summary(scene: &CommandContext<'_>, manifest: &Manifest, restored: &RestoreSummary) -> Outcome {
+    let RestoreSummary { aside, keys, missing, keys_missing } = restored;
     if scene.json {
         let told = json!({
             "restored": true, "held": true, "made_at": manifest.made_at, "lanes": manifest.lanes,

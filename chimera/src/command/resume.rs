@@ -3,8 +3,8 @@
 //! It first lists what may have happened after the stored state was written, and changes nothing until
 //! somebody confirms.
 
-use super::{EXIT_FOUND_WRONG, Scene, print, say};
-use crate::ambient::{Disagreement, stdin_is_terminal};
+use super::{EXIT_FOUND_WRONG, CommandContext, print, say};
+use crate::ambient::{ClockDisagreement, stdin_is_terminal};
 use crate::cli::ResumeArgs;
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
@@ -19,7 +19,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead, Write as _};
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>, args: &ResumeArgs) -> Outcome<ExitCode> {
+pub(crate) async fn run(scene: &CommandContext<'_>, args: &ResumeArgs) -> Outcome<ExitCode> {
     let (config, ambient) = (&scene.loaded.config, Ambient::new());
     if args.accept_clock {
         return accept_clock(scene, &ambient).await;
@@ -31,7 +31,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &ResumeArgs) -> Outcome<ExitCod
         return Err(Failure::new(Code::MalformedArgs, "missing --after-restore, --accept-clock or --accept-lost-keys")
             .hint("to resume a single run, use chimera runs resume"));
     }
-    let Some(hold) = compose::hold_of(config, &ambient).await? else {
+    let Some(hold) = compose::store_hold(config, &ambient).await? else {
         if scene.json {
             print(&format!("{}\n", json!({"held": false, "resumed": false})))?;
         } else {
@@ -40,28 +40,28 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &ResumeArgs) -> Outcome<ExitCod
         return Ok(ExitCode::SUCCESS);
     };
     let resumer = compose::resumer(config, &ambient).await?;
-    let outcome = go(scene, args, &hold, &resumer).await;
+    let outcome = resume_store(scene, args, &hold, &resumer).await;
     resumer.close().await;
     let Some(resumed) = outcome? else { return Ok(ExitCode::from(EXIT_FOUND_WRONG)) };
     // A node that knows a newer state may put the store on hold again at once.
-    if let Some(hold) = compose::hold_of(config, &ambient).await? {
+    if let Some(hold) = compose::store_hold(config, &ambient).await? {
         let message = format!("the store was resumed, but is on hold again: {}", hold.reason);
         return Err(Failure::new(Code::StoreHeld, message).hint("fix the cause, and resume it again"));
     }
-    tell(scene, args, &hold, &resumed)?;
+    print_summary(scene, args, &hold, &resumed)?;
     Ok(ExitCode::SUCCESS)
 }
 
-struct Resumed {
+struct ResumeSummary {
     survey: RestoreSurvey,
     sign_ins_ended: usize,
 }
 
 /// Accepts a clock that is behind the ledger.
-async fn accept_clock(scene: &Scene<'_>, ambient: &Ambient) -> Outcome<ExitCode> {
+async fn accept_clock(scene: &CommandContext<'_>, ambient: &Ambient) -> Outcome<ExitCode> {
     let (found, waits) = compose::accept_clock(&scene.loaded.config, ambient).await?;
     if scene.json {
-        let accepted = matches!(found, Some(Disagreement::BehindLedger { .. }));
+        let accepted = matches!(found, Some(ClockDisagreement::BehindLedger { .. }));
         let document = json!({
             "accepted": accepted, "reason": found.map(|found| found.to_string()), "steps_waiting": waits.steps,
             "waiting_until": waits.until.map(|until| until.to_string()),
@@ -70,7 +70,7 @@ async fn accept_clock(scene: &Scene<'_>, ambient: &Ambient) -> Outcome<ExitCode>
         return Ok(ExitCode::SUCCESS);
     }
     match found {
-        Some(found @ Disagreement::BehindLedger { .. }) => {
+        Some(found @ ClockDisagreement::BehindLedger { .. }) => {
             say(&format!("Accepted, although {found}. Servers can start now."));
             if let Some(until) = waits.until {
                 say(&format!("Steps that wait for a future time: {}, the last until {until}.", waits.steps));
@@ -86,8 +86,8 @@ async fn accept_clock(scene: &Scene<'_>, ambient: &Ambient) -> Outcome<ExitCode>
 }
 
 /// Revokes the actors' keys that can't be decrypted any more.
-async fn accept_lost_keys(scene: &Scene<'_>, ambient: &Ambient) -> Outcome<ExitCode> {
-    let actors = compose::give_up_sealed(&scene.loaded.config, ambient).await?;
+async fn accept_lost_keys(scene: &CommandContext<'_>, ambient: &Ambient) -> Outcome<ExitCode> {
+    let actors = compose::revoke_lost_keys(&scene.loaded.config, ambient).await?;
     if scene.json {
         print(&format!("{}\n", json!({ "revoked": actors })))?;
     } else if actors.is_empty() {
@@ -99,17 +99,17 @@ async fn accept_lost_keys(scene: &Scene<'_>, ambient: &Ambient) -> Outcome<ExitC
 }
 
 /// Resumes after confirmation.
-async fn go(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumer: &compose::Resumer) -> Outcome<Option<Resumed>> {
+async fn resume_store(scene: &CommandContext<'_>, args: &ResumeArgs, hold: &Hold, resumer: &compose::Resumer) -> Outcome<Option<ResumeSummary>> {
     let survey = resumer.flow.survey().await?;
     let resumes = args.yes
         || (!scene.json && {
-            print(&shown(hold, &survey))?;
-            agreed()?
+            print(&render_survey(hold, &survey))?;
+            confirm()?
         });
     if resumes {
         let resume = ResumeOptions { hold, end_sign_ins: !args.keep_sign_ins };
         let sign_ins_ended = resumer.flow.resume_store(&compose::operator(), &survey, &resume).await?;
-        return Ok(Some(Resumed { survey, sign_ins_ended }));
+        return Ok(Some(ResumeSummary { survey, sign_ins_ended }));
     }
     if scene.json {
         print(&format!("{}\n", document(hold, &survey, false, 0)))?;
@@ -119,13 +119,13 @@ async fn go(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumer: &compose
     Ok(None)
 }
 
-fn tell(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumed: &Resumed) -> Outcome {
-    let Resumed { survey, sign_ins_ended } = resumed;
+fn print_summary(scene: &CommandContext<'_>, args: &ResumeArgs, hold: &Hold, resumed: &ResumeSummary) -> Outcome {
+    let ResumeSummary { survey, sign_ins_ended } = resumed;
     if scene.json {
         return print(&format!("{}\n", document(hold, survey, true, *sign_ins_ended)));
     }
     if args.yes {
-        print(&shown(hold, survey))?;
+        print(&render_survey(hold, survey))?;
     }
     let runs = survey.runs.len();
     say(&format!("Resumed. Runs notified: {runs}, sessions ended: {sign_ins_ended}."));
@@ -134,7 +134,7 @@ fn tell(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumed: &Resumed) ->
 }
 
 /// Asks for confirmation; without a terminal the answer is no.
-fn agreed() -> Outcome<bool> {
+fn confirm() -> Outcome<bool> {
     if !stdin_is_terminal() {
         say("Stdin is not a terminal, so there is no confirmation prompt; piped answers are not read.");
         return Ok(false);
@@ -147,7 +147,7 @@ fn agreed() -> Outcome<bool> {
     Ok(answer.trim() == "yes")
 }
 
-fn shown(hold: &Hold, survey: &RestoreSurvey) -> String {
+fn render_survey(hold: &Hold, survey: &RestoreSurvey) -> String {
     let mut text = format!("The store is on hold since {}: {}\n\n", hold.since, hold.reason);
     if survey.runs.is_empty() {
         text.push_str("There are no unfinished runs.\n");

@@ -1,6 +1,6 @@
 //! `chimera role …`: the configured roles.
 
-use super::{Scene, print, say};
+use super::{CommandContext, print, say};
 use crate::cli::RoleCommand;
 use crate::compose;
 use crate::failure::{Failure, Outcome};
@@ -13,11 +13,11 @@ use std::process::ExitCode;
 
 const HEADINGS: &[&str] = &["ROLE", "TENANT", "SCOPES"];
 
-pub(crate) fn run(scene: &Scene<'_>, command: RoleCommand) -> Outcome<ExitCode> {
+pub(crate) fn run(scene: &CommandContext<'_>, command: RoleCommand) -> Outcome<ExitCode> {
     let RoleCommand::List { tenant } = command;
     let mut roles = compose::roles(&scene.loaded.config)?;
     if let Some(tenant) = tenant {
-        known(&roles, &tenant)?;
+        check_tenant(&roles, &tenant)?;
         roles.retain(|role| role.tenant == tenant);
     }
     if scene.json {
@@ -31,7 +31,7 @@ pub(crate) fn run(scene: &Scene<'_>, command: RoleCommand) -> Outcome<ExitCode> 
 }
 
 /// Rejects a tenant without roles if others have some: it may be a typo.
-fn known(roles: &[Role], tenant: &str) -> Outcome {
+fn check_tenant(roles: &[Role], tenant: &str) -> Outcome {
     if roles.is_empty() || roles.iter().any(|role| role.tenant == tenant) {
         return Ok(());
     }

@@ -1,11 +1,11 @@
 //! `chimera serve`: run as configured.
 
-use super::Scene;
+use super::CommandContext;
 use crate::failure::Outcome;
-use crate::serve::{Purpose, serve};
+use crate::serve::{ServerMode, serve};
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
-    let ended = serve(&scene.loaded.config, scene.terminal, Purpose::Serving, |_| Ok(())).await?;
+pub(crate) async fn run(scene: &CommandContext<'_>) -> Outcome<ExitCode> {
+    let ended = serve(&scene.loaded.config, scene.terminal, ServerMode::Serve, |_| Ok(())).await?;
     Ok(ended.exit())
 }

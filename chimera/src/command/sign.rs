@@ -3,8 +3,8 @@
 //! The bytes are signed exactly as given. Signing a file with a trailing newline and sending it without one
 //! gives an invalid signature.
 
-use super::{Scene, bytes_of, print};
-use crate::backend::key_of;
+use super::{CommandContext, read_bytes, print};
+use crate::backend::local_actor_key;
 use crate::cli::SignArgs;
 use crate::compose::Ambient;
 use crate::failure::{Failure, Outcome};
@@ -15,19 +15,19 @@ use chimera_core::secret::Secret;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-pub(crate) fn run(scene: &Scene<'_>, args: &SignArgs) -> Outcome<ExitCode> {
+pub(crate) fn run(scene: &CommandContext<'_>, args: &SignArgs) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
     let actor = args.acting.actor.as_deref().or(config.actor.as_deref()).unwrap_or(ADMIN);
     let key = match &args.key {
         Some(key) => Some(key.clone()),
-        None => key_of(config, actor)?,
+        None => local_actor_key(config, actor)?,
     };
     let none = || {
         let failure = Failure::new(Code::ConfigInvalid, format!("no key found for {actor}"));
         failure.hint("set CHIMERA_HMAC_KEY, or pass the data folder of chimera dev with --data")
     };
     let key = Secret::new(key.ok_or_else(none)?);
-    let body = if args.no_body { Vec::new() } else { bytes_of(&args.file)? };
+    let body = if args.no_body { Vec::new() } else { read_bytes(&args.file)? };
     if let Some(request) = &args.request {
         return message(scene, actor, &key, request, &body);
     }
@@ -40,7 +40,7 @@ pub(crate) fn run(scene: &Scene<'_>, args: &SignArgs) -> Outcome<ExitCode> {
 }
 
 /// The headers of a signed request.
-fn message(scene: &Scene<'_>, actor: &str, key: &Secret, request: &str, body: &[u8]) -> Outcome<ExitCode> {
+fn message(scene: &CommandContext<'_>, actor: &str, key: &Secret, request: &str, body: &[u8]) -> Outcome<ExitCode> {
     let refused = |what: &str| Failure::new(Code::MalformedArgs, what).hint("such as --request 'POST /runs/ID/cancel'");
     let (method, target) = request.split_once(' ').ok_or_else(|| refused("a request must be a method and a path"))?;
     if !target.starts_with('/') || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {

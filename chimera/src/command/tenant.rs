@@ -1,8 +1,8 @@
 //! `chimera tenant …`: manages tenants.
 
-use super::{Scene, print, say};
-use crate::access::book::Book;
-use crate::cli::{Acting, TenantCommand};
+use super::{CommandContext, print, say};
+use crate::access::book::ActorRegistry;
+use crate::cli::{ActorArg, TenantCommand};
 use crate::failure::{Failure, Outcome};
 use crate::flow::table::{table, text};
 use chimera_core::error::Code;
@@ -10,26 +10,26 @@ use chimera_core::text::did_you_mean;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>, command: TenantCommand) -> Outcome<ExitCode> {
-    let acting: &Acting = match &command {
+pub(crate) async fn run(scene: &CommandContext<'_>, command: TenantCommand) -> Outcome<ExitCode> {
+    let acting: &ActorArg = match &command {
         TenantCommand::List { acting }
         | TenantCommand::Show { acting, .. }
         | TenantCommand::Add { acting, .. }
         | TenantCommand::Disable { acting, .. }
         | TenantCommand::Enable { acting, .. } => acting,
     };
-    let book = Book::open(&scene.loaded.config, acting.actor.as_deref()).await?;
-    let outcome = carry_out(scene, &book, command).await;
+    let book = ActorRegistry::open(&scene.loaded.config, acting.actor.as_deref()).await?;
+    let outcome = execute(scene, &book, command).await;
     book.close().await;
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-async fn carry_out(scene: &Scene<'_>, book: &Book, command: TenantCommand) -> Outcome {
+async fn execute(scene: &CommandContext<'_>, book: &ActorRegistry, command: TenantCommand) -> Outcome {
     match command {
         TenantCommand::List { .. } => list(scene, book).await,
-        TenantCommand::Show { slug, .. } => shown(scene, &known(book, &slug).await?),
+        TenantCommand::Show { slug, .. } => print_tenant(scene, &find_tenant(book, &slug).await?),
         TenantCommand::Add { slug, name, .. } => {
-            shown(scene, &book.add_tenant(&slug, name.as_deref()).await?)?;
+            print_tenant(scene, &book.add_tenant(&slug, name.as_deref()).await?)?;
             if !scene.json {
                 say(&format!(
                     "Nothing is shared with it yet. Add its actors with chimera actor add '{slug}_*' --tenant {slug}, and \
@@ -39,18 +39,18 @@ async fn carry_out(scene: &Scene<'_>, book: &Book, command: TenantCommand) -> Ou
             Ok(())
         }
         TenantCommand::Disable { slug, .. } => {
-            known(book, &slug).await?;
-            shown(scene, &book.set_tenant(&slug, true).await?)
+            find_tenant(book, &slug).await?;
+            print_tenant(scene, &book.set_tenant(&slug, true).await?)
         }
         TenantCommand::Enable { slug, .. } => {
-            known(book, &slug).await?;
-            shown(scene, &book.set_tenant(&slug, false).await?)
+            find_tenant(book, &slug).await?;
+            print_tenant(scene, &book.set_tenant(&slug, false).await?)
         }
     }
 }
 
 /// A tenant by its slug; a mistyped one gets a suggestion.
-async fn known(book: &Book, slug: &str) -> Outcome<Value> {
+async fn find_tenant(book: &ActorRegistry, slug: &str) -> Outcome<Value> {
     let items = book.tenants().await?;
     if let Some(item) = items.iter().find(|item| item["slug"] == slug) {
         return Ok(item.clone());
@@ -62,14 +62,14 @@ async fn known(book: &Book, slug: &str) -> Outcome<Value> {
 
 const HEADINGS: &[&str] = &["TENANT", "NAME", "STATUS", "SINCE", "ID"];
 
-fn shown(scene: &Scene<'_>, tenant: &Value) -> Outcome {
+fn print_tenant(scene: &CommandContext<'_>, tenant: &Value) -> Outcome {
     if scene.json {
         return print(&format!("{tenant}\n"));
     }
     print(&table(HEADINGS, &[row(tenant)]))
 }
 
-async fn list(scene: &Scene<'_>, book: &Book) -> Outcome {
+async fn list(scene: &CommandContext<'_>, book: &ActorRegistry) -> Outcome {
     let items = book.tenants().await?;
     if scene.json {
         return print(&format!("{}\n", json!({ "items": items })));

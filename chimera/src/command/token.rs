@@ -1,13 +1,13 @@
 //! `chimera token`: signs in, and prints what the server gave.
 
-use super::{Scene, print};
+use super::{CommandContext, print};
 use crate::backend::Backend;
 use crate::cli::TokenArgs;
 use crate::failure::Outcome;
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>, args: TokenArgs) -> Outcome<ExitCode> {
-    let backend = Backend::to_change(&scene.loaded.config, args.acting.actor.as_deref())?;
+pub(crate) async fn run(scene: &CommandContext<'_>, args: TokenArgs) -> Outcome<ExitCode> {
+    let backend = Backend::connect(&scene.loaded.config, args.acting.actor.as_deref())?;
     let tokens = backend.sign_in(args.scopes).await?;
     print(&match scene.json {
         true => format!("{tokens}\n"),

@@ -1,8 +1,8 @@
 //! `chimera workflow …`: manages workflow documents.
 
-use super::{EXIT_FOUND_WRONG, Scene, document, page_words, print, say};
-use crate::backend::{Backend, escaped};
-use crate::cli::{PageOf, WorkflowCommand};
+use super::{EXIT_FOUND_WRONG, CommandContext, document, print_page_footer, print, say};
+use crate::backend::{Backend, percent_encode};
+use crate::cli::{PageArgs, WorkflowCommand};
 use crate::failure::{Failure, Outcome};
 use crate::flow::table::{table, text};
 use chimera_core::error::Code;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>, command: WorkflowCommand) -> Outcome<ExitCode> {
+pub(crate) async fn run(scene: &CommandContext<'_>, command: WorkflowCommand) -> Outcome<ExitCode> {
     match command {
         WorkflowCommand::Apply { file, acting } => apply(scene, &file, acting.actor.as_deref()).await,
         WorkflowCommand::List(page) => list(scene, &page).await,
@@ -23,18 +23,18 @@ pub(crate) async fn run(scene: &Scene<'_>, command: WorkflowCommand) -> Outcome<
 
 /// The text of a document and the id of its workflow.
 fn read(file: &Path) -> Outcome<(String, String)> {
-    let text = super::text_of(file)?;
+    let text = super::read_text(file)?;
     let id = serde_json::from_str::<Value>(&text).ok().and_then(|d| d["workflow_id"].as_str().map(str::to_owned));
     // Validation rejects a document without a workflow id.
     Ok((text, id.filter(|id| !id.is_empty()).unwrap_or_else(|| "unnamed".to_owned())))
 }
 
-async fn apply(scene: &Scene<'_>, file: &Path, actor: Option<&str>) -> Outcome<ExitCode> {
+async fn apply(scene: &CommandContext<'_>, file: &Path, actor: Option<&str>) -> Outcome<ExitCode> {
     let (text, id) = read(file)?;
-    let Backend::Server(server) = scene.desk_to_change(actor)? else {
+    let Backend::Server(server) = scene.write_backend(actor)? else {
         return Err(Failure::new(Code::Internal, "this command needs a server"));
     };
-    let applied = server.ask("PUT", &format!("workflows/{}", escaped(&id)), Some(text)).await?;
+    let applied = server.ask("PUT", &format!("workflows/{}", percent_encode(&id)), Some(text)).await?;
     if scene.json {
         print(&format!("{applied}\n"))?;
     } else {
@@ -45,10 +45,10 @@ async fn apply(scene: &Scene<'_>, file: &Path, actor: Option<&str>) -> Outcome<E
 }
 
 /// Starts or stops sharing a workflow with all tenants.
-async fn share(scene: &Scene<'_>, id: &str, shared: bool, actor: Option<&str>) -> Outcome<ExitCode> {
+async fn share(scene: &CommandContext<'_>, id: &str, shared: bool, actor: Option<&str>) -> Outcome<ExitCode> {
     let method = if shared { "PUT" } else { "DELETE" };
-    let backend = scene.desk_to_change(actor)?;
-    let told = backend.tell(method, &format!("workflows/{}/share", escaped(id)), None).await?;
+    let backend = scene.write_backend(actor)?;
+    let told = backend.request(method, &format!("workflows/{}/share", percent_encode(id)), None).await?;
     if scene.json {
         print(&format!("{told}\n"))?;
     } else if shared {
@@ -59,8 +59,8 @@ async fn share(scene: &Scene<'_>, id: &str, shared: bool, actor: Option<&str>) -
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(scene: &Scene<'_>, page: &PageOf) -> Outcome<ExitCode> {
-    let backend = scene.desk_to_read().await?;
+async fn list(scene: &CommandContext<'_>, page: &PageArgs) -> Outcome<ExitCode> {
+    let backend = scene.read_backend().await?;
     let found = backend.workflows(page.limit, page.cursor.as_deref()).await?;
     if scene.json {
         print(&format!("{found}\n"))?;
@@ -75,12 +75,12 @@ async fn list(scene: &Scene<'_>, page: &PageOf) -> Outcome<ExitCode> {
     };
     let rows: Vec<Vec<String>> = items.iter().map(|item| row(item).to_vec()).collect();
     print(&table(&["WORKFLOW", "VERSION", "APPLIED", "BY", "SHARED", "WHAT IT DOES"], &rows))?;
-    page_words(&found, rows.is_empty(), "workflows");
+    print_page_footer(&found, rows.is_empty(), "workflows");
     Ok(ExitCode::SUCCESS)
 }
 
-async fn show(scene: &Scene<'_>, id: &str, version: Option<i64>) -> Outcome<ExitCode> {
-    let backend = scene.desk_to_read().await?;
+async fn show(scene: &CommandContext<'_>, id: &str, version: Option<i64>) -> Outcome<ExitCode> {
+    let backend = scene.read_backend().await?;
     let found = backend.workflow(id, version).await?;
     if scene.json {
         print(&format!("{found}\n"))?;
@@ -98,9 +98,9 @@ async fn show(scene: &Scene<'_>, id: &str, version: Option<i64>) -> Outcome<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-async fn check(scene: &Scene<'_>, file: &Path) -> Outcome<ExitCode> {
+async fn check(scene: &CommandContext<'_>, file: &Path) -> Outcome<ExitCode> {
     let (text, id) = read(file)?;
-    let backend = scene.desk_to_read().await?;
+    let backend = scene.read_backend().await?;
     match backend.check(&id, &text).await {
         Ok(found) if scene.json => print(&format!("{found}\n"))?,
         Ok(found) => {

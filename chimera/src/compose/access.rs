@@ -2,10 +2,10 @@
 
 use super::flow::{TENANT, invalid};
 use super::traced::TracedCounters;
-use super::{Ambient, Redis, plain, secret, secrets};
-use crate::config::{AccessConfig, Config, Secretive, Token};
+use super::{Ambient, Redis, resolve_setting, secret, secrets};
+use crate::config::{AccessConfig, Config, SensitiveText, Token};
 use crate::failure::{Failure, Outcome};
-use crate::home::{self, Home};
+use crate::home::{self, DataFolder};
 use chimera_core::access::registry::{Entry, Kind, Registry, is_actor_name, shipped};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
 use chimera_core::access::tenant::{TenantSettings, is_domain};
@@ -31,7 +31,7 @@ use std::time::Duration;
 
 /// An actor with the key that `chimera dev` made for it.
 #[derive(Clone)]
-pub(crate) struct Example {
+pub(crate) struct ExampleActor {
     pub(crate) actor: String,
     pub(crate) hmac_key: String,
 }
@@ -40,11 +40,11 @@ pub(crate) struct Example {
 const EXAMPLES: [&str; 4] = ["admin", "user_ada", "n8n_workflow_demo", "service_chatbot"];
 
 /// The actors of `chimera dev`, with their keys.
-pub(crate) fn examples(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<Vec<Example>> {
+pub(crate) fn examples(config: &Config, home: &DataFolder, ambient: &Ambient) -> Outcome<Vec<ExampleActor>> {
     let example = |actor: &&str| {
         let hmac_key = home.actor_key(actor, &*ambient.random)?;
         config.mask.learn(&Secret::new(hmac_key.as_bytes()));
-        Ok(Example { actor: (*actor).to_owned(), hmac_key })
+        Ok(ExampleActor { actor: (*actor).to_owned(), hmac_key })
     };
     EXAMPLES.iter().map(example).collect()
 }
@@ -52,19 +52,19 @@ pub(crate) fn examples(config: &Config, home: &Home, ambient: &Ambient) -> Outco
 /// The actor directory, from the configuration and the store.
 pub(super) async fn directory(
     config: &Config,
-    home: &Home,
+    home: &DataFolder,
     ambient: &Ambient,
     records: &Arc<dyn Records>,
     bus: Arc<dyn Bus>,
-    examples: &[Example],
+    examples: &[ExampleActor],
 ) -> Outcome<Arc<Directory>> {
     let access = &config.access;
     let mut keys: Vec<(String, Secret)> =
         examples.iter().map(|example| (example.actor.clone(), Secret::new(example.hmac_key.as_bytes()))).collect();
-    let Registered { entries, roles, tenants } = registered(access)?;
+    let ActorsConfig { entries, roles, tenants } = read_actors_file(access)?;
     if let Some(key) = &access.hmac_secret {
         check_key_holder(&access.hmac_actor, &entries)?;
-        keys.push((access.hmac_actor.clone(), shared(config, "access.hmac_secret", key).await?));
+        keys.push((access.hmac_actor.clone(), resolve_shared_secret(config, "access.hmac_secret", key).await?));
     }
     let settings = Settings {
         tenant: TENANT.to_owned(),
@@ -77,7 +77,7 @@ pub(super) async fn directory(
         strict_scopes: access.strict_scopes,
         cautious: access.cautious,
         idempotency_ttl: access.idempotency_ttl,
-        counter_fallback: without(access),
+        counter_fallback: redis_fallback(access),
     };
     let parts = DirectoryPorts {
         records: Arc::clone(records),
@@ -89,7 +89,7 @@ pub(super) async fn directory(
         alone: config.database_url.is_none(),
     };
     let directory = Arc::new(Directory::new(parts, settings));
-    directory.refresh().await.map_err(|error| Failure::told(error.body()))?;
+    directory.refresh().await.map_err(|error| Failure::from_body(error.body()))?;
     Ok(directory)
 }
 
@@ -115,7 +115,7 @@ fn check_key_holder(holder: &str, registered: &[Entry]) -> Outcome<()> {
 pub(crate) struct ActorStore {
     pub(crate) directory: Arc<Directory>,
     records: Arc<dyn Records>,
-    _home: Home,
+    _home: DataFolder,
 }
 
 impl ActorStore {
@@ -126,10 +126,10 @@ impl ActorStore {
 }
 
 /// Opens the registry in the store itself.
-pub(crate) async fn actor_store(config: &Config, home: Home, ambient: &Ambient) -> Outcome<ActorStore> {
-    super::database::clock_agrees(config, ambient).await?;
+pub(crate) async fn actor_store(config: &Config, home: DataFolder, ambient: &Ambient) -> Outcome<ActorStore> {
+    super::database::require_plausible_clock(config, ambient).await?;
     let records = super::records(config, ambient, &ambient.random.opaque_id()).await?;
-    super::flow::found_tenant(ambient, &*records).await?;
+    super::flow::ensure_default_tenant(ambient, &*records).await?;
     let bus = super::flow::bus(config, ambient).await?;
     let directory = directory(config, &home, ambient, &records, bus, &[]).await?;
     Ok(ActorStore { directory, records, _home: home })
@@ -137,7 +137,7 @@ pub(crate) async fn actor_store(config: &Config, home: Home, ambient: &Ambient) 
 
 /// The roles of the configuration, in the order of their tenants and names.
 pub(crate) fn roles(config: &Config) -> Outcome<Vec<Role>> {
-    let mut roles = registered(&config.access)?.roles;
+    let mut roles = read_actors_file(&config.access)?.roles;
     roles.sort_by(|one, other| (&one.tenant, &one.name).cmp(&(&other.tenant, &other.name)));
     Ok(roles)
 }
@@ -153,7 +153,7 @@ pub(crate) struct ActorFacts {
 
 pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<ActorFacts> {
     let mut entries = shipped(TENANT);
-    entries.extend(registered(&config.access)?.entries);
+    entries.extend(read_actors_file(&config.access)?.entries);
     let mut keys = usize::from(config.access.hmac_secret.is_some()) + home::existing_actor_keys(&config.data_dir);
     match super::records_to_read(config, ambient).await {
         Ok(records) => {
@@ -178,7 +178,7 @@ pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<A
 /// Counters shared by all nodes (Redis), if configured.
 pub(super) async fn counters(config: &Config, ambient: &Ambient) -> Outcome<Option<Arc<dyn Counters>>> {
     let Some(url) = &config.redis_url else { return Ok(None) };
-    let redis = Redis::new(&plain(config, "redis_url", url).await?);
+    let redis = Redis::new(&resolve_setting(config, "redis_url", url).await?);
     let redis = redis.map_err(|error| invalid("redis_url", error))?;
     let counters: Arc<dyn Counters> = Arc::new(RedisCounters::new(redis));
     Ok(Some(if ambient.spans.enabled() { Arc::new(TracedCounters(counters)) } else { counters }))
@@ -188,17 +188,17 @@ pub(super) async fn counters(config: &Config, ambient: &Ambient) -> Outcome<Opti
 pub(super) fn door(config: &Config, directory: &Arc<Directory>, claims: Option<Arc<dyn Counters>>) -> Authenticator {
     let own: Arc<dyn Counters> = Arc::new(LocalCounters::new());
     let shared = claims.clone().unwrap_or_else(|| Arc::clone(&own));
-    let rates = Rates { shared, own, without: without(&config.access) };
+    let rates = Rates { shared, own, without: redis_fallback(&config.access) };
     Authenticator::new(Arc::clone(directory), rates, claims)
 }
 
-const fn without(access: &AccessConfig) -> CounterFallback {
+const fn redis_fallback(access: &AccessConfig) -> CounterFallback {
     if access.refuse_without_redis { CounterFallback::Refuse } else { CounterFallback::Database }
 }
 
 /// The value of a setting that is a secret or names one.
-async fn shared(config: &Config, setting: &str, value: &Token) -> Outcome<Secret> {
-    let text = plain(config, setting, &Secretive(value.0.clone())).await?;
+async fn resolve_shared_secret(config: &Config, setting: &str, value: &Token) -> Outcome<Secret> {
+    let text = resolve_setting(config, setting, &SensitiveText(value.0.clone())).await?;
     if text.chars().count() < SHARED_SECRET_CHARS_MIN {
         return Err(invalid(setting, format!("the secret must have at least {SHARED_SECRET_CHARS_MIN} characters")));
     }
@@ -211,13 +211,13 @@ async fn shared(config: &Config, setting: &str, value: &Token) -> Outcome<Secret
     Ok(Secret::new(text))
 }
 
-async fn token_keys(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<Vec<TokenKey>> {
+async fn token_keys(config: &Config, home: &DataFolder, ambient: &Ambient) -> Outcome<Vec<TokenKey>> {
     let access = &config.access;
     if access.hs256 {
         let secret = access.jwt_secret.as_ref();
         let secret = secret.ok_or_else(|| invalid("access.jwt_secret", "`HS256` needs a secret (JWT_SECRET_KEY)"))?;
         let restricted_to = access.hmac_secret.is_some().then(|| access.hmac_actor.clone());
-        return Ok(vec![TokenKey::Hs256 { secret: shared(config, "access.jwt_secret", secret).await?, restricted_to }]);
+        return Ok(vec![TokenKey::Hs256 { secret: resolve_shared_secret(config, "access.jwt_secret", secret).await?, restricted_to }]);
     }
     let seed = match &access.token_key {
         None => home.token_seed(&*ambient.random)?,
@@ -229,7 +229,7 @@ async fn token_keys(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<
 }
 
 /// The key that encrypts actors' keys. Created only if the store has no encrypted keys yet.
-async fn seal_key(config: &Config, home: &Home, ambient: &Ambient, records: &dyn Records) -> Outcome<[u8; 32]> {
+async fn seal_key(config: &Config, home: &DataFolder, ambient: &Ambient, records: &dyn Records) -> Outcome<[u8; 32]> {
     let existing = existing_seal_key(config).await?;
     let sealed = SealedKeys::read(records, ambient.clock.now()).await?;
     let count = sealed.count();
@@ -291,11 +291,11 @@ pub(crate) async fn seal_facts(config: &Config, ambient: &Ambient) -> Outcome<(u
 }
 
 /// Revokes the actors' keys that can't be decrypted. Returns the actors.
-pub(crate) async fn give_up_sealed(config: &Config, ambient: &Ambient) -> Outcome<Vec<String>> {
-    let _home = Home::take(&config.data_dir)?;
-    super::database::clock_agrees(config, ambient).await?;
+pub(crate) async fn revoke_lost_keys(config: &Config, ambient: &Ambient) -> Outcome<Vec<String>> {
+    let _home = DataFolder::lock(&config.data_dir)?;
+    super::database::require_plausible_clock(config, ambient).await?;
     let node = ambient.random.opaque_id();
-    let records = super::bare_records(config, ambient, &node).await?;
+    let records = super::untraced_records(config, ambient, &node).await?;
     let given_up = revoke_sealed(config, ambient, &node, &*records).await;
     records.close().await;
     given_up
@@ -310,7 +310,7 @@ async fn revoke_sealed(config: &Config, ambient: &Ambient, node: &str, records: 
     }
     let updates = closed.revoke(now).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     let data = serde_json::json!({"actors": &actors, "keys": updates.len()});
-    super::record(records, ambient, node, Tx { updates, ..Tx::default() }, ("KeysGivenUp", data)).await?;
+    super::record_node_event(records, ambient, node, Tx { updates, ..Tx::default() }, ("KeysGivenUp", data)).await?;
     Ok(actors)
 }
 
@@ -325,16 +325,16 @@ async fn named_seed(config: &Config, setting: &str, name: &str) -> Outcome<[u8; 
 #[serde(deny_unknown_fields)]
 struct ActorFile {
     #[serde(default)]
-    actor: Vec<Written>,
+    actor: Vec<ActorSection>,
     #[serde(default)]
-    role: Vec<WrittenRole>,
+    role: Vec<RoleSection>,
     #[serde(default)]
-    tenant: Vec<WrittenTenant>,
+    tenant: Vec<TenantSection>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenRole {
+struct RoleSection {
     name: String,
     scopes: Vec<String>,
     tenant: Option<String>,
@@ -342,7 +342,7 @@ struct WrittenRole {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenTenant {
+struct TenantSection {
     id: Option<String>,
     #[serde(default)]
     domains: Vec<String>,
@@ -358,7 +358,7 @@ struct WrittenTenant {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct ActorSection {
     id: String,
     #[serde(default)]
     scopes: Vec<String>,
@@ -384,7 +384,7 @@ struct Notify {
 
 /// The contents of the actors file.
 #[derive(Default)]
-pub(super) struct Registered {
+pub(super) struct ActorsConfig {
     /// Actors, which override the built-in ones.
     pub(super) entries: Vec<Entry>,
     pub(super) roles: Vec<Role>,
@@ -399,17 +399,17 @@ impl Notify {
 }
 
 /// The actors and tenants of the configuration.
-pub(super) fn registered(access: &AccessConfig) -> Outcome<Registered> {
-    let Some(path) = &access.actors_file else { return Ok(Registered::default()) };
+pub(super) fn read_actors_file(access: &AccessConfig) -> Outcome<ActorsConfig> {
+    let Some(path) = &access.actors_file else { return Ok(ActorsConfig::default()) };
     let refused = |why: &dyn std::fmt::Display| invalid("access.actors_file", format!("{}: {why}", path.display()));
     let text = super::flow::read(path, DECLARED_FILE_BYTES_MAX).map_err(|error| refused(&error))?;
     let file: ActorFile = toml::from_str(&text).map_err(|error| refused(&error.message()))?;
     if file.actor.len() > ACTORS_MAX {
         return Err(Failure::new(Code::ConfigInvalid, format!("{}: more than {ACTORS_MAX} actors", path.display())));
     }
-    let roles = written_roles(file.role, &refused)?;
+    let roles = check_roles(file.role, &refused)?;
     let known: Roles = roles.iter().cloned().collect();
-    let entry = |written: Written| {
+    let entry = |written: ActorSection| {
         let plain = Entry::default_for(&written.id, TENANT);
         let entry = Entry {
             tenant: written.tenant.unwrap_or(plain.tenant),
@@ -442,16 +442,16 @@ pub(super) fn registered(access: &AccessConfig) -> Outcome<Registered> {
             return Err(refused(&format!("the tenant {id} is listed twice")));
         }
     }
-    Ok(Registered { entries, roles, tenants })
+    Ok(ActorsConfig { entries, roles, tenants })
 }
 
 /// The roles of the configuration.
-fn written_roles(written: Vec<WrittenRole>, refused: &dyn Fn(&dyn std::fmt::Display) -> Failure) -> Outcome<Vec<Role>> {
+fn check_roles(written: Vec<RoleSection>, refused: &dyn Fn(&dyn std::fmt::Display) -> Failure) -> Outcome<Vec<Role>> {
     if written.len() > ROLES_MAX {
         return Err(refused(&format!("more than {ROLES_MAX} roles")));
     }
     let mut seen = BTreeSet::new();
-    let role = |written: WrittenRole| {
+    let role = |written: RoleSection| {
         let tenant = written.tenant.unwrap_or_else(|| TENANT.to_owned());
         let role = Role { name: written.name, tenant, scopes: written.scopes };
         role.check().map_err(|error| refused(&format!("role {}: {error}", role.name)))?;
@@ -464,16 +464,16 @@ fn written_roles(written: Vec<WrittenRole>, refused: &dyn Fn(&dyn std::fmt::Disp
 }
 
 /// The actor that a benchmark acts as.
-pub(super) fn bench_actor(ambient: &Ambient) -> Example {
+pub(super) fn bench_actor(ambient: &Ambient) -> ExampleActor {
     let hmac_key = ambient.random.opaque_id();
-    Example { actor: "n8n_workflow_bench".to_owned(), hmac_key }
+    ExampleActor { actor: "n8n_workflow_bench".to_owned(), hmac_key }
 }
 
 /// A directory with that actor, which may call local tools without a rate limit.
 pub(super) async fn bench_directory(
     ambient: &Ambient,
     records: &Arc<dyn Records>,
-    actor: &Example,
+    actor: &ExampleActor,
     alone: bool,
 ) -> Outcome<Arc<Directory>> {
     let mut bytes = [0; 32];
@@ -509,6 +509,6 @@ pub(super) async fn bench_directory(
         alone,
     };
     let directory = Arc::new(Directory::new(parts, settings));
-    directory.refresh().await.map_err(|error| Failure::told(error.body()))?;
+    directory.refresh().await.map_err(|error| Failure::from_body(error.body()))?;
     Ok(directory)
 }

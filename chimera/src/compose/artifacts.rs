@@ -8,12 +8,12 @@ use chimera_core::id::BlobId;
 use chimera_engine::flow::port::Blobs;
 use std::collections::BTreeSet;
 
-pub(crate) async fn artifacts(config: &Config, ambient: &Ambient) -> Outcome<BTreeSet<BlobId>> {
+pub(crate) async fn referenced_blobs(config: &Config, ambient: &Ambient) -> Outcome<BTreeSet<BlobId>> {
     let (flow, _) = flow::reader(config, ambient).await?;
     Ok(flow.artifacts().await?)
 }
 
-pub(crate) async fn missing(blobs: &dyn Blobs, named: &BTreeSet<BlobId>) -> Outcome<Vec<BlobId>> {
+pub(crate) async fn find_missing(blobs: &dyn Blobs, named: &BTreeSet<BlobId>) -> Outcome<Vec<BlobId>> {
     let mut missing = Vec::new();
     for id in named {
         let found = blobs.stat(*id).await;
@@ -23,7 +23,7 @@ pub(crate) async fn missing(blobs: &dyn Blobs, named: &BTreeSet<BlobId>) -> Outc
     Ok(missing)
 }
 
-pub(crate) fn told_missing(missing: &[BlobId], named: usize) -> String {
+pub(crate) fn missing_message(missing: &[BlobId], named: usize) -> String {
     let first = missing.first().map(BlobId::to_string).unwrap_or_default();
     format!("missing: {} of {named} that the records refer to, first: {first}", missing.len())
 }

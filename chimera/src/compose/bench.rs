@@ -1,10 +1,10 @@
 //! Scratch stores for benchmarks: a folder below the data folder or a schema in the configured database,
 //! removed at the end.
 
-use super::access::{self, Example};
-use super::{Ambient, flow, plain, records, store_facts};
-use crate::bench::{Setting, Subject, Work};
-use crate::config::{Config, Secretive};
+use super::access::{self, ExampleActor};
+use super::{Ambient, flow, resolve_setting, records, store_facts};
+use crate::bench::{BenchConditions, BenchSubject, BenchWork};
+use crate::config::{Config, SensitiveText};
 use crate::failure::{Failure, Outcome};
 use crate::home;
 use async_trait::async_trait;
@@ -26,28 +26,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Subject>> {
+pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn BenchSubject>> {
     let workload = Workload::new(Arc::clone(&ambient.clock), Arc::clone(&ambient.random));
     let (config, scratch) = scratch(config, ambient).await?;
     let store = records(&config, ambient, "bench").await?;
     let facts = store_facts(&config).await?;
     let lanes = if config.database_url.is_some() { config.lanes } else { 1 };
-    let setting = Setting { record_store: facts.kind, fsync: facts.fsync, lanes };
-    Ok(Arc::new(Bench { store, workload, scratch, setting, clock: Arc::clone(&ambient.clock) }))
+    let setting = BenchConditions { record_store: facts.kind, fsync: facts.fsync, lanes };
+    Ok(Arc::new(StoreBench { store, workload, scratch, setting, clock: Arc::clone(&ambient.clock) }))
 }
 
 /// Creates a scratch store, and the settings that use it.
-async fn scratch(config: &Config, ambient: &Ambient) -> Outcome<(Config, Scratch)> {
+async fn scratch(config: &Config, ambient: &Ambient) -> Outcome<(Config, ScratchStore)> {
     let id = ambient.random.opaque_id();
     let folder = config.data_dir.join(format!("{}{id}", home::SCRATCH_PREFIX));
     let mut config = Config { data_dir: folder.clone(), mark_file: None, ..config.clone() };
     let scratch = match &config.database_url {
-        None => Scratch::Folder(folder),
+        None => ScratchStore::Folder(folder),
         Some(url) => {
-            let schema = ScratchSchema::create(&plain(&config, "database_url", url).await?, &id).await?;
+            let schema = ScratchSchema::create(&resolve_setting(&config, "database_url", url).await?, &id).await?;
             tracing::info!(schema = schema.name(), "the benchmark works in a schema of its own");
-            config.database_url = Some(Secretive(schema.url()));
-            Scratch::Schema(schema, folder)
+            config.database_url = Some(SensitiveText(schema.url()));
+            ScratchStore::Schema(schema, folder)
         }
     };
     Ok((config, scratch))
@@ -58,10 +58,10 @@ pub(crate) struct FlowBench {
     pub(crate) flow: Flow,
     /// The way in, for one actor with its key.
     pub(crate) actions: Arc<Actions>,
-    pub(crate) actor: Example,
-    pub(crate) setting: Setting,
+    pub(crate) actor: ExampleActor,
+    pub(crate) setting: BenchConditions,
     records: Arc<dyn Records>,
-    scratch: Scratch,
+    scratch: ScratchStore,
 }
 
 impl FlowBench {
@@ -72,7 +72,7 @@ impl FlowBench {
         let facts = store_facts(&config).await?;
         let alone = config.database_url.is_none();
         let setting =
-            Setting { record_store: facts.kind, fsync: facts.fsync, lanes: if alone { 1 } else { config.lanes } };
+            BenchConditions { record_store: facts.kind, fsync: facts.fsync, lanes: if alone { 1 } else { config.lanes } };
         let key = Secret::new(ambient.random.salt().to_vec());
         let links = LinkSigner::new("http://localhost", &key);
         let links = links.ok_or_else(|| Failure::new(Code::Internal, "the key of signed links is empty"))?;
@@ -83,7 +83,7 @@ impl FlowBench {
             registry.add(tool).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
         }
         records.ready().await?;
-        flow::found_tenant(ambient, &*records).await?;
+        flow::ensure_default_tenant(ambient, &*records).await?;
         let actor = access::bench_actor(ambient);
         let directory = access::bench_directory(ambient, &records, &actor, alone).await?;
         let flow = Flow::new(FlowPorts {
@@ -91,7 +91,7 @@ impl FlowBench {
             clock: Arc::clone(&ambient.clock),
             random: Arc::clone(&ambient.random),
             bus: Arc::new(LocalBus::new()),
-            notifier: flow::silence(ambient),
+            notifier: flow::silent_notifier(ambient),
             spans: Arc::new(NoSpans),
             asking: Asking::default(),
             registry: Arc::new(registry),
@@ -113,40 +113,40 @@ impl FlowBench {
     }
 }
 
-enum Scratch {
+enum ScratchStore {
     Folder(PathBuf),
     /// A schema, and the folder of its marks.
     Schema(ScratchSchema, PathBuf),
 }
 
-struct Bench {
+struct StoreBench {
     store: Arc<dyn Records>,
     workload: Workload,
-    scratch: Scratch,
-    setting: Setting,
+    scratch: ScratchStore,
+    setting: BenchConditions,
     clock: Arc<dyn Clock>,
 }
 
-impl Bench {
+impl StoreBench {
     fn since(&self, start: i64) -> Duration {
         Duration::from_micros(self.clock.steady().micros().saturating_sub(start).unsigned_abs())
     }
 }
 
 #[async_trait]
-impl Subject for Bench {
-    fn setting(&self) -> Setting {
+impl BenchSubject for StoreBench {
+    fn setting(&self) -> BenchConditions {
         self.setting
     }
 
-    async fn store(&self, writers: usize, transactions: usize) -> Outcome<Work> {
+    async fn store(&self, writers: usize, transactions: usize) -> Outcome<BenchWork> {
         let mut start = 0;
         let mark = || start = self.clock.steady().micros();
         let driven = drive(&self.store, &self.workload, writers, transactions, mark).await?;
-        Ok(Work { transactions: driven.txs, commits: driven.batches, time: self.since(start) })
+        Ok(BenchWork { transactions: driven.txs, commits: driven.batches, time: self.since(start) })
     }
 
-    async fn bare(&self, writers: usize, transactions: usize) -> Outcome<Work> {
+    async fn bare(&self, writers: usize, transactions: usize) -> Outcome<BenchWork> {
         let mut start = 0;
         let mark = || start = self.clock.steady().micros();
         // The lanes work side by side, so each takes its share of the writers, as in the store.
@@ -154,16 +154,16 @@ impl Subject for Bench {
         let batch = writers.div_ceil(lanes);
         let batches = transactions.div_ceil(batch * lanes);
         let transactions = match &self.scratch {
-            Scratch::Schema(schema, _) => {
+            ScratchStore::Schema(schema, _) => {
                 bare_postgres(&schema.url(), &self.workload, lanes, batch, batches, mark).await?
             }
-            Scratch::Folder(folder) => {
+            ScratchStore::Folder(folder) => {
                 let folder = folder.join(format!("bare-{batch}"));
                 SqliteRecords::migrate(&folder)?;
                 bare_sqlite(&folder, &self.workload, batch, batches, mark)?
             }
         };
-        Ok(Work { transactions, commits: lanes * batches, time: self.since(start) })
+        Ok(BenchWork { transactions, commits: lanes * batches, time: self.since(start) })
     }
 
     async fn close(&self) {
@@ -172,7 +172,7 @@ impl Subject for Bench {
     }
 }
 
-impl Scratch {
+impl ScratchStore {
     async fn remove(&self) {
         let removed = match self {
             Self::Folder(folder) => std::fs::remove_dir_all(folder).map_err(|error| io_reason(&error)),

@@ -53,11 +53,11 @@ pub(super) fn counters_check(counters: &Arc<dyn Counters>) -> ReadinessCheck {
 /// Not ready while the clock has jumped and the right time is undecided.
 pub(super) fn clock_check(clock: &Arc<SystemClock>) -> ReadinessCheck {
     let clock = Arc::clone(clock);
-    ReadinessCheck::new("clock", move || std::future::ready(crate::ambient::watch::trouble(&clock).map_or(Ok(()), Err)))
+    ReadinessCheck::new("clock", move || std::future::ready(crate::ambient::watch::jump_message(&clock).map_or(Ok(()), Err)))
 }
 
 /// Whether the background loops of this process are alive.
-pub(super) struct Upkeep {
+pub(super) struct LoopHealth {
     clock: Arc<dyn Clock>,
     pulses: Vec<(&'static str, Heartbeat)>,
     loops: Vec<AbortHandle>,
@@ -65,7 +65,7 @@ pub(super) struct Upkeep {
     directory: Option<Arc<Directory>>,
 }
 
-impl Upkeep {
+impl LoopHealth {
     pub(super) const fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, pulses: Vec::new(), loops: Vec::new(), flow: None, directory: None }
     }
@@ -76,17 +76,17 @@ impl Upkeep {
     }
 
     /// Watches a pulse; `what` is the start of the message when it is overdue.
-    pub(super) fn beats(&mut self, what: &'static str, pulse: &Heartbeat) {
+    pub(super) fn watch_pulse(&mut self, what: &'static str, pulse: &Heartbeat) {
         self.pulses.push((what, pulse.clone()));
     }
 
     /// Watches the actor directory.
-    pub(super) fn knows(&mut self, directory: &Arc<Directory>) {
+    pub(super) fn watch_directory(&mut self, directory: &Arc<Directory>) {
         self.directory = Some(Arc::clone(directory));
     }
 
     /// Loops that run until the process stops.
-    pub(super) fn runs<'a>(&mut self, loops: impl Iterator<Item = &'a JoinHandle<()>>) {
+    pub(super) fn watch_loops<'a>(&mut self, loops: impl Iterator<Item = &'a JoinHandle<()>>) {
         self.loops.extend(loops.map(JoinHandle::abort_handle));
     }
 
@@ -127,11 +127,11 @@ mod tests {
     #[tokio::test]
     async fn a_loop_that_is_silent_or_has_ended_makes_the_process_not_ready() {
         let clock = Arc::new(FakeClock::at(NOON));
-        let mut upkeep = Upkeep::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let mut upkeep = LoopHealth::new(Arc::clone(&clock) as Arc<dyn Clock>);
         let pulse = Heartbeat::start(NOON);
-        upkeep.beats("runs were", &pulse);
+        upkeep.watch_pulse("runs were", &pulse);
         let running = tokio::spawn(std::future::pending());
-        upkeep.runs([&running].into_iter());
+        upkeep.watch_loops([&running].into_iter());
         let check = upkeep.check();
         clock.advance(UPKEEP_SILENCE_SECONDS_MAX * 1_000_000);
         assert_eq!(check.run().await, Ok(()));

@@ -1,7 +1,7 @@
 //! Wires the flow engine: tools, rules, limits, notifiers and background loops.
 
 use super::traced::TracedBus;
-use super::{Ambient, FolderBlobs, LinkSigner, Redis, plain, s3_place, secrets};
+use super::{Ambient, FolderBlobs, LinkSigner, Redis, resolve_setting, s3_place, secrets};
 use crate::config::{Config, FlowConfig, MailConfig};
 use crate::failure::{Failure, Outcome};
 use crate::mask::Mask;
@@ -39,13 +39,13 @@ use tokio::time::Instant;
 pub(super) const TENANT: &str = "default";
 
 /// A flow engine with its loops.
-pub(crate) struct Running {
+pub(crate) struct RunningFlow {
     pub(crate) flow: Flow,
     loops: Vec<JoinHandle<()>>,
     stop: Option<watch::Sender<bool>>,
 }
 
-impl Running {
+impl RunningFlow {
     /// Keeps up with what other nodes change in the registry of actors, until it is stopped.
     pub(super) fn watch(&mut self, directory: &Arc<Directory>) {
         let directory = Arc::clone(directory);
@@ -66,7 +66,7 @@ impl Running {
         if calls > 0 {
             tracing::info!(calls, "stopping: waiting for calls in flight");
         }
-        if !self.quiet(grace).await {
+        if !self.wait_idle(grace).await {
             let (runs, calls) = (self.flow.active_runs(), self.flow.calls_under_way());
             tracing::warn!(runs, calls, "calls were aborted; the next start determines their outcome");
         }
@@ -77,7 +77,7 @@ impl Running {
     pub(super) async fn stop(self, patience: Duration) {
         let until = Instant::now() + patience.min(STOP_LOOPS_TIMEOUT);
         self.flow.stop();
-        self.quiet(patience.min(STOP_TURNS_TIMEOUT)).await;
+        self.wait_idle(patience.min(STOP_TURNS_TIMEOUT)).await;
         self.stop.iter().for_each(|stop| {
             let _ = stop.send_replace(true);
         });
@@ -90,7 +90,7 @@ impl Running {
     }
 
     /// Waits until no run is driven. Returns false on timeout.
-    async fn quiet(&self, patience: Duration) -> bool {
+    async fn wait_idle(&self, patience: Duration) -> bool {
         let quiet = async {
             while self.flow.active_runs() > 0 {
                 tokio::time::sleep(STOP_POLL_INTERVAL).await;
@@ -101,7 +101,7 @@ impl Running {
 }
 
 /// What notifications need.
-pub(super) struct Voice {
+pub(super) struct NotifierParts {
     /// Where the links in them lead.
     pub(super) base_url: String,
     /// What signs webhooks unless a secret is named.
@@ -116,8 +116,8 @@ pub(super) async fn start(
     ambient: &Ambient,
     records: &Arc<dyn Records>,
     blobs: &Arc<dyn Blobs>,
-    voice: Voice,
-) -> Outcome<Running> {
+    voice: NotifierParts,
+) -> Outcome<RunningFlow> {
     let tenancy: Arc<dyn Tenancy> = Arc::clone(&voice.directory) as Arc<dyn Tenancy>;
     let toolbox = toolbox(config, ambient, &tenancy)?;
     let mail = mail(config, &toolbox)?;
@@ -125,7 +125,7 @@ pub(super) async fn start(
     let buckets = TenantBuckets::new(buckets(config).await?, Arc::clone(&tenancy));
     let registry = registry(config, &toolbox, mail.clone(), &owned, buckets)?.shared_by(tenancy);
     let key = match &config.webhook_key {
-        Some(name) => SigningKeySource::Secret(named(name)?),
+        Some(name) => SigningKeySource::Secret(parse_secret_name(name)?),
         None => {
             let own = own_key(&voice.webhook_seed);
             config.mask.learn(&own);
@@ -137,7 +137,7 @@ pub(super) async fn start(
     let base_url = voice.base_url.trim_end_matches('/').to_owned();
     let recipients = Arc::new(DirectoryRecipients::new(Arc::clone(&voice.directory)));
     let asking = Asking { base_url, recipients, seal: Some(voice.directory.seal().clone()) };
-    let outlets = Outlets { bus: voice.bus, notifier: Arc::new(channels), asking };
+    let outlets = EngineOutputs { bus: voice.bus, notifier: Arc::new(channels), asking };
     let guard = Guard::new(voice.directory, rules(config)?);
     let flow = engine(config, ambient, records, registry, Arc::new(guard), outlets);
     let (keeper, messenger, meter) = (flow.clone(), flow.clone(), flow.clone());
@@ -146,30 +146,30 @@ pub(super) async fn start(
         tokio::spawn(async move { messenger.run_delivery().await }),
         tokio::spawn(async move { meter.run_gauges().await }),
     ];
-    Ok(Running { flow, loops, stop: None })
+    Ok(RunningFlow { flow, loops, stop: None })
 }
 
 /// An engine that only reads and checks, for a command beside the server, and the operator's permit.
 pub(crate) async fn reader(config: &Config, ambient: &Ambient) -> Outcome<(Flow, Permit)> {
     let records = super::records_to_read(config, ambient).await?;
-    let registry = described(config, ambient)?;
-    let flow = engine(config, ambient, &records, registry, Arc::new(Rules::default()), Outlets::closed(ambient));
+    let registry = describe_tools(config, ambient)?;
+    let flow = engine(config, ambient, &records, registry, Arc::new(Rules::default()), EngineOutputs::closed(ambient));
     Ok((flow, local_operator(TENANT)))
 }
 
 /// An engine that drives no run, on a writable store, to resume it.
 pub(crate) fn resumer(config: &Config, ambient: &Ambient, records: &Arc<dyn Records>) -> Outcome<Flow> {
-    let registry = described(config, ambient)?;
-    Ok(engine(config, ambient, records, registry, Arc::new(Rules::default()), Outlets::closed(ambient)))
+    let registry = describe_tools(config, ambient)?;
+    Ok(engine(config, ambient, records, registry, Arc::new(Rules::default()), EngineOutputs::closed(ambient)))
 }
 
 /// How many tools and rules the configuration gives.
 pub(crate) fn workflow_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize)> {
-    Ok((described(config, ambient)?.specs().count(), rules(config)?.0.len()))
+    Ok((describe_tools(config, ambient)?.specs().count(), rules(config)?.0.len()))
 }
 
 /// The tool registry for validation only: no tool is called.
-fn described(config: &Config, ambient: &Ambient) -> Outcome<Registry> {
+fn describe_tools(config: &Config, ambient: &Ambient) -> Outcome<Registry> {
     let links = LinkSigner::new("http://localhost", &Secret::new("none"));
     let links = links.ok_or_else(|| Failure::new(Code::Internal, "no key for links"))?;
     let folder = config.data_dir.join("blobs");
@@ -187,21 +187,21 @@ pub(crate) fn operator() -> Permit {
     local_operator(TENANT)
 }
 
-struct Outlets {
+struct EngineOutputs {
     bus: Arc<dyn Bus>,
     notifier: Arc<dyn Notifier>,
     asking: Asking,
 }
 
-impl Outlets {
+impl EngineOutputs {
     /// Notifies nobody outside this process.
     fn closed(ambient: &Ambient) -> Self {
-        Self { bus: Arc::new(LocalBus::new()), notifier: silence(ambient), asking: Asking::default() }
+        Self { bus: Arc::new(LocalBus::new()), notifier: silent_notifier(ambient), asking: Asking::default() }
     }
 }
 
 /// A notifier without channels.
-pub(super) fn silence(ambient: &Ambient) -> Arc<dyn Notifier> {
+pub(super) fn silent_notifier(ambient: &Ambient) -> Arc<dyn Notifier> {
     Arc::new(NotificationChannels { webhook: None, mail: None, clock: Arc::clone(&ambient.clock) })
 }
 
@@ -211,7 +211,7 @@ fn engine(
     records: &Arc<dyn Records>,
     registry: Registry,
     policy: Arc<dyn Policy>,
-    outlets: Outlets,
+    outlets: EngineOutputs,
 ) -> Flow {
     let parts = FlowPorts {
         records: Arc::clone(records),
@@ -250,18 +250,18 @@ pub(super) fn invalid(setting: &str, why: impl std::fmt::Display) -> Failure {
     Failure::new(Code::ConfigInvalid, format!("`{setting}`: {why}"))
 }
 
-fn named(name: &str) -> Outcome<SecretName> {
+fn parse_secret_name(name: &str) -> Outcome<SecretName> {
     name.parse().map_err(|error| invalid("notify.webhook_key", error))
 }
 
 /// Registers every resolved secret with the mask.
-struct Masked {
+struct MaskingSecrets {
     inner: Box<dyn Secrets>,
     mask: Mask,
 }
 
 #[async_trait]
-impl Secrets for Masked {
+impl Secrets for MaskingSecrets {
     async fn resolve(&self, name: &SecretName) -> Result<Secret, SecretError> {
         let found = self.inner.resolve(name).await?;
         self.mask.learn(&found);
@@ -273,7 +273,7 @@ fn toolbox(config: &Config, ambient: &Ambient, tenancy: &Arc<dyn Tenancy>) -> Ou
     let egress = Egress::new(&config.egress_allow).map_err(|error| invalid("egress_allow", error))?;
     let settings = ClientSettings { egress, clock: Arc::clone(&ambient.clock), names: BTreeMap::new() };
     let client = Client::new(settings).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-    let masked = Masked { inner: Box::new(secrets(config)), mask: config.mask.clone() };
+    let masked = MaskingSecrets { inner: Box::new(secrets(config)), mask: config.mask.clone() };
     let secrets = Arc::new(TenantSecrets::new(Arc::new(masked), Arc::clone(tenancy)));
     Ok(ToolDependencies { client, secrets, base_urls: config.flow.base_urls.clone() })
 }
@@ -370,7 +370,7 @@ fn rules(config: &Config) -> Outcome<Rules> {
 
 pub(super) async fn bus(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Bus>> {
     let Some(url) = &config.redis_url else { return Ok(Arc::new(LocalBus::new())) };
-    let redis = Redis::new(&plain(config, "redis_url", url).await?).map_err(|error| invalid("redis_url", error))?;
+    let redis = Redis::new(&resolve_setting(config, "redis_url", url).await?).map_err(|error| invalid("redis_url", error))?;
     let bus: Arc<dyn Bus> = Arc::new(RedisBus::new(redis));
     Ok(if ambient.spans.enabled() { Arc::new(TracedBus(bus)) } else { bus })
 }
@@ -385,7 +385,7 @@ async fn buckets(config: &Config) -> Outcome<Arc<dyn Buckets>> {
 }
 
 /// Creates the default tenant if it is missing.
-pub(super) async fn found_tenant(ambient: &Ambient, records: &dyn Records) -> Outcome {
+pub(super) async fn ensure_default_tenant(ambient: &Ambient, records: &dyn Records) -> Outcome {
     let select = Select::from(&TENANTS, Scope::System).with("id", TENANT).take(1);
     if !records.read(select).await?.rows.is_empty() {
         return Ok(());

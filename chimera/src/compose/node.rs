@@ -3,14 +3,14 @@
 //! While it is being prepared, no run is driven, so the start can simply be aborted. After that, a node must
 //! be stopped in order.
 
-use super::checks::{Upkeep, blobs_check, clock_check, counters_check, data_folder, records_check};
+use super::checks::{LoopHealth, blobs_check, clock_check, counters_check, data_folder, records_check};
 use super::{
-    Ambient, Example, access, alone_with_blobs, base_url, blobs, existing_signer, flow, may_sign, record, records,
+    Ambient, ExampleActor, access, has_local_blobs, base_url, blobs, existing_signer, flow, check_signing_key, record_node_event, records,
     signer, signing,
 };
 use crate::config::Config;
 use crate::failure::Outcome;
-use crate::home::Home;
+use crate::home::DataFolder;
 use chimera_api::ReadinessCheck;
 use chimera_connect::act::WordPlanner;
 use chimera_core::error::Code;
@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Everything a node has opened before it starts driving runs.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedNode {
     node: String,
     records: Arc<dyn Records>,
     signer: Arc<Signer>,
@@ -48,19 +48,19 @@ pub(crate) struct Prepared {
 /// Opens everything that a server needs; `address` is where its own links lead.
 pub(crate) async fn prepare(
     config: &Config,
-    home: &Home,
+    home: &DataFolder,
     ambient: &Ambient,
     address: SocketAddr,
-    examples: &[Example],
-) -> Outcome<Prepared> {
+    examples: &[ExampleActor],
+) -> Outcome<PreparedNode> {
     if config.database_url.is_none() && home.lost_data() {
         tracing::warn!("there is a ledger key but no data file; if the file was removed, stop and put it back");
     }
     let node = ambient.random.opaque_id();
-    let (existing, was_here) = (existing_signer(config).await?, signing::was_here(config));
+    let (existing, was_here) = (existing_signer(config).await?, signing::used_this_store(config));
     let records = records(config, ambient, &node).await?;
     // Before a key is created: a lost key must not be replaced.
-    may_sign(config, existing.as_ref(), &*records, was_here).await?;
+    check_signing_key(config, existing.as_ref(), &*records, was_here).await?;
     let signer = Arc::new(signer(config, home, ambient).await?);
     let blobs = blobs(config, home, ambient, address).await?;
     let mut checks = vec![
@@ -73,15 +73,15 @@ pub(crate) async fn prepare(
     if config.access.refuse_without_redis {
         checks.extend(counters.iter().map(counters_check));
     }
-    flow::found_tenant(ambient, &*records).await?;
+    flow::ensure_default_tenant(ambient, &*records).await?;
     let bus = flow::bus(config, ambient).await?;
     let directory = access::directory(config, home, ambient, &records, Arc::clone(&bus), examples).await?;
     let webhook_seed = home.webhook_seed(&*ambient.random)?;
-    Ok(Prepared { node, records, signer, blobs, checks, bus, directory, counters, address, webhook_seed })
+    Ok(PreparedNode { node, records, signer, blobs, checks, bus, directory, counters, address, webhook_seed })
 }
 
 /// What a server runs on.
-pub(crate) struct Parts {
+pub(crate) struct Node {
     /// What readiness asks.
     pub(crate) checks: Vec<ReadinessCheck>,
     /// Artifacts.
@@ -89,7 +89,7 @@ pub(crate) struct Parts {
     /// Who lets callers in.
     pub(crate) actions: Arc<Actions>,
     /// What runs workflows.
-    running: Option<flow::Running>,
+    running: Option<flow::RunningFlow>,
     records: Arc<dyn Records>,
     ambient: Ambient,
     node: String,
@@ -98,8 +98,8 @@ pub(crate) struct Parts {
 }
 
 /// Begins to run on what was prepared.
-pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared) -> Outcome<Parts> {
-    let Prepared { node, records, signer, blobs, mut checks, bus, directory, counters, address, webhook_seed } =
+pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: PreparedNode) -> Outcome<Node> {
+    let PreparedNode { node, records, signer, blobs, mut checks, bus, directory, counters, address, webhook_seed } =
         prepared;
     let (stop, stopped) = watch::channel(false);
     let checkpointer = Checkpointer {
@@ -112,27 +112,27 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
         tick: limits::CHECKPOINT_POLL_INTERVAL,
         pulse: Heartbeat::start(ambient.clock.steady()),
     };
-    let mut upkeep = Upkeep::new(Arc::clone(&ambient.clock));
-    upkeep.beats("checkpoints were", &checkpointer.pulse);
+    let mut upkeep = LoopHealth::new(Arc::clone(&ambient.clock));
+    upkeep.watch_pulse("checkpoints were", &checkpointer.pulse);
     let checkpoints = (stop, tokio::spawn(checkpointer.run(stopped)));
     let voice =
-        flow::Voice { base_url: base_url(config, address), webhook_seed, bus, directory: Arc::clone(&directory) };
+        flow::NotifierParts { base_url: base_url(config, address), webhook_seed, bus, directory: Arc::clone(&directory) };
     let mut running = flow::start(config, ambient, &records, &blobs, voice).await?;
     running.watch(&directory);
-    upkeep.knows(&directory);
+    upkeep.watch_directory(&directory);
     let door = access::door(config, &directory, counters);
     let access = Arc::new(Access::new(directory, door));
     let actions = Arc::new(Actions::new(Arc::clone(&access), running.flow.clone(), Arc::new(WordPlanner)));
     let clock_watch = tokio::spawn(crate::ambient::watch::watch(Arc::clone(&ambient.machine)));
     upkeep.until_stopped(&running.flow);
-    upkeep.beats("runs were", running.flow.pulse());
-    access.directory().pulse().iter().for_each(|pulse| upkeep.beats("actors were", pulse));
-    upkeep.runs(running.loops().chain([&checkpoints.1, &clock_watch]));
+    upkeep.watch_pulse("runs were", running.flow.pulse());
+    access.directory().pulse().iter().for_each(|pulse| upkeep.watch_pulse("actors were", pulse));
+    upkeep.watch_loops(running.loops().chain([&checkpoints.1, &clock_watch]));
     checks.push(upkeep.check());
     let ambient = ambient.clone();
     let parts =
-        Parts { checks, blobs, running: Some(running), actions, records, ambient, node, checkpoints, clock_watch };
-    warn_of_own_parts(config);
+        Node { checks, blobs, running: Some(running), actions, records, ambient, node, checkpoints, clock_watch };
+    warn_of_local_settings(config);
     match parts.record(signing::STARTED, signing::announcement(&signer)).await {
         // Start anyway: operators must be able to inspect a store on hold.
         Err(failure) if failure.code == Code::StoreHeld => {}
@@ -142,7 +142,7 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
 }
 
 /// Warns of local settings that several nodes of one database must share.
-fn warn_of_own_parts(config: &Config) {
+fn warn_of_local_settings(config: &Config) {
     if config.database_url.is_some() && config.signing_key.is_none() {
         tracing::warn!(
             "the ledger is signed with this folder's own key; several nodes should share ledger.signing_key"
@@ -159,19 +159,19 @@ fn warn_of_own_parts(config: &Config) {
     if config.database_url.is_some() && config.redis_url.is_none() {
         tracing::warn!("requests are counted by this node alone; several nodes need redis_url");
     }
-    if alone_with_blobs(config) {
+    if has_local_blobs(config) {
         tracing::warn!("the database can be shared, but blobs and buckets are in this node's data folder; set s3_url");
     }
 }
 
-impl Parts {
+impl Node {
     /// The flow engine, until it is stopped.
     pub(crate) fn flow(&self) -> Option<Flow> {
         self.running.as_ref().map(|running| running.flow.clone())
     }
 
     async fn record(&self, event_type: &str, data: serde_json::Value) -> Outcome {
-        record(&*self.records, &self.ambient, &self.node, Tx::default(), (event_type, data)).await
+        record_node_event(&*self.records, &self.ambient, &self.node, Tx::default(), (event_type, data)).await
     }
 
     /// Starts no more runs and calls, and waits for calls in flight, up to the grace time.

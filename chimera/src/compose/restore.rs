@@ -1,13 +1,13 @@
 //! Copies records into a backup and back, and opens a store on hold to resume it.
 
-use super::database::clock_agrees;
-use super::{Ambient, bare_records, disagreement, facts, facts_amid_restore, flow, marks, plain, record, secret};
-use crate::ambient::Disagreement;
+use super::database::require_plausible_clock;
+use super::{Ambient, untraced_records, disagreement, facts, facts_during_restore, flow, marks, resolve_setting, record_node_event, secret};
+use crate::ambient::ClockDisagreement;
 use crate::backup::staging::{Staging, refuse_unfinished};
 use crate::backup::{LaneHead, Manifest, StoreKind, TablePart, files};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
-use crate::home::Home;
+use crate::home::DataFolder;
 use chimera_core::error::Code;
 use chimera_core::ledger::{Digest32, ChainHead};
 use chimera_core::record::Tx;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub(crate) const RECORDS_FILE: &str = "chimera.db";
 
 /// Why the store is on hold, or would be once a server starts.
-pub(crate) async fn hold_of(config: &Config, ambient: &Ambient) -> Outcome<Option<Hold>> {
+pub(crate) async fn store_hold(config: &Config, ambient: &Ambient) -> Outcome<Option<Hold>> {
     Ok(facts(config, ambient.clock.now()).await?.hold)
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Resumer {
     pub(crate) flow: Flow,
     records: Arc<dyn Records>,
     /// A data folder has one user; a database may have nodes that wait for this.
-    _home: Option<Home>,
+    _home: Option<DataFolder>,
 }
 
 impl Resumer {
@@ -46,15 +46,15 @@ impl Resumer {
 
 /// Opens a store on hold to resume it. Previous lane owners are fenced off.
 pub(crate) async fn resumer(config: &Config, ambient: &Ambient) -> Outcome<Resumer> {
-    clock_agrees(config, ambient).await?;
+    require_plausible_clock(config, ambient).await?;
     let (home, records): (_, Arc<dyn Records>) = match &config.database_url {
         None => {
-            let home = Home::take(&config.data_dir)?;
+            let home = DataFolder::lock(&config.data_dir)?;
             let (marks, clock) = (marks(config), Arc::clone(&ambient.clock));
             (Some(home), Arc::new(SqliteRecords::open_marked(&config.data_dir, &marks, AccessMode::Resume, clock)?))
         }
         Some(url) => {
-            let url = plain(config, "database_url", url).await?;
+            let url = resolve_setting(config, "database_url", url).await?;
             let node = ambient.random.opaque_id();
             let options = PostgresOptions {
                 lanes: 1,
@@ -66,7 +66,7 @@ pub(crate) async fn resumer(config: &Config, ambient: &Ambient) -> Outcome<Resum
             (None, Arc::new(PostgresRecords::open(options).await?))
         }
     };
-    flow::found_tenant(ambient, &*records).await?;
+    flow::ensure_default_tenant(ambient, &*records).await?;
     let flow = flow::resumer(config, ambient, &records)?;
     Ok(Resumer { flow, records, _home: home })
 }
@@ -74,20 +74,20 @@ pub(crate) async fn resumer(config: &Config, ambient: &Ambient) -> Outcome<Resum
 /// Accepts this machine's clock although the ledger has later entries, and records that: later comparisons use the
 /// new entry. Returns the disagreement, and the steps that wait for future times: some may come from the wrong
 /// clock, and there is no way to tell which.
-pub(crate) async fn accept_clock(config: &Config, ambient: &Ambient) -> Outcome<(Option<Disagreement>, TimedWaits)> {
-    let home = Home::take(&config.data_dir)?;
+pub(crate) async fn accept_clock(config: &Config, ambient: &Ambient) -> Outcome<(Option<ClockDisagreement>, TimedWaits)> {
+    let home = DataFolder::lock(&config.data_dir)?;
     let found = disagreement(config, &*ambient.clock).await?;
-    let Some(Disagreement::BehindLedger { now, newest }) = found else { return Ok((found, TimedWaits::default())) };
+    let Some(ClockDisagreement::BehindLedger { now, newest }) = found else { return Ok((found, TimedWaits::default())) };
     let node = ambient.random.opaque_id();
-    let records = bare_records(config, ambient, &node).await?;
+    let records = untraced_records(config, ambient, &node).await?;
     let data = serde_json::json!({"clock": now.to_string(), "newest_entry": newest.to_string()});
-    let written = record(&*records, ambient, &node, Tx::default(), ("ClockAccepted", data)).await;
+    let written = record_node_event(&*records, ambient, &node, Tx::default(), ("ClockAccepted", data)).await;
     records.close().await;
     drop(home);
     written?;
     let waits = match &config.database_url {
         None => SqliteRecords::waits(&config.data_dir, now)?,
-        Some(url) => PostgresRecords::waits(&plain(config, "database_url", url).await?, now).await?,
+        Some(url) => PostgresRecords::waits(&resolve_setting(config, "database_url", url).await?, now).await?,
     };
     Ok((found, waits))
 }
@@ -115,14 +115,14 @@ pub(crate) async fn copy_records(
     let reason = format!("it is a backup of {now}; run chimera resume --after-restore");
     let copied = match &config.database_url {
         None => SqliteRecords::copy(&config.data_dir, to, &Hold { reason, since: now })?,
-        Some(url) => PostgresRecords::copy(&plain(config, "database_url", url).await?, to, table).await?,
+        Some(url) => PostgresRecords::copy(&resolve_setting(config, "database_url", url).await?, to, table).await?,
     };
-    tell(manifest, &copied);
+    fill_manifest(manifest, &copied);
     Ok(())
 }
 
 /// Writes down what was copied.
-fn tell(manifest: &mut Manifest, copied: &CopyManifest) {
+fn fill_manifest(manifest: &mut Manifest, copied: &CopyManifest) {
     (manifest.schema_version, manifest.generation) = (copied.schema_version, copied.generation);
     let lane = |(lane, epoch, head): &(i64, i64, ChainHead)| LaneHead {
         lane: *lane,
@@ -139,7 +139,7 @@ fn tell(manifest: &mut Manifest, copied: &CopyManifest) {
 }
 
 /// What a manifest says was copied.
-fn told(manifest: &Manifest) -> Outcome<CopyManifest> {
+fn manifest_to_copied(manifest: &Manifest) -> Outcome<CopyManifest> {
     let lane = |lane: &LaneHead| match Digest32::from_hex(&lane.hash) {
         Some(hash) => Ok((lane.lane, lane.epoch, ChainHead { seq: lane.entries, hash })),
         None => {
@@ -161,7 +161,7 @@ fn told(manifest: &Manifest) -> Outcome<CopyManifest> {
 
 /// Checks that the records of a backup match its manifest.
 pub(crate) fn inspect_records(manifest: &Manifest, from: &Path) -> Outcome {
-    let told = told(manifest)?;
+    let told = manifest_to_copied(manifest)?;
     if manifest.store == StoreKind::Postgres {
         return Ok(());
     }
@@ -180,8 +180,8 @@ pub(crate) fn stage_data(config: &Config, from: &Path, staging: &Staging, hold: 
 
 /// Rejects a database that has data, before anything is copied. An attempt that was interrupted just after filling
 /// the database leaves it on hold, and can be repeated.
-pub(crate) async fn refuse_filled(config: &Config, ambient: &Ambient, begun: bool) -> Outcome<bool> {
-    let facts = facts_amid_restore(config, ambient.clock.now()).await?;
+pub(crate) async fn check_database_empty(config: &Config, ambient: &Ambient, begun: bool) -> Outcome<bool> {
+    let facts = facts_during_restore(config, ambient.clock.now()).await?;
     match (facts.schema.version, begun && facts.hold.is_some()) {
         (0, _) => Ok(false),
         (_, true) => Ok(true),
@@ -197,7 +197,7 @@ pub(crate) async fn fill_database(
     held: (&Hold, Option<Timestamp>),
 ) -> Outcome<Option<String>> {
     let Some(url) = &config.database_url else { return Ok(None) };
-    let url = plain(config, "database_url", url).await?;
-    let kept = PostgresRecords::fill(&url, from, &told(manifest)?, &marks(config), held, |_| {}).await?;
+    let url = resolve_setting(config, "database_url", url).await?;
+    let kept = PostgresRecords::fill(&url, from, &manifest_to_copied(manifest)?, &marks(config), held, |_| {}).await?;
     Ok(kept.map(|kept| format!("schema {kept}")))
 }

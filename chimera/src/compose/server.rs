@@ -11,7 +11,7 @@ use futures::StreamExt;
 use serde_json::Value;
 use std::sync::Arc;
 
-struct Remote(client::Server);
+struct RemoteServer(client::Server);
 
 /// A client for the server at `url`, with a token or an actor's key.
 pub(crate) fn server(url: &str, actor: &str, key: Option<&str>, token: Option<&str>) -> Outcome<Arc<dyn Server>> {
@@ -23,7 +23,7 @@ pub(crate) fn server(url: &str, actor: &str, key: Option<&str>, token: Option<&s
         clock: ambient.clock,
         random: ambient.random,
     };
-    Ok(Arc::new(Remote(client::Server::new(url, credentials)?)))
+    Ok(Arc::new(RemoteServer(client::Server::new(url, credentials)?)))
 }
 
 /// The failing readiness checks of the server at `url`, with their reasons.
@@ -34,7 +34,7 @@ pub(crate) async fn unready(url: &str) -> Outcome<Vec<(String, String)>> {
 }
 
 #[async_trait]
-impl Server for Remote {
+impl Server for RemoteServer {
     async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Outcome<Value> {
         Ok(self.0.ask(method, path, body).await?.1)
     }
@@ -57,7 +57,7 @@ impl From<ApiClientError> for Failure {
                 .hint("start one with chimera dev, or name another with --server URL"),
             ApiClientError::NotChimera { .. } => Self::new(Code::ExternalServiceError, error.to_string()),
             ApiClientError::Refused(body) => {
-                let failure = Self::told(*body);
+                let failure = Self::from_body(*body);
                 match failure.code {
                     Code::Unauthenticated => failure.hint(
                         "set CHIMERA_ACTOR and CHIMERA_HMAC_KEY, or CHIMERA_TOKEN; chimera dev keeps the keys of its \

@@ -23,19 +23,19 @@ pub(super) fn announcement(signer: &Signer) -> Value {
 }
 
 /// Whether the store was used from this data folder before. Another folder of a shared database has keys of its own.
-pub(super) fn was_here(config: &Config) -> bool {
+pub(super) fn used_this_store(config: &Config) -> bool {
     config.database_url.is_none() || entries_marked(config).is_ok_and(|entries| entries > 0)
 }
 
 /// The last announced key, if none of the announced keys is known here.
-pub(super) async fn unknown(records: &dyn Records, known: &[PublicKey]) -> Outcome<Option<String>> {
+pub(super) async fn unknown_announced_key(records: &dyn Records, known: &[PublicKey]) -> Outcome<Option<String>> {
     let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).with("tenant_id", SYSTEM_TENANT);
     let (started, _) = records.first(select.with("event_type", STARTED), PAGE_ROWS_MAX).await?;
-    let announced: Vec<String> = started.iter().filter_map(announced).collect();
+    let announced: Vec<String> = started.iter().filter_map(announced_key).collect();
     let is_known = |id: &String| known.iter().any(|key| key.id() == *id);
     Ok(if announced.iter().any(is_known) { None } else { announced.into_iter().next_back() })
 }
 
-fn announced(row: &Row) -> Option<String> {
+fn announced_key(row: &Row) -> Option<String> {
     row.get("data_json").as_json()?.to_value()[SIGNER].as_str().map(str::to_owned)
 }

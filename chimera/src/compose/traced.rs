@@ -28,7 +28,7 @@ macro_rules! client_span {
     };
 }
 
-async fn watched<T, E>(span: Span, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+async fn traced<T, E>(span: Span, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let done = work.instrument(span.clone()).await;
     if done.is_err() {
         span.record("otel.status_code", "ERROR");
@@ -54,7 +54,7 @@ impl Records for TracedRecords {
             updates = tx.updates.len(),
             statements = tx.steps.len(),
         );
-        watched(span, self.inner.commit(tx)).await
+        traced(span, self.inner.commit(tx)).await
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
@@ -64,7 +64,7 @@ impl Records for TracedRecords {
             db.operation.name = "select",
             db.collection.name = select.table.name,
         );
-        watched(span, self.inner.read(select)).await
+        traced(span, self.inner.read(select)).await
     }
 
     async fn count(&self, count: CountQuery) -> Result<Vec<RowGroup>, ReadError> {
@@ -74,7 +74,7 @@ impl Records for TracedRecords {
             db.operation.name = "select",
             db.collection.name = count.select.table.name,
         );
-        watched(span, self.inner.count(count)).await
+        traced(span, self.inner.count(count)).await
     }
 
     fn lane(&self, affinity: u64) -> Option<HeldLane> {
@@ -95,7 +95,7 @@ impl Records for TracedRecords {
 
     async fn ready(&self) -> Result<(), Unavailable> {
         let span = client_span!("db.ready", db.system.name = self.system);
-        watched(span, self.inner.ready()).await
+        traced(span, self.inner.ready()).await
     }
 
     async fn close(&self) {
@@ -110,16 +110,16 @@ pub(super) struct TracedBus(pub(super) Arc<dyn Bus>);
 impl Bus for TracedBus {
     async fn publish(&self, topic: &str, message: Bytes) -> Result<(), BusError> {
         let span = client_span!("redis.publish", db.system.name = "redis", topic);
-        watched(span, self.0.publish(topic, message)).await
+        traced(span, self.0.publish(topic, message)).await
     }
 
     async fn subscribe(&self, topic: &str) -> Result<Subscription, BusError> {
         let span = client_span!("redis.subscribe", db.system.name = "redis", topic);
-        watched(span, self.0.subscribe(topic)).await
+        traced(span, self.0.subscribe(topic)).await
     }
 
     async fn ready(&self) -> Result<(), BusError> {
-        watched(client_span!("redis.ready", db.system.name = "redis"), self.0.ready()).await
+        traced(client_span!("redis.ready", db.system.name = "redis"), self.0.ready()).await
     }
 }
 
@@ -130,23 +130,23 @@ pub(super) struct TracedCounters(pub(super) Arc<dyn Counters>);
 impl Counters for TracedCounters {
     async fn claim(&self, key: &str, value: &str, ttl: Duration, now: Timestamp) -> Result<ClaimOutcome, CounterError> {
         let span = client_span!("redis.claim", db.system.name = "redis");
-        watched(span, self.0.claim(key, value, ttl, now)).await
+        traced(span, self.0.claim(key, value, ttl, now)).await
     }
 
     async fn read(&self, key: &str, now: Timestamp) -> Result<Option<String>, CounterError> {
-        watched(client_span!("redis.read", db.system.name = "redis"), self.0.read(key, now)).await
+        traced(client_span!("redis.read", db.system.name = "redis"), self.0.read(key, now)).await
     }
 
     async fn release(&self, key: &str, value: &str, now: Timestamp) -> Result<bool, CounterError> {
-        watched(client_span!("redis.release", db.system.name = "redis"), self.0.release(key, value, now)).await
+        traced(client_span!("redis.release", db.system.name = "redis"), self.0.release(key, value, now)).await
     }
 
     async fn hit(&self, key: &str, quota: Quota, now: Timestamp) -> Result<RateDecision, CounterError> {
-        watched(client_span!("redis.hit", db.system.name = "redis"), self.0.hit(key, quota, now)).await
+        traced(client_span!("redis.hit", db.system.name = "redis"), self.0.hit(key, quota, now)).await
     }
 
     async fn ready(&self) -> Result<(), CounterError> {
-        watched(client_span!("redis.ready", db.system.name = "redis"), self.0.ready()).await
+        traced(client_span!("redis.ready", db.system.name = "redis"), self.0.ready()).await
     }
 }
 

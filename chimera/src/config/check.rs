@@ -4,14 +4,14 @@
 //! environment or a flag. Surrounding white space is ignored, because variables and secrets that are
 //! filled from files often end with a line break.
 
-use super::listen::{self, Listen};
-use super::setting::{Kind, Paired};
+use super::listen::{self, ListenAddress};
+use super::setting::{SettingKind, PairValue};
 use chimera_core::access::address::Network;
 use chimera_core::ledger::checkpoint::PublicKey;
 
 /// A value as written in a layer.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Raw {
+pub(crate) enum RawValue {
     /// Text, which can encode a value of any kind.
     Text(String),
     /// An integer from the file, in decimal digits.
@@ -25,7 +25,7 @@ pub(crate) enum Raw {
 
 /// A validated value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Typed {
+pub(crate) enum CheckedValue {
     /// Text, paths, addresses, choices.
     Text(String),
     Number(u64),
@@ -34,42 +34,42 @@ pub(crate) enum Typed {
 }
 
 /// Returns the validated value, or a description of what was expected.
-pub(crate) fn check(kind: Kind, raw: &Raw) -> Result<Typed, String> {
+pub(crate) fn check(kind: SettingKind, raw: &RawValue) -> Result<CheckedValue, String> {
     match kind {
-        Kind::Number { min, max, unit } => number(raw)
+        SettingKind::Number { min, max, unit } => number(raw)
             .filter(|number| (min..=max).contains(number))
-            .map(Typed::Number)
+            .map(CheckedValue::Number)
             .ok_or_else(|| format!("a whole number of {unit} from {min} to {max}")),
-        Kind::Boolean => boolean(raw).map(Typed::Boolean).ok_or_else(|| "`true` or `false`".to_owned()),
-        Kind::Hosts => list(raw, "a list of `host` or `host:port`", is_host),
-        Kind::Networks => {
+        SettingKind::Boolean => boolean(raw).map(CheckedValue::Boolean).ok_or_else(|| "`true` or `false`".to_owned()),
+        SettingKind::Hosts => list(raw, "a list of `host` or `host:port`", is_host),
+        SettingKind::Networks => {
             list(raw, "a list of IP addresses, or ranges such as `10.0.0.0/8`", |text| text.parse::<Network>().is_ok())
         }
-        Kind::PublicKeys => {
+        SettingKind::PublicKeys => {
             list(raw, "a list of Ed25519 public keys, 64 hex digits each", |text| PublicKey::from_hex(text).is_some())
         }
-        Kind::LogFilter => {
+        SettingKind::LogFilter => {
             text(raw, "a level such as `info`, or a list such as `info,chimera_storage=debug`", |text| {
                 !text.is_empty() && crate::telemetry::filter(text).is_ok()
             })
         }
-        Kind::Text => text(raw, "a text", |text| !text.is_empty() && !text.contains(char::is_control)),
-        Kind::Token => text(raw, "a token of plain characters", |text| {
+        SettingKind::Text => text(raw, "a text", |text| !text.is_empty() && !text.contains(char::is_control)),
+        SettingKind::Token => text(raw, "a token of plain characters", |text| {
             !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
         }),
-        Kind::Pairs(Paired::Address) => list(raw, "a list of `name=URL`", |text| {
+        SettingKind::Pairs(PairValue::Address) => list(raw, "a list of `name=URL`", |text| {
             pair(text).is_some_and(|(_, url)| url.starts_with("http://") || url.starts_with("https://"))
         }),
-        Kind::Pairs(Paired::Count) => list(raw, "a list of `name=number`", |text| {
+        SettingKind::Pairs(PairValue::Count) => list(raw, "a list of `name=number`", |text| {
             pair(text).is_some_and(|(_, count)| count.parse::<usize>().is_ok_and(|count| count > 0))
         }),
-        Kind::Path => text(raw, "a path", |text| !text.is_empty()),
-        Kind::Listen => text(raw, listen::EXPECTED, |text| text.parse::<Listen>().is_ok()),
-        Kind::SecretName => text(raw, "the name of a secret such as `secret://ledger`", |text| {
+        SettingKind::Path => text(raw, "a path", |text| !text.is_empty()),
+        SettingKind::Listen => text(raw, listen::EXPECTED, |text| text.parse::<ListenAddress>().is_ok()),
+        SettingKind::SecretName => text(raw, "the name of a secret such as `secret://ledger`", |text| {
             text.strip_prefix("secret://").is_some_and(|name| !name.is_empty())
         }),
-        Kind::Choice(words) => choice(raw, words),
-        Kind::Url(schemes) => {
+        SettingKind::Choice(words) => choice(raw, words),
+        SettingKind::Url(schemes) => {
             let expected = format!("a URL that begins with {}", alternatives(&with_slashes(schemes)));
             text(raw, &expected, |text| {
                 text.split_once("://").is_some_and(|(scheme, rest)| schemes.contains(&scheme) && !rest.is_empty())
@@ -78,37 +78,37 @@ pub(crate) fn check(kind: Kind, raw: &Raw) -> Result<Typed, String> {
     }
 }
 
-fn text(raw: &Raw, expected: &str, valid: impl Fn(&str) -> bool) -> Result<Typed, String> {
+fn text(raw: &RawValue, expected: &str, valid: impl Fn(&str) -> bool) -> Result<CheckedValue, String> {
     match raw {
-        Raw::Text(text) if valid(text.trim()) => Ok(Typed::Text(text.trim().to_owned())),
+        RawValue::Text(text) if valid(text.trim()) => Ok(CheckedValue::Text(text.trim().to_owned())),
         _ => Err(expected.to_owned()),
     }
 }
 
 /// Matches a choice case-insensitively; returns it as the table spells it.
-fn choice(raw: &Raw, words: &[&str]) -> Result<Typed, String> {
-    let Raw::Text(text) = raw else { return Err(format!("one of {}", alternatives(words))) };
+fn choice(raw: &RawValue, words: &[&str]) -> Result<CheckedValue, String> {
+    let RawValue::Text(text) = raw else { return Err(format!("one of {}", alternatives(words))) };
     let meant = words.iter().find(|word| word.eq_ignore_ascii_case(text.trim()));
-    meant.map(|word| Typed::Text((*word).to_owned())).ok_or_else(|| format!("one of {}", alternatives(words)))
+    meant.map(|word| CheckedValue::Text((*word).to_owned())).ok_or_else(|| format!("one of {}", alternatives(words)))
 }
 
-fn number(raw: &Raw) -> Option<u64> {
+fn number(raw: &RawValue) -> Option<u64> {
     match raw {
         // Digit groups are allowed, as in TOML: `86_400`.
-        Raw::Text(text) => {
+        RawValue::Text(text) => {
             let text = text.trim();
             let grouped = text.split('_').all(|group| !group.is_empty());
             grouped.then(|| text.replace('_', "").parse().ok()).flatten()
         }
-        Raw::Number(text) => text.parse().ok(),
+        RawValue::Number(text) => text.parse().ok(),
         _ => None,
     }
 }
 
-fn boolean(raw: &Raw) -> Option<bool> {
+fn boolean(raw: &RawValue) -> Option<bool> {
     match raw {
-        Raw::Boolean(value) => Some(*value),
-        Raw::Text(text) => match text.trim().to_ascii_lowercase().as_str() {
+        RawValue::Boolean(value) => Some(*value),
+        RawValue::Text(text) => match text.trim().to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => Some(true),
             "false" | "no" | "off" | "0" => Some(false),
             _ => None,
@@ -117,16 +117,16 @@ fn boolean(raw: &Raw) -> Option<bool> {
     }
 }
 
-fn list(raw: &Raw, expected: &str, valid: impl Fn(&str) -> bool) -> Result<Typed, String> {
+fn list(raw: &RawValue, expected: &str, valid: impl Fn(&str) -> bool) -> Result<CheckedValue, String> {
     let words =
         |text: &str| text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect();
     let items: Option<Vec<String>> = match raw {
-        Raw::Text(text) => Some(words(text)),
-        Raw::List(items) => items.iter().map(|item| item.as_deref().map(|item| item.trim().to_owned())).collect(),
+        RawValue::Text(text) => Some(words(text)),
+        RawValue::List(items) => items.iter().map(|item| item.as_deref().map(|item| item.trim().to_owned())).collect(),
         _ => None,
     };
     let items = items.filter(|items| items.iter().all(|item| valid(item)));
-    items.map(Typed::List).ok_or_else(|| expected.to_owned())
+    items.map(CheckedValue::List).ok_or_else(|| expected.to_owned())
 }
 
 fn is_host(text: &str) -> bool {
@@ -153,18 +153,18 @@ fn alternatives<T: AsRef<str>>(words: &[T]) -> String {
 }
 
 /// Describes a raw value for an error message, without showing values that may be secret.
-pub(crate) fn describe(kind: Kind, raw: &Raw) -> String {
+pub(crate) fn describe(kind: SettingKind, raw: &RawValue) -> String {
     let is_public =
-        matches!(kind, Kind::Choice(_) | Kind::Number { .. } | Kind::Boolean | Kind::Listen | Kind::LogFilter);
+        matches!(kind, SettingKind::Choice(_) | SettingKind::Number { .. } | SettingKind::Boolean | SettingKind::Listen | SettingKind::LogFilter);
     match raw {
-        Raw::Text(text) if is_public => format!("\"{text}\""),
-        Raw::Text(text) if text.trim().is_empty() => "an empty text".to_owned(),
-        Raw::Text(_) => "another text".to_owned(),
-        Raw::Number(text) if is_public => text.clone(),
+        RawValue::Text(text) if is_public => format!("\"{text}\""),
+        RawValue::Text(text) if text.trim().is_empty() => "an empty text".to_owned(),
+        RawValue::Text(_) => "another text".to_owned(),
+        RawValue::Number(text) if is_public => text.clone(),
         // An unquoted key that consists of digits only parses as a number, and is still a secret.
-        Raw::Number(_) => "a number".to_owned(),
-        Raw::Boolean(value) => value.to_string(),
-        Raw::List(_) => "another list".to_owned(),
-        Raw::Other(name) => format!("a {name}"),
+        RawValue::Number(_) => "a number".to_owned(),
+        RawValue::Boolean(value) => value.to_string(),
+        RawValue::List(_) => "another list".to_owned(),
+        RawValue::Other(name) => format!("a {name}"),
     }
 }

@@ -3,10 +3,10 @@
 //! Nothing is ignored silently: unknown keys, a table in place of a value and values of the wrong kind are
 //! all rejected, all at once, each with its location.
 
-use super::check::{Raw, Typed, check, describe};
+use super::check::{RawValue, CheckedValue, check, describe};
 use super::service_links::is_service_link;
-use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, Kind, SETTINGS, Setting};
-use super::{Config, Loaded, Origin, SecretVariables, Value};
+use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, SettingKind, SETTINGS, Setting};
+use super::{Config, LoadedConfig, Origin, SecretVariables, SettingValue};
 use crate::ambient::Environment;
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::{Code, io_reason};
@@ -26,7 +26,7 @@ pub(crate) struct Flags {
     pub(crate) values: Vec<(&'static str, String)>,
 }
 
-pub(crate) fn load(flags: &Flags, environment: &Environment) -> Outcome<Loaded> {
+pub(crate) fn load(flags: &Flags, environment: &Environment) -> Outcome<LoadedConfig> {
     let env = &environment.settings;
     let mut layers = Layers { home: environment.home.clone(), ..Layers::default() };
     layers.defaults();
@@ -38,15 +38,15 @@ pub(crate) fn load(flags: &Flags, environment: &Environment) -> Outcome<Loaded> 
     let mut loaded = layers.finish()?;
     let secrets = env.iter().filter(|(name, _)| name.starts_with(ENV_SECRET_PREFIX));
     loaded.config.secret_variables = SecretVariables(secrets.map(|(n, v)| (n.clone(), v.clone())).collect());
-    learn(&loaded);
+    register_secrets(&loaded);
     Ok(loaded)
 }
 
 /// Registers every secret in the layers with the mask.
-fn learn(loaded: &Loaded) {
+fn register_secrets(loaded: &LoadedConfig) {
     let mask = &loaded.config.mask;
     for value in loaded.values.values() {
-        if let Typed::Text(text) = &value.typed {
+        if let CheckedValue::Text(text) = &value.typed {
             mask.learn_url(text);
         }
     }
@@ -69,14 +69,14 @@ fn named_file(flags: &Flags, environment: &Environment) -> Outcome<Option<PathBu
     if text.is_empty() {
         return Err(refused(origin.to_string(), EMPTY));
     }
-    let path = at_home(&text, environment.home.as_deref()).map_err(|reason| refused(origin.to_string(), reason))?;
+    let path = expand_tilde(&text, environment.home.as_deref()).map_err(|reason| refused(origin.to_string(), reason))?;
     Ok(Some(path.into()))
 }
 
 const EMPTY: &str = "is set but empty; give it a value, or unset it";
 
 /// Expands a leading `~`, as a shell would: no shell reads the file and most variables.
-fn at_home(path: &str, home: Option<&str>) -> Result<String, &'static str> {
+fn expand_tilde(path: &str, home: Option<&str>) -> Result<String, &'static str> {
     let Some(rest) = path.strip_prefix('~') else { return Ok(path.to_owned()) };
     match home {
         _ if !rest.is_empty() && !rest.starts_with('/') => {
@@ -101,7 +101,7 @@ fn file(named: Option<&Path>) -> Outcome<Option<(PathBuf, String)>> {
 
 #[derive(Default)]
 struct Layers {
-    values: BTreeMap<&'static str, Value>,
+    values: BTreeMap<&'static str, SettingValue>,
     refusals: Vec<String>,
     /// Expansion of `~`.
     home: Option<String>,
@@ -111,7 +111,7 @@ impl Layers {
     fn defaults(&mut self) {
         for setting in SETTINGS {
             if let Some(default) = setting.default {
-                self.set(setting, &Raw::Text(default.to_owned()), Origin::Default);
+                self.set(setting, &RawValue::Text(default.to_owned()), Origin::Default);
             }
         }
     }
@@ -125,10 +125,10 @@ impl Layers {
                 Some(setting) if value.trim().is_empty() && !setting.is_list() => {
                     self.refusals.push(format!("env {name}: `{}` {EMPTY}", setting.key));
                 }
-                Some(setting) => self.set(setting, &Raw::Text(value.clone()), Origin::Env(name.clone())),
+                Some(setting) => self.set(setting, &RawValue::Text(value.clone()), Origin::Env(name.clone())),
                 None if is_service_link(name, value) => {}
                 None => {
-                    let hint = nearest(name, SETTINGS.iter().map(Setting::env));
+                    let hint = suggest(name, SETTINGS.iter().map(Setting::env));
                     self.refusals.push(format!("env {name}: unknown setting{hint}"));
                 }
             }
@@ -138,7 +138,7 @@ impl Layers {
     fn flags(&mut self, flags: &[(&'static str, String)]) {
         for (key, value) in flags {
             if let Some((setting, flag)) = find(key).and_then(|setting| Some((setting, setting.flag?))) {
-                self.set(setting, &Raw::Text(value.clone()), Origin::Flag(flag));
+                self.set(setting, &RawValue::Text(value.clone()), Origin::Flag(flag));
             }
         }
     }
@@ -166,19 +166,19 @@ impl Layers {
             } else if is_group(&key) {
                 self.refusals.push(format!("{file}:{line}: `{key}` must be a table"));
             } else {
-                let hint = nearest(&key, SETTINGS.iter().map(|setting| setting.key.to_owned()));
+                let hint = suggest(&key, SETTINGS.iter().map(|setting| setting.key.to_owned()));
                 self.refusals.push(format!("{file}:{line}: unknown setting `{key}`{hint}"));
             }
         }
     }
 
-    fn set(&mut self, setting: &Setting, raw: &Raw, origin: Origin) {
+    fn set(&mut self, setting: &Setting, raw: &RawValue, origin: Origin) {
         match check(setting.kind, raw) {
-            Ok(Typed::Text(path)) if setting.kind == Kind::Path => match at_home(&path, self.home.as_deref()) {
-                Ok(path) => drop(self.values.insert(setting.key, Value { typed: Typed::Text(path), origin })),
+            Ok(CheckedValue::Text(path)) if setting.kind == SettingKind::Path => match expand_tilde(&path, self.home.as_deref()) {
+                Ok(path) => drop(self.values.insert(setting.key, SettingValue { typed: CheckedValue::Text(path), origin })),
                 Err(reason) => self.refusals.push(format!("{origin}: `{}`: {reason}", setting.key)),
             },
-            Ok(typed) => drop(self.values.insert(setting.key, Value { typed, origin })),
+            Ok(typed) => drop(self.values.insert(setting.key, SettingValue { typed, origin })),
             Err(expected) => {
                 let found = describe(setting.kind, raw);
                 self.refusals.push(format!("{origin}: `{}` must be {expected}, not {found}", setting.key));
@@ -186,9 +186,9 @@ impl Layers {
         }
     }
 
-    fn finish(self) -> Outcome<Loaded> {
+    fn finish(self) -> Outcome<LoadedConfig> {
         if self.refusals.is_empty() {
-            return Ok(Loaded { config: Config::of(&self.values), values: self.values });
+            return Ok(LoadedConfig { config: Config::of(&self.values), values: self.values });
         }
         Err(Failure::new(Code::ConfigInvalid, self.refusals.join("\n  also: "))
             .hint("docs/reference/config.md lists every setting"))
@@ -203,18 +203,18 @@ fn is_group(key: &str) -> bool {
     SETTINGS.iter().any(|setting| setting.key.strip_prefix(key).is_some_and(|rest| rest.starts_with('.')))
 }
 
-fn raw(value: &DeValue<'_>) -> Raw {
+fn raw(value: &DeValue<'_>) -> RawValue {
     match value {
-        DeValue::String(text) => Raw::Text(text.to_string()),
+        DeValue::String(text) => RawValue::Text(text.to_string()),
         DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
-            Ok(number) => Raw::Number(number.to_string()),
-            Err(_) => Raw::Number(number.as_str().to_owned()),
+            Ok(number) => RawValue::Number(number.to_string()),
+            Err(_) => RawValue::Number(number.as_str().to_owned()),
         },
-        DeValue::Boolean(value) => Raw::Boolean(*value),
+        DeValue::Boolean(value) => RawValue::Boolean(*value),
         DeValue::Array(items) => {
-            Raw::List(items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect())
+            RawValue::List(items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect())
         }
-        other => Raw::Other(other.type_str()),
+        other => RawValue::Other(other.type_str()),
     }
 }
 
@@ -223,7 +223,7 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 /// A suggestion, if some known name is similar enough.
-fn nearest(name: &str, known: impl Iterator<Item = String>) -> String {
+fn suggest(name: &str, known: impl Iterator<Item = String>) -> String {
     let close = |candidate: &String| distance(name, candidate) <= 1 + candidate.len() / 5;
     match known.filter(close).min_by_key(|candidate| distance(name, candidate)) {
         Some(candidate) => format!("; did you mean `{candidate}`?"),

@@ -17,14 +17,14 @@ mod show;
 mod spellings_tests;
 
 pub(crate) use layer::{Flags, load};
-pub(crate) use listen::Listen;
+pub(crate) use listen::ListenAddress;
 #[cfg(test)]
 pub(crate) use reference::reference;
 pub(crate) use setting::aliases;
 pub(crate) use show::{masked_url, show};
 
 use crate::mask::Mask;
-use check::{Typed, pair};
+use check::{CheckedValue, pair};
 use chimera_core::access::address::Network;
 use chimera_core::ledger::checkpoint::PublicKey;
 use std::collections::BTreeMap;
@@ -35,15 +35,15 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
-    pub(crate) listen: Listen,
+    pub(crate) listen: ListenAddress,
     /// Where clients reach this server, if not at `listen`.
     pub(crate) public_url: Option<String>,
     /// PostgreSQL; if unset, records are in the data folder (SQLite).
-    pub(crate) database_url: Option<Secretive>,
+    pub(crate) database_url: Option<SensitiveText>,
     /// Redis; if unset, bus and counters are in this process.
-    pub(crate) redis_url: Option<Secretive>,
+    pub(crate) redis_url: Option<SensitiveText>,
     /// S3; if unset, blobs are in the data folder.
-    pub(crate) s3_url: Option<Secretive>,
+    pub(crate) s3_url: Option<SensitiveText>,
     /// Name of the secret with the S3 credentials.
     pub(crate) s3_credentials: Option<String>,
     /// The server that commands connect to.
@@ -62,7 +62,7 @@ pub(crate) struct Config {
     pub(crate) mail: Option<MailConfig>,
     pub(crate) log_level: String,
     pub(crate) log_format: LogFormat,
-    pub(crate) otlp_endpoint: Option<Secretive>,
+    pub(crate) otlp_endpoint: Option<SensitiveText>,
     pub(crate) checkpoint_interval: Duration,
     /// Name of the secret with the ledger's signing key; if unset, the file in the data folder.
     pub(crate) signing_key: Option<String>,
@@ -90,15 +90,15 @@ pub(crate) struct Config {
 impl Config {
     pub(crate) const SECRET_PREFIX: &'static str = setting::ENV_SECRET_PREFIX;
 
-    fn of(values: &BTreeMap<&'static str, Value>) -> Self {
-        let page = Page(values);
+    fn of(values: &BTreeMap<&'static str, SettingValue>) -> Self {
+        let page = SettingsReader(values);
         Self {
             data_dir: page.path("data_dir").unwrap_or_default(),
             listen: page.listen(),
             public_url: page.text("public_url"),
-            database_url: page.text("database_url").map(Secretive),
-            redis_url: page.text("redis_url").map(Secretive),
-            s3_url: page.text("s3_url").map(Secretive),
+            database_url: page.text("database_url").map(SensitiveText),
+            redis_url: page.text("redis_url").map(SensitiveText),
+            s3_url: page.text("s3_url").map(SensitiveText),
             s3_credentials: page.text("s3_credentials"),
             server: page.text("server"),
             token: page.text("token").map(Token),
@@ -111,7 +111,7 @@ impl Config {
             mail: MailConfig::of(&page),
             log_level: page.text("log.level").unwrap_or_default(),
             log_format: page.text("log.format").map_or(LogFormat::Auto, |word| LogFormat::of(&word)),
-            otlp_endpoint: page.text("otlp.endpoint").map(Secretive),
+            otlp_endpoint: page.text("otlp.endpoint").map(SensitiveText),
             checkpoint_interval: page.seconds("ledger.checkpoint_seconds"),
             signing_key: page.text("ledger.signing_key"),
             mark_file: page.path("ledger.mark_file"),
@@ -144,7 +144,7 @@ pub(crate) struct HttpConfig {
 }
 
 impl HttpConfig {
-    fn of(page: &Page<'_>) -> Self {
+    fn of(page: &SettingsReader<'_>) -> Self {
         Self {
             connections_max: page.count("http.connections_max"),
             connections_per_address_max: page.count("http.connections_per_address_max"),
@@ -176,7 +176,7 @@ pub(crate) struct FlowConfig {
 }
 
 impl FlowConfig {
-    fn of(page: &Page<'_>) -> Self {
+    fn of(page: &SettingsReader<'_>) -> Self {
         let pairs = |key| page.list(key).iter().filter_map(|text| pair(text));
         let count = |(name, count): (&str, &str)| Some((name.to_owned(), count.parse().ok()?));
         Self {
@@ -222,7 +222,7 @@ pub(crate) struct AccessConfig {
 }
 
 impl AccessConfig {
-    fn of(page: &Page<'_>) -> Self {
+    fn of(page: &SettingsReader<'_>) -> Self {
         let public = |key: &str| page.list(key).iter().filter_map(|key| PublicKey::from_hex(key)).collect();
         let says = |key: &str, word: &str| page.text(key).as_deref() == Some(word);
         Self {
@@ -258,7 +258,7 @@ pub(crate) struct MailConfig {
 }
 
 impl MailConfig {
-    fn of(page: &Page<'_>) -> Option<Self> {
+    fn of(page: &SettingsReader<'_>) -> Option<Self> {
         Some(Self {
             server: page.text("mail.server")?,
             port: u16::try_from(page.number("mail.port")).unwrap_or(587),
@@ -273,14 +273,14 @@ impl MailConfig {
 
 /// The configuration together with the origin of every value.
 #[derive(Clone, Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedConfig {
     pub(crate) config: Config,
-    pub(crate) values: BTreeMap<&'static str, Value>,
+    pub(crate) values: BTreeMap<&'static str, SettingValue>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Value {
-    pub(crate) typed: Typed,
+pub(crate) struct SettingValue {
+    pub(crate) typed: CheckedValue,
     pub(crate) origin: Origin,
 }
 
@@ -319,9 +319,9 @@ impl fmt::Debug for SecretVariables {
 
 /// Text that may contain a secret, such as a URL with a password.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secretive(pub(crate) String);
+pub(crate) struct SensitiveText(pub(crate) String);
 
-impl fmt::Debug for Secretive {
+impl fmt::Debug for SensitiveText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&masked_url(&self.0))
     }
@@ -358,12 +358,12 @@ impl LogFormat {
 }
 
 /// Typed access to the validated values; the table guarantees the kind of each.
-struct Page<'a>(&'a BTreeMap<&'static str, Value>);
+struct SettingsReader<'a>(&'a BTreeMap<&'static str, SettingValue>);
 
-impl Page<'_> {
+impl SettingsReader<'_> {
     fn text(&self, key: &str) -> Option<String> {
         match self.0.get(key).map(|value| &value.typed) {
-            Some(Typed::Text(text)) => Some(text.clone()),
+            Some(CheckedValue::Text(text)) => Some(text.clone()),
             _ => None,
         }
     }
@@ -372,25 +372,25 @@ impl Page<'_> {
         self.text(key).map(PathBuf::from)
     }
 
-    fn listen(&self) -> Listen {
+    fn listen(&self) -> ListenAddress {
         let given = self.text("listen").and_then(|text| text.parse().ok());
-        given.unwrap_or(Listen { host: "127.0.0.1".to_owned(), port: 0 })
+        given.unwrap_or(ListenAddress { host: "127.0.0.1".to_owned(), port: 0 })
     }
 
     fn boolean(&self, key: &str) -> bool {
-        matches!(self.0.get(key).map(|value| &value.typed), Some(Typed::Boolean(true)))
+        matches!(self.0.get(key).map(|value| &value.typed), Some(CheckedValue::Boolean(true)))
     }
 
     fn list(&self, key: &str) -> &[String] {
         match self.0.get(key).map(|value| &value.typed) {
-            Some(Typed::List(items)) => items,
+            Some(CheckedValue::List(items)) => items,
             _ => &[],
         }
     }
 
     fn number(&self, key: &str) -> u64 {
         match self.0.get(key).map(|value| &value.typed) {
-            Some(Typed::Number(number)) => *number,
+            Some(CheckedValue::Number(number)) => *number,
             _ => 0,
         }
     }

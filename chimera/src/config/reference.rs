@@ -1,6 +1,6 @@
 //! Generates the settings reference from the table of settings.
 
-use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, Kind, SETTINGS};
+use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, SettingKind, SETTINGS};
 use std::fmt::Write;
 
 /// The text of `docs/reference/config.md`.
@@ -36,21 +36,21 @@ pub(crate) fn reference() -> String {
     text
 }
 
-fn kind(kind: Kind) -> String {
+fn kind(kind: SettingKind) -> String {
     match kind {
-        Kind::LogFilter | Kind::Text | Kind::Token => "text".to_owned(),
-        Kind::Path => "path".to_owned(),
-        Kind::Listen => "`HOST:PORT`".to_owned(),
-        Kind::Boolean => "`true`, `false`".to_owned(),
-        Kind::SecretName => "`secret://NAME`".to_owned(),
-        Kind::Hosts | Kind::Networks | Kind::PublicKeys | Kind::Pairs(_) => {
+        SettingKind::LogFilter | SettingKind::Text | SettingKind::Token => "text".to_owned(),
+        SettingKind::Path => "path".to_owned(),
+        SettingKind::Listen => "`HOST:PORT`".to_owned(),
+        SettingKind::Boolean => "`true`, `false`".to_owned(),
+        SettingKind::SecretName => "`secret://NAME`".to_owned(),
+        SettingKind::Hosts | SettingKind::Networks | SettingKind::PublicKeys | SettingKind::Pairs(_) => {
             "list; comma-separated in the environment".to_owned()
         }
-        Kind::Url(schemes) => {
+        SettingKind::Url(schemes) => {
             let urls: Vec<String> = schemes.iter().map(|scheme| format!("`{scheme}://`")).collect();
             format!("URL: {}", urls.join(", "))
         }
-        Kind::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
-        Kind::Number { min, max, unit } => format!("{unit}, {min} to {max}"),
+        SettingKind::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+        SettingKind::Number { min, max, unit } => format!("{unit}, {min} to {max}"),
     }
 }

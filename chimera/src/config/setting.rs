@@ -10,7 +10,7 @@ pub(crate) const ENV_SECRET_PREFIX: &str = "CHIMERA_SECRET_";
 
 /// The value type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SettingKind {
     LogFilter,
     Text,
     /// Secret text; never shown.
@@ -34,14 +34,14 @@ pub(crate) enum Kind {
     /// A list of IP addresses and ranges.
     Networks,
     /// A list of `name=value`.
-    Pairs(Paired),
+    Pairs(PairValue),
     /// A list of Ed25519 public keys.
     PublicKeys,
 }
 
 /// The value type in a `name=value` pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Paired {
+pub(crate) enum PairValue {
     /// An HTTP or HTTPS URL.
     Address,
     /// A positive integer.
@@ -51,7 +51,7 @@ pub(crate) enum Paired {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) key: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SettingKind,
     /// As written in an environment variable; `None` means not set.
     pub(crate) default: Option<&'static str>,
     pub(crate) flag: Option<&'static str>,
@@ -61,7 +61,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    const fn new(key: &'static str, kind: Kind, default: Option<&'static str>, doc: &'static str) -> Self {
+    const fn new(key: &'static str, kind: SettingKind, default: Option<&'static str>, doc: &'static str) -> Self {
         Self { key, kind, default, flag: None, alias: None, doc }
     }
 
@@ -77,7 +77,7 @@ impl Setting {
 
     /// Whether empty text is a valid value: the empty list.
     pub(crate) const fn is_list(&self) -> bool {
-        matches!(self.kind, Kind::Hosts | Kind::Networks | Kind::Pairs(_) | Kind::PublicKeys)
+        matches!(self.kind, SettingKind::Hosts | SettingKind::Networks | SettingKind::Pairs(_) | SettingKind::PublicKeys)
     }
 
     pub(crate) fn env(&self) -> String {
@@ -85,16 +85,16 @@ impl Setting {
     }
 }
 
-const fn calls(max: u64) -> Kind {
-    Kind::Number { min: 1, max, unit: "calls" }
+const fn calls(max: u64) -> SettingKind {
+    SettingKind::Number { min: 1, max, unit: "calls" }
 }
 
-const fn runs(max: u64) -> Kind {
-    Kind::Number { min: 1, max, unit: "runs" }
+const fn runs(max: u64) -> SettingKind {
+    SettingKind::Number { min: 1, max, unit: "runs" }
 }
 
-const fn seconds(min: u64, max: u64) -> Kind {
-    Kind::Number { min, max, unit: "seconds" }
+const fn seconds(min: u64, max: u64) -> SettingKind {
+    SettingKind::Number { min, max, unit: "seconds" }
 }
 
 /// Environment variables without the `CHIMERA_` prefix.
@@ -106,90 +106,90 @@ pub(crate) fn aliases() -> impl Iterator<Item = &'static str> {
 pub(crate) static SETTINGS: &[Setting] = &[
     Setting::new(
         "data_dir",
-        Kind::Path,
+        SettingKind::Path,
         Some(".chimera"),
         "Data folder: records, blobs, keys and the lock file.",
     )
     .flag("--data"),
     Setting::new(
         "listen",
-        Kind::Listen,
+        SettingKind::Listen,
         Some("127.0.0.1:8080"),
         "Host (name or address) and port to serve HTTP on; port 0 picks a free port.",
     )
     .flag("--listen"),
     Setting::new(
         "public_url",
-        Kind::Url(&["http", "https"]),
+        SettingKind::Url(&["http", "https"]),
         None,
         "URL at which clients reach the server, for links in its responses; by default the listen address.",
     ),
     Setting::new(
         "database_url",
-        Kind::Url(&["postgres", "postgresql", "secret"]),
+        SettingKind::Url(&["postgres", "postgresql", "secret"]),
         None,
         "PostgreSQL database for the records; by default they are kept in the data folder.",
     ),
     Setting::new(
         "redis_url",
-        Kind::Url(&["redis", "rediss", "secret"]),
+        SettingKind::Url(&["redis", "rediss", "secret"]),
         None,
         "Redis for the message bus and the counters; by default they are kept in the process.",
     ),
     Setting::new(
         "s3_url",
-        Kind::Url(&["s3", "secret"]),
+        SettingKind::Url(&["s3", "secret"]),
         None,
         "S3 for blobs, such as `s3://bucket/prefix?endpoint=https://host&region=name`; by default they are kept in the data folder.",
     ),
     Setting::new(
         "s3_credentials",
-        Kind::SecretName,
+        SettingKind::SecretName,
         None,
         "Secret that holds `ACCESS_KEY_ID:SECRET_ACCESS_KEY` for S3.",
     ),
     Setting::new(
         "server",
-        Kind::Url(&["http", "https"]),
+        SettingKind::Url(&["http", "https"]),
         None,
         "Server that commands connect to; by default the one that uses the data folder.",
     )
     .flag("--server"),
     Setting::new(
         "token",
-        Kind::Token,
+        SettingKind::Token,
         None,
         "Access token that commands send to the server; by default they sign in.",
     ),
     Setting::new(
         "actor",
-        Kind::Text,
+        SettingKind::Text,
         None,
         "Actor that commands sign in as; by default `admin`.",
     ),
     Setting::new(
         "hmac_key",
-        Kind::Token,
+        SettingKind::Token,
         None,
         "Key of that actor; by default the one that `chimera dev` keeps in the data folder.",
     ),
-    Setting::new("egress_allow", Kind::Hosts, Some(""), "Hosts that tools may call, as `host` or `host:port`."),
+    Setting::new("egress_allow", SettingKind::Hosts, Some(""), "Hosts that tools may call, as `host` or `host:port`."),
     Setting::new(
         "log.level",
-        Kind::LogFilter,
+        SettingKind::LogFilter,
         Some("info"),
         "`debug`, `info`, `warn` or `error` for Chimera's own log lines; or a list of directives such as `info,chimera_storage=debug`.",
     ),
     Setting::new(
         "log.format",
-        Kind::Choice(&["auto", "json", "human"]),
+        SettingKind::Choice(&["auto", "json", "human"]),
         Some("auto"),
         "`auto` is human-readable on a terminal and JSON otherwise.",
     )
     .flag("--log-format"),
     Setting::new(
         "otlp.endpoint",
-        Kind::Url(&["http", "https"]),
+        SettingKind::Url(&["http", "https"]),
         None,
         "OpenTelemetry collector to send spans to (OTLP over HTTP), such as `http://localhost:4318`.",
     ),
@@ -201,51 +201,51 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "ledger.signing_key",
-        Kind::SecretName,
+        SettingKind::SecretName,
         None,
         "Secret that holds the Ed25519 seed (64 hex digits); by default `keys/ledger.key` in the data folder.",
     ),
     Setting::new(
         "ledger.mark_file",
-        Kind::Path,
+        SettingKind::Path,
         None,
         "File that records the ledger's position, to detect a store that was rolled back; by default `ledger.mark` or `ledger.postgres.mark` in the data folder. Best kept on another disk.",
     ),
     Setting::new(
         "ledger.trusted_keys",
-        Kind::PublicKeys,
+        SettingKind::PublicKeys,
         Some(""),
         "Ed25519 public keys (64 hex digits each) that also sign this ledger: keys of other nodes, or earlier keys.",
     ),
     Setting::new(
         "store.lanes",
-        Kind::Number { min: 1, max: 64, unit: "lanes" },
+        SettingKind::Number { min: 1, max: 64, unit: "lanes" },
         Some("2"),
         "Number of lanes that commit in parallel on PostgreSQL.",
     ),
-    Setting::new("secrets.dir", Kind::Path, None, "Folder with one file per secret, named after the secret."),
-    Setting::new("secrets.file", Kind::Path, None, "TOML or JSON file of secret names and values."),
+    Setting::new("secrets.dir", SettingKind::Path, None, "Folder with one file per secret, named after the secret."),
+    Setting::new("secrets.file", SettingKind::Path, None, "TOML or JSON file of secret names and values."),
     Setting::new(
         "http.connections_max",
-        Kind::Number { min: 1, max: 100_000, unit: "connections" },
+        SettingKind::Number { min: 1, max: 100_000, unit: "connections" },
         Some("4096"),
         "Maximum number of open connections; further ones wait.",
     ),
     Setting::new(
         "http.connections_per_address_max",
-        Kind::Number { min: 1, max: 100_000, unit: "connections" },
+        SettingKind::Number { min: 1, max: 100_000, unit: "connections" },
         Some("1024"),
         "Maximum number of open connections from one address (IPv6: one /64); further ones are rejected with 429. One of `http.connections_max` is always kept free for others.",
     ),
     Setting::new(
         "http.proxies",
-        Kind::Networks,
+        SettingKind::Networks,
         Some(""),
         "Addresses of reverse proxies in front of the server, such as `10.0.0.0/8`. They can open any number of connections, and unauthenticated traffic through them is not counted by address.",
     ),
     Setting::new(
         "http.refused_bytes_per_minute_max",
-        Kind::Number { min: 1, max: 1_000_000_000_000, unit: "bytes" },
+        SettingKind::Number { min: 1, max: 1_000_000_000_000, unit: "bytes" },
         Some("8388608"),
         "Body bytes per minute that are read from one address, or from one actor at an address, in requests that are then rejected; beyond that, requests are rejected unread with 429.",
     ),
@@ -269,59 +269,59 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "access.actors_file",
-        Kind::Path,
+        SettingKind::Path,
         None,
         "TOML file of actors that override the built-in registry; see docs/guides/access.md.",
     ),
     Setting::new(
         "access.hmac_actor",
-        Kind::Text,
+        SettingKind::Text,
         Some("n8n_workflow_default"),
         "Actor whose key is `access.hmac_secret`, or a pattern of services that share it.",
     ),
     Setting::new(
         "access.hmac_secret",
-        Kind::Token,
+        SettingKind::Token,
         None,
         "Key of one actor or pattern, for a setup with a single key; or the name of the secret that holds it.",
     )
     .alias("HMAC_SECRET_KEY"),
     Setting::new(
         "access.jwt_algorithm",
-        Kind::Choice(&["EdDSA", "HS256"]),
+        SettingKind::Choice(&["EdDSA", "HS256"]),
         Some("EdDSA"),
         "How access tokens are signed. `HS256` needs `access.jwt_secret`.",
     )
     .alias("JWT_ALGORITHM"),
     Setting::new(
         "access.jwt_secret",
-        Kind::Token,
+        SettingKind::Token,
         None,
         "Shared secret for `HS256`, or the name of the secret that holds it. Together with `access.hmac_secret`, its tokens are valid for that one actor only.",
     )
     .alias("JWT_SECRET_KEY"),
     Setting::new(
         "access.token_key",
-        Kind::SecretName,
+        SettingKind::SecretName,
         None,
         "Secret that holds the Ed25519 seed (64 hex digits) that signs access tokens; by default `keys/token.key` in the data folder.",
     ),
     Setting::new(
         "access.token_keys_before",
-        Kind::PublicKeys,
+        SettingKind::PublicKeys,
         Some(""),
         "Ed25519 public keys (64 hex digits each) whose tokens are also accepted: keys from before a rotation, or of other nodes.",
     ),
-    Setting::new("access.audience", Kind::Text, Some("chimera"), "Audience of access tokens."),
+    Setting::new("access.audience", SettingKind::Text, Some("chimera"), "Audience of access tokens."),
     Setting::new(
         "access.seal_key",
-        Kind::SecretName,
+        SettingKind::SecretName,
         None,
         "Secret that holds the key (64 hex digits) that encrypts actors' keys in the store; by default `keys/seal.key` in the data folder.",
     ),
     Setting::new(
         "access.cautious",
-        Kind::Boolean,
+        SettingKind::Boolean,
         Some("false"),
         "Whether an actor's first use of an action is drafted for approval.",
     ),
@@ -334,31 +334,31 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .alias("REDIS_IDEMPOTENCY_TTL"),
     Setting::new(
         "access.without_redis",
-        Kind::Choice(&["refuse", "database"]),
+        SettingKind::Choice(&["refuse", "database"]),
         Some("refuse"),
         "When Redis is unreachable: `refuse` requests, or let the `database` check idempotency keys while each node counts requests by itself.",
     ),
     Setting::new(
         "scopes.strict",
-        Kind::Boolean,
+        SettingKind::Boolean,
         Some("false"),
         "Whether a tool's name and `{adapter}.{action}` are no longer accepted as scopes.",
     ),
     Setting::new(
         "flow.tools_dir",
-        Kind::Path,
+        SettingKind::Path,
         None,
         "Folder whose `*.toml` files declare tools; see docs/guides/tools.md.",
     ),
     Setting::new(
         "flow.base_urls",
-        Kind::Pairs(Paired::Address),
+        SettingKind::Pairs(PairValue::Address),
         Some(""),
         "Base URLs of vendors that differ from the default, such as `github=https://github.example.com/api/v3`.",
     ),
     Setting::new(
         "flow.policy_file",
-        Kind::Path,
+        SettingKind::Path,
         None,
         "TOML file of rules about which tools may be called and which need approval; see docs/guides/workflows.md.",
     ),
@@ -373,13 +373,13 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "flow.calls_of",
-        Kind::Pairs(Paired::Count),
+        SettingKind::Pairs(PairValue::Count),
         Some(""),
         "Maximum number of concurrent calls of individual tools, such as `notion.search=3`.",
     ),
     Setting::new(
         "flow.calls_to",
-        Kind::Pairs(Paired::Count),
+        SettingKind::Pairs(PairValue::Count),
         Some(""),
         "Maximum number of concurrent calls to individual hosts, such as `api.example.com=200`, with `:port` unless it is the default port.",
     ),
@@ -399,35 +399,35 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "flow.runs_memory_bytes_max",
-        Kind::Number { min: 1_048_576, max: 1_000_000_000_000, unit: "bytes" },
+        SettingKind::Number { min: 1_048_576, max: 1_000_000_000_000, unit: "bytes" },
         Some("268435456"),
         "Estimated memory for the inputs and outputs of all runs that this process drives, shared fairly between tenants. A run that would exceed it waits in the store.",
     ),
     Setting::new(
         "notify.webhook_key",
-        Kind::SecretName,
+        SettingKind::SecretName,
         None,
         "Secret that holds the key that signs webhook notifications about runs: `whsk_` (Ed25519) or `whsec_` (shared). By default the data folder's own Ed25519 key; several nodes should share one.",
     ),
-    Setting::new("mail.server", Kind::Text, None, "SMTP server for outgoing mail; by default no mail is sent."),
+    Setting::new("mail.server", SettingKind::Text, None, "SMTP server for outgoing mail; by default no mail is sent."),
     Setting::new(
         "mail.port",
-        Kind::Number { min: 1, max: 65_535, unit: "port" },
+        SettingKind::Number { min: 1, max: 65_535, unit: "port" },
         Some("587"),
         "SMTP port: usually 587 for `starttls`, 465 for `implicit`.",
     ),
     Setting::new(
         "mail.tls",
-        Kind::Choice(&["starttls", "implicit", "none"]),
+        SettingKind::Choice(&["starttls", "implicit", "none"]),
         Some("starttls"),
         "TLS mode of the SMTP connection; use `none` only for a relay on this machine.",
     ),
-    Setting::new("mail.from", Kind::Text, None, "Sender of mails: an address, or `Name <address>`."),
-    Setting::new("mail.user", Kind::Text, None, "SMTP user, if the server requires one."),
-    Setting::new("mail.password", Kind::SecretName, None, "Secret that holds the SMTP password."),
+    Setting::new("mail.from", SettingKind::Text, None, "Sender of mails: an address, or `Name <address>`."),
+    Setting::new("mail.user", SettingKind::Text, None, "SMTP user, if the server requires one."),
+    Setting::new("mail.password", SettingKind::SecretName, None, "Secret that holds the SMTP password."),
     Setting::new(
         "mail.roots_file",
-        Kind::Path,
+        SettingKind::Path,
         None,
         "PEM file of additional trusted certificates.",
     ),

@@ -1,16 +1,16 @@
 //! `config print`: every setting, its value and its origin, with secrets masked.
 
-use super::check::Typed;
-use super::setting::{Kind, SETTINGS, Setting};
-use super::{Loaded, Value};
+use super::check::CheckedValue;
+use super::setting::{SettingKind, SETTINGS, Setting};
+use super::{LoadedConfig, SettingValue};
 use serde_json::json;
 use std::fmt::Write;
 
-pub(crate) fn show(loaded: &Loaded, as_json: bool, origins: bool) -> String {
+pub(crate) fn show(loaded: &LoadedConfig, as_json: bool, origins: bool) -> String {
     if as_json { json_text(loaded, origins) } else { toml_text(loaded, origins) }
 }
 
-fn json_text(loaded: &Loaded, origins: bool) -> String {
+fn json_text(loaded: &LoadedConfig, origins: bool) -> String {
     let mut settings = serde_json::Map::new();
     for setting in SETTINGS {
         let found = loaded.values.get(setting.key);
@@ -22,17 +22,17 @@ fn json_text(loaded: &Loaded, origins: bool) -> String {
     serde_json::Value::Object(settings).to_string() + "\n"
 }
 
-fn json_value(setting: &Setting, value: &Value) -> serde_json::Value {
+fn json_value(setting: &Setting, value: &SettingValue) -> serde_json::Value {
     match &value.typed {
-        Typed::Text(text) => masked(setting, text).into(),
-        Typed::Number(number) => (*number).into(),
-        Typed::Boolean(value) => (*value).into(),
-        Typed::List(items) => items.clone().into(),
+        CheckedValue::Text(text) => masked(setting, text).into(),
+        CheckedValue::Number(number) => (*number).into(),
+        CheckedValue::Boolean(value) => (*value).into(),
+        CheckedValue::List(items) => items.clone().into(),
     }
 }
 
 /// TOML requires grouped settings after the top-level ones; the table is in that order.
-fn toml_text(loaded: &Loaded, origins: bool) -> String {
+fn toml_text(loaded: &LoadedConfig, origins: bool) -> String {
     let mut text = String::new();
     let mut group = "";
     for setting in SETTINGS {
@@ -53,8 +53,8 @@ fn toml_text(loaded: &Loaded, origins: bool) -> String {
 
 fn masked(setting: &Setting, text: &str) -> String {
     match setting.kind {
-        Kind::Url(_) => masked_url(text),
-        Kind::Token => "***".to_owned(),
+        SettingKind::Url(_) => masked_url(text),
+        SettingKind::Token => "***".to_owned(),
         _ => text.to_owned(),
     }
 }

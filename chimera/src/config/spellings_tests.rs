@@ -1,10 +1,10 @@
 //! Every setting in every notation: native TOML, text in the file, environment and flag. New settings in
 //! the table are covered automatically.
 
-use super::check::Typed;
+use super::check::CheckedValue;
 use super::layer::{Flags, load};
-use super::setting::{Kind, Paired, SETTINGS, Setting};
-use super::{Loaded, show};
+use super::setting::{SettingKind, PairValue, SETTINGS, Setting};
+use super::{LoadedConfig, show};
 use crate::ambient::Environment;
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ fn values(setting: &Setting) -> Vec<String> {
     let (one, other) = (key("1b"), key("2c"));
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
     match setting.kind {
-        Kind::Text | Kind::Token => texts(&["some-text"]),
-        Kind::Path => texts(&["some/path", "/an absolute/path"]),
-        Kind::Listen => texts(&["localhost:8081", "[::1]:8081", "0.0.0.0:80"]),
-        Kind::LogFilter => texts(&["debug", "info,chimera_storage=debug"]),
-        Kind::SecretName => texts(&["secret://some.name"]),
-        Kind::Url(schemes) => schemes.iter().map(|scheme| format!("{scheme}://host.example/x")).collect(),
-        Kind::Choice(words) => texts(words),
-        Kind::Boolean => texts(&["true", "false"]),
-        Kind::Number { min, max, .. } => vec![min.to_string(), max.to_string()],
-        Kind::Hosts => texts(&["a.example", "a.example,b.example:25", ""]),
-        Kind::Networks => texts(&["192.0.2.1", "10.0.0.0/8,2001:db8::/32", ""]),
-        Kind::Pairs(Paired::Address) => texts(&["a=https://a.example,b=http://b.example/x"]),
-        Kind::Pairs(Paired::Count) => texts(&["a=3,b.c=4"]),
-        Kind::PublicKeys => public_keys(&[one, other]),
+        SettingKind::Text | SettingKind::Token => texts(&["some-text"]),
+        SettingKind::Path => texts(&["some/path", "/an absolute/path"]),
+        SettingKind::Listen => texts(&["localhost:8081", "[::1]:8081", "0.0.0.0:80"]),
+        SettingKind::LogFilter => texts(&["debug", "info,chimera_storage=debug"]),
+        SettingKind::SecretName => texts(&["secret://some.name"]),
+        SettingKind::Url(schemes) => schemes.iter().map(|scheme| format!("{scheme}://host.example/x")).collect(),
+        SettingKind::Choice(words) => texts(words),
+        SettingKind::Boolean => texts(&["true", "false"]),
+        SettingKind::Number { min, max, .. } => vec![min.to_string(), max.to_string()],
+        SettingKind::Hosts => texts(&["a.example", "a.example,b.example:25", ""]),
+        SettingKind::Networks => texts(&["192.0.2.1", "10.0.0.0/8,2001:db8::/32", ""]),
+        SettingKind::Pairs(PairValue::Address) => texts(&["a=https://a.example,b=http://b.example/x"]),
+        SettingKind::Pairs(PairValue::Count) => texts(&["a=3,b.c=4"]),
+        SettingKind::PublicKeys => public_keys(&[one, other]),
     }
 }
 
@@ -44,7 +44,7 @@ fn public_keys(seeds: &[String]) -> Vec<String> {
 /// The value in native TOML notation.
 fn native(setting: &Setting, value: &str) -> String {
     match setting.kind {
-        Kind::Number { .. } | Kind::Boolean => value.to_owned(),
+        SettingKind::Number { .. } | SettingKind::Boolean => value.to_owned(),
         _ if setting.is_list() => {
             let items: Vec<&str> = value.split(',').filter(|item| !item.is_empty()).collect();
             format!("{items:?}")
@@ -53,7 +53,7 @@ fn native(setting: &Setting, value: &str) -> String {
     }
 }
 
-fn loaded(file: &str, env: &[(String, String)], flags: &[(&'static str, String)]) -> Result<Loaded, String> {
+fn loaded(file: &str, env: &[(String, String)], flags: &[(&'static str, String)]) -> Result<LoadedConfig, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chimera.toml");
     std::fs::write(&path, file).unwrap();
@@ -64,7 +64,7 @@ fn loaded(file: &str, env: &[(String, String)], flags: &[(&'static str, String)]
 }
 
 /// The effective value, and everything derived from the configuration.
-fn seen(loaded: &Loaded, setting: &Setting) -> (Typed, String, String) {
+fn seen(loaded: &LoadedConfig, setting: &Setting) -> (CheckedValue, String, String) {
     let config = format!("{:?}", loaded.config);
     (loaded.values[setting.key].typed.clone(), config, show(loaded, true, false))
 }
@@ -140,7 +140,7 @@ fn booleans_and_words_are_understood_however_people_write_them() {
     let refused = says("maybe").unwrap_err();
     assert_eq!(refused, "env CHIMERA_SCOPES__STRICT: `scopes.strict` must be `true` or `false`, not \"maybe\"");
     let loaded = loaded("", &[("CHIMERA_LOG__FORMAT".to_owned(), "JSON".to_owned())], &[]).unwrap();
-    assert_eq!(loaded.values["log.format"].typed, Typed::Text("json".to_owned()));
+    assert_eq!(loaded.values["log.format"].typed, CheckedValue::Text("json".to_owned()));
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn whole_numbers_may_be_grouped_and_have_another_base_in_the_file() {
         let file = loaded(&format!("ledger.checkpoint_seconds = {file}\n"), &[], &[]).unwrap();
         let env = loaded("", &[("CHIMERA_LEDGER__CHECKPOINT_SECONDS".to_owned(), env.to_owned())], &[]).unwrap();
         for loaded in [file, env] {
-            assert_eq!(loaded.values["ledger.checkpoint_seconds"].typed, Typed::Number(86_400));
+            assert_eq!(loaded.values["ledger.checkpoint_seconds"].typed, CheckedValue::Number(86_400));
         }
     }
     for wrong in ["-1", "60.0", "1_000_000", "1979-05-27", "{ a = 1 }", "true"] {
@@ -182,7 +182,7 @@ fn a_tilde_is_the_home_folder_and_nothing_else() {
 #[test]
 fn a_refusal_shows_no_number_that_may_be_a_secret_without_its_quotes() {
     let secret =
-        |setting: &&Setting| matches!(setting.kind, Kind::Token | Kind::Text | Kind::SecretName | Kind::Url(_));
+        |setting: &&Setting| matches!(setting.kind, SettingKind::Token | SettingKind::Text | SettingKind::SecretName | SettingKind::Url(_));
     let mut refusals = 0;
     for setting in SETTINGS.iter().filter(secret) {
         let refused = loaded(&format!("{} = 1234567890123456789\n", setting.key), &[], &[]);

@@ -5,7 +5,7 @@ use crate::compose;
 use crate::failure::Outcome;
 use chimera_core::error::Code;
 
-pub(super) fn found(found: Outcome<compose::ActorFacts>) -> Vec<Finding> {
+pub(super) fn findings(found: Outcome<compose::ActorFacts>) -> Vec<Finding> {
     let found = match found {
         Ok(found) => found,
         Err(failure) if failure.code == Code::ConfigInvalid => {
@@ -45,8 +45,8 @@ mod tests {
             keys: 1,
             namesakes: namesakes.iter().map(|pair| (*pair).to_owned()).collect(),
         };
-        assert_eq!(found(Ok(facts(&[]))).len(), 1);
-        let told = found(Ok(facts(&["user_a and user_b"])));
+        assert_eq!(findings(Ok(facts(&[]))).len(), 1);
+        let told = findings(Ok(facts(&["user_a and user_b"])));
         assert_eq!((told[0].verdict, told[1].verdict, told[1].name), (Verdict::Ok, Verdict::Warn, "addresses"));
         assert!(told[1].message.ends_with("user_a and user_b"), "{told:?}");
     }

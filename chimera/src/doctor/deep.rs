@@ -23,7 +23,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn tell(&mut self, what: &str) {
+    pub(crate) fn show(&mut self, what: &str) {
         self.write(&format!("\r\x1b[2Kchecking {}", escape_invisible_only(what)));
     }
 
@@ -43,7 +43,7 @@ impl Drop for Progress {
 }
 
 pub(crate) async fn examine(config: &Config, ambient: &Ambient, progress: &mut Progress) -> Vec<Finding> {
-    let records = match compose::while_answering(config, compose::look_deep(config, progress)).await {
+    let records = match compose::while_responsive(config, compose::verify_records(config, progress)).await {
         Ok(words) => ok("records", words),
         Err(failure) if failure.code == Code::NotFound => {
             return vec![ok("records", "there is no data yet".to_owned())];
@@ -54,29 +54,29 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient, progress: &mut P
         }
         Err(failure) => fail("records", failure.message, RESTORE),
     };
-    progress.tell("the ledger");
-    let ledger = match compose::while_answering(config, verified(config, ambient)).await {
+    progress.show("the ledger");
+    let ledger = match compose::while_responsive(config, verify_ledger(config, ambient)).await {
         Ok(words) => ok("ledger", words),
         Err(failure) => fail("ledger", failure.message, "docs/errors/LEDGER_BROKEN.md says what to do"),
     };
     let blobs = match compose::blobs_to_read(config, ambient).await {
         Ok(blobs) => {
-            let named = compose::while_answering(config, compose::artifacts(config, ambient)).await;
-            look_at_blobs(&*blobs, named, progress).await
+            let named = compose::while_responsive(config, compose::referenced_blobs(config, ambient)).await;
+            check_blobs(&*blobs, named, progress).await
         }
         Err(failure) => fail("blob_contents", failure.message, "check s3_url and its credentials"),
     };
     vec![records, ledger, blobs]
 }
 
-async fn verified(config: &Config, ambient: &Ambient) -> Outcome<String> {
+async fn verify_ledger(config: &Config, ambient: &Ambient) -> Outcome<String> {
     let records = compose::records_to_read(config, ambient).await?;
     let own = compose::existing_signer(config).await?;
     let found = ledger::verify_store(&*records, &[], own.as_ref(), &config.trusted_keys).await?;
     records.close().await;
     let marked = compose::entries_marked(config)?;
     if found.entries == 0 && found.first_broken.is_none() && marked > 0 {
-        return Err(ledger::gone(marked));
+        return Err(ledger::lost_ledger(marked));
     }
     match found.first_broken {
         Some(broken) => Err(Failure::new(Code::LedgerBroken, format!("it is broken: {broken}"))),
@@ -85,11 +85,11 @@ async fn verified(config: &Config, ambient: &Ambient) -> Outcome<String> {
 }
 
 /// Reads every blob, compares it with its address, and looks for missing blobs that the records refer to.
-async fn look_at_blobs(blobs: &dyn Blobs, named: Outcome<BTreeSet<BlobId>>, progress: &mut Progress) -> Finding {
+async fn check_blobs(blobs: &dyn Blobs, named: Outcome<BTreeSet<BlobId>>, progress: &mut Progress) -> Finding {
     const NAME: &str = "blob_contents";
     let (mut whole, mut damaged) = (0_u64, Vec::new());
     for first in 0..=u8::MAX {
-        progress.tell(&format!("blobs, {first} of 256 parts, {whole} so far"));
+        progress.show(&format!("blobs, {first} of 256 parts, {whole} so far"));
         let ids = match blobs.ids(first).await {
             Ok(ids) => ids,
             Err(error) => return fail(NAME, error.to_string(), "the blobs must be readable to be verified"),
@@ -111,11 +111,11 @@ async fn look_at_blobs(blobs: &dyn Blobs, named: Outcome<BTreeSet<BlobId>>, prog
         Ok(named) => named,
         Err(failure) => return fail(NAME, format!("intact: {whole}, but {}", failure.message), UNKNOWN),
     };
-    match compose::missing(blobs, &named).await {
+    match compose::find_missing(blobs, &named).await {
         Ok(missing) if missing.is_empty() => {
             ok(NAME, format!("intact: {whole}, referenced by records: {}", named.len()))
         }
-        Ok(missing) => fail(NAME, compose::told_missing(&missing, named.len()), BRING_BACK),
+        Ok(missing) => fail(NAME, compose::missing_message(&missing, named.len()), BRING_BACK),
         Err(failure) => fail(NAME, failure.message, "the blobs must be readable to be verified"),
     }
 }

@@ -9,21 +9,21 @@ use std::time::Duration;
 
 /// Filled by the checks, read by the task that waits for them.
 #[derive(Default)]
-pub(crate) struct Report(Mutex<State>);
+pub(crate) struct Report(Mutex<ReportState>);
 
 #[derive(Default)]
-struct State {
+struct ReportState {
     findings: Vec<Finding>,
     looking_at: &'static str,
 }
 
 impl Report {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReportState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Names the check in progress.
-    pub(super) fn looks_at(&self, name: &'static str) {
+    pub(super) fn begin_check(&self, name: &'static str) {
         self.state().looking_at = name;
     }
 
@@ -54,7 +54,7 @@ impl Report {
 }
 
 /// Runs all checks with a time limit, on another task: a blocked system call blocks only that one.
-pub(crate) async fn in_time(config: &Config) -> Vec<Finding> {
+pub(crate) async fn examine_within_limit(config: &Config) -> Vec<Finding> {
     let limit = limits::DOCTOR_TIMEOUT;
     let (report, config) = (Arc::new(Report::default()), config.clone());
     let examined = {
@@ -87,7 +87,7 @@ mod tests {
             let report = Arc::clone(&report);
             async move {
                 report.push(ok("disk", "is there".to_owned()));
-                report.looks_at("store");
+                report.begin_check("store");
                 std::future::pending::<()>().await;
             }
         };

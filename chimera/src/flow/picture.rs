@@ -10,7 +10,7 @@ use chimera_core::time::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-pub(crate) struct Sight<'a> {
+pub(crate) struct RunView<'a> {
     /// The run, as `GET /runs/{id}` gives it.
     pub(crate) run: &'a Value,
     pub(crate) steps: &'a [Value],
@@ -20,7 +20,7 @@ pub(crate) struct Sight<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Canvas {
+pub(crate) struct RenderOptions {
     pub(crate) columns: usize,
     pub(crate) rows: usize,
     pub(crate) colors: bool,
@@ -46,19 +46,19 @@ const fn sign(status: &str) -> (&'static str, &'static str) {
     }
 }
 
-pub(crate) fn draw(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
+pub(crate) fn draw(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
     let mut lines = vec![title(sight, canvas)];
     lines.extend(nodes(sight, canvas));
-    lines.extend(questions(sight, canvas));
+    lines.extend(open_questions(sight, canvas));
     if lines.len() > canvas.rows {
         let hidden = lines.len() + 1 - canvas.rows.max(1);
         lines.truncate(canvas.rows.saturating_sub(1));
-        lines.push(cut(&format!("… {hidden} more lines"), canvas.columns));
+        lines.push(truncate(&format!("… {hidden} more lines"), canvas.columns));
     }
     lines
 }
 
-fn title(sight: &Sight<'_>, canvas: Canvas) -> String {
+fn title(sight: &RunView<'_>, canvas: RenderOptions) -> String {
     let run = sight.run;
     let status = run["status"].as_str().unwrap_or_default();
     let held = if run["paused"] == true { ", paused" } else { "" };
@@ -68,13 +68,13 @@ fn title(sight: &Sight<'_>, canvas: Canvas) -> String {
         text(&run["workflow_id"]),
         text(&run["workflow_version"]),
         status,
-        span(&run["created_at"], &run["completed_at"], sight.now).unwrap_or_default()
+        elapsed(&run["created_at"], &run["completed_at"], sight.now).unwrap_or_default()
     );
-    paint(&cut(words.trim_end(), canvas.columns), sign(status).1, canvas)
+    paint(&truncate(words.trim_end(), canvas.columns), sign(status).1, canvas)
 }
 
 /// One line per node, grouped by level.
-fn nodes(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
+fn nodes(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
     let mut of_node: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     let mut order: Vec<&str> = Vec::new();
     for step in sight.steps {
@@ -104,7 +104,7 @@ fn nodes(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
     lines
 }
 
-fn node_line(sight: &Sight<'_>, steps: &[&Value], gutter: &str, node: &str, width: usize, canvas: Canvas) -> String {
+fn node_line(sight: &RunView<'_>, steps: &[&Value], gutter: &str, node: &str, width: usize, canvas: RenderOptions) -> String {
     let whole = steps.iter().find(|step| step["map_index"].is_null()).copied().unwrap_or(steps[0]);
     let status = whole["status"].as_str().unwrap_or_default();
     let (mark, color) = sign(status);
@@ -120,19 +120,19 @@ fn node_line(sight: &Sight<'_>, steps: &[&Value], gutter: &str, node: &str, widt
         let done = steps.iter().filter(|step| !step["map_index"].is_null() && step["status"] == "completed").count();
         add(format!("{done}/{items}"));
     }
-    if let Some(time) = span(&whole["started_at"], &whole["completed_at"], sight.now) {
+    if let Some(time) = elapsed(&whole["started_at"], &whole["completed_at"], sight.now) {
         add(time);
     }
     if whole["attempt"].as_i64().unwrap_or(0) > 1 {
         add(format!("try {}", whole["attempt"]));
     }
-    if let Some(at) = moment(&whole["retry_at"]) {
+    if let Some(at) = parse_time(&whole["retry_at"]) {
         let left = at.micros() - sight.now.micros();
         // For long waits, show the time of day, too.
         let time = if left >= LONG_MICROS { format!(", at {at}") } else { String::new() };
         match status {
-            "retry_wait" => add(format!("again in {}{time}", length(left))),
-            "pending" => add(format!("starts in {}{time}", length(left))),
+            "retry_wait" => add(format!("again in {}{time}", format_duration(left))),
+            "pending" => add(format!("starts in {}{time}", format_duration(left))),
             _ => {}
         }
     }
@@ -143,7 +143,7 @@ fn node_line(sight: &Sight<'_>, steps: &[&Value], gutter: &str, node: &str, widt
         add(status.replace('_', " "));
     }
     let room = canvas.columns.saturating_sub(gutter.chars().count() + 3 + mark.chars().count());
-    format!(" {gutter} {}", paint(&format!("{mark} {}", cut(&words, room.saturating_sub(1))), color, canvas))
+    format!(" {gutter} {}", paint(&format!("{mark} {}", truncate(&words, room.saturating_sub(1))), color, canvas))
 }
 
 /// From this length on, a wait also shows when it ends.
@@ -156,7 +156,7 @@ fn planned<'a>(workflow: &'a Value, node: &str) -> Option<&'a str> {
 }
 
 /// Pending approvals and unknown outcomes, with the commands that resolve them.
-fn questions(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
+fn open_questions(sight: &RunView<'_>, canvas: RenderOptions) -> Vec<String> {
     let run = text(&sight.run["run_id"]);
     let mut lines = Vec::new();
     for approval in sight.run["approvals"].as_array().map(Vec::as_slice).unwrap_or_default() {
@@ -165,21 +165,21 @@ fn questions(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
         let needed = approval["approvals_needed"].as_i64().unwrap_or(1);
         let people = if needed > 1 { format!(" ({needed} people)") } else { String::new() };
         lines.push(String::new());
-        lines.push(paint(&cut(&format!("? {what} waits for approval{people}{until}"), canvas.columns), "33", canvas));
+        lines.push(paint(&truncate(&format!("? {what} waits for approval{people}{until}"), canvas.columns), "33", canvas));
         if canvas.reviews {
             lines.extend(review_lines(approval, canvas.columns));
         }
         if let Some(digest) = approval["digest"].as_str() {
             // Commands are wrapped, never truncated: they are meant to be copied.
-            lines.extend(wrapped(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
-            lines.extend(wrapped(&format!("  chimera runs reject {run} --digest {digest}"), canvas.columns));
+            lines.extend(wrap(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
+            lines.extend(wrap(&format!("  chimera runs reject {run} --digest {digest}"), canvas.columns));
         }
     }
     for item in sight.run["doubts"].as_array().map(Vec::as_slice).unwrap_or_default() {
         lines.push(String::new());
-        lines.push(paint(&cut(&doubt(item, sight.now), canvas.columns), "35", canvas));
+        lines.push(paint(&truncate(&doubt_headline(item, sight.now), canvas.columns), "35", canvas));
         for command in item["settle_with"].as_array().into_iter().flatten() {
-            lines.extend(wrapped(&format!("  {}", text(command)), canvas.columns));
+            lines.extend(wrap(&format!("  {}", text(command)), canvas.columns));
         }
     }
     lines
@@ -188,11 +188,11 @@ fn questions(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
 /// The review as the web page and the mail show it; long lines are wrapped, never truncated.
 pub(crate) fn review_lines(approval: &Value, columns: usize) -> Vec<String> {
     let Ok(review) = serde_json::from_value::<Review>(approval["review"].clone()) else { return Vec::new() };
-    review.lines().iter().flat_map(|line| folded(&format!("  {line}"), columns)).collect()
+    review.lines().iter().flat_map(|line| wrap_indented(&format!("  {line}"), columns)).collect()
 }
 
 /// Wraps a line, keeping its indent.
-fn folded(line: &str, columns: usize) -> Vec<String> {
+fn wrap_indented(line: &str, columns: usize) -> Vec<String> {
     let indent = line.chars().take_while(|c| *c == ' ').count() + 2;
     let room = columns.saturating_sub(indent).max(1);
     let letters: Vec<char> = line.chars().collect();
@@ -205,11 +205,11 @@ fn folded(line: &str, columns: usize) -> Vec<String> {
 }
 
 /// The headline of a call whose outcome is unknown.
-pub(crate) fn doubt(item: &Value, now: Timestamp) -> String {
+pub(crate) fn doubt_headline(item: &Value, now: Timestamp) -> String {
     let index = item["map_index"].as_i64().map_or(String::new(), |index| format!("[{index}]"));
     let node = format!("{}{index}", text(&item["node_id"]));
     let what = if item["call"] == "undo" { "was undone" } else { "happened" };
-    let long = span(&item["since"], &Value::Null, now).map_or(String::new(), |long| format!(", for {long}"));
+    let long = elapsed(&item["since"], &Value::Null, now).map_or(String::new(), |long| format!(", for {long}"));
     format!("‼ nobody knows whether {node} ({}) {what}{long}; find out, then", text(&item["tool"]))
 }
 
@@ -243,17 +243,17 @@ fn levels<'a>(workflow: &Value, nodes: &[&'a str]) -> BTreeMap<&'a str, usize> {
     nodes.iter().copied().zip(level).collect()
 }
 
-fn moment(value: &Value) -> Option<Timestamp> {
+fn parse_time(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 
 /// Elapsed time, up to now if it has not ended.
-fn span(from: &Value, to: &Value, now: Timestamp) -> Option<String> {
-    let from = moment(from)?;
-    Some(length(moment(to).unwrap_or(now).micros() - from.micros()))
+fn elapsed(from: &Value, to: &Value, now: Timestamp) -> Option<String> {
+    let from = parse_time(from)?;
+    Some(format_duration(parse_time(to).unwrap_or(now).micros() - from.micros()))
 }
 
-fn length(micros: i64) -> String {
+fn format_duration(micros: i64) -> String {
     match micros.max(0) / 1_000 {
         ms @ 0..1_000 => format!("{ms} ms"),
         ms @ 1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
@@ -262,13 +262,13 @@ fn length(micros: i64) -> String {
     }
 }
 
-fn paint(text: &str, color: &str, canvas: Canvas) -> String {
+fn paint(text: &str, color: &str, canvas: RenderOptions) -> String {
     let text = escape_invisible_only(text);
     if canvas.colors { format!("\u{1b}[{color}m{text}\u{1b}[0m") } else { text.into_owned() }
 }
 
 /// Truncates to `columns`.
-fn cut(text: &str, columns: usize) -> String {
+fn truncate(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
     }
@@ -276,7 +276,7 @@ fn cut(text: &str, columns: usize) -> String {
 }
 
 /// Wraps at `columns`.
-fn wrapped(text: &str, columns: usize) -> Vec<String> {
+fn wrap(text: &str, columns: usize) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     letters.chunks(columns.max(1)).map(|line| line.iter().collect()).collect()
 }
@@ -286,13 +286,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const CANVAS: Canvas = Canvas { columns: 80, rows: 40, colors: false, reviews: true };
+    const CANVAS: RenderOptions = RenderOptions { columns: 80, rows: 40, colors: false, reviews: true };
 
     fn at(second: u32) -> String {
         format!("2026-01-01T00:00:{second:02}.000000Z")
     }
 
-    fn drawn(canvas: Canvas) -> String {
+    fn drawn(canvas: RenderOptions) -> String {
         let run = json!({
             "run_id": "r", "status": "awaiting_approval", "workflow_id": "w", "workflow_version": 3, "paused": false,
             "autonomy_level": "L2_ExecuteNotify", "created_at": at(0), "completed_at": null,
@@ -323,7 +323,7 @@ mod tests {
         let edges: Vec<Value> = edges.iter().map(|(from, to)| json!({"from": from, "to": to})).collect();
         let workflow = json!({ "edges": edges });
         let now = at(10).parse().unwrap();
-        draw(&Sight { run: &run, steps: &steps, workflow: &workflow, now }, canvas).join("\n")
+        draw(&RunView { run: &run, steps: &steps, workflow: &workflow, now }, canvas).join("\n")
     }
 
     #[test]
@@ -335,23 +335,23 @@ mod tests {
     fn nothing_is_wider_or_longer_than_the_terminal() {
         for size in 0..3 {
             assert!(
-                drawn(Canvas { columns: size, rows: size, colors: true, reviews: true }).lines().count() <= size.max(1)
+                drawn(RenderOptions { columns: size, rows: size, colors: true, reviews: true }).lines().count() <= size.max(1)
             );
         }
-        let text = drawn(Canvas { columns: 24, rows: 6, colors: false, reviews: true });
+        let text = drawn(RenderOptions { columns: 24, rows: 6, colors: false, reviews: true });
         assert_eq!(text.lines().count(), 6);
         assert!(text.lines().all(|line| line.chars().count() <= 24), "{text}");
     }
 
     #[test]
     fn colours_are_only_there_when_asked_for() {
-        assert!(drawn(Canvas { colors: true, ..CANVAS }).contains("\u{1b}[32m✔ first"));
+        assert!(drawn(RenderOptions { colors: true, ..CANVAS }).contains("\u{1b}[32m✔ first"));
         assert!(!drawn(CANVAS).contains('\u{1b}'));
     }
 
     #[test]
     fn lengths_of_time_are_short_to_read() {
         let micros = [999_000, 1_234_000, 61_000_000, 7_260_000_000, -5];
-        assert_eq!(micros.map(length), ["999 ms", "1.2 s", "1:01 min", "2:01 h", "0 ms"]);
+        assert_eq!(micros.map(format_duration), ["999 ms", "1.2 s", "1:01 min", "2:01 h", "0 ms"]);
     }
 }

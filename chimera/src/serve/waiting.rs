@@ -7,7 +7,7 @@
 //! clock, approvals would expire early or timers would not fire. The node starts by itself once the clock is
 //! right.
 
-use crate::ambient::{Disagreement, SystemClock};
+use crate::ambient::{ClockDisagreement, SystemClock};
 use crate::compose::{self, Ambient};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
@@ -22,21 +22,21 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// The known clock problem, if any.
-type Clocks = Arc<Mutex<Option<Disagreement>>>;
+type ClockProblem = Arc<Mutex<Option<ClockDisagreement>>>;
 
-pub(super) struct Waiting {
-    clocks: Clocks,
+pub(super) struct StartupServer {
+    clocks: ClockProblem,
     stop: oneshot::Sender<()>,
     served: JoinHandle<ShutdownReport>,
 }
 
-impl Waiting {
+impl StartupServer {
     /// Starts answering requests.
     pub(super) fn begin(config: &Config, listener: &TcpListener, edge: Edge, limits: ServerLimits) -> Outcome<Self> {
         let failed =
             |error: std::io::Error| Failure::new(Code::Internal, format!("can't listen: {}", io_reason(&error)));
-        let second = second(listener).map_err(failed)?;
-        let clocks = Clocks::default();
+        let second = clone_listener(listener).map_err(failed)?;
+        let clocks = ClockProblem::default();
         let router = chimera_api::waiting_router(edge.with_checks(vec![clock(&clocks), records(config, &clocks)]));
         let (stop, stopped) = oneshot::channel();
         let stopped = async {
@@ -54,8 +54,8 @@ impl Waiting {
     }
 
     /// Waits until the clock is plausible. Returns whether it had to wait.
-    pub(super) async fn until_the_clock_agrees(&self, config: &Config, ambient: &Ambient) -> Outcome<bool> {
-        let found = match answered(config, compose::disagreement(config, &*ambient.clock)).await {
+    pub(super) async fn wait_for_clock(&self, config: &Config, ambient: &Ambient) -> Outcome<bool> {
+        let found = match with_slow_warning(config, compose::disagreement(config, &*ambient.clock)).await {
             // Asking again would fail, too.
             Err(failure) if config.database_url.is_some() && failure.code == Code::StoreUnavailable => {
                 return Err(failure);
@@ -70,13 +70,13 @@ impl Waiting {
         }
         tracing::error!(critical = true, hint = found.hint(), "{found}; this node does not start until it is right");
         self.tell(Some(found));
-        self.agreed(config).await;
+        self.poll_clock(config).await;
         self.tell(None);
         tracing::warn!("the clock is right now; this node starts");
         Ok(true)
     }
 
-    async fn agreed(&self, config: &Config) {
+    async fn poll_clock(&self, config: &Config) {
         loop {
             tokio::time::sleep(CLOCK_COMPARE_INTERVAL).await;
             // A fresh clock: nothing depends on it yet, so a jump counts at once.
@@ -90,14 +90,14 @@ impl Waiting {
         }
     }
 
-    fn tell(&self, found: Option<Disagreement>) {
+    fn tell(&self, found: Option<ClockDisagreement>) {
         *self.clocks.lock().unwrap_or_else(PoisonError::into_inner) = found;
     }
 }
 
 /// Runs startup work on the store while the database responds. Logs a warning if it takes long.
-pub(super) async fn answered<T>(config: &Config, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
-    let mut work = pin!(compose::while_answering(config, work));
+pub(super) async fn with_slow_warning<T>(config: &Config, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    let mut work = pin!(compose::while_responsive(config, work));
     if let Ok(done) = tokio::time::timeout(START_SLOW_AFTER, &mut work).await {
         return done;
     }
@@ -110,16 +110,16 @@ pub(super) async fn answered<T>(config: &Config, work: impl Future<Output = Outc
     work.await
 }
 
-fn known(clocks: &Clocks) -> Option<Disagreement> {
+fn known(clocks: &ClockProblem) -> Option<ClockDisagreement> {
     *clocks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn clock(clocks: &Clocks) -> ReadinessCheck {
+fn clock(clocks: &ClockProblem) -> ReadinessCheck {
     let clocks = Arc::clone(clocks);
     ReadinessCheck::new("clock", move || std::future::ready(known(&clocks).map_or(Ok(()), |found| Err(found.to_string()))))
 }
 
-fn records(config: &Config, clocks: &Clocks) -> ReadinessCheck {
+fn records(config: &Config, clocks: &ClockProblem) -> ReadinessCheck {
     let clocks = Arc::clone(clocks);
     let waits = if config.database_url.is_some() {
         "starting: waiting for the database"
@@ -133,7 +133,7 @@ fn records(config: &Config, clocks: &Clocks) -> ReadinessCheck {
 }
 
 /// A second handle of the listening socket; either one accepts a connection.
-fn second(listener: &TcpListener) -> std::io::Result<TcpListener> {
+fn clone_listener(listener: &TcpListener) -> std::io::Result<TcpListener> {
     use std::os::fd::AsFd;
     let socket = std::net::TcpListener::from(listener.as_fd().try_clone_to_owned()?);
     TcpListener::from_std(socket)

@@ -49,19 +49,19 @@ impl Fields {
 }
 
 /// Reads fields as `tracing` offers them.
-pub(crate) struct Reader<'a> {
+pub(crate) struct FieldVisitor<'a> {
     pub(crate) fields: &'a mut Fields,
     pub(crate) mask: &'a Mask,
 }
 
-impl Reader<'_> {
+impl FieldVisitor<'_> {
     fn put(&mut self, field: &Field, value: impl FnOnce(&Mask) -> Value) {
         let value = if Redactor::is_secret_name(field.name()) { REDACTED.into() } else { value(self.mask) };
         self.fields.set(field.name(), value);
     }
 }
 
-impl Visit for Reader<'_> {
+impl Visit for FieldVisitor<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.put(field, |mask| mask.text(value).into());
     }

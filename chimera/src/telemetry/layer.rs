@@ -3,8 +3,8 @@
 //! The levels of `tracing` end at ERROR. A field `critical = true` on an error event asks for a
 //! second line at CRITICAL, so that every error has its ERROR line and alerts have their own.
 
-use super::fields::{Fields, Reader};
-use super::line::{Level, Line};
+use super::fields::{Fields, FieldVisitor};
+use super::line::{LogLevel, LogLine};
 use crate::mask::Mask;
 use chimera_engine::port::Clock;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum LineFormat {
     /// One JSON object each.
     Json,
     /// For reading.
@@ -27,7 +27,7 @@ pub(crate) enum Form {
 
 /// Writes a line for every event.
 pub(crate) struct LogLayer {
-    form: Form,
+    form: LineFormat,
     mask: Mask,
     clock: Arc<dyn Clock>,
     write: Box<dyn Fn(&str) + Send + Sync>,
@@ -35,7 +35,7 @@ pub(crate) struct LogLayer {
 
 impl LogLayer {
     pub(crate) fn new(
-        form: Form,
+        form: LineFormat,
         mask: Mask,
         clock: Arc<dyn Clock>,
         write: impl Fn(&str) + Send + Sync + 'static,
@@ -43,10 +43,10 @@ impl LogLayer {
         Self { form, mask, clock, write: Box::new(write) }
     }
 
-    fn emit(&self, line: &Line) {
+    fn emit(&self, line: &LogLine) {
         match self.form {
-            Form::Json => (self.write)(&line.json()),
-            Form::Human { color } => (self.write)(&line.human(color)),
+            LineFormat::Json => (self.write)(&line.json()),
+            LineFormat::Human { color } => (self.write)(&line.human(color)),
         }
     }
 }
@@ -55,7 +55,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         let mut fields = Fields::default();
-        attributes.record(&mut Reader { fields: &mut fields, mask: &self.mask });
+        attributes.record(&mut FieldVisitor { fields: &mut fields, mask: &self.mask });
         span.extensions_mut().insert(fields);
     }
 
@@ -63,7 +63,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
         let Some(span) = context.span(id) else { return };
         let mut extensions = span.extensions_mut();
         if let Some(fields) = extensions.get_mut::<Fields>() {
-            values.record(&mut Reader { fields, mask: &self.mask });
+            values.record(&mut FieldVisitor { fields, mask: &self.mask });
         }
     }
 
@@ -75,13 +75,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
             }
             fields.set("span", span.name().into());
         }
-        event.record(&mut Reader { fields: &mut fields, mask: &self.mask });
+        event.record(&mut FieldVisitor { fields: &mut fields, mask: &self.mask });
         let critical = fields.take("critical").is_some_and(|value| value == true);
-        let level = Level::of(*event.metadata().level());
-        let mut line = Line::new(self.clock.now(), level, event.metadata().target(), fields);
+        let level = LogLevel::of(*event.metadata().level());
+        let mut line = LogLine::new(self.clock.now(), level, event.metadata().target(), fields);
         self.emit(&line);
-        if critical && level == Level::Error {
-            line.level = Level::Critical;
+        if critical && level == LogLevel::Error {
+            line.level = LogLevel::Critical;
             self.emit(&line);
         }
     }

@@ -18,7 +18,7 @@ impl Clock for Noon {
     }
 }
 
-fn written(form: Form, act: impl FnOnce()) -> String {
+fn written(form: LineFormat, act: impl FnOnce()) -> String {
     let lines = Arc::new(Mutex::new(String::new()));
     let sink = lines.clone();
     let layer = LogLayer::new(form, Mask::default(), Arc::new(Noon), move |line| sink.lock().unwrap().push_str(line));
@@ -27,7 +27,7 @@ fn written(form: Form, act: impl FnOnce()) -> String {
 }
 
 fn parsed(act: impl FnOnce()) -> Vec<Value> {
-    written(Form::Json, act).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    written(LineFormat::Json, act).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// CONTENT-117, CONTENT-112
@@ -128,7 +128,7 @@ fn a_secret_is_in_no_line_whatever_way_it_came() {
         tracing::warn!(error = &error as &dyn std::error::Error, debugged = ?json!({"password": "MARKED"}));
         tracing::error!(critical = true, form = "a=1&access_token=MARKED&b=2", "redis://:MARKED@cache:6379 is down");
     };
-    let (json, human) = (written(Form::Json, act), written(Form::Human { color: true }, act));
+    let (json, human) = (written(LineFormat::Json, act), written(LineFormat::Human { color: true }, act));
     assert!(!json.contains("MARKED"), "{json}");
     assert!(!human.contains("MARKED"), "{human}");
     assert_eq!(json.lines().count(), 7);
@@ -138,6 +138,6 @@ fn a_secret_is_in_no_line_whatever_way_it_came() {
 #[test]
 fn the_human_form_is_one_plain_line_that_nobody_can_forge() {
     let act = || tracing::warn!(count = 2, name = "a\u{1b}[31m", "first\nsecond");
-    insta::assert_snapshot!(written(Form::Human { color: false }, act));
-    assert!(written(Form::Human { color: true }, act).contains("\u{1b}[33mWARNING \u{1b}[0m"));
+    insta::assert_snapshot!(written(LineFormat::Human { color: false }, act));
+    assert!(written(LineFormat::Human { color: true }, act).contains("\u{1b}[33mWARNING \u{1b}[0m"));
 }

@@ -12,7 +12,7 @@ use std::fmt::Write;
 /// The levels of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub(crate) enum Level {
+pub(crate) enum LogLevel {
     Debug,
     Info,
     Warning,
@@ -20,7 +20,7 @@ pub(crate) enum Level {
     Critical,
 }
 
-impl Level {
+impl LogLevel {
     pub(crate) fn of(level: tracing::Level) -> Self {
         match level {
             tracing::Level::ERROR => Self::Error,
@@ -53,9 +53,9 @@ impl Level {
 
 /// A log line.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Line {
+pub(crate) struct LogLine {
     timestamp: String,
-    pub(crate) level: Level,
+    pub(crate) level: LogLevel,
     component: String,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,9 +72,9 @@ pub(crate) struct Line {
     metadata: Map<String, Value>,
 }
 
-impl Line {
+impl LogLine {
     /// The line for an event with these fields, its own and those of the spans around it.
-    pub(crate) fn new(at: Timestamp, level: Level, target: &str, mut fields: Fields) -> Self {
+    pub(crate) fn new(at: Timestamp, level: LogLevel, target: &str, mut fields: Fields) -> Self {
         Self {
             timestamp: milliseconds(at),
             level,

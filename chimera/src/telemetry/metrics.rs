@@ -6,7 +6,7 @@
 use metrics::Label;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -16,7 +16,7 @@ enum Kind {
 
 struct Metric {
     name: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     labels: Labels,
     help: &'static str,
 }
@@ -28,15 +28,15 @@ type Labels = &'static [(&'static str, &'static [&'static str])];
 const OPEN: &[&str] = &[];
 
 const fn counter(name: &'static str, labels: Labels, help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Counter, labels, help }
+    Metric { name, kind: MetricKind::Counter, labels, help }
 }
 
 const fn gauge(name: &'static str, labels: Labels, help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Gauge, labels, help }
+    Metric { name, kind: MetricKind::Gauge, labels, help }
 }
 
 const fn histogram(name: &'static str, labels: Labels, help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Histogram, labels, help }
+    Metric { name, kind: MetricKind::Histogram, labels, help }
 }
 
 /// All metrics, grouped by topic.
@@ -158,7 +158,7 @@ const METRICS: &[(&str, &[Metric])] = &[
             counter("chimera_commit_txs_total", &[("store", OPEN)], "Transactions that this process committed."),
             Metric {
                 name: "chimera_commit_batch_txs",
-                kind: Kind::Summary,
+                kind: MetricKind::Summary,
                 labels: &[("store", OPEN)],
                 help: "Transactions in a committed batch.",
             },
@@ -255,14 +255,14 @@ const METRICS: &[(&str, &[Metric])] = &[
 pub(super) fn describe() {
     for metric in METRICS.iter().flat_map(|(_, metrics)| *metrics) {
         match metric.kind {
-            Kind::Counter => {
+            MetricKind::Counter => {
                 metrics::describe_counter!(metric.name, metric.help);
                 for labels in series(metric.labels) {
                     metrics::counter!(metric.name, labels).increment(0);
                 }
             }
-            Kind::Gauge => metrics::describe_gauge!(metric.name, metric.help),
-            Kind::Histogram | Kind::Summary => metrics::describe_histogram!(metric.name, metric.help),
+            MetricKind::Gauge => metrics::describe_gauge!(metric.name, metric.help),
+            MetricKind::Histogram | MetricKind::Summary => metrics::describe_histogram!(metric.name, metric.help),
         }
     }
 }

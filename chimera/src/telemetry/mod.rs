@@ -16,7 +16,7 @@ use crate::failure::{Failure, Outcome};
 use chimera_api::TraceLink;
 use chimera_core::error::Code;
 use chimera_engine::port::{Clock, NoSpans, Spans};
-use layer::{Form, LogLayer};
+use layer::{LineFormat, LogLayer};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::io::Write;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const CALL_BUCKETS: &[f64] =
 
 /// What was set up, and must be flushed.
 pub(crate) struct Telemetry {
-    spans: Option<otlp::Spans>,
+    spans: Option<otlp::SpanExport>,
     metrics: PrometheusHandle,
 }
 
@@ -57,13 +57,13 @@ pub(crate) fn start(config: &Config, terminal: Terminal, clock: Arc<dyn Clock>) 
         .map_err(|error| Failure::new(Code::Internal, format!("metrics can't be set up: {error}")))?;
     metrics::describe();
     let spans = match &config.otlp_endpoint {
-        Some(endpoint) => Some(otlp::Spans::start(&endpoint.0, &config.mask)?),
+        Some(endpoint) => Some(otlp::SpanExport::start(&endpoint.0, &config.mask)?),
         None => None,
     };
     let form = match (config.log_format, terminal.attached) {
-        (LogFormat::Json, _) | (LogFormat::Auto, false) => Form::Json,
+        (LogFormat::Json, _) | (LogFormat::Auto, false) => LineFormat::Json,
         (LogFormat::Human, _) | (LogFormat::Auto, true) => {
-            Form::Human { color: terminal.attached && !terminal.no_color }
+            LineFormat::Human { color: terminal.attached && !terminal.no_color }
         }
     };
     let lines = LogLayer::new(form, config.mask.clone(), clock, |line| {
@@ -71,7 +71,7 @@ pub(crate) fn start(config: &Config, terminal: Terminal, clock: Arc<dyn Clock>) 
     });
     tracing_subscriber::registry()
         .with(lines.with_filter(filter(&config.log_level)?))
-        .with(spans.as_ref().map(otlp::Spans::layer))
+        .with(spans.as_ref().map(otlp::SpanExport::layer))
         .try_init()
         .map_err(|error| Failure::new(Code::Internal, format!("logs can't be set up: {error}")))?;
     panic::log_panics();
@@ -95,7 +95,7 @@ impl Telemetry {
 
     /// Who hears what runs did.
     pub(crate) fn spans(&self) -> Arc<dyn Spans> {
-        self.spans.as_ref().map_or_else(|| Arc::new(NoSpans) as Arc<dyn Spans>, otlp::Spans::port)
+        self.spans.as_ref().map_or_else(|| Arc::new(NoSpans) as Arc<dyn Spans>, otlp::SpanExport::port)
     }
 
     /// Sends what is left, unless that takes longer than this.

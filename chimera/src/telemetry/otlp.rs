@@ -3,7 +3,7 @@
 //! Spans are batched on a separate thread and sent through the runtime. If the collector is unavailable, spans
 //! are dropped: the queue is bounded, and the log reports once that sending fails and once that it works again.
 
-use super::told::{AllButStandIns, Ids, Teller, under};
+use super::told::{PlaceholderFilter, PresetIdGenerator, SpanReporter, with_span_ids};
 use crate::failure::{Failure, Outcome};
 use crate::mask::Mask;
 use chimera_api::{TraceContext, TraceLink};
@@ -32,11 +32,11 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
-pub(crate) struct Spans {
+pub(crate) struct SpanExport {
     provider: SdkTracerProvider,
 }
 
-impl Spans {
+impl SpanExport {
     /// Begins to export to the collector at `endpoint`.
     pub(crate) fn start(endpoint: &str, mask: &Mask) -> Outcome<Self> {
         let failed = |error: String| Failure::new(Code::ConfigInvalid, format!("spans can't be exported: {error}"));
@@ -44,7 +44,7 @@ impl Spans {
             .timeout(limits::SPANS_SEND_TIMEOUT)
             .build()
             .map_err(|error| failed(error.to_string()))?;
-        let sender = Sender { client, runtime: Handle::current(), failing: Arc::default() };
+        let sender = OtlpClient { client, runtime: Handle::current(), failing: Arc::default() };
         let exporter = OtlpExporter::builder()
             .with_http()
             .with_http_client(sender)
@@ -57,10 +57,10 @@ impl Spans {
             .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
             .build();
         let provider = SdkTracerProvider::builder()
-            .with_batch_exporter(Scrubbed { inner: exporter, mask: mask.clone() })
+            .with_batch_exporter(RedactingExporter { inner: exporter, mask: mask.clone() })
             .with_resource(resource)
-            .with_id_generator(Ids::default())
-            .with_sampler(AllButStandIns)
+            .with_id_generator(PresetIdGenerator::default())
+            .with_sampler(PlaceholderFilter)
             .build();
         Ok(Self { provider })
     }
@@ -73,7 +73,7 @@ impl Spans {
 
     /// The port through which the engine reports spans.
     pub(crate) fn port(&self) -> Arc<dyn Port> {
-        Arc::new(Teller(self.provider.tracer("chimera")))
+        Arc::new(SpanReporter(self.provider.tracer("chimera")))
     }
 
     /// Sends what is left, within the time that one sending may take.
@@ -98,7 +98,7 @@ pub(crate) fn link() -> TraceLink {
         let context = match (origin.run, caller) {
             (Some(run), caller) => {
                 caller.into_iter().for_each(|caller| span.add_link(caller));
-                under(run, OwnSpanId::request(run), || span.context())
+                with_span_ids(run, OwnSpanId::request(run), || span.context())
             }
             (None, Some(parent)) => {
                 let _ = span.set_parent(Context::new().with_remote_span_context(parent));
@@ -123,13 +123,13 @@ fn remote(caller: &TraceContext) -> Option<SpanContext> {
 
 /// Sends through the runtime, since the exporter's thread has none.
 #[derive(Clone, Debug)]
-struct Sender {
+struct OtlpClient {
     client: reqwest::Client,
     runtime: Handle,
     failing: Arc<AtomicBool>,
 }
 
-impl Sender {
+impl OtlpClient {
     async fn send(client: reqwest::Client, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (head, body) = request.into_parts();
         let answer = client.request(head.method, head.uri.to_string()).headers(head.headers).body(body).send().await?;
@@ -154,7 +154,7 @@ impl Sender {
 }
 
 #[async_trait::async_trait]
-impl HttpClient for Sender {
+impl HttpClient for OtlpClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let answer = self.runtime.spawn(Self::send(self.client.clone(), request)).await?;
         self.note(!answer.as_ref().is_ok_and(|answer| answer.status().is_success()));
@@ -164,12 +164,12 @@ impl HttpClient for Sender {
 
 /// Takes secrets out of spans before they leave.
 #[derive(Debug)]
-struct Scrubbed {
+struct RedactingExporter {
     inner: OtlpExporter,
     mask: Mask,
 }
 
-impl Scrubbed {
+impl RedactingExporter {
     fn attribute(&self, attribute: &mut KeyValue) {
         if Redactor::is_secret_name(attribute.key.as_str()) {
             attribute.value = Value::String(REDACTED.into());
@@ -203,7 +203,7 @@ impl Scrubbed {
     }
 }
 
-impl SpanExporter for Scrubbed {
+impl SpanExporter for RedactingExporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let clean = batch.into_iter().map(|span| self.span(span)).collect();
         self.inner.export(clean).await

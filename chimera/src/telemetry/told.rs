@@ -27,7 +27,7 @@ thread_local! {
 }
 
 /// Starts a span with these ids; the trace id is used only if it has no parent.
-pub(super) fn under<T>(trace: Uuid, span: OwnSpanId, start: impl FnOnce() -> T) -> T {
+pub(super) fn with_span_ids<T>(trace: Uuid, span: OwnSpanId, start: impl FnOnce() -> T) -> T {
     NEXT.set(Some((trace_id(trace), span_id(span))));
     let started = start();
     NEXT.set(None);
@@ -48,9 +48,9 @@ fn context(run: Uuid, span: OwnSpanId) -> SpanContext {
 
 /// Returns the ids set by `under`, else random ones.
 #[derive(Debug, Default)]
-pub(super) struct Ids(RandomIdGenerator);
+pub(super) struct PresetIdGenerator(RandomIdGenerator);
 
-impl IdGenerator for Ids {
+impl IdGenerator for PresetIdGenerator {
     fn new_trace_id(&self) -> TraceId {
         NEXT.get().map_or_else(|| self.0.new_trace_id(), |(trace, _)| trace)
     }
@@ -62,9 +62,9 @@ impl IdGenerator for Ids {
 
 /// Samples every span except placeholders.
 #[derive(Clone, Debug)]
-pub(super) struct AllButStandIns;
+pub(super) struct PlaceholderFilter;
 
-impl ShouldSample for AllButStandIns {
+impl ShouldSample for PlaceholderFilter {
     fn should_sample(
         &self,
         _: Option<&Context>,
@@ -81,9 +81,9 @@ impl ShouldSample for AllButStandIns {
 }
 
 /// Exports the spans that the engine reports.
-pub(super) struct Teller(pub(super) SdkTracer);
+pub(super) struct SpanReporter(pub(super) SdkTracer);
 
-impl Spans for Teller {
+impl Spans for SpanReporter {
     fn enabled(&self) -> bool {
         true
     }
@@ -101,9 +101,9 @@ impl Spans for Teller {
             .span_builder(told.name)
             .with_kind(kind)
             .with_start_time(system_time(told.start))
-            .with_attributes(told.attributes.into_iter().map(|(name, value)| KeyValue::new(name, plain(value))))
+            .with_attributes(told.attributes.into_iter().map(|(name, value)| KeyValue::new(name, attribute_value(value))))
             .with_links(links.collect());
-        let mut span = under(told.trace, told.id, || self.0.build_with_context(builder, &parent));
+        let mut span = with_span_ids(told.trace, told.id, || self.0.build_with_context(builder, &parent));
         span.set_status(told.error.map_or(Status::Ok, Status::error));
         span.end_with_timestamp(system_time(told.end));
     }
@@ -111,12 +111,12 @@ impl Spans for Teller {
     fn placeholder(&self, trace: Uuid, span: OwnSpanId) -> tracing::Span {
         let stands = tracing::info_span!(parent: None, "run", otel.stand_in = true, trace_id = %trace.simple());
         // Asking for its context starts it.
-        drop(under(trace, span, || stands.context()));
+        drop(with_span_ids(trace, span, || stands.context()));
         stands
     }
 }
 
-fn plain(value: serde_json::Value) -> Value {
+fn attribute_value(value: serde_json::Value) -> Value {
     match value {
         serde_json::Value::Bool(value) => value.into(),
         serde_json::Value::String(text) => text.into(),

@@ -2,9 +2,9 @@
 //!
 //! A file appears only when it is complete.
 
-use super::ledger::{self, Exported};
+use super::ledger::{self, ExportSummary};
 use super::tenant_id;
-use crate::command::{Scene, print, say};
+use crate::command::{CommandContext, print, say};
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
 use serde_json::json;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use tokio::fs::File;
 use tokio::io::{AsyncWriteExt, BufWriter};
 
-pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Path>) -> Outcome<ExitCode> {
+pub(crate) async fn run(scene: &CommandContext<'_>, tenant: Option<&str>, out: Option<&Path>) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
     let signer = compose::existing_signer(config).await?;
     let others = &config.trusted_keys;
@@ -51,7 +51,7 @@ pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Pa
                 tokio::fs::rename(&draft, path).await.map_err(failed)?;
                 Ok(exported)
             };
-            let written: Outcome<Exported> = written.await;
+            let written: Outcome<ExportSummary> = written.await;
             if written.is_err() {
                 // An incomplete file must not pass for an export; a leftover is recognizable by its name.
                 let _ = tokio::fs::remove_file(&draft).await;
@@ -75,8 +75,8 @@ fn draft_of(path: &Path, unique: &str) -> PathBuf {
     draft.into()
 }
 
-fn summary(tenant: Option<&str>, exported: Exported) -> String {
-    let Exported { entries, checkpoints, newer_than_last_checkpoint: newer } = exported;
+fn summary(tenant: Option<&str>, exported: ExportSummary) -> String {
+    let ExportSummary { entries, checkpoints, newer_than_last_checkpoint: newer } = exported;
     let mut text = format!("exported entries: {entries}, checkpoints: {checkpoints}");
     match (newer, tenant) {
         (0, _) => {}
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_no_checkpoint_covers_is_told() {
-        let exported = Exported { entries: 5, checkpoints: 2, newer_than_last_checkpoint: 3 };
+        let exported = ExportSummary { entries: 5, checkpoints: 2, newer_than_last_checkpoint: 3 };
         insta::assert_snapshot!(summary(None, exported));
         insta::assert_snapshot!(summary(Some("acme"), exported));
     }

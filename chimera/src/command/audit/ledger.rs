@@ -15,7 +15,7 @@ use std::path::Path;
 use tokio::io::AsyncWrite;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Verified {
+pub(crate) struct LedgerReport {
     /// `None` means all tenants.
     pub(super) tenant: Option<String>,
     /// Valid entries.
@@ -31,7 +31,7 @@ pub(crate) struct Verified {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Exported {
+pub(super) struct ExportSummary {
     pub(super) entries: u64,
     pub(super) checkpoints: u64,
     /// A tenant's export omits these.
@@ -39,10 +39,10 @@ pub(super) struct Exported {
 }
 
 /// Verifies an export, offline.
-pub(super) fn verify_export(path: &Path, keys: &[String]) -> Outcome<Verified> {
+pub(super) fn verify_export(path: &Path, keys: &[String]) -> Outcome<LedgerReport> {
     let keys = public_keys(keys)?;
     let report = File::open(path).and_then(|file| chimera_core::audit::verify(BufReader::new(file), &keys));
-    report.map(Verified::from).map_err(|error| Failure::file("can't read the export", path, &error))
+    report.map(LedgerReport::from).map_err(|error| Failure::file("can't read the export", path, &error))
 }
 
 /// Verifies the ledger of a store with the given keys; by default with its own key and the trusted ones.
@@ -51,7 +51,7 @@ pub(crate) async fn verify_store(
     keys: &[String],
     own: Option<&Signer>,
     others: &[PublicKey],
-) -> Outcome<Verified> {
+) -> Outcome<LedgerReport> {
     let mut keys = public_keys(keys)?;
     let trusted = !keys.is_empty();
     if !trusted {
@@ -62,11 +62,11 @@ pub(crate) async fn verify_store(
             .hint("pass the public key with --key; it is in the first line of every export"));
     }
     let report = verify(records, &keys).await.map_err(ledger)?;
-    Ok(Verified { trusted, ..report.into() })
+    Ok(LedgerReport { trusted, ..report.into() })
 }
 
 /// The ledger is empty although the mark file records entries.
-pub(crate) fn gone(marked: u64) -> Failure {
+pub(crate) fn lost_ledger(marked: u64) -> Failure {
     let message = format!("the ledger is empty, but its mark file records {marked} entries: they are lost");
     Failure::new(Code::LedgerBroken, message).hint("put the data back, or restore a backup; see docs/guides/backup.md")
 }
@@ -79,10 +79,10 @@ pub(super) async fn export(
     signer: Option<&Signer>,
     others: &[PublicKey],
     out: &mut (dyn AsyncWrite + Unpin + Send),
-) -> Outcome<Exported> {
+) -> Outcome<ExportSummary> {
     let keys = trusted_keys(signer, others);
     let done = chimera_engine::audit::export(records, clock, tenant, &keys, signer, out).await.map_err(ledger)?;
-    Ok(Exported { entries: done.entries, checkpoints: done.checkpoints, newer_than_last_checkpoint: done.newer })
+    Ok(ExportSummary { entries: done.entries, checkpoints: done.checkpoints, newer_than_last_checkpoint: done.newer })
 }
 
 fn trusted_keys(own: Option<&Signer>, others: &[PublicKey]) -> Vec<PublicKey> {
@@ -108,7 +108,7 @@ fn ledger(error: LedgerError) -> Failure {
     }
 }
 
-impl From<VerificationReport> for Verified {
+impl From<VerificationReport> for LedgerReport {
     fn from(report: VerificationReport) -> Self {
         Self {
             tenant: report.tenant,

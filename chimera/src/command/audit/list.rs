@@ -1,8 +1,8 @@
 //! `chimera audit list`: entries of the ledger, a page at a time.
 
 use super::tenant_id;
-use crate::cli::AuditList;
-use crate::command::{Scene, print, say};
+use crate::cli::AuditListArgs;
+use crate::command::{CommandContext, print, say};
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
@@ -14,9 +14,9 @@ use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>, list: &AuditList) -> Outcome<ExitCode> {
+pub(crate) async fn run(scene: &CommandContext<'_>, list: &AuditListArgs) -> Outcome<ExitCode> {
     let records = compose::records_to_read(&scene.loaded.config, &Ambient::new()).await?;
-    let page = page(&*records, list).await?;
+    let page = read_page(&*records, list).await?;
     print(&render(&page, scene.json))?;
     if let Some(next) = page.next.filter(|_| !scene.json) {
         say(&format!("more: --after {}", next.encode()));
@@ -24,7 +24,7 @@ pub(crate) async fn run(scene: &Scene<'_>, list: &AuditList) -> Outcome<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-async fn page(records: &dyn Records, list: &AuditList) -> Outcome<Page> {
+async fn read_page(records: &dyn Records, list: &AuditListArgs) -> Outcome<Page> {
     let scope = match &list.tenant {
         Some(named) => Scope::Tenant(tenant_id(records, named).await?),
         None => Scope::System,
@@ -127,8 +127,8 @@ mod tests {
         async fn close(&self) {}
     }
 
-    fn asked(after: Option<&str>) -> AuditList {
-        AuditList {
+    fn asked(after: Option<&str>) -> AuditListArgs {
+        AuditListArgs {
             tenant: Some("acme".to_owned()),
             subject_id: Some("s".to_owned()),
             event_type: Some("e".to_owned()),
@@ -139,14 +139,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_page_is_shown_for_reading_and_as_json_with_its_cursor() {
-        let page = page(&TwoEntries, &asked(None)).await.unwrap();
+        let page = read_page(&TwoEntries, &asked(None)).await.unwrap();
         insta::assert_snapshot!(render(&page, false));
         insta::assert_snapshot!(render(&page, true));
     }
 
     #[tokio::test]
     async fn a_cursor_of_another_listing_is_refused() {
-        let failure = page(&TwoEntries, &asked(Some("nonsense"))).await.unwrap_err();
+        let failure = read_page(&TwoEntries, &asked(Some("nonsense"))).await.unwrap_err();
         assert_eq!(failure.code, Code::SchemaInvalid);
     }
 }

@@ -1,17 +1,17 @@
 //! `chimera runs doubts`: tool calls whose outcome is unknown.
 
 use crate::cli::DoubtsArgs;
-use crate::command::{Scene, page_words, print};
+use crate::command::{CommandContext, print_page_footer, print};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
-use crate::flow::picture::doubt;
+use crate::flow::picture::doubt_headline;
 use crate::flow::table::text;
 use chimera_engine::flow::DoubtFilter;
 use serde_json::Value;
 use std::process::ExitCode;
 
-pub(super) async fn run(scene: &Scene<'_>, args: DoubtsArgs) -> Outcome<ExitCode> {
-    let backend = scene.desk_to_read().await?;
+pub(super) async fn run(scene: &CommandContext<'_>, args: DoubtsArgs) -> Outcome<ExitCode> {
+    let backend = scene.read_backend().await?;
     let filter = DoubtFilter { actor: args.actor, tool: args.tool, limit: args.page.limit, cursor: args.page.cursor };
     let found = backend.doubts(filter).await?;
     if scene.json {
@@ -20,9 +20,9 @@ pub(super) async fn run(scene: &Scene<'_>, args: DoubtsArgs) -> Outcome<ExitCode
     }
     let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let now = Ambient::new().clock.now();
-    let shown: Vec<String> = items.iter().map(|item| entry(item, &doubt(item, now))).collect();
+    let shown: Vec<String> = items.iter().map(|item| entry(item, &doubt_headline(item, now))).collect();
     print(&shown.join("\n"))?;
-    page_words(&found, items.is_empty(), "calls in doubt");
+    print_page_footer(&found, items.is_empty(), "calls in doubt");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,15 +1,15 @@
 //! `chimera runs list`: runs, the newest first.
 
 use crate::cli::ListArgs;
-use crate::command::{Scene, page_words, print};
+use crate::command::{CommandContext, print_page_footer, print};
 use crate::failure::Outcome;
 use crate::flow::table::{table, text};
 use chimera_engine::flow::RunFilter;
 use serde_json::Value;
 use std::process::ExitCode;
 
-pub(super) async fn run(scene: &Scene<'_>, args: ListArgs) -> Outcome<ExitCode> {
-    let backend = scene.desk_to_read().await?;
+pub(super) async fn run(scene: &CommandContext<'_>, args: ListArgs) -> Outcome<ExitCode> {
+    let backend = scene.read_backend().await?;
     let filter = RunFilter {
         status: args.status,
         actor: args.actor,
@@ -27,7 +27,7 @@ pub(super) async fn run(scene: &Scene<'_>, args: ListArgs) -> Outcome<ExitCode> 
     let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let rows: Vec<Vec<String>> = items.iter().map(row).collect();
     print(&table(&["RUN", "WORKFLOW", "STATUS", "LEVEL", "ACTOR", "STARTED", "ENDED"], &rows))?;
-    page_words(&found, rows.is_empty(), "runs");
+    print_page_footer(&found, rows.is_empty(), "runs");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,12 +9,12 @@ mod watch;
 
 pub(super) use watch::follow;
 
-use super::Scene;
+use super::CommandContext;
 use crate::cli::RunsCommand;
 use crate::failure::Outcome;
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>, command: RunsCommand) -> Outcome<ExitCode> {
+pub(crate) async fn run(scene: &CommandContext<'_>, command: RunsCommand) -> Outcome<ExitCode> {
     match command {
         RunsCommand::List(args) => list::run(scene, args).await,
         RunsCommand::Show { run } => show::run(scene, &run).await,
@@ -26,18 +26,18 @@ pub(crate) async fn run(scene: &Scene<'_>, command: RunsCommand) -> Outcome<Exit
         }
         RunsCommand::Edit { run, step, input, acting } => steer::edit(scene, &run, &step, &input, &acting).await,
         RunsCommand::Cancel { run, reason, acting } => steer::cancel(scene, &run, reason, &acting).await,
-        RunsCommand::Pause { run, acting } => steer::hold(scene, &run, "pause", &acting).await,
-        RunsCommand::Resume { run, acting } => steer::hold(scene, &run, "resume", &acting).await,
+        RunsCommand::Pause { run, acting } => steer::pause_or_resume(scene, &run, "pause", &acting).await,
+        RunsCommand::Resume { run, acting } => steer::pause_or_resume(scene, &run, "resume", &acting).await,
         RunsCommand::Doubts(args) => doubts::run(scene, args).await,
         RunsCommand::Resolve(args) => steer::resolve(scene, args).await,
         RunsCommand::Retry { run, from, wait, acting } => {
-            again::again(scene, &run, ("retry", None), from, wait, &acting).await
+            again::restart(scene, &run, ("retry", None), from, wait, &acting).await
         }
         RunsCommand::Replay { run, mode, from, wait, acting } => {
-            again::again(scene, &run, ("replay", Some(mode)), from, wait, &acting).await
+            again::restart(scene, &run, ("replay", Some(mode)), from, wait, &acting).await
         }
         RunsCommand::Rollback { run, by_hand: true, reason, acting, .. } => {
-            steer::mark(scene, &run, reason, &acting).await
+            steer::mark_rolled_back(scene, &run, reason, &acting).await
         }
         RunsCommand::Rollback { run, steps, reason, wait, acting, .. } => {
             steer::rollback(scene, &run, steps, reason, wait, &acting).await

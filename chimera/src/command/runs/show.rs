@@ -1,11 +1,11 @@
 //! `chimera runs show` and `steps`: one run and its steps.
 
 use crate::ambient::stdout_size;
-use crate::backend::run_id;
-use crate::command::{Scene, document, print};
+use crate::backend::parse_run_id;
+use crate::command::{CommandContext, document, print};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
-use crate::flow::picture::{Canvas, Sight, draw};
+use crate::flow::picture::{RenderOptions, RunView, draw};
 use crate::flow::table::{table, text};
 use chimera_core::flow::review::ApprovalState;
 use serde_json::Value;
@@ -14,8 +14,8 @@ use std::process::ExitCode;
 /// Output that is not redrawn need not fit the screen.
 const UNBOUNDED: usize = 100_000;
 
-pub(super) async fn run(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {
-    let (backend, id) = (scene.desk_to_read().await?, run_id(run)?);
+pub(super) async fn run(scene: &CommandContext<'_>, run: &str) -> Outcome<ExitCode> {
+    let (backend, id) = (scene.read_backend().await?, parse_run_id(run)?);
     let run = backend.run(id).await?;
     if scene.json {
         print(&format!("{run}\n"))?;
@@ -24,9 +24,9 @@ pub(super) async fn run(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {
     let steps = backend.steps(id).await?;
     let workflow = super::watch::workflow_of(&backend, &run).await;
     let steps = steps["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let sight = Sight { run: &run, steps, workflow: &workflow, now: Ambient::new().clock.now() };
+    let sight = RunView { run: &run, steps, workflow: &workflow, now: Ambient::new().clock.now() };
     let columns = stdout_size().map_or(UNBOUNDED, |(columns, _)| columns);
-    let canvas = Canvas { columns, rows: UNBOUNDED, colors: false, reviews: true };
+    let canvas = RenderOptions { columns, rows: UNBOUNDED, colors: false, reviews: true };
     print(&format!("{}  {}\n{}\n", text(&run["run_id"]), text(&run["actor"]), draw(&sight, canvas).join("\n")))?;
     for decided in run["decided_approvals"].as_array().into_iter().flatten() {
         if let Ok(standing) = serde_json::from_value::<ApprovalState>(decided["standing"].clone()) {
@@ -39,14 +39,14 @@ pub(super) async fn run(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {
             print(&format!("\n{name}:\n{}", document(value)))?;
         }
     }
-    if let Some(left) = left(&run) {
+    if let Some(left) = not_undone(&run) {
         print(&format!("\n{left}\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What a rollback could not undo, if there is anything.
-pub(super) fn left(run: &Value) -> Option<String> {
+pub(super) fn not_undone(run: &Value) -> Option<String> {
     let left = run["rollback"]["left"].as_array().filter(|left| !left.is_empty())?;
     let name = |step: &Value| {
         let why = step["reason"].as_str().or(step["error"]["message"].as_str()).map(|why| format!(" ({why})"));
@@ -55,8 +55,8 @@ pub(super) fn left(run: &Value) -> Option<String> {
     Some(text(&format!("not undone: {}", left.iter().map(name).collect::<Vec<_>>().join(", ")).into()))
 }
 
-pub(super) async fn steps(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {
-    let (backend, id) = (scene.desk_to_read().await?, run_id(run)?);
+pub(super) async fn steps(scene: &CommandContext<'_>, run: &str) -> Outcome<ExitCode> {
+    let (backend, id) = (scene.read_backend().await?, parse_run_id(run)?);
     let found = backend.steps(id).await?;
     if scene.json {
         print(&format!("{found}\n"))?;

@@ -1,16 +1,16 @@
 //! Commands that send a signal to a run: approve, reject, edit, cancel, pause, resume, resolve, roll back, patch.
 
 use super::watch;
-use crate::backend::{escaped, run_id};
-use crate::cli::{Acting, DecideArgs, PatchArgs, ResolveArgs};
-use crate::command::{Scene, document, json_of, print, say};
+use crate::backend::{percent_encode, parse_run_id};
+use crate::cli::{ActorArg, DecideArgs, PatchArgs, ResolveArgs};
+use crate::command::{CommandContext, document, read_json, print, say};
 use crate::failure::Outcome;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 
-pub(super) async fn decide(scene: &Scene<'_>, args: DecideArgs, decision: &str) -> Outcome<ExitCode> {
-    let backend = scene.desk_to_change(args.acting.actor.as_deref())?;
+pub(super) async fn decide(scene: &CommandContext<'_>, args: DecideArgs, decision: &str) -> Outcome<ExitCode> {
+    let backend = scene.write_backend(args.acting.actor.as_deref())?;
     let given = [
         ("decision", Some(decision.to_owned())),
         ("step_id", args.step),
@@ -20,7 +20,7 @@ pub(super) async fn decide(scene: &Scene<'_>, args: DecideArgs, decision: &str) 
     ];
     let body: Map<String, Value> =
         given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
-    let told = backend.tell("POST", &format!("runs/{}/approve", run_id(&args.run)?), Some(body.into())).await?;
+    let told = backend.request("POST", &format!("runs/{}/approve", parse_run_id(&args.run)?), Some(body.into())).await?;
     if scene.json {
         print(&format!("{told}\n"))?;
     } else if told["approval_status"] == "pending" {
@@ -33,80 +33,80 @@ pub(super) async fn decide(scene: &Scene<'_>, args: DecideArgs, decision: &str) 
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn edit(scene: &Scene<'_>, run: &str, step: &str, input: &Path, acting: &Acting) -> Outcome<ExitCode> {
-    let path = format!("runs/{}/steps/{}/edit", run_id(run)?, escaped(step));
-    tell(
+pub(super) async fn edit(scene: &CommandContext<'_>, run: &str, step: &str, input: &Path, acting: &ActorArg) -> Outcome<ExitCode> {
+    let path = format!("runs/{}/steps/{}/edit", parse_run_id(run)?, percent_encode(step));
+    send(
         scene,
         acting,
         &path,
-        Some(json!({"input": json_of(input)?})),
+        Some(json!({"input": read_json(input)?})),
         "input changed; the step waits for approval again",
     )
     .await
 }
 
-pub(super) async fn cancel(scene: &Scene<'_>, run: &str, reason: Option<String>, acting: &Acting) -> Outcome<ExitCode> {
-    let path = format!("runs/{}/cancel", run_id(run)?);
-    tell(scene, acting, &path, Some(json!({ "reason": reason })), "cancellation requested").await
+pub(super) async fn cancel(scene: &CommandContext<'_>, run: &str, reason: Option<String>, acting: &ActorArg) -> Outcome<ExitCode> {
+    let path = format!("runs/{}/cancel", parse_run_id(run)?);
+    send(scene, acting, &path, Some(json!({ "reason": reason })), "cancellation requested").await
 }
 
-pub(super) async fn hold(scene: &Scene<'_>, run: &str, word: &str, acting: &Acting) -> Outcome<ExitCode> {
+pub(super) async fn pause_or_resume(scene: &CommandContext<'_>, run: &str, word: &str, acting: &ActorArg) -> Outcome<ExitCode> {
     let words = if word == "pause" { "pause requested" } else { "resume requested" };
-    tell(scene, acting, &format!("runs/{}/{word}", run_id(run)?), None, words).await
+    send(scene, acting, &format!("runs/{}/{word}", parse_run_id(run)?), None, words).await
 }
 
-pub(super) async fn resolve(scene: &Scene<'_>, args: ResolveArgs) -> Outcome<ExitCode> {
-    let path = format!("runs/{}/steps/{}/resolve", run_id(&args.run)?, escaped(&args.step));
+pub(super) async fn resolve(scene: &CommandContext<'_>, args: ResolveArgs) -> Outcome<ExitCode> {
+    let path = format!("runs/{}/steps/{}/resolve", parse_run_id(&args.run)?, percent_encode(&args.step));
     let outcome = if args.happened { "happened" } else { "never" };
     let mut body = json!({"outcome": outcome, "notes": args.notes});
     if let Some(file) = &args.output {
-        body["output"] = json_of(file)?;
+        body["output"] = read_json(file)?;
     }
-    tell(scene, &args.acting, &path, Some(body), "outcome recorded").await
+    send(scene, &args.acting, &path, Some(body), "outcome recorded").await
 }
 
 pub(super) async fn rollback(
-    scene: &Scene<'_>,
+    scene: &CommandContext<'_>,
     run: &str,
     steps: Vec<String>,
     reason: Option<String>,
     wait: bool,
-    acting: &Acting,
+    acting: &ActorArg,
 ) -> Outcome<ExitCode> {
-    let id = run_id(run)?;
-    let backend = scene.desk_to_change(acting.actor.as_deref())?;
+    let id = parse_run_id(run)?;
+    let backend = scene.write_backend(acting.actor.as_deref())?;
     let known = backend.run(id).await?["run_seq"].as_i64().unwrap_or(0);
     let steps = if steps.is_empty() { Value::Null } else { steps.into() };
     let body = json!({"step_ids": steps, "reason": reason});
-    let told = backend.tell("POST", &format!("runs/{id}/rollback"), Some(body)).await?;
+    let told = backend.request("POST", &format!("runs/{id}/rollback"), Some(body)).await?;
     if wait {
-        backend.heard(id, known).await?;
+        backend.wait_for_event(id, known).await?;
         return watch::follow(scene, &backend, id, known).await;
     }
-    answer(scene, &told, "rollback started")
+    print_answer(scene, &told, "rollback started")
 }
 
 /// Marks a run as rolled back by hand.
-pub(super) async fn mark(scene: &Scene<'_>, run: &str, reason: Option<String>, acting: &Acting) -> Outcome<ExitCode> {
-    let backend = scene.desk_to_change(acting.actor.as_deref())?;
+pub(super) async fn mark_rolled_back(scene: &CommandContext<'_>, run: &str, reason: Option<String>, acting: &ActorArg) -> Outcome<ExitCode> {
+    let backend = scene.write_backend(acting.actor.as_deref())?;
     let body = json!({"status": "rolled_back", "reason": reason});
-    let told = backend.tell("PATCH", &format!("runs/{}", run_id(run)?), Some(body)).await?;
-    answer(scene, &told, "the run is marked as rolled back")
+    let told = backend.request("PATCH", &format!("runs/{}", parse_run_id(run)?), Some(body)).await?;
+    print_answer(scene, &told, "the run is marked as rolled back")
 }
 
-pub(super) async fn patch(scene: &Scene<'_>, args: PatchArgs) -> Outcome<ExitCode> {
-    let backend = scene.desk_to_change(args.acting.actor.as_deref())?;
-    let run = run_id(&args.run)?;
+pub(super) async fn patch(scene: &CommandContext<'_>, args: PatchArgs) -> Outcome<ExitCode> {
+    let backend = scene.write_backend(args.acting.actor.as_deref())?;
+    let run = parse_run_id(&args.run)?;
     if let Some(number) = args.remove {
-        let told = backend.tell("DELETE", &format!("runs/{run}/patches/{number}"), None).await?;
-        return answer(scene, &told, "patch removal requested");
+        let told = backend.request("DELETE", &format!("runs/{run}/patches/{number}"), None).await?;
+        return print_answer(scene, &told, "patch removal requested");
     }
     let patch = match &args.file {
-        Some(file) => json_of(file)?,
+        Some(file) => read_json(file)?,
         None => Value::Null,
     };
     let body = json!({"patch": patch, "state_version": args.state_version, "dry_run": args.dry_run});
-    let told = backend.tell("POST", &format!("runs/{run}/patch"), Some(body)).await?;
+    let told = backend.request("POST", &format!("runs/{run}/patch"), Some(body)).await?;
     if scene.json {
         print(&format!("{told}\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -118,13 +118,13 @@ pub(super) async fn patch(scene: &Scene<'_>, args: PatchArgs) -> Outcome<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-async fn tell(scene: &Scene<'_>, acting: &Acting, path: &str, body: Option<Value>, words: &str) -> Outcome<ExitCode> {
-    let backend = scene.desk_to_change(acting.actor.as_deref())?;
-    let told = backend.tell("POST", path, body).await?;
-    answer(scene, &told, words)
+async fn send(scene: &CommandContext<'_>, acting: &ActorArg, path: &str, body: Option<Value>, words: &str) -> Outcome<ExitCode> {
+    let backend = scene.write_backend(acting.actor.as_deref())?;
+    let told = backend.request("POST", path, body).await?;
+    print_answer(scene, &told, words)
 }
 
-fn answer(scene: &Scene<'_>, told: &Value, words: &str) -> Outcome<ExitCode> {
+fn print_answer(scene: &CommandContext<'_>, told: &Value, words: &str) -> Outcome<ExitCode> {
     if scene.json {
         print(&format!("{told}\n"))?;
     } else {

@@ -4,11 +4,11 @@
 //! Elsewhere every event is one line.
 
 use crate::ambient::stdout_size;
-use crate::backend::{Backend, Events, run_id};
-use crate::command::{Scene, print, say};
+use crate::backend::{Backend, Events, parse_run_id};
+use crate::command::{CommandContext, print, say};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
-use crate::flow::picture::{Canvas, Sight, draw, review_lines};
+use crate::flow::picture::{RenderOptions, RunView, draw, review_lines};
 use crate::flow::table::text;
 use chimera_core::limits;
 use chimera_core::text::escape_invisible_only;
@@ -18,47 +18,47 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use uuid::Uuid;
 
-pub(super) async fn run(scene: &Scene<'_>, run: &str, after: i64) -> Outcome<ExitCode> {
-    let id = run_id(run)?;
-    let backend = scene.desk_to_read().await?;
+pub(super) async fn run(scene: &CommandContext<'_>, run: &str, after: i64) -> Outcome<ExitCode> {
+    let id = parse_run_id(run)?;
+    let backend = scene.read_backend().await?;
     // Check first that the run exists: following would wait.
     backend.run(id).await?;
     follow(scene, &backend, id, after).await
 }
 
 /// Shows a run until it ends; the exit status tells whether it failed.
-pub(crate) async fn follow(scene: &Scene<'_>, backend: &Backend, run: Uuid, after: i64) -> Outcome<ExitCode> {
+pub(crate) async fn follow(scene: &CommandContext<'_>, backend: &Backend, run: Uuid, after: i64) -> Outcome<ExitCode> {
     let events = backend.follow(run, after);
     if stdout_size().is_some() && !scene.json {
-        paint(scene, backend, run, events).await?;
+        draw_live(scene, backend, run, events).await?;
     } else {
-        lines(scene, backend, run, events).await?;
+        print_events(scene, backend, run, events).await?;
     }
     let shown = backend.run(run).await?;
     let status = shown["status"].as_str().unwrap_or_default();
     let why = shown["error_message"].as_str().map_or(String::new(), |why| format!(": {why}"));
     say(&format!("{run} is {status}{why}"));
-    let left = super::show::left(&shown);
+    let left = super::show::not_undone(&shown);
     if let Some(left) = &left {
         say(left);
     }
     Ok(if matches!(status, "failed" | "cancelled") || left.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn lines(scene: &Scene<'_>, backend: &Backend, run: Uuid, mut events: Events) -> Outcome {
+async fn print_events(scene: &CommandContext<'_>, backend: &Backend, run: Uuid, mut events: Events) -> Outcome {
     let mut seen = BTreeSet::new();
     while let Some(event) = events.next().await {
         let event = event?;
         print(&if scene.json { format!("{event}\n") } else { line(&event) })?;
         if !scene.json && event["event_type"] == "approval.requested" {
-            print(&unseen(&backend.run(run).await?, &mut seen, limits::SHOWN_COLUMNS_DEFAULT))?;
+            print(&new_reviews(&backend.run(run).await?, &mut seen, limits::SHOWN_COLUMNS_DEFAULT))?;
         }
     }
     Ok(())
 }
 
 /// Pending approvals that were not shown yet, in full.
-fn unseen(run: &Value, seen: &mut BTreeSet<String>, columns: usize) -> String {
+fn new_reviews(run: &Value, seen: &mut BTreeSet<String>, columns: usize) -> String {
     let mut shown = String::new();
     for approval in run["approvals"].as_array().into_iter().flatten() {
         if seen.insert(text(&approval["digest"])) {
@@ -80,7 +80,7 @@ fn line(event: &Value) -> String {
     format!("{:>4}  {}  {}\n", event["run_seq"].as_i64().unwrap_or(0), text(&event["timestamp"]), text(&words.into()))
 }
 
-async fn paint(scene: &Scene<'_>, backend: &Backend, run: Uuid, mut events: Events) -> Outcome {
+async fn draw_live(scene: &CommandContext<'_>, backend: &Backend, run: Uuid, mut events: Events) -> Outcome {
     let clock = Ambient::new().clock;
     let (mut drawn, mut over, mut seen) = (0, false, BTreeSet::new());
     let mut workflow = Value::Null;
@@ -93,13 +93,13 @@ async fn paint(scene: &Scene<'_>, backend: &Backend, run: Uuid, mut events: Even
         let steps = steps["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
         let (columns, rows) = stdout_size().unwrap_or((80, 24));
         // Approvals are printed once in full, above the redrawn part, which is cut to the screen.
-        let asked = unseen(&shown, &mut seen, columns);
+        let asked = new_reviews(&shown, &mut seen, columns);
         let colors = !scene.terminal.no_color;
-        let canvas = Canvas { columns, rows: rows.saturating_sub(1), colors, reviews: false };
-        let sight = Sight { run: &shown, steps, workflow: &workflow, now: clock.now() };
+        let canvas = RenderOptions { columns, rows: rows.saturating_sub(1), colors, reviews: false };
+        let sight = RunView { run: &shown, steps, workflow: &workflow, now: clock.now() };
         let lines = draw(&sight, canvas);
         let up = if drawn > 0 { format!("\u{1b}[{drawn}A\u{1b}[J") } else { String::new() };
-        crate::command::paint(&format!("{up}{}{}\n", escape_invisible_only(&asked), lines.join("\n")))?;
+        crate::command::print_raw(&format!("{up}{}{}\n", escape_invisible_only(&asked), lines.join("\n")))?;
         drawn = lines.len();
         tokio::select! {
             event = events.next() => over = !drain(event, &mut events)?,
