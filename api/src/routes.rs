@@ -226,6 +226,7 @@ pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
         .fold(more, |router, (route, handler)| {
             let handler = match route.rules.is_guarded() {
                 true => handler
+                    .route_layer(from_fn_with_state(Arc::clone(&edge.unread), gate::unread::bound_tenant))
                     .route_layer(from_fn_with_state(edge.clone(), gate::guard))
                     .route_layer(from_fn_with_state(Arc::clone(&edge.unread), gate::unread::limit_unread)),
                 false => handler,

@@ -4,7 +4,7 @@
 //! caller has already committed the record that asks for it.
 
 pub mod act;
-mod blocking;
+mod aside;
 pub mod client;
 pub mod flow;
 pub mod http;

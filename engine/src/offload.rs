@@ -1,6 +1,6 @@
 //! Runs CPU-heavy work that a request causes away from the threads that serve requests.
 //!
-//! A few pieces run at a time, and tenants take turns. The work is polled with `block_in_place`, so it need not be
+//! A few pieces run at a time, and tenants take turns. So they do for the memory of large work. The work is polled with `block_in_place`, so it need not be
 //! `'static`.
 
 use crate::error::EngineError;
@@ -18,6 +18,16 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 pub(crate) struct Offload {
     turns: FairSlots,
+    /// Bytes of memory.
+    memory: FairSlots,
+}
+
+/// How often work has its data in memory: as stored, parsed, rearranged and written.
+const COPIES: usize = 4;
+
+/// Memory for one piece of large work, until it is dropped.
+pub struct SizeBudget {
+    _held: Option<SlotGuard>,
 }
 
 thread_local! {
@@ -29,7 +39,31 @@ impl Offload {
     /// Uses half of the worker threads at most. With several tenants, each one gets its share.
     pub(crate) fn new(is_shared: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let threads = Handle::try_current().map_or(1, |handle| handle.metrics().num_workers());
-        Self { turns: FairSlots::new((threads / 2).max(1), is_shared) }
+        let is_shared = Arc::new(is_shared);
+        let shared = || {
+            let is_shared = Arc::clone(&is_shared);
+            move || is_shared()
+        };
+        let memory = FairSlots::new(limits::LARGE_WORK_BYTES_MAX, shared());
+        Self { turns: FairSlots::new((threads / 2).max(1), shared()), memory }
+    }
+
+    /// Waits for memory to work on JSON that takes so many bytes once parsed, unless it is little. Refused if too much
+    /// of the caller's work waits already. Whoever waits should hold none of the data, and whoever has room never asks
+    /// for more.
+    pub(crate) async fn room(&self, who: &Claimant, weight: usize) -> Result<SizeBudget, EngineError> {
+        if !Self::needs_room(weight) {
+            return Ok(SizeBudget { _held: None });
+        }
+        if let Some(full) = self.memory.limit_reached(who) {
+            return Err(EngineError::Refused(Box::new(queue_full_error(full, who))));
+        }
+        Ok(SizeBudget { _held: Some(self.memory.turn_for(who, weight.saturating_mul(COPIES)).await) })
+    }
+
+    /// Whether work on so much needs room.
+    pub(crate) const fn needs_room(weight: usize) -> bool {
+        weight > limits::RUN_MEMORY_BYTES_COUNTED
     }
 
     /// Refuses a request at once when too much work of its caller is waiting already.
@@ -279,6 +313,35 @@ mod tests {
             work.await.unwrap();
         }
         assert_eq!(told("bob", "0", true), None);
+    }
+
+    /// However many ask, the memory that they were given never exceeds the limit, and what needs more works alone.
+    #[tokio::test]
+    async fn large_work_shares_one_budget_of_memory() {
+        let offload = Offload::new(|| true);
+        let (acme, quarter) = (Claimant::new("acme", "a"), limits::LARGE_WORK_BYTES_MAX / 4 / COPIES);
+        let bobs: Vec<_> = vec![bob(); 8];
+        let mut waits: Vec<_> = bobs.iter().map(|who| Box::pin(offload.room(who, quarter))).collect();
+        let mut given = Vec::new();
+        for wait in &mut waits {
+            if let std::task::Poll::Ready(room) = futures::poll!(wait.as_mut()) {
+                given.push(room.unwrap());
+            }
+        }
+        assert_eq!(given.len(), 3, "a tenant leaves a quarter to others");
+        let other = offload.room(&acme, quarter).await.unwrap();
+        assert!(offload.room(&acme, 1).await.is_ok(), "little work never waits");
+        let mut huge = Box::pin(offload.room(&acme, limits::LARGE_WORK_BYTES_MAX));
+        drop(given);
+        drop(waits);
+        assert!(futures::poll!(huge.as_mut()).is_pending(), "something else is under way");
+        drop(other);
+        let huge = huge.await.unwrap();
+        let who = bob();
+        let mut small = Box::pin(offload.room(&who, quarter));
+        assert!(futures::poll!(small.as_mut()).is_pending());
+        drop(huge);
+        assert!(futures::poll!(small.as_mut()).is_ready());
     }
 
     /// Whoever stops waiting, before or after a place was kept for them, keeps it from nobody.

@@ -30,10 +30,15 @@ impl FairSlots {
 
     /// Waits for a slot. Cancel safe: a dropped waiter leaves the queue, and a slot it was given goes to the next.
     pub async fn acquire(&self, who: &Claimant) -> SlotGuard {
+        self.turn_for(who, 1).await
+    }
+
+    /// Waits for so many slots at once; for all of them if it needs more than there are.
+    pub async fn turn_for(&self, who: &Claimant, slots: usize) -> SlotGuard {
         let (given, waits) = oneshot::channel();
         let turn = {
             let mut state = self.inner.state();
-            let ask = state.line.ask(who);
+            let ask = state.line.ask(who, slots);
             state.waiters.insert(ask, given);
             state.serve();
             SlotGuard { inner: Arc::clone(&self.inner), ticket: ask }

@@ -21,7 +21,7 @@ use axum::response::{IntoResponse, Response};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
-use chimera_core::json::Digest32;
+use chimera_core::json::{Digest32, weight_of_text};
 use chimera_core::limits::{ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, REDACT_INLINE_BYTES_MAX};
 use chimera_core::redact::Redactor;
 use chimera_engine::act::{ActRequest, ActOutcome, Actions, StartedAction, DuplicatePolicy, Objective};
@@ -142,8 +142,11 @@ pub(crate) async fn act(
 ) -> Result<Response, ApiError> {
     let actions = actions(&edge)?;
     let is_large = shown.body.len() > REDACT_INLINE_BYTES_MAX;
+    let room = actions.room(&caller.permit, weight_of_text(&shown.body)).await?;
     let (ask, wait) = actions.work(&caller.permit, is_large, || parse_request(&shown, &headers, seed)).await??;
-    match Box::pin(actions.act(&caller.permit, ask)).await? {
+    let acted = Box::pin(actions.act(&caller.permit, ask)).await?;
+    drop(room);
+    match acted {
         ActOutcome::Started(begun) => act_response(&edge, &caller, &begun, wait).await,
         ActOutcome::Duplicate { run, differs } => duplicate_response(&caller, run, differs).await,
     }

@@ -1,8 +1,9 @@
 //! Limits how many response bytes wait in memory for slow clients.
 //!
-//! A response is held in memory until the client reads it, and a slow client may take as long as it needs. So the unread
-//! bytes are bounded, per address and in total. A client with too much unread is refused before its request is processed.
-//! A GET that was admitted earlier may lose its response to the limit; the response to a change is always sent.
+//! An answer is whole in memory until it is taken, and a slow reader may take all the time it needs. So what one address
+//! leaves unread is bounded, and what all do: whoever has too much waiting is told to take it first, before anything is
+//! done. Once the caller is known, its tenant counts too, so that one tenant leaves room for the others behind a shared
+//! proxy. An answer to a question that was let in before is not given either then; one that tells of a change always is.
 
 use crate::problem::ApiError;
 use crate::server::Peer;
@@ -13,9 +14,10 @@ use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::{Buf, Bytes};
-use chimera_core::access::address;
+use chimera_core::access::{Pool, address};
 use chimera_core::error::Code;
 use chimera_core::limits::{UNREAD_BYTES_COUNTED, UNREAD_BYTES_MAX, UNREAD_BYTES_PER_ADDRESS_MAX, UNREAD_PIECE_BYTES};
+use chimera_engine::access::Permit;
 use hyper::body::{Frame, SizeHint};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -33,6 +35,20 @@ pub(crate) struct UnreadResponses {
 struct UnreadCounts {
     bytes: usize,
     addresses: BTreeMap<IpAddr, usize>,
+    tenants: BTreeMap<Arc<str>, usize>,
+}
+
+/// The tenant that an answer is for.
+#[derive(Clone)]
+struct TenantOf(Arc<str>);
+
+/// Who an answer waits for.
+#[derive(Clone, Default)]
+struct Reader {
+    /// `None`: a proxy, behind which are many.
+    address: Option<IpAddr>,
+    /// `None`: not known.
+    tenant: Option<Arc<str>>,
 }
 
 impl UnreadResponses {
@@ -40,33 +56,49 @@ impl UnreadResponses {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The error for an address that is over a limit. `None` as address means a proxy, which has no limit of its own.
-    fn refusal(&self, address: Option<IpAddr>) -> Option<ApiError> {
+    /// What keeps a reader from being given so many bytes more, if something does.
+    fn refusal(&self, reader: &Reader, bytes: usize) -> Option<ApiError> {
         let waiting = self.waiting();
-        let own = address.and_then(|address| waiting.addresses.get(&address).copied()).unwrap_or(0);
+        let own = reader.address.and_then(|address| waiting.addresses.get(&address).copied()).unwrap_or(0);
         if own >= UNREAD_BYTES_PER_ADDRESS_MAX {
             let message = format!("this address has {own} bytes of unread responses; read them first");
             let error = ApiError::new(Code::RateLimited, message);
             return Some(error.with("unread_bytes_max", UNREAD_BYTES_PER_ADDRESS_MAX).retry_after(1));
         }
-        let full = waiting.bytes >= UNREAD_BYTES_MAX && (own > 0 || address.is_none());
-        full.then(|| ApiError::new(Code::Overloaded, "too many response bytes are unread; retry later").retry_after(1))
+        if let Some(tenant) = &reader.tenant {
+            let held = waiting.tenants.get(tenant).copied().unwrap_or(0);
+            let pool = Pool {
+                total: UNREAD_BYTES_MAX,
+                taken: waiting.bytes.saturating_add(bytes),
+                held: held.saturating_add(bytes),
+            };
+            // Whoever has nothing waiting is answered.
+            let full = held > 0 && !pool.may_take_slot(true);
+            let message =
+                format!("{held} bytes of earlier answers wait to be read by tenant {tenant}; read them first");
+            return full.then(|| ApiError::new(Code::Overloaded, message).with("tenant", &**tenant).retry_after(1));
+        }
+        let full = waiting.bytes >= UNREAD_BYTES_MAX && own > 0;
+        full.then(|| ApiError::new(Code::Overloaded, "too many answers wait to be read").retry_after(1))
     }
 
-    fn reserve(self: &Arc<Self>, address: Option<IpAddr>, bytes: usize) -> UnreadReservation {
+    fn reserve(self: &Arc<Self>, reader: Reader, bytes: usize) -> UnreadReservation {
         let mut waiting = self.waiting();
         waiting.bytes += bytes;
-        if let Some(address) = address {
+        if let Some(address) = reader.address {
             *waiting.addresses.entry(address).or_default() += bytes;
         }
-        UnreadReservation { unread: Arc::clone(self), address, bytes }
+        if let Some(tenant) = &reader.tenant {
+            *waiting.tenants.entry(Arc::clone(tenant)).or_default() += bytes;
+        }
+        UnreadReservation { unread: Arc::clone(self), reader, bytes }
     }
 }
 
 /// Unread bytes of one response, released on drop.
 struct UnreadReservation {
     unread: Arc<UnreadResponses>,
-    address: Option<IpAddr>,
+    reader: Reader,
     bytes: usize,
 }
 
@@ -76,12 +108,20 @@ impl UnreadReservation {
         self.bytes -= bytes;
         let mut waiting = self.unread.waiting();
         waiting.bytes -= bytes;
-        let Some(address) = self.address else { return };
-        if let Some(own) = waiting.addresses.get_mut(&address) {
-            *own -= bytes;
-            if *own == 0 {
-                waiting.addresses.remove(&address);
-            }
+        if let Some(address) = &self.reader.address {
+            take(&mut waiting.addresses, address, bytes);
+        }
+        if let Some(tenant) = &self.reader.tenant {
+            take(&mut waiting.tenants, tenant, bytes);
+        }
+    }
+}
+
+fn take<K: Ord>(of: &mut BTreeMap<K, usize>, key: &K, bytes: usize) {
+    if let Some(own) = of.get_mut(key) {
+        *own -= bytes;
+        if *own == 0 {
+            of.remove(key);
         }
     }
 }
@@ -100,21 +140,42 @@ pub(crate) async fn limit_unread(
     next: Next,
 ) -> Response {
     let address = peer.filter(|peer| !peer.is_proxy).map(|peer| address::counted(peer.address));
-    if let Some(refusal) = unread.refusal(address) {
+    let mut reader = Reader { address, tenant: None };
+    if let Some(refusal) = unread.refusal(&reader, 0) {
         return refusal.into_response();
     }
     let changes_nothing = matches!(*request.method(), Method::GET | Method::HEAD);
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
+    reader.tenant = response.extensions_mut().remove::<TenantOf>().map(|TenantOf(tenant)| tenant);
     let exact = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let Some(bytes) = exact.filter(|bytes| *bytes >= UNREAD_BYTES_COUNTED) else { return response };
-    if let Some(refusal) = unread.refusal(address).filter(|_| changes_nothing) {
+    if let Some(refusal) = unread.refusal(&reader, bytes).filter(|_| changes_nothing) {
         return refusal.into_response();
     }
-    let held = unread.reserve(address, bytes);
+    let held = unread.reserve(reader, bytes);
     response.map(|body| Body::new(MeteredBody { body, left: Bytes::new(), held }))
 }
 
-/// A response body that is sent in pieces, so that the unread rest is known.
+/// Refuses requests of a tenant that has too much waiting, and says whom an answer is for.
+pub(crate) async fn bound_tenant(
+    State(unread): State<Arc<UnreadResponses>>,
+    permit: Option<Extension<Permit>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(Extension(permit)) = permit else { return next.run(request).await };
+    let tenant = permit.claimant().tenant;
+    drop(permit);
+    let reader = Reader { address: None, tenant: Some(Arc::clone(&tenant)) };
+    if let Some(refusal) = unread.refusal(&reader, 0) {
+        return refusal.into_response();
+    }
+    let mut response = next.run(request).await;
+    response.extensions_mut().insert(TenantOf(tenant));
+    response
+}
+
+/// A body that is given piece by piece, so that what was not asked for yet is known.
 struct MeteredBody {
     body: Body,
     left: Bytes,
@@ -169,7 +230,43 @@ mod tests {
     fn router(unread: &Arc<UnreadResponses>) -> Router {
         let large = || async { vec![b'x'; LARGE] };
         let routes = get(large).post(large);
-        Router::new().route("/large", routes).layer(from_fn_with_state(Arc::clone(unread), limit_unread))
+        Router::new()
+            .route("/large", routes)
+            .layer(from_fn_with_state(Arc::clone(unread), bound_tenant))
+            .layer(from_fn_with_state(Arc::clone(unread), limit_unread))
+    }
+
+    /// Behind a proxy.
+    async fn ask_of(router: &Router, tenant: &str) -> Response {
+        let permit = chimera_testkit::flow::somebody(tenant, "ann");
+        let peer = Peer { address: "192.0.2.1".parse().unwrap(), is_proxy: true };
+        let request = Request::builder().uri("/large").extension(peer).extension(permit).body(Body::empty());
+        router.clone().oneshot(request.unwrap()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn behind_a_proxy_a_tenant_that_reads_nothing_leaves_room_for_others() {
+        let unread = Arc::default();
+        let router = router(&unread);
+        let mut kept = Vec::new();
+        let refused = loop {
+            let answer = ask_of(&router, "bob").await;
+            if answer.status() != 200 {
+                break answer;
+            }
+            kept.push(answer);
+            assert!(kept.len() * LARGE < UNREAD_BYTES_MAX, "one tenant takes everything");
+        };
+        assert_eq!(refused.status(), 503);
+        for tenant in ["acme", "carol", "acme"] {
+            let answer = ask_of(&router, tenant).await;
+            assert_eq!(answer.status(), 200, "{tenant}");
+            kept.push(answer);
+        }
+        assert_eq!(ask_of(&router, "bob").await.status(), 503);
+        kept.clear();
+        assert_eq!(ask_of(&router, "bob").await.status(), 200);
+        assert!(unread.waiting().bytes == 0 && unread.waiting().tenants.is_empty());
     }
 
     async fn ask(router: &Router, method: Method, from: &str, is_proxy: bool) -> Response {
@@ -208,12 +305,12 @@ mod tests {
         let unread = Arc::default();
         let router = router(&unread);
         let mut kept = Vec::new();
-        for _ in 0..UNREAD_BYTES_MAX / LARGE {
-            kept.push(ask(&router, Method::GET, "192.0.2.1", true).await);
+        for n in 0..=UNREAD_BYTES_MAX / LARGE {
+            kept.push(ask(&router, Method::GET, &format!("192.0.2.{n}"), false).await);
         }
-        assert_eq!(ask(&router, Method::GET, "192.0.2.1", true).await.status(), 503);
-        assert_eq!(ask(&router, Method::GET, "192.0.2.2", false).await.status(), 200);
+        assert_eq!(ask(&router, Method::GET, "192.0.2.1", false).await.status(), 503);
+        assert_eq!(ask(&router, Method::GET, "192.0.2.200", false).await.status(), 200);
         kept.clear();
-        assert_eq!(ask(&router, Method::GET, "192.0.2.1", true).await.status(), 200);
+        assert_eq!(ask(&router, Method::GET, "192.0.2.1", false).await.status(), 200);
     }
 }

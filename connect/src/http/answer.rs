@@ -1,8 +1,8 @@
 //! An HTTP answer, and what its status means for the call.
 
-use super::aside::ParsePool;
 use super::failure::{failed, not_retryable, sent};
 use super::request::Retryability;
+use crate::aside::ParsePool;
 use bytes::Bytes;
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
@@ -203,7 +203,7 @@ mod tests {
             care,
             done: false,
             at: "1994-11-06T08:49:07.5Z".parse().unwrap(),
-            aside: ParsePool::new(),
+            aside: ParsePool::new(1),
             who: Claimant::new("acme", ""),
         }
     }

@@ -6,16 +6,17 @@
 //! there.
 
 use super::answer::Answer;
-use super::aside::ParsePool;
 use super::egress::{Egress, EgressRule, EgressDenied};
 use super::failure::{DeadlinePassed, failed, not_retryable, refused, sent, transport};
 use super::request::{Call, Retryability, Request};
 use super::resolve::CheckedResolver;
+use crate::aside::ParsePool;
 use bytes::{Bytes, BytesMut};
 use chimera_core::access::Claimant;
 use chimera_core::error::Code;
 use chimera_core::limits::{
-    HTTP_RESPONSE_HEAD_BYTES_MAX, HTTP_RESPONSE_HEADERS_MAX, HTTP_CONNECT_TIMEOUT_MS, HTTP_REQUEST_BYTES_MAX,
+    HTTP_RESPONSE_HEAD_BYTES_MAX, HTTP_RESPONSE_HEADERS_MAX, HTTP_RESPONSES_PROCESSED_MAX, HTTP_CONNECT_TIMEOUT_MS,
+    HTTP_REQUEST_BYTES_MAX,
 };
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Clock;
@@ -93,7 +94,7 @@ impl Client {
             listed: build(EgressRule::Listed)?,
             egress: Arc::new(settings.egress),
             clock: settings.clock,
-            aside: ParsePool::new(),
+            aside: ParsePool::new(HTTP_RESPONSES_PROCESSED_MAX),
         })
     }
 

@@ -5,7 +5,6 @@
 
 use super::failure::{failed, not_retryable};
 use super::request::Call;
-use crate::blocking::run_blocking;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_core::error::Code;
@@ -101,9 +100,10 @@ impl Keyring {
         if bytes <= REDACT_INLINE_BYTES_MAX {
             return masked(&redactor, told);
         }
-        // What can't be masked is withheld, but the call did take effect.
-        let masked = run_blocking(move || Ok(masked(&redactor, told))).await;
-        masked.unwrap_or_else(|_| Err(failed(sent, Code::Internal, "the answer could not be processed".to_owned())))
+        // What can't be masked is not given back, but it has happened.
+        let masked = tokio::task::spawn_blocking(move || masked(&redactor, told)).await;
+        masked
+            .unwrap_or_else(|_| Err(failed(sent, Code::Internal, "the answer could not be looked through".to_owned())))
     }
 
     /// The secrets sent so far, to search for in an answer.

@@ -1,7 +1,6 @@
 //! The HTTP client that every call goes through: egress rules, secrets, limits, answers.
 
 mod answer;
-mod aside;
 mod client;
 mod egress;
 mod failure;

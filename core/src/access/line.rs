@@ -41,10 +41,20 @@ pub struct FairQueue {
     shared: bool,
     /// Sequence number of requests and grants.
     turn: u64,
-    /// Requests by number, and whether each has a slot.
-    asked: BTreeMap<u64, (Claimant, bool)>,
+    asked: BTreeMap<u64, Ask>,
+    /// Requests that have what they asked for.
+    served: usize,
     taken: usize,
     tenants: BTreeMap<Arc<str>, TenantQueue>,
+}
+
+/// A request.
+#[derive(Debug)]
+struct Ask {
+    who: Claimant,
+    /// How many slots it needs.
+    slots: usize,
+    is_served: bool,
 }
 
 /// Slots held and requests waiting.
@@ -98,8 +108,10 @@ impl FairQueue {
         }
     }
 
-    /// Enqueues a request; [`Line::serve_next`] grants it.
-    pub fn ask(&mut self, who: &Claimant) -> u64 {
+    /// Enqueues a request for so many slots; [`Line::serve_next`] grants it. A request for more than there are gets
+    /// all of them.
+    pub fn ask(&mut self, who: &Claimant, slots: usize) -> u64 {
+        let slots = slots.min(self.total);
         self.turn += 1;
         let turn = self.turn;
         let tenant = self
@@ -112,42 +124,54 @@ impl FairQueue {
             .entry(Arc::clone(&who.actor))
             .or_insert_with(|| ActorQueue { stand: QueueShare { since: turn, ..QueueShare::default() }, waiting: BTreeSet::new() });
         actor.waiting.insert(turn);
-        self.asked.insert(turn, (who.clone(), false));
+        self.asked.insert(turn, Ask { who: who.clone(), slots, is_served: false });
         turn
     }
 
-    /// Grants a slot to the next request, if one is available to it.
+    /// Grants the next request, if what it needs is free. One that needs much is not passed by others meanwhile, but
+    /// for those whose tenant has its share.
     #[must_use]
     pub fn grant_next(&mut self) -> Option<u64> {
-        let (total, taken, shared) = (self.total, self.taken, self.shared);
-        let may = |tenant: &TenantQueue| Pool { total, taken, held: tenant.stand.held }.may_take_slot(shared);
-        let waiting = self.tenants.values_mut().filter(|tenant| tenant.stand.waiting > 0 && may(tenant));
-        let tenant = waiting.min_by_key(|tenant| (tenant.stand.held, tenant.stand.since))?;
-        let waiting = tenant.actors.values_mut().filter(|actor| !actor.waiting.is_empty());
-        let actor = waiting.min_by_key(|actor| (actor.stand.held, actor.stand.since))?;
-        let ask = actor.waiting.pop_first()?;
+        let may = |ask: u64, tenant: &TenantQueue| {
+            let slots = self.asked.get(&ask).map_or(0, |ask| ask.slots);
+            let pool = Pool { total: self.total, taken: self.taken, held: tenant.stand.held };
+            pool.has_share(slots, self.shared).then_some((ask, slots))
+        };
+        let waiting =
+            self.tenants.iter().filter_map(|(name, tenant)| Some((name, tenant, may(tenant.next()?, tenant)?)));
+        let (name, _, (ask, slots)) = waiting.min_by_key(|(_, tenant, _)| (tenant.stand.held, tenant.stand.since))?;
+        if self.taken.saturating_add(slots) > self.total {
+            return None;
+        }
+        let name = Arc::clone(name);
+        let served = self.asked.get_mut(&ask)?;
+        let tenant = self.tenants.get_mut(&name)?;
+        let actor = tenant.actors.get_mut(&served.who.actor)?;
+        served.is_served = true;
+        actor.waiting.remove(&ask);
         self.turn += 1;
         tenant.stand.waiting -= 1;
         for stand in [&mut tenant.stand, &mut actor.stand] {
-            stand.held += 1;
+            stand.held += slots;
             stand.since = self.turn;
         }
-        self.taken += 1;
-        if let Some((_, inside)) = self.asked.get_mut(&ask) {
-            *inside = true;
-        }
+        self.served += 1;
+        self.taken += slots;
         Some(ask)
     }
 
-    /// Releases a slot, or withdraws a waiting request.
+    /// Releases the slots of a request, or withdraws a waiting one.
     pub fn release(&mut self, ask: u64) {
-        let Some((who, inside)) = self.asked.remove(&ask) else { return };
+        let Some(Ask { who, slots, is_served }) = self.asked.remove(&ask) else { return };
+        if is_served {
+            self.served -= 1;
+            self.taken -= slots;
+        }
         let Some(tenant) = self.tenants.get_mut(&who.tenant) else { return };
         let Some(actor) = tenant.actors.get_mut(&who.actor) else { return };
-        if inside {
-            self.taken -= 1;
-            tenant.stand.held -= 1;
-            actor.stand.held -= 1;
+        if is_served {
+            tenant.stand.held -= slots;
+            actor.stand.held -= slots;
         } else {
             tenant.stand.waiting -= 1;
             actor.waiting.remove(&ask);
@@ -163,7 +187,15 @@ impl FairQueue {
     /// Number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.asked.len() - self.taken
+        self.asked.len() - self.served
+    }
+}
+
+impl TenantQueue {
+    /// The request whose turn it is.
+    fn next(&self) -> Option<u64> {
+        let waiting = self.actors.values().filter(|actor| !actor.waiting.is_empty());
+        waiting.min_by_key(|actor| (actor.stand.held, actor.stand.since))?.waiting.first().copied()
     }
 }
 
@@ -191,12 +223,12 @@ mod tests {
     fn a_tenant_with_one_request_comes_next_however_many_another_has() {
         let (mut line, mut names) = (line(1), BTreeMap::new());
         for _ in 0..100 {
-            names.insert(line.ask(&Claimant::new("bob", "a")), "bob");
+            names.insert(line.ask(&Claimant::new("bob", "a"), 1), "bob");
         }
         let first = line.grant_next().unwrap();
         assert_eq!(line.grant_next(), None, "there is one place");
         for _ in 0..2 {
-            names.insert(line.ask(&Claimant::new("acme", "a")), "acme");
+            names.insert(line.ask(&Claimant::new("acme", "a"), 1), "acme");
         }
         line.release(first);
         let order = served(&mut line, &names);
@@ -209,22 +241,22 @@ mod tests {
     fn within_a_tenant_actors_take_turns() {
         let (mut line, mut names) = (line(1), BTreeMap::new());
         for _ in 0..3 {
-            names.insert(line.ask(&Claimant::new("bob", "loud")), "loud");
+            names.insert(line.ask(&Claimant::new("bob", "loud"), 1), "loud");
         }
-        names.insert(line.ask(&Claimant::new("bob", "quiet")), "quiet");
+        names.insert(line.ask(&Claimant::new("bob", "quiet"), 1), "quiet");
         assert_eq!(served(&mut line, &names), ["loud", "quiet", "loud", "loud"]);
     }
 
     #[test]
     fn of_several_places_one_tenant_leaves_some_and_the_one_with_the_fewest_comes_first() {
         let mut line = line(4);
-        let bobs: Vec<u64> = (0..8).map(|_| line.ask(&Claimant::new("bob", "a"))).collect();
+        let bobs: Vec<u64> = (0..8).map(|_| line.ask(&Claimant::new("bob", "a"), 1)).collect();
         assert_eq!(
             [line.grant_next(), line.grant_next(), line.grant_next(), line.grant_next()].map(|ask| ask.is_some()),
             [true, true, true, false]
         );
-        let acme = line.ask(&Claimant::new("acme", "a"));
-        let more = line.ask(&Claimant::new("acme", "a"));
+        let acme = line.ask(&Claimant::new("acme", "a"), 1);
+        let more = line.ask(&Claimant::new("acme", "a"), 1);
         assert_eq!((line.grant_next(), line.grant_next()), (Some(acme), None));
         line.release(bobs[0]);
         assert_eq!(line.grant_next(), None, "the last place is for whoever has none");
@@ -238,10 +270,41 @@ mod tests {
         assert_eq!((line.grant_next(), line.grant_next()), (Some(more), None), "acme has fewer");
     }
 
+    /// What needs everything waits until it is alone, and nobody passes it more than once.
+    #[test]
+    fn requests_for_several_slots_never_hold_more_than_there_are() {
+        let mut line = line(100);
+        let small: Vec<u64> = (0..3).map(|_| line.ask(&Claimant::new("bob", "a"), 20)).collect();
+        assert_eq!([line.grant_next(), line.grant_next(), line.grant_next()], [0, 1, 2].map(|n| Some(small[n])));
+        let all = line.ask(&Claimant::new("acme", "a"), 1_000);
+        let more = line.ask(&Claimant::new("bob", "a"), 10);
+        assert_eq!((line.grant_next(), line.taken), (None, 60));
+        line.release(small[0]);
+        line.release(small[1]);
+        assert_eq!(line.grant_next(), None);
+        line.release(small[2]);
+        assert_eq!((line.grant_next(), line.grant_next()), (Some(more), None), "bob was served before acme asked");
+        let last = line.ask(&Claimant::new("bob", "a"), 10);
+        line.release(more);
+        assert_eq!((line.grant_next(), line.grant_next(), line.taken), (Some(all), None, 100));
+        line.release(all);
+        assert_eq!((line.grant_next(), line.taken, line.waiting()), (Some(last), 10, 0));
+    }
+
+    #[test]
+    fn a_tenant_leaves_a_quarter_of_the_slots_whatever_its_requests_need() {
+        let mut line = line(100);
+        let bobs: Vec<u64> = (0..10).map(|_| line.ask(&Claimant::new("bob", "a"), 25)).collect();
+        assert_eq!([line.grant_next(), line.grant_next(), line.grant_next()], [0, 1, 2].map(|n| Some(bobs[n])));
+        assert_eq!(line.grant_next(), None);
+        let acme = line.ask(&Claimant::new("acme", "a"), 25);
+        assert_eq!((line.grant_next(), line.taken), (Some(acme), 100));
+    }
+
     #[test]
     fn whoever_stops_waiting_takes_nobodys_turn() {
         let mut line = line(1);
-        let asks: Vec<u64> = (0..3).map(|_| line.ask(&Claimant::new("bob", "a"))).collect();
+        let asks: Vec<u64> = (0..3).map(|_| line.ask(&Claimant::new("bob", "a"), 1)).collect();
         assert_eq!(line.grant_next(), Some(asks[0]));
         line.release(asks[1]);
         line.release(asks[0]);
@@ -256,7 +319,7 @@ mod tests {
             let who = Claimant::new(tenant, actor);
             let full = line.reached_limit(&who);
             if full.is_none() {
-                line.ask(&who);
+                line.ask(&who, 1);
             }
             full
         };

@@ -27,11 +27,19 @@ impl Pool {
     /// Whether the tenant may take a slot. `shared` says whether there are other tenants.
     #[must_use]
     pub const fn may_take_slot(self, shared: bool) -> bool {
-        self.has_free_slot() && (!shared || self.held == 0 || self.leaves_enough())
+        self.has_free_slot() && self.has_share(1, shared)
+    }
+
+    /// Whether the tenant's share allows for so many more slots, free or not.
+    #[must_use]
+    pub const fn has_share(self, slots: usize, shared: bool) -> bool {
+        let rest = slots.saturating_sub(1);
+        let after = Self { taken: self.taken.saturating_add(rest), held: self.held.saturating_add(rest), ..self };
+        !shared || self.held == 0 || after.leaves_enough()
     }
 
     const fn leaves_enough(self) -> bool {
-        let left = self.total - self.taken - 1;
+        let left = self.total.saturating_sub(self.taken).saturating_sub(1);
         self.held < left.saturating_mul(TENANT_HELD_PER_FREE_MAX)
     }
 }

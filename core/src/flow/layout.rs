@@ -7,8 +7,8 @@
 use crate::flow::air::{ChildWorkflow, CompiledNode, Graph, Node};
 use crate::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter, defer_expressions};
 use crate::flow::plan::{Plan, PlanStep};
-use crate::json::unstorable_reason;
-use crate::limits::{PLAN_CALLS_MAX, PLAN_INPUT_BYTES_MAX, PLAN_NODES_MAX, PLAN_WORK_MAX, RUN_DEPTH_MAX};
+use crate::json::{self, unstorable_reason};
+use crate::limits::{PLAN_CALLS_MAX, PLAN_MEMORY_BYTES_MAX, PLAN_NODES_MAX, PLAN_WORK_MAX, RUN_DEPTH_MAX};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Plan {
 struct PlanBuilder<'a> {
     children: &'a Children,
     plan: Plan,
-    /// Total size of the inputs so far.
+    /// Estimated memory of the inputs so far.
     bytes: usize,
     /// Nodes visited, whether they call anything or not.
     visited: usize,
@@ -89,8 +89,8 @@ impl PlanBuilder<'_> {
         }
         let (input, deferred) = preview_input(&compiled.node, compiled.inputs.as_ref(), view);
         if let Some(tool) = &compiled.tool {
-            self.bytes = self.bytes.saturating_add(size(&input));
-            if self.plan.steps.len() >= PLAN_CALLS_MAX || self.bytes > PLAN_INPUT_BYTES_MAX {
+            self.bytes = self.bytes.saturating_add(json::memory_size(&input));
+            if self.plan.steps.len() >= PLAN_CALLS_MAX || self.bytes > PLAN_MEMORY_BYTES_MAX {
                 self.plan.more = true;
                 return;
             }
@@ -122,16 +122,6 @@ fn preview_input(node: &Node, template: Option<&Template>, view: &dyn Scope) -> 
             let written = written.or(node.child().map(|child| &child.inputs)).cloned().unwrap_or_default();
             (defer_expressions(&written.into()), true)
         }
-    }
-}
-
-/// The approximate size of a value in bytes.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(size).sum::<usize>() + items.len(),
-        Value::Object(members) => members.iter().map(|(name, value)| name.len() + size(value)).sum(),
-        _ => 8,
     }
 }
 

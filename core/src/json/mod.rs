@@ -131,6 +131,17 @@ pub fn has_more_values_than(value: &Value, values: usize) -> bool {
 /// Whether a text would have more than `values` values if it is JSON, without parsing it.
 #[must_use]
 pub fn text_has_more_values_than(text: &[u8], values: usize) -> bool {
+    spelled_values(text, values) > values
+}
+
+/// Approximate memory use of a JSON text once it is parsed, without parsing it.
+#[must_use]
+pub fn weight_of_text(text: &[u8]) -> usize {
+    spelled_values(text, usize::MAX).saturating_mul(JSON_VALUE_MEMORY_BYTES).saturating_add(text.len())
+}
+
+/// Counts the values of a text, until there are more than `values`.
+fn spelled_values(text: &[u8], values: usize) -> usize {
     let (mut count, mut opened, mut in_text, mut escaped) = (1_usize, false, false, false);
     for byte in text {
         if in_text {
@@ -149,10 +160,10 @@ pub fn text_has_more_values_than(text: &[u8], values: usize) -> bool {
             }
         }
         if count > values {
-            return true;
+            break;
         }
     }
-    count > values
+    count
 }
 
 fn size_left(value: &Value, bytes: usize) -> Option<usize> {

@@ -121,6 +121,12 @@ pub const FLOOD_SECONDS: i64 = 60;
 /// Actors and operations whose refusals over a quota are aggregated at a time. Further refusals are counted in
 /// `chimera_access_refusals_not_entered_total` and not written to the ledger.
 pub const FLOODS_MAX: usize = 10_000;
+/// Addresses whose requests without valid credentials are counted one by one in a window of a minute. Further addresses
+/// share one counter.
+pub const STRANGER_ADDRESSES_MAX: usize = 10_000;
+/// Refusals of callers without valid credentials that one process writes to the ledger in a minute, and refusals of one
+/// actor with a token and without a valid signature. Further ones are summed up in one entry.
+pub const STRANGER_ENTRIES_MAX: usize = 120;
 /// Bytes of a detail in the ledger entry about a refusal. A longer detail is omitted from the entry.
 pub const REFUSAL_DETAIL_BYTES_MAX: usize = 300;
 /// Pointers to validation errors in the ledger entry about a refusal. Further pointers are omitted from the entry.
@@ -170,8 +176,9 @@ pub const PLAN_FILL_DEPTH_MAX: usize = 3;
 pub const PLAN_CALLS_MAX: usize = 256;
 /// Nodes of a workflow that are examined for these calls. A workflow with more counts as high risk.
 pub const PLAN_NODES_MAX: usize = 4_096;
-/// Bytes of the inputs of these calls. A workflow with more counts as high risk.
-pub const PLAN_INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Estimated memory of the inputs of these calls: many small values take more than their text. A workflow with more
+/// counts as high risk.
+pub const PLAN_MEMORY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Work units of all expressions of one plan. A plan with more counts as high risk.
 pub const PLAN_WORK_MAX: u64 = 2_000_000;
 /// Completed runs of a workflow with child workflows that are searched for an equal one. If there is none, the workflow

@@ -18,6 +18,10 @@ pub const WORKFLOW_ID_CHARS_MAX: usize = 128;
 pub const WORKFLOW_DESCENDANTS_MAX: usize = 1_000;
 /// Compiled workflows that one process caches. Others are compiled again on demand.
 pub const WORKFLOWS_CACHED_MAX: usize = 1_000;
+/// Estimated bytes of the compiled workflows that one process caches. Others are compiled again on demand.
+pub const WORKFLOWS_KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes that a compiled workflow counts for there, per byte of its document. A larger document leaves room for fewer.
+pub const WORKFLOW_MEMORY_FACTOR: usize = 16;
 /// Time for which a process trusts the latest version that it has read. After it the store is asked whether another
 /// process applied a newer one.
 pub const WORKFLOW_LATEST_CACHE_SECONDS: i64 = 1;
@@ -75,6 +79,12 @@ pub const SCHEMA_STEPS_MAX: usize = 1_000_000;
 pub const SCHEMA_PATTERNS_MAX: usize = 50;
 /// Bytes of one compiled regular expression. A workflow with a larger one is refused with `VALIDATION_FAILED`.
 pub const PATTERN_BYTES_MAX: usize = 262_144;
+/// Bytes that a compiled regular expression counts for at least when its memory is estimated. A larger one counts for
+/// four times as much, or for four times that, and so on.
+pub const PATTERN_BYTES_MIN: usize = 4 * 1024;
+/// Bytes of memory that all regular expressions of a workflow's inputs may take, estimated in powers of four. A workflow
+/// with more is refused with `VALIDATION_FAILED`.
+pub const SCHEMA_PATTERN_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of text in a value times the patterns of a caller's schema that checks it. A larger value is refused with
 /// `VALIDATION_FAILED`.
 pub const SCHEMA_TEXT_MAX: u64 = 2_000_000;
@@ -268,6 +278,9 @@ pub const APPROVAL_ACTION_CHARS_MAX: usize = 50;
 pub const DRAFT_ITEMS_MAX: usize = 100;
 /// Bytes of the calls that one approval request lists. Calls that don't fit get a request of their own.
 pub const DRAFT_BYTES_MAX: usize = 1024 * 1024;
+/// Estimated memory of a draft: its calls and what they would give. A run with a larger one fails with
+/// `PAYLOAD_TOO_LARGE` before anybody is asked.
+pub const DRAFT_MEMORY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Dry-run calls that a draft buffers. Then they are written, and the draft continues.
 pub const DRAFT_CALLS_BUFFERED_MAX: usize = 200;
 

@@ -44,6 +44,9 @@ pub const TENANT_WORK_WAITING_MAX: usize = 128;
 /// Such tasks of all tenants that may wait; of several tenants each has its share. A further request is refused at once
 /// with `OVERLOADED`.
 pub const WORK_WAITING_MAX: usize = 512;
+/// Estimated memory of all work on large requests and runs that one process does at a time: reading, planning and
+/// showing them. Further work waits, each tenant in its turn; what needs more than all of it is done alone.
+pub const LARGE_WORK_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Bytes that a value counts for besides its text when the size of a document is estimated. A document of many small
 /// values counts as large.
 pub const JSON_VALUE_BYTES: usize = 8;
@@ -71,8 +74,8 @@ pub const UNREAD_BYTES_COUNTED: usize = 64 * 1024;
 /// Bytes of such responses that one address may leave unread. Its next request is refused with `RATE_LIMITED` before
 /// anything is done; the response to a read is discarded. A trusted proxy has no limit of its own.
 pub const UNREAD_BYTES_PER_ADDRESS_MAX: usize = 64 * 1024 * 1024;
-/// Bytes of such responses that all addresses may leave unread. A client with unread responses, or behind a proxy, is
-/// refused with `OVERLOADED`.
+/// Bytes of such responses that all clients may leave unread; one tenant leaves a quarter to others. A tenant or an
+/// address with unread responses is refused with `OVERLOADED`.
 pub const UNREAD_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Bytes of such a response that are handed to the connection at a time. The rest follows when they are received.
 pub const UNREAD_PIECE_BYTES: usize = 64 * 1024;

@@ -153,8 +153,8 @@ pub const BUS_TOPICS_MAX: usize = 4_096;
 
 // Counters
 
-/// Keys that the in-process counters hold at a time. None is evicted early; requests that need a further one are
-/// refused with `STORE_UNAVAILABLE`.
+/// Keys that the in-process counters hold at a time, of claims and of rate limits each. A further claim is refused; a
+/// further rate limit window replaces the one that ends first.
 pub const COUNTER_KEYS_MAX: usize = 100_000;
 /// Bytes of a counter's key. A longer one is refused.
 pub const COUNTER_KEY_BYTES_MAX: usize = 2 * 1024;

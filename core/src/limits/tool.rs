@@ -76,6 +76,9 @@ pub const BUCKETS_OPEN_MAX: usize = 64;
 
 // Summaries
 
+/// Calls of local tools that compute at a time, such as those that make a PDF or a summary. Others wait, each tenant in
+/// its turn.
+pub const LOCAL_TOOLS_AT_ONCE_MAX: usize = 2;
 /// Bytes of a text that is summarised. A longer one is refused with `PAYLOAD_TOO_LARGE`.
 pub const SUMMARY_TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// Sentences of a summary. A larger number is refused with `VALIDATION_FAILED`.
@@ -85,9 +88,9 @@ pub const SUMMARY_SENTENCES_DEFAULT: usize = 3;
 
 // PDF documents
 
-/// Bytes of a Markdown document that becomes a PDF, with the images in it. A larger one is refused with
-/// `PAYLOAD_TOO_LARGE`.
-pub const MARKDOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of a Markdown document that becomes a PDF, with the images in it; each takes about 250 bytes of memory. A
+/// larger one is refused with `PAYLOAD_TOO_LARGE`.
+pub const MARKDOWN_BYTES_MAX: usize = 512 * 1024;
 /// Nesting of lists and quotes in a Markdown document. A deeper one is refused with `PAYLOAD_TOO_LARGE`.
 pub const MARKDOWN_DEPTH_MAX: usize = 32;
 /// Pages of one PDF. A document with more is refused with `PAYLOAD_TOO_LARGE`.

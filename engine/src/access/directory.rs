@@ -8,6 +8,7 @@ use super::ended;
 use super::flood::Floods;
 use super::permit::APPROVALS_DECIDE;
 use super::settings::{Settings, CounterFallback};
+use super::strangers::Strangers;
 use super::tenants::TenantView;
 use crate::access::port::Tenancy;
 use crate::error::EngineError;
@@ -61,6 +62,7 @@ pub struct Directory {
     /// newer.
     answered: Mutex<u64>,
     pub(super) floods: Floods,
+    pub(super) strangers: Strangers,
 }
 
 /// The state at one moment.
@@ -158,9 +160,9 @@ impl Directory {
     #[must_use]
     pub fn new(parts: DirectoryPorts, settings: Settings) -> Self {
         let pulse = Heartbeat::start(parts.clock.steady());
-        let (held, floods) = (RwLock::default(), Floods::default());
+        let (held, floods, strangers) = (RwLock::default(), Floods::default(), Strangers::default());
         let (behind, asked, answered) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::default());
-        let directory = Self { parts, settings, held, pulse, behind, asked, answered, floods };
+        let directory = Self { parts, settings, held, pulse, behind, asked, answered, floods, strangers };
         let known = Snapshot { registry: directory.registry(&[], &Snapshot::default()), ..Snapshot::default() };
         directory.set(known);
         directory

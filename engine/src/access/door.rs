@@ -15,9 +15,9 @@ use crate::error::EngineError;
 use chimera_core::access::signature::{UnverifiedSignature, RequestParts, SignatureError};
 use chimera_core::access::tables::{REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{self, Claims, InvalidToken, TokenKey};
-use chimera_core::access::{ANONYMOUS, Claimant, address, mac, scope};
+use chimera_core::access::{ANONYMOUS, Claimant, mac, scope};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::limits::{CLOCK_SKEW_SECONDS, RATE_WINDOW_SECONDS, SIGNATURE_AHEAD_SECONDS_MAX, TOKENS_CACHED_MAX};
+use chimera_core::limits::{CLOCK_SKEW_SECONDS, SIGNATURE_AHEAD_SECONDS_MAX, STRANGER_ENTRIES_MAX, TOKENS_CACHED_MAX};
 use chimera_core::record::{Scope, Select};
 use chimera_core::time::Timestamp;
 use core::net::IpAddr;
@@ -26,7 +26,6 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use uuid::Uuid;
 
 /// The credentials of a request.
@@ -390,22 +389,31 @@ impl Authenticator {
     /// Counts and records a refused caller.
     pub(super) async fn reject(&self, shown: &Credentials<'_>, permit: Option<&Permit>, body: ErrorBody) -> Rejection {
         let (quota, steady) = (self.quota(ANONYMOUS), self.directory.parts.clock.steady());
-        let rate = match self.rates.hit_anonymous(shown.peer, quota, steady).await {
+        let strangers = &self.directory.strangers;
+        let address = strangers.counted(shown.peer, steady);
+        let rate = match self.rates.hit_anonymous(address, quota, steady).await {
             Ok(rate) => rate,
             Err(lost) => return self.reject_uncounted(shown, permit, lost).await,
         };
-        let Some(over) = rate.refusal() else {
-            let body = refused::record_refusal(&self.directory, permit, shown, body).await;
-            return Rejection { body, rate: Some(rate) };
+        // Of an address over the limit one refusal per window is recorded.
+        let (body, records) = match rate.refusal() {
+            Some(over) => (over, strangers.is_first_over(address, steady)),
+            None => (body, true),
         };
-        // Record one refusal per window, so that strangers can't flood the ledger.
-        let window = Duration::from_secs(RATE_WINDOW_SECONDS.into());
-        let first = self.rates.own.claim(&flood_key(shown.peer), "1", window, steady).await;
-        let body = match first {
-            Ok(crate::access::port::ClaimOutcome::Claimed) => refused::record_refusal(&self.directory, permit, shown, over).await,
-            _ => over,
+        let body = match records && self.may_record(permit, shown, steady).await {
+            true => refused::record_refusal(&self.directory, permit, shown, body).await,
+            false => body,
         };
         Rejection { body, rate: Some(rate) }
+    }
+
+    /// Whether to record one more refusal, whatever the number of addresses: strangers have one limit for the whole
+    /// process, and so has each actor. The rest is summed up.
+    async fn may_record(&self, permit: Option<&Permit>, shown: &Credentials<'_>, steady: Timestamp) -> bool {
+        let Some(permit) = permit else { return self.directory.strangers.may_record(steady) };
+        let quota = u32::try_from(STRANGER_ENTRIES_MAX).unwrap_or(u32::MAX);
+        self.rates.may_record(permit.actor(), quota, steady).await
+            || self.directory.floods.is_first(permit, shown.target, steady)
     }
 }
 
@@ -431,10 +439,6 @@ fn signature_refusal(why: &SignatureError) -> ErrorBody {
     ErrorBody::new(Code::SignatureInvalid, format!("the request is not signed: {why}"))
         .with("reason", why.reason())
         .with("header", "signature-input")
-}
-
-fn flood_key(peer: Option<IpAddr>) -> String {
-    format!("flood:{}", peer.map(|peer| address::counted(peer).to_string()).unwrap_or_default())
 }
 
 /// The shared counter key of a revocation.

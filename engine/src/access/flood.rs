@@ -28,7 +28,8 @@ struct Flood {
 
 /// The unrecorded refusals of one window.
 pub(super) struct FloodSummary {
-    pub(super) permit: Permit,
+    /// `None`: callers without valid credentials, whatever they asked for.
+    pub(super) permit: Option<Permit>,
     pub(super) target: String,
     pub(super) more: u64,
 }
@@ -62,7 +63,7 @@ impl Floods {
         let places: Vec<FloodKey> = open.iter().filter(|(_, flood)| over(flood)).map(|(place, _)| place.clone()).collect();
         let sum = |place: FloodKey| {
             let flood = open.remove(&place)?;
-            (flood.more > 0).then_some(FloodSummary { permit: flood.permit, target: place.1, more: flood.more })
+            (flood.more > 0).then_some(FloodSummary { permit: Some(flood.permit), target: place.1, more: flood.more })
         };
         places.into_iter().filter_map(sum).collect()
     }
@@ -72,6 +73,10 @@ impl Directory {
     /// Records the counts of windows that have ended, or of all.
     pub(super) async fn record_floods(&self, now: Option<Timestamp>) {
         for sum in self.floods.take_ended(now) {
+            refused::record_flood(self, &sum).await;
+        }
+        if let Some(more) = self.strangers.ended(now) {
+            let sum = FloodSummary { permit: None, target: "*".to_owned(), more };
             refused::record_flood(self, &sum).await;
         }
     }

@@ -15,6 +15,7 @@ mod refused;
 mod remove;
 mod sealed;
 mod settings;
+mod strangers;
 mod tenant_secrets;
 mod tenants;
 mod tokens;

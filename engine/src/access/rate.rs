@@ -1,12 +1,12 @@
 //! Rate limits: a sliding one-minute window per actor, and a larger one for reads.
 //!
-//! Callers without valid credentials are counted per address as `anonymous`, on IPv6 per /64. When the shared counters
+//! Callers without valid credentials are counted per address as `anonymous`, on IPv6 per /64; addresses beyond a limit share one counter. When the shared counters
 //! can't be reached, requests are refused or counted by this node alone, as configured; no request passes uncounted.
 
 use super::settings::CounterFallback;
 use crate::access::port::{CounterError, Counters};
+use chimera_core::access::ANONYMOUS;
 use chimera_core::access::window::{RateDecision, Quota};
-use chimera_core::access::{ANONYMOUS, address};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{RATE_HITS_MAX, RATE_WINDOW_SECONDS, READ_QUOTA_FACTOR};
 use chimera_core::time::Timestamp;
@@ -48,15 +48,15 @@ impl Rates {
         self.count(name, &format!("{prefix}:{actor}"), limit, now).await
     }
 
-    /// Counts a request without valid credentials.
+    /// Counts a request without valid credentials by its address; `None` is one counter for all others.
     pub(super) async fn hit_anonymous(
         &self,
-        peer: Option<IpAddr>,
+        address: Option<IpAddr>,
         quota: u32,
         now: Timestamp,
     ) -> Result<Rate, ErrorBody> {
-        let key = match peer {
-            Some(peer) => format!("rate_limit:{ANONYMOUS}@{}", address::counted(peer)),
+        let key = match address {
+            Some(address) => format!("rate_limit:{ANONYMOUS}@{address}"),
             None => format!("rate_limit:{ANONYMOUS}"),
         };
         self.count("anonymous", &key, quota, now).await

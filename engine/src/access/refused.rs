@@ -40,14 +40,19 @@ fn recorded_details(details: &Map<String, Value>) -> Value {
 
 /// Records how many more requests were refused in a window whose first refusal was recorded.
 pub(super) async fn record_flood(directory: &Directory, sum: &FloodSummary) {
-    let (parts, body) = (&directory.parts, ErrorBody::new(Code::RateLimited, "refused again: rate limit exceeded"));
+    let rationale = match sum.permit {
+        Some(_) => "refused again: rate limit exceeded",
+        None => "more requests without valid credentials were refused than are recorded one by one",
+    };
+    let (parts, body) = (&directory.parts, ErrorBody::new(Code::RateLimited, rationale));
     let data = json!({"code": body.code, "target": sum.target, "repeated": sum.more, "seconds": FLOOD_SECONDS});
-    let decision = refusal_decision(directory, Some(&sum.permit), &sum.target, data, &body);
+    let decision = refusal_decision(directory, sum.permit.as_ref(), &sum.target, data, &body);
     let mut tx = Tx::default();
     let writer = Writer { random: &*parts.random, clock: &*parts.clock };
     let written = writer.decision(&mut tx, decision).is_ok();
     if !written || audit::commit(&*parts.records, tx).await.is_err() {
-        tracing::warn!(actor = sum.permit.actor(), repeated = sum.more, "rate limit refusals could not be recorded");
+        let actor = sum.permit.as_ref().map_or(ANONYMOUS, Permit::actor);
+        tracing::warn!(actor, repeated = sum.more, "refusals could not be recorded");
     }
 }
 

@@ -8,7 +8,7 @@ use crate::access::{AUTONOMY_OVERRIDE, Access, Permit, missing_scope_error};
 use crate::act::port::Planner;
 use crate::error::EngineError;
 use crate::flow::error::no_workflow;
-use crate::flow::{Flow, ChildWorkflows, ResolvedWorkflow, PLAN_PREFIX, StartRun, RunHandle, named};
+use crate::flow::{Flow, ChildWorkflows, ResolvedWorkflow, PLAN_PREFIX, SizeBudget, StartRun, RunHandle, named};
 use chimera_core::access::{Level, TenantSettings};
 use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
 use chimera_core::error::{Code, ErrorBody};
@@ -183,6 +183,11 @@ impl Actions {
     #[must_use]
     pub const fn access(&self) -> &Arc<Access> {
         &self.access
+    }
+
+    /// Memory for a request whose body takes so much once it is parsed.
+    pub async fn room(&self, permit: &Permit, weight: usize) -> Result<SizeBudget, EngineError> {
+        self.flow.room(&permit.claimant(), weight).await
     }
 
     /// Runs a piece of a request's work. CPU-heavy work does not block other requests.

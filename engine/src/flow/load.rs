@@ -14,6 +14,7 @@ use chimera_core::flow::patch::{self, Inverse, Patch};
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{RunHead, RunRecording, Replay, ReplayMode, Run, Signal, StoredRun, StoredPatch, SignalKind, with_descendants};
 use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
+use chimera_core::json;
 use chimera_core::limits;
 use chimera_core::record::{DamagedRows, Json, Row, Scope, Select};
 use chimera_core::time::Timestamp;
@@ -36,6 +37,13 @@ pub(super) fn are_large(rows: &[Row]) -> bool {
     let cells = rows.iter().flat_map(|row| &row.cells);
     let bytes: usize = cells.filter_map(|cell| Some(cell.as_json()?.as_str().len())).sum();
     bytes > limits::JSON_INLINE_BYTES_MAX
+}
+
+/// Approximate memory of the JSON in rows once it is parsed.
+pub(super) fn weight<'a>(rows: impl IntoIterator<Item = &'a Row>) -> usize {
+    let cells = rows.into_iter().flat_map(|row| &row.cells);
+    let weights = cells.filter_map(|cell| Some(json::weight_of_text(cell.as_json()?.as_str().as_bytes())));
+    weights.fold(0, usize::saturating_add)
 }
 
 pub(super) async fn run_row(records: &dyn Records, run: Uuid) -> Result<Option<Row>, EngineError> {

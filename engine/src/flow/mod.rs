@@ -4,6 +4,7 @@ mod artifacts;
 mod ask;
 mod calls;
 mod commit_turn;
+mod compiled;
 mod decide;
 mod document;
 mod doubt;
@@ -47,6 +48,7 @@ mod tenant_buckets;
 mod undo_scopes;
 mod workflows;
 
+pub use crate::offload::SizeBudget;
 pub use ask::{Asking, RunRecipients};
 pub use calls::CallFilter;
 pub use decide::{Decide, DecisionResult, Decision};

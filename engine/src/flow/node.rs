@@ -10,7 +10,7 @@ use super::places::{ActiveRuns, LimitReached, RunLimits};
 use super::{Asking, Registry, Workflows, load, spans};
 use crate::error::EngineError;
 use crate::flow::port::Notifier;
-use crate::offload::{CostFlag, Offload, WorkSlot};
+use crate::offload::{CostFlag, Offload, WorkSlot, SizeBudget};
 use crate::port::{Bus, Clock, CommitError, Hold, Outage, Random, Records, Span, Spans, Unavailable};
 use crate::pulse::Heartbeat;
 use bytes::Bytes;
@@ -166,6 +166,11 @@ impl Flow {
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {
         self.inner.parts.records.hold()
+    }
+
+    /// Memory for work on JSON of a request. Refused if too much of the same caller's work waits already.
+    pub async fn room(&self, who: &Claimant, weight: usize) -> Result<SizeBudget, EngineError> {
+        self.inner.offload.room(who, weight).await
     }
 
     /// A slot for CPU-heavy work of a request. Refused if too much of the same caller's work waits already.

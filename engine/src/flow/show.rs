@@ -7,7 +7,7 @@ use super::document::{StartedStep, CallView, StepCallView, Document, RunView, St
 use super::{Flow, doubt, load, review};
 use crate::access::{Permit, RUNS_READ};
 use crate::error::EngineError;
-use crate::offload::CostFlag;
+use crate::offload::{CostFlag, Offload};
 use crate::port::ReadError;
 use crate::rows;
 use chimera_core::access::Level;
@@ -83,6 +83,23 @@ impl Flow {
 
     /// One run with everything needed to approve it, as JSON text.
     pub async fn show_document(&self, permit: &Permit, run: Uuid) -> Result<Document, EngineError> {
+        let (mut row, mut asked) = self.rows_shown(permit, run).await?;
+        let weight = load::weight(asked.iter().chain([&row]));
+        let _room = if Offload::needs_room(weight) {
+            // Whoever waits holds nothing.
+            drop((row, asked));
+            let room = self.room(&permit.claimant(), weight).await?;
+            (row, asked) = self.rows_shown(permit, run).await?;
+            Some(room)
+        } else {
+            None
+        };
+        let costly = CostFlag::new(load::is_large(&row) || load::are_large(&asked));
+        self.offload_when_costly(permit, &costly, self.run_document(permit, &row, asked, &costly)).await?
+    }
+
+    /// A run and its approval requests.
+    async fn rows_shown(&self, permit: &Permit, run: Uuid) -> Result<(Row, Vec<Row>), EngineError> {
         let records = &*self.inner.parts.records;
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         // The requests are read before the run: a digest is shown with what it stands for or with something newer, and
@@ -95,8 +112,7 @@ impl Flow {
             asked = rows::all(records, select, limits::RUN_ROWS_MAX).await?;
             row = load::readable_run(records, permit, run).await?;
         }
-        let costly = CostFlag::new(load::is_large(&row) || load::are_large(&asked));
-        self.offload_when_costly(permit, &costly, self.run_document(permit, &row, asked, &costly)).await?
+        Ok((row, asked))
     }
 
     /// Runs work that is costly from the start or becomes so.
@@ -123,9 +139,8 @@ impl Flow {
         let waiting = asked.iter().filter(|row| row.text("status") == "pending");
         let mut members = summary(row);
         let json = |column: &str| row.get(column).as_json().map(Json::to_value);
-        let drafted = json("plan");
-        let (plan, dry_run_results) = match &drafted {
-            Some(plan) => (drafted_plan(plan), Some(dry_results(plan))),
+        let (plan, dry_run_results) = match json("plan") {
+            Some(plan) => drafted(plan),
             None => (self.plan_of(permit, row).await?, None),
         };
         let now = self.inner.parts.clock.steady();
@@ -210,36 +225,49 @@ impl Flow {
         cursor: Option<&str>,
     ) -> Result<Document, EngineError> {
         let records = &*self.inner.parts.records;
-        let row = load::readable_run(records, permit, run).await?;
+        let mut row = load::readable_run(records, permit, run).await?;
+        let from = cursor.and_then(|cursor| cursor.strip_prefix(NOT_STARTED_PREFIX));
+        let read = async || match from {
+            Some(_) => Ok(StartedSteps::default()),
+            None => self.started_steps(permit, run, limit, cursor).await,
+        };
+        let mut started = read().await?;
+        // The dry calls are about as large as the plan that shows them.
+        let weight = load::weight([&row]).saturating_mul(2).saturating_add(started.bytes);
+        let _room = if Offload::needs_room(weight) {
+            // Whoever waits holds nothing.
+            drop((row, started));
+            let room = self.room(&permit.claimant(), weight).await?;
+            row = load::readable_run(records, permit, run).await?;
+            started = read().await?;
+            Some(room)
+        } else {
+            None
+        };
         let costly = CostFlag::new(load::is_large(&row));
-        self.offload_when_costly(permit, &costly, self.steps_of(permit, row, limit, cursor, &costly)).await?
+        let page = self.steps_of(permit, row, started, (limit, from.unwrap_or("0")), &costly);
+        self.offload_when_costly(permit, &costly, page).await?
     }
 
     async fn steps_of(
         &self,
         permit: &Permit,
         row: Row,
-        limit: usize,
-        cursor: Option<&str>,
+        started: StartedSteps,
+        (limit, from): (usize, &str),
         costly: &CostFlag,
     ) -> Result<Document, EngineError> {
         let run = row.uuid("id");
         let dry = self.dry_calls(permit, &row, costly).await?;
-        let mut from = cursor.and_then(|cursor| cursor.strip_prefix(NOT_STARTED_PREFIX));
-        let mut begun = StartedSteps::default();
-        if from.is_none() {
-            begun = self.started_steps(permit, run, limit, cursor).await?;
-            from = Some("0");
-        }
-        let mut next_cursor = begun.next.as_ref().map(Cursor::encode);
+        let mut next_cursor = started.next.as_ref().map(Cursor::encode);
         let mut unbegun = Vec::new();
         if next_cursor.is_none() {
-            let from = from.and_then(|from| from.parse().ok()).ok_or_else(EngineError::invalid_cursor)?;
-            let room = limit.saturating_sub(begun.steps.len());
+            let from = from.parse().map_err(|_| EngineError::invalid_cursor())?;
+            let room = limit.saturating_sub(started.steps.len());
             (unbegun, next_cursor) = self.unstarted_nodes(row, from, room, &dry).await?;
         }
-        costly.mark_costly(begun.bytes > limits::JSON_INLINE_BYTES_MAX).await;
-        let shown = begun.steps.iter().map(|(row, calls)| {
+        costly.mark_costly(started.bytes > limits::JSON_INLINE_BYTES_MAX).await;
+        let shown = started.steps.iter().map(|(row, calls)| {
             // Dry calls come before real ones.
             let tried = dry.get(&dry_key(run, row.text("node_id"), row.get("map_index").as_int()));
             let made = calls.iter().map(|call| StepCallView::Made(Box::new(CallView::of(call))));
@@ -265,23 +293,23 @@ impl Flow {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
         }
         let page = records.read(select.clone()).await?;
-        let mut begun = StartedSteps { next: page.next, ..StartedSteps::default() };
+        let mut started = StartedSteps { next: page.next, ..StartedSteps::default() };
         for row in page.rows {
             let calls = Select::from(&TOOL_CALLS, scope()).with("step_id", row.uuid("id"));
             // Calls beyond one page, or beyond this number, are left out.
             let calls = records.read(calls.take(limits::STEP_CALLS_SHOWN_MAX)).await?.rows;
             let bytes = calls.iter().map(Row::bytes).fold(row.bytes(), usize::saturating_add);
-            if let Some((last, _)) = begun.steps.last()
-                && begun.bytes.saturating_add(bytes) > limits::PAGE_BYTES_MAX
+            if let Some((last, _)) = started.steps.last()
+                && started.bytes.saturating_add(bytes) > limits::PAGE_BYTES_MAX
             {
-                begun.next = Some(Cursor::after(&select, last));
+                started.next = Some(Cursor::after(&select, last));
                 break;
             }
-            begun.bytes = begun.bytes.saturating_add(bytes);
-            begun.steps.push((row, calls));
+            started.bytes = started.bytes.saturating_add(bytes);
+            started.steps.push((row, calls));
         }
-        begun.steps.sort_by_key(|(row, _)| (row.int("position"), row.get("map_index").as_int()));
-        Ok(begun)
+        started.steps.sort_by_key(|(row, _)| (row.int("position"), row.get("map_index").as_int()));
+        Ok(started)
     }
 
     /// Nodes that have not started, from a position in the graph, and where to continue.
@@ -301,14 +329,14 @@ impl Flow {
             _ => "pending",
         };
         let id = row.uuid("id");
-        let mut begun = BTreeSet::new();
+        let mut started = BTreeSet::new();
         let steps = Select::from(&STEPS, Scope::System).with("run_id", id).without(load::STEP_DOCUMENTS);
-        rows::for_each(records, steps, |row| begun.extend([row.text("node_id").to_owned()])).await?;
+        rows::for_each(records, steps, |row| started.extend([row.text("node_id").to_owned()])).await?;
         // If the workflow can't be loaded any more, only the started steps are shown.
         let graph = load::graph(records, &self.inner.workflows, &row).await;
         let Ok(graph) = graph else { return Ok((Vec::new(), None)) };
         let nodes = graph.nodes.iter().enumerate().skip(from);
-        let mut unbegun = nodes.filter(|(_, compiled)| !begun.contains(&compiled.node.id));
+        let mut unbegun = nodes.filter(|(_, compiled)| !started.contains(&compiled.node.id));
         let shown = unbegun.by_ref().take(room).map(|(_, compiled)| {
             let node = &compiled.node;
             let tool = compiled.tool.as_ref().map(|tool| tool.name.as_str());
@@ -410,30 +438,20 @@ fn dry_key(run: Uuid, node: &str, item: Option<i64>) -> String {
     format!("{}:{node}{item}:dry", run.simple())
 }
 
-/// The drafted plan: its lines with the name they are decided by.
-fn drafted_plan(plan: &Value) -> Value {
-    let line = |line: &Value| {
-        let mut line = line.clone();
-        line["step_id"] = line["node"].clone();
-        if let Some(members) = line.as_object_mut() {
-            members.remove("result");
-        }
-        line
-    };
-    let steps: Vec<Value> = plan["steps"].as_array().into_iter().flatten().map(line).collect();
-    json!({"steps": steps, "digest": plan["digest"]})
-}
-
-/// The dry-run result of each line.
-fn dry_results(plan: &Value) -> Vec<Value> {
-    let result = |line: &Value| {
-        let mut result = line["result"].as_object().cloned().unwrap_or_default();
+/// The drafted plan, its lines with the name they are decided by, and the dry-run result of each line.
+fn drafted(mut plan: Value) -> (Value, Option<Vec<Value>>) {
+    let line = |mut line: Value| {
+        let result = line.as_object_mut().and_then(|members| members.remove("result"));
+        let mut result = if let Some(Value::Object(result)) = result { result } else { Map::new() };
         result.insert("step_id".to_owned(), line["node"].clone());
         result.insert("tool".to_owned(), line["tool"].clone());
         result.entry("status").or_insert_with(|| "dry_run".into());
-        Value::Object(result)
+        line["step_id"] = line["node"].clone();
+        (line, Value::Object(result))
     };
-    plan["steps"].as_array().into_iter().flatten().map(result).collect()
+    let lines = if let Value::Array(lines) = plan["steps"].take() { lines } else { Vec::new() };
+    let (steps, results): (Vec<Value>, Vec<Value>) = lines.into_iter().map(line).unzip();
+    (json!({"steps": steps, "digest": plan["digest"]}), Some(results))
 }
 
 pub(super) fn time(row: &Row, column: &str) -> Option<String> {

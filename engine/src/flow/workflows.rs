@@ -4,6 +4,7 @@
 //! again returns the existing version.
 
 use super::Registry;
+use super::compiled::{Compiled, VersionKey};
 use super::share::is_own;
 use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_nonce_conflict};
 use crate::error::EngineError;
@@ -30,14 +31,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The name prefix of plans.
 pub(crate) const PLAN_PREFIX: &str = "act.";
 
-type VersionKey = (String, String, i64);
-
 pub struct Workflows {
     pub(super) records: Arc<dyn Records>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) random: Arc<dyn Random>,
     pub(super) registry: Arc<Registry>,
-    graphs: Mutex<BTreeMap<VersionKey, Arc<Graph>>>,
+    graphs: Mutex<Compiled>,
     /// The author of each version.
     authors: Mutex<BTreeMap<VersionKey, String>>,
     /// The newest version of a workflow, and when the cache entry expires.
@@ -491,11 +490,8 @@ impl Workflows {
             // Not cached before it is copied: the tenant may still use this version number for its own document.
             return Ok(Some((version, graph)));
         }
-        let mut kept = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= limits::WORKFLOWS_CACHED_MAX {
-            kept.pop_first();
-        }
-        kept.insert((tenant.to_owned(), id.to_owned(), version), Arc::clone(&graph));
+        let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
+        graphs.keep((tenant.to_owned(), id.to_owned(), version), Arc::clone(&graph), text.len());
         Ok(Some((version, graph)))
     }
 
@@ -521,6 +517,6 @@ impl Workflows {
 
     fn cached_graph(&self, tenant: &str, id: &str, version: i64) -> Option<Arc<Graph>> {
         let key = (tenant.to_owned(), id.to_owned(), version);
-        self.graphs.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+        self.graphs.lock().unwrap_or_else(PoisonError::into_inner).get(&key)
     }
 }

@@ -34,6 +34,43 @@ async fn large_run(setup: Setup) -> (Stage, Uuid) {
     (stage, run)
 }
 
+/// The plan would be shown several times over to everybody who looks at the run.
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_is_too_large_to_be_shown_is_refused_before_anybody_is_asked() {
+    let stage = stage(1).open().await;
+    let mut air = workflow("w").function("a", "pure", json!({"l": "${inputs.l}"}));
+    for n in 0..60 {
+        air = air.function(&format!("n{n}"), "pure", json!({"l": "${inputs.l}"})).edge("a", &format!("n{n}"));
+    }
+    let few = stage.run_with(&air, Level::Draft, json!({"l": vec![json!({}); 10]})).await;
+    stage.asks(few).await;
+    let many = stage.run_with(&air, Level::Draft, json!({"l": vec![json!({}); 9_000]})).await;
+    let ended = stage.ended(many).await;
+    assert_eq!(
+        (&ended["status"], &ended["error"]["code"]),
+        (&json!("failed"), &json!("PAYLOAD_TOO_LARGE")),
+        "{ended:#}"
+    );
+    assert!(ended.to_string().len() < 4 * 1024 * 1024, "{} bytes", ended.to_string().len());
+}
+
+/// However many ask for large runs at once, all are answered in their turn.
+#[tokio::test(start_paused = true)]
+async fn large_runs_are_shown_a_few_at_a_time_and_all_of_them_are() {
+    let stage = stage(1).open().await;
+    let air = chain("w", &[("a", "pure"), ("b", "pure")]);
+    let inputs = json!({"l": vec![json!({}); limits::JSON_VALUES_MAX - 10]});
+    let weight = chimera_core::json::memory_size(&inputs);
+    let run = stage.run_with(&air, Level::Draft, inputs).await;
+    stage.asks(run).await;
+    let shown = (0..3 * limits::LARGE_WORK_BYTES_MAX / weight).map(|n| {
+        let (flow, permit) = (stage.flow.clone(), stage.permit(&format!("user_{n}")));
+        async move { flow.show_document(&permit, run).await.map(|shown| shown.into_text().len()) }
+    });
+    let shown = futures::future::try_join_all(shown).await.unwrap();
+    assert!(shown.len() > 20 && shown.iter().all(|bytes| *bytes == shown[0]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_is_read_whole_however_large_its_steps_are() {
     let large = Puppet::new("large", EffectKind::Write).answers(|_, _| Ok(json!({"text": "x".repeat(LARGE)})));

@@ -4,6 +4,7 @@
 use chimera_core::access::Level;
 use chimera_core::flow::air::{Graph, compile};
 use chimera_core::flow::plan::Plan;
+use chimera_core::limits::PLAN_MEMORY_BYTES_MAX;
 use chimera_testkit::flow::{Air, Stage, TENANT, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -50,4 +51,16 @@ async fn a_plan_that_takes_too_much_work_is_not_laid_out_to_its_end() {
     assert!(!light.more && light.steps.len() == 200);
     let heavy = Plan::from_graph(&graph(&each("heavy", 200, ALL)), &inputs, &BTreeMap::new());
     assert!(heavy.more && heavy.steps.len() < 200, "{} steps", heavy.steps.len());
+}
+
+/// Many small values take more memory than their text.
+#[tokio::test]
+async fn a_plan_of_many_small_values_is_not_laid_out_to_its_end() {
+    let stage = stage(1).open().await;
+    let document = chimera_core::flow::air::parse(&each("w", 60, "${inputs.l}").document().to_string()).unwrap();
+    let graph = compile(document, &stage.flow.workflows().running(TENANT)).unwrap();
+    let inputs = json!({"l": vec![json!({}); 9_000]});
+    let plan = Plan::from_graph(&graph, &inputs, &BTreeMap::new());
+    let weight: usize = plan.steps.iter().map(|step| chimera_core::json::memory_size(&step.input)).sum();
+    assert!(plan.more && weight <= PLAN_MEMORY_BYTES_MAX, "{weight} bytes in {} steps", plan.steps.len());
 }

@@ -1,4 +1,7 @@
-//! In-process counters: a bounded map that drops expired entries, and only those.
+//! Counters of a single process: bounded maps that forget what has expired.
+//!
+//! Claims are never forgotten early. A rate limit window is, when there are too many: to let one caller begin a new
+//! window is better than to refuse all others.
 
 use async_trait::async_trait;
 use chimera_core::access::window::{self, RateDecision, Quota};
@@ -81,6 +84,7 @@ impl Counters for LocalCounters {
         let (current, previous) = (count(&current_key), count(&previous_key));
         let hit = quota.decide(previous, current, now);
         if matches!(hit, RateDecision::Allowed { .. }) {
+            state.hits.count_input(&current_key);
             state.hits.set(&current_key, current + 1, later(now, quota.window()))?;
         }
         Ok(hit)
@@ -132,6 +136,16 @@ impl<V> ExpiringMap<V> {
         Ok(())
     }
 
+    /// Removes what ends first if there is no room for a key.
+    fn count_input(&mut self, key: &str) {
+        if self.entries.len() >= COUNTER_KEYS_MAX
+            && !self.entries.contains_key(key)
+            && let Some((_, first)) = self.ends.pop_first()
+        {
+            self.entries.remove(&first);
+        }
+    }
+
     fn remove(&mut self, key: &str) {
         if let Some((key, (_, end))) = self.entries.remove_entry(key) {
             self.ends.remove(&(end, key));
@@ -154,5 +168,18 @@ mod tests {
         assert_eq!(counters.claim("0", "v", ttl, now).await, Ok(ClaimOutcome::Held("v".into())), "the old ones still answer");
         assert_eq!(counters.claim("one more", "v", ttl, now.plus_seconds(1)).await, Ok(ClaimOutcome::Claimed));
         assert_eq!(counters.key_count(), 1);
+    }
+
+    #[tokio::test]
+    async fn however_many_are_counted_one_more_is_counted_too() {
+        let (counters, quota) = (LocalCounters::new(), Quota::new(2, 60).unwrap());
+        for key in 0..=COUNTER_KEYS_MAX {
+            let now = Timestamp::from_micros(i64::try_from(key).unwrap());
+            assert!(matches!(counters.hit(&key.to_string(), quota, now).await, Ok(RateDecision::Allowed { remaining: 1, .. })));
+        }
+        assert_eq!(counters.key_count(), COUNTER_KEYS_MAX);
+        let now = Timestamp::from_micros(200_000);
+        let last = counters.hit(&COUNTER_KEYS_MAX.to_string(), quota, now).await;
+        assert!(matches!(last, Ok(RateDecision::Allowed { remaining: 0, .. })), "the window that ends first was forgotten");
     }
 }

@@ -3,6 +3,7 @@
 use super::porch::{Answer, AccessServer, by, entry, harmless, porch, porch_with, sent};
 use chimera_core::access::Entry;
 use chimera_core::flow::tables::RUNS;
+use chimera_core::limits::STRANGER_ENTRIES_MAX;
 use chimera_engine::access::port::Counters;
 use chimera_engine::access::{Settings, CounterFallback};
 use chimera_storage::Redis;
@@ -92,17 +93,39 @@ async fn reading_has_a_larger_window_of_its_own() {
     assert_eq!(porch.act("user_ann", json!({"steps": harmless()})).await.number("x-ratelimit-remaining"), 1);
 }
 
+async fn stranger(porch: &AccessServer, address: &str) -> Answer {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let from = address.parse::<std::net::IpAddr>().unwrap();
+    let client = reqwest::Client::builder().no_proxy().local_address(from).tls_certs_only([]).build().unwrap();
+    sent(client.post(porch.house.server.url("/act")).bearer_auth("nonsense").body("{}")).await
+}
+
+/// However many addresses strangers have, the ledger has so many entries about them, and one for the rest.
+#[tokio::test]
+async fn strangers_from_many_addresses_are_summed_up() {
+    let porch = porch().await;
+    porch.clock.stand();
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let directory = Arc::clone(&porch.directory);
+    let keeping = tokio::spawn(async move { directory.keep(stopped).await });
+    for n in 0..STRANGER_ENTRIES_MAX + 7 {
+        assert_eq!(stranger(&porch, &format!("127.0.1.{n}")).await.status, 401);
+    }
+    assert_eq!(porch.refusals().len(), STRANGER_ENTRIES_MAX);
+    assert_eq!(porch.get("user_ann", "/runs").await.status, 200);
+    stop.send_replace(true);
+    keeping.await.unwrap();
+    let entered = porch.refusals();
+    let sum = entered.iter().find(|entry| entry["repeated"] == 7).unwrap();
+    assert_eq!((entered.len(), &sum["target"]), (STRANGER_ENTRIES_MAX + 1, &json!("*")));
+}
+
 /// A stranger's requests count by address; somebody with a token is not their neighbour.
 #[tokio::test]
 async fn strangers_are_counted_by_address() {
     let porch = porch().await;
     porch.clock.stand();
-    let stranger = async |address: &str| {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let from = address.parse::<std::net::IpAddr>().unwrap();
-        let client = reqwest::Client::builder().no_proxy().local_address(from).build().unwrap();
-        sent(client.post(porch.house.server.url("/act")).bearer_auth("nonsense").body("{}")).await
-    };
+    let stranger = async |address: &str| stranger(&porch, address).await;
     for left in (0..10).rev() {
         let turned = stranger("127.0.0.2").await;
         assert_eq!((turned.status, turned.number("x-ratelimit-remaining")), (401, left), "{turned:?}");

@@ -49,6 +49,13 @@ pub(crate) struct Draft {
     waiting: Option<(Uuid, RunPlace, Arc<Spec>, Arc<Value>)>,
 }
 
+impl Draft {
+    /// Estimated memory of what it shows.
+    pub(crate) const fn memory(&self) -> usize {
+        self.lines.memory()
+    }
+}
+
 /// A finished dry call, and the node whose step it belongs to. The items of a map have no steps before the map
 /// starts, so their dry calls belong to the map's step.
 struct DryCall {
@@ -140,6 +147,7 @@ impl Run {
         let node = self.name(at).to_owned();
         let kept = self.recorded_output(at);
         let Some(draft) = &mut self.draft else { return Ok(DraftOutcome::Done) };
+        draft.lines.check()?;
         if at.item.is_none() {
             let reached = DraftScope::new(&self.head, &self.graph, draft, None, &self.meter).reached(at.node)?;
             draft.reached[at.node] = reached;
@@ -370,9 +378,7 @@ impl Run {
             let simulated = result.get("simulated_output").cloned().unwrap_or_default();
             draft.outputs.insert(at.node, Arc::new(super::edges::with_success(simulated)));
         }
-        if let Some(line) = draft.lines.last_mut().and_then(Value::as_object_mut) {
-            line.insert("result".to_owned(), result);
-        }
+        draft.lines.result(result);
     }
 
     /// A dry call ended. False: the call does not belong to the draft.

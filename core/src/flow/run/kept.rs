@@ -146,7 +146,7 @@ impl Run {
 
     /// The approximate memory of its values.
     #[must_use]
-    pub const fn memory_bytes(&self) -> usize {
-        self.value_size.memory
+    pub fn memory_bytes(&self) -> usize {
+        self.value_size.memory.saturating_add(self.draft.as_ref().map_or(0, |draft| draft.memory()))
     }
 }

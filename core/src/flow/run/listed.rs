@@ -13,6 +13,7 @@ use super::start::Work;
 use super::task::{StepApproval, Approvers, TaskState};
 use super::{RunPlace, ReplayMode, Run};
 use crate::access::Level;
+use crate::error::{Code, ErrorBody};
 use crate::flow::air::Graph;
 use crate::flow::expr::{Preview, WorkMeter};
 use crate::flow::layout::{InitialScope, ItemScope};
@@ -20,8 +21,8 @@ use crate::flow::patch::Patch;
 use crate::flow::plan::Plan;
 use crate::flow::policy::{Action, Because, ExpandedRun, Policy};
 use crate::flow::risk::Score;
-use crate::json::Digest32;
-use crate::limits::{DRAFT_BYTES_MAX, PLAN_STEPS_FREE_MAX, PLAN_WORK_MAX};
+use crate::json::{self, Digest32};
+use crate::limits::{DRAFT_BYTES_MAX, DRAFT_MEMORY_BYTES_MAX, PLAN_STEPS_FREE_MAX, PLAN_WORK_MAX};
 use crate::tool::Spec;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -41,6 +42,8 @@ const OVERRIDDEN: &str = "overridden";
 pub(crate) struct CallList {
     lines: Vec<Value>,
     bytes: usize,
+    /// Estimated memory of the lines and of what they would give.
+    memory: usize,
     /// The line of each call, by node and digest of the input text. 1 and 1.0 are equal values, but the line must show
     /// exactly what every one of its calls sends.
     known: BTreeMap<(usize, Digest32), usize>,
@@ -50,7 +53,34 @@ pub(crate) struct CallList {
 impl CallList {
     /// Adds a line that is not a call.
     pub(crate) fn push_note(&mut self, line: Value) {
+        self.memory = self.memory.saturating_add(json::memory_size(&line));
         self.lines.push(line);
+    }
+
+    /// Adds what the last call would give.
+    pub(crate) fn result(&mut self, result: Value) {
+        self.memory = self.memory.saturating_add(json::memory_size(&result));
+        if let Some(line) = self.lines.last_mut().and_then(Value::as_object_mut) {
+            line.insert("result".to_owned(), result);
+        }
+    }
+
+    pub(crate) const fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Refuses lines that together are too large to be shown to a person.
+    pub(crate) fn check(&self) -> Result<(), ErrorBody> {
+        if self.memory <= DRAFT_MEMORY_BYTES_MAX {
+            return Ok(());
+        }
+        let message = format!(
+            "the plan is too large to be shown for approval: its first {} calls with their results take about {} bytes of \
+             memory, and {DRAFT_MEMORY_BYTES_MAX} is the limit; split the workflow, or pass large data as artifacts",
+            self.lines.len(),
+            self.memory
+        );
+        Err(ErrorBody::new(Code::PayloadTooLarge, message).with("memory_bytes_max", DRAFT_MEMORY_BYTES_MAX))
     }
 
     /// Whether a call fits.
@@ -63,7 +93,7 @@ impl CallList {
         self.full |= !self.fits(&line);
         if !self.full {
             self.bytes = self.bytes.saturating_add(line.to_string().len());
-            self.lines.push(line);
+            self.push_note(line);
         }
         !self.full
     }
@@ -88,10 +118,6 @@ impl CallList {
     /// Whether a call did not fit.
     pub(crate) const fn is_full(&self) -> bool {
         self.full
-    }
-
-    pub(crate) fn last_mut(&mut self) -> Option<&mut Value> {
-        self.lines.last_mut()
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Value> {

@@ -31,11 +31,11 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// Names and scalar values that are compared in the time of one subschema.
 const SCALARS_PER_SUBSCHEMA: usize = 16;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cost {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cost<'a> {
     /// Maximum number of subschemas that may apply to one location.
     pub(super) applied_max: u64,
-    pub(super) patterns: usize,
+    pub(super) patterns: Vec<&'a str>,
 }
 
 /// A subschema.
@@ -61,8 +61,8 @@ struct Subschema {
 
 /// Computes the cost of `document`. Rejects schemas with too many subschemas per location, unresolvable or external
 /// references, and reference cycles at one location.
-pub(super) fn estimate(document: &Value) -> Result<Cost, InvalidSchema> {
-    let mut parts = Subschemas { root: document, known: BTreeMap::new(), all: Vec::new(), patterns: 0 };
+pub(super) fn estimate(document: &Value) -> Result<Cost<'_>, InvalidSchema> {
+    let mut parts = Subschemas { root: document, known: BTreeMap::new(), all: Vec::new(), patterns: Vec::new() };
     parts.add(document)?;
     let left = Cell::new(SCHEMA_STEPS_MAX);
     let closures = closures(&parts.all, &left)?;
@@ -89,7 +89,7 @@ struct Subschemas<'a> {
     /// Index of each subschema, by its address in the document.
     known: BTreeMap<usize, usize>,
     all: Vec<Subschema>,
-    patterns: usize,
+    patterns: Vec<&'a str>,
 }
 
 impl<'a> Subschemas<'a> {
@@ -171,12 +171,12 @@ impl<'a> Subschemas<'a> {
                     }
                 }
                 ("patternProperties", Value::Object(by_pattern)) => {
-                    self.patterns += by_pattern.len();
+                    self.patterns.extend(by_pattern.keys().map(String::as_str));
                     for schema in by_pattern.values() {
                         part.members.push(meet(self, schema)?);
                     }
                 }
-                ("pattern", _) => self.patterns += 1,
+                ("pattern", Value::String(pattern)) => self.patterns.push(pattern),
                 (word, Value::Object(by_name)) if DEFINITIONS.contains(&word) => {
                     for schema in by_name.values() {
                         meet(self, schema)?;
@@ -185,7 +185,7 @@ impl<'a> Subschemas<'a> {
                 _ => {}
             }
         }
-        if self.patterns > SCHEMA_PATTERNS_MAX {
+        if self.patterns.len() > SCHEMA_PATTERNS_MAX {
             return reject(format!("it has more than {SCHEMA_PATTERNS_MAX} patterns"));
         }
         Ok(part)

@@ -8,7 +8,8 @@
 mod cost;
 
 use crate::limits::{
-    FAULT_CHARS_MAX, PATTERN_BYTES_MAX, SCHEMA_FAULTS_MAX, SCHEMA_FAULTS_WORK_MAX, SCHEMA_TEXT_MAX, SCHEMA_WORK_MAX,
+    FAULT_CHARS_MAX, PATTERN_BYTES_MAX, PATTERN_BYTES_MIN, SCHEMA_FAULTS_MAX, SCHEMA_FAULTS_WORK_MAX,
+    SCHEMA_PATTERN_BYTES_MAX, SCHEMA_TEXT_MAX, SCHEMA_WORK_MAX,
 };
 use cost::Cost;
 use serde::Serialize;
@@ -18,11 +19,18 @@ use std::fmt;
 /// Up to this many applicable subschemas the value need not be inspected: its own size bounds the work.
 const APPLIED_CHEAP_MAX: u64 = 16;
 
+/// A pattern is compiled to be read forwards and backwards, and each has a cache.
+const AUTOMATA_OF_PATTERN: usize = 4;
+
 /// A compiled schema with the document it came from.
 pub struct Schema {
     document: Value,
     validator: jsonschema::Validator,
-    cost: Cost,
+    /// Maximum number of subschemas that may apply to one location of a value.
+    applied_max: u64,
+    patterns: usize,
+    /// Bytes that its compiled patterns take at most.
+    pattern_bytes: usize,
     /// Maximum of text bytes in a value times patterns.
     text_max: u64,
 }
@@ -45,21 +53,37 @@ pub struct InvalidSchema {
 impl Schema {
     /// Compiles a trusted schema, ours or an operator's (JSON Schema 2020-12 unless it says otherwise).
     pub fn compile(document: Value) -> Result<Self, InvalidSchema> {
-        Self::compile_bounded(document, u64::MAX)
+        Self::compile_bounded(document, u64::MAX, usize::MAX)
     }
 
-    /// Compiles an untrusted schema: the time that its patterns spend on text is bounded.
+    /// Compiles an untrusted schema: the time that its patterns spend on text is bounded, and the memory that they take.
     pub fn compile_untrusted(document: Value) -> Result<Self, InvalidSchema> {
-        Self::compile_bounded(document, SCHEMA_TEXT_MAX)
+        Self::compile_bounded(document, SCHEMA_TEXT_MAX, SCHEMA_PATTERN_BYTES_MAX)
     }
 
-    fn compile_bounded(document: Value, text_max: u64) -> Result<Self, InvalidSchema> {
-        let cost = cost::estimate(&document)?;
-        // The engine is linear: a backtracking one could run forever.
-        let patterns = jsonschema::PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
-        let validator = jsonschema::options().with_pattern_options(patterns).build(&document);
+    fn compile_bounded(document: Value, text_max: u64, pattern_bytes_max: usize) -> Result<Self, InvalidSchema> {
+        let Cost { applied_max, patterns } = cost::estimate(&document)?;
+        let mut pattern_bytes = 0;
+        for pattern in &patterns {
+            pattern_bytes += compiled_bytes(pattern);
+            if pattern_bytes > pattern_bytes_max {
+                let reason = format!(
+                    "its patterns take more than {pattern_bytes_max} bytes of memory when compiled; use fewer, or \
+                     simpler ones: classes such as \\p{{L}} and counts such as {{5}} take most"
+                );
+                return Err(InvalidSchema { reason });
+            }
+        }
+        let patterns = patterns.len();
+        let validator = validator(&document, PATTERN_BYTES_MAX);
         let validator = validator.map_err(|error| InvalidSchema { reason: error.to_string() })?;
-        Ok(Self { document, validator, cost, text_max })
+        Ok(Self { document, validator, applied_max, patterns, pattern_bytes, text_max })
+    }
+
+    /// Bytes that the compiled patterns take at most.
+    #[must_use]
+    pub const fn pattern_bytes(&self) -> usize {
+        self.pattern_bytes
     }
 
     #[must_use]
@@ -70,12 +94,12 @@ impl Schema {
     /// Whether validation may be CPU-intensive.
     #[must_use]
     pub const fn is_expensive(&self) -> bool {
-        self.cost.applied_max > APPLIED_CHEAP_MAX || self.cost.patterns > 0
+        self.applied_max > APPLIED_CHEAP_MAX || self.patterns > 0
     }
 
     fn exceeds_budget(&self, value: &Value) -> bool {
-        self.cost.applied_max.saturating_mul(count_values(value)) > SCHEMA_WORK_MAX
-            || (self.cost.patterns as u64).saturating_mul(text_bytes(value)) > self.text_max
+        self.applied_max.saturating_mul(count_values(value)) > SCHEMA_WORK_MAX
+            || (self.patterns as u64).saturating_mul(text_bytes(value)) > self.text_max
     }
 
     /// Validates `value`.
@@ -88,7 +112,7 @@ impl Schema {
             return Ok(());
         }
         // The validator collects the errors of every subschema before the first few are reported.
-        if self.cost.applied_max.saturating_mul(count_values(value)) > SCHEMA_FAULTS_WORK_MAX {
+        if self.applied_max.saturating_mul(count_values(value)) > SCHEMA_FAULTS_WORK_MAX {
             let message = "the value does not match the schema, and is too large to list the errors".to_owned();
             return Err(vec![SchemaViolation { pointer: String::new(), message }]);
         }
@@ -98,6 +122,26 @@ impl Schema {
         };
         Err(self.validator.iter_errors(value).take(SCHEMA_FAULTS_MAX).map(fault).collect())
     }
+}
+
+/// A validator whose patterns take so many bytes each at most. The engine is linear: a backtracking one could run
+/// forever.
+fn validator(
+    document: &Value,
+    pattern_bytes_max: usize,
+) -> Result<jsonschema::Validator, jsonschema::ValidationError<'static>> {
+    let patterns = jsonschema::PatternOptions::regex().size_limit(pattern_bytes_max).dfa_size_limit(pattern_bytes_max);
+    jsonschema::options().with_pattern_options(patterns).build(document)
+}
+
+/// Bytes that a compiled pattern takes at most: it is the smallest limit that it compiles under, for its automata in
+/// both directions and their caches.
+fn compiled_bytes(pattern: &str) -> usize {
+    let document = serde_json::json!({"pattern": pattern});
+    let limits = std::iter::successors(Some(PATTERN_BYTES_MIN), |limit| Some(limit * 4));
+    let mut fits = limits.take_while(|limit| *limit < PATTERN_BYTES_MAX);
+    let limit = fits.find(|limit| validator(&document, *limit).is_ok()).unwrap_or(PATTERN_BYTES_MAX);
+    limit * AUTOMATA_OF_PATTERN
 }
 
 /// Member names come from the caller and may be long.
@@ -137,6 +181,20 @@ impl fmt::Debug for Schema {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn patterns_are_weighed_and_too_much_of_them_is_refused() {
+        let of = |count: usize, pattern: &str| {
+            let patterns: Vec<Value> = (0..count).map(|n| json!({"pattern": format!("{pattern}{n}")})).collect();
+            Schema::compile_untrusted(json!({"anyOf": patterns}))
+        };
+        let light = of(50, "^[a-z]+$").unwrap().pattern_bytes();
+        let heavy = of(10, "\\p{L}{5}").unwrap().pattern_bytes();
+        assert!(light < 2 * 1024 * 1024 && heavy > 2 * light, "{light} {heavy}");
+        assert!(of(50, "^\\p{L}+$").is_ok());
+        let why = of(50, "\\p{L}{5}").unwrap_err().reason;
+        assert!(why.starts_with("its patterns take more than 16777216 bytes"), "{why}");
+    }
 
     #[test]
     fn a_fault_says_where_it_is_and_never_what_stands_there() {

@@ -30,7 +30,8 @@ pub trait Counters: Send + Sync {
     async fn release(&self, key: &str, value: &str, now: Timestamp) -> Result<bool, CounterError>;
 
     /// Counts one hit against a sliding window, unless the window is full. The counts are stored under
-    /// `key:window_start` in Unix seconds and expire one window length after their last hit.
+    /// `key:window_start` in Unix seconds and expire one window length after their last hit; a store at its key limit
+    /// may forget them earlier.
     async fn hit(&self, key: &str, quota: Quota, now: Timestamp) -> Result<RateDecision, CounterError>;
 
     /// Whether the store is reachable.
@@ -55,8 +56,8 @@ pub enum CounterError {
     /// Zero, or beyond the limit.
     #[error("a claim lives 1 millisecond to {CLAIM_TTL_SECONDS_MAX} seconds")]
     InvalidTtl,
-    /// The store is at its key limit. Nothing was evicted to make room.
-    #[error("too many counter keys are alive")]
+    /// The store is at its limit of claims. None was evicted to make room.
+    #[error("too many claims are alive")]
     Full,
     /// Whether the call took effect is unknown.
     #[error("the counter store is unavailable: {reason}")]

@@ -13,7 +13,7 @@ mod picture;
 mod refusal;
 mod table;
 
-use crate::blocking::run_blocking;
+use crate::aside::ParsePool;
 use crate::flow::artifact;
 use crate::flow::input::read;
 use async_trait::async_trait;
@@ -63,10 +63,11 @@ struct RenderedPdf {
 pub(super) struct MarkdownToPdf {
     spec: Arc<Spec>,
     blobs: TenantBlobs,
+    aside: ParsePool,
 }
 
 impl MarkdownToPdf {
-    pub(super) fn new(blobs: TenantBlobs) -> Result<Self, InvalidSchema> {
+    pub(super) fn new(blobs: TenantBlobs, aside: ParsePool) -> Result<Self, InvalidSchema> {
         let declared = ToolDeclaration {
             name: "local.markdown_to_pdf",
             version: "1",
@@ -113,7 +114,7 @@ impl MarkdownToPdf {
                 "additionalProperties": false
             }),
         };
-        Ok(Self { spec: Arc::new(declared.compile()?), blobs })
+        Ok(Self { spec: Arc::new(declared.compile()?), blobs, aside })
     }
 }
 
@@ -130,13 +131,13 @@ impl Tool for MarkdownToPdf {
                 .with("bytes_max", MARKDOWN_BYTES_MAX));
         }
         let dry = input.dry_run;
-        let (input, document) = run_blocking(move || {
+        let parsed = move || {
             let document = parse::parse(&input.markdown)?;
             Ok((input, document))
-        })
-        .await?;
+        };
+        let (input, document) = self.aside.tool(ctx, parsed).await?;
         let files = picture::fetch(&self.blobs, ctx, &document.images).await?;
-        let made = run_blocking(move || Ok(render(&input, &document, files)?)).await?;
+        let made = self.aside.tool(ctx, move || Ok(render(&input, &document, files)?)).await?;
         let id = BlobId::new(Digest32(Sha256::digest(&made.pdf).into()));
         let output = json!({
             "artifact": id.to_string(),

@@ -6,7 +6,7 @@
 mod score;
 mod sentences;
 
-use crate::blocking::run_blocking;
+use crate::aside::ParsePool;
 use crate::flow::input::read;
 use async_trait::async_trait;
 use chimera_core::error::Code;
@@ -29,10 +29,11 @@ struct SummarizeInput {
 
 pub(super) struct Summarize {
     spec: Arc<Spec>,
+    aside: ParsePool,
 }
 
 impl Summarize {
-    pub(super) fn new() -> Result<Self, InvalidSchema> {
+    pub(super) fn new(aside: ParsePool) -> Result<Self, InvalidSchema> {
         let declared = ToolDeclaration {
             name: "local.summarize",
             version: "1",
@@ -73,7 +74,7 @@ impl Summarize {
                 "additionalProperties": false
             }),
         };
-        Ok(Self { spec: Arc::new(declared.compile()?) })
+        Ok(Self { spec: Arc::new(declared.compile()?), aside })
     }
 }
 
@@ -83,14 +84,14 @@ impl Tool for Summarize {
         &self.spec
     }
 
-    async fn execute(&self, _ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+    async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let input: SummarizeInput = read(input)?;
         if input.text.len() > SUMMARY_TEXT_BYTES_MAX {
             return Err(ToolError::not_sent(Code::PayloadTooLarge, "the text is too long to be summarised")
                 .with("bytes_max", SUMMARY_TEXT_BYTES_MAX));
         }
         let dry = input.dry_run;
-        let output = run_blocking(move || Ok(summarize(&input))).await?;
+        let output = self.aside.tool(ctx, move || Ok(summarize(&input))).await?;
         Ok(if dry { Spec::dry_run_response(output, "summarise the text") } else { output })
     }
 }

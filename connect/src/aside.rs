@@ -1,10 +1,11 @@
-//! Processes large answers on blocking threads: a few at a time, with fair turns between tenants.
+//! CPU-bound work of tools and on large answers: on threads for such work, a few at a time, each tenant in its turn.
 //!
 //! The slots are separate from the engine's: a call is polled by a run that may hold an engine slot, and would
 //! deadlock with itself.
 
 use chimera_core::access::Claimant;
-use chimera_core::limits::HTTP_RESPONSES_PROCESSED_MAX;
+use chimera_core::error::Code;
+use chimera_engine::flow::port::{CallContext, ToolError};
 use chimera_engine::turns::FairSlots;
 
 #[derive(Clone)]
@@ -13,9 +14,10 @@ pub(crate) struct ParsePool {
 }
 
 impl ParsePool {
-    pub(crate) fn new() -> Self {
-        // Each piece of work is short, so fair turns are enough; no reserved slot is needed.
-        Self { turns: FairSlots::new(HTTP_RESPONSES_PROCESSED_MAX, || false) }
+    /// Does at most `total` pieces of work at a time.
+    pub(crate) fn new(total: usize) -> Self {
+        // Each piece of work is short, so turns are enough; nobody needs a place that is kept free.
+        Self { turns: FairSlots::new(total, || false) }
     }
 
     /// Does the work, on a blocking thread if it may take long. `None` if it panicked.
@@ -29,24 +31,41 @@ impl ParsePool {
             return Some(work());
         }
         let turn = self.turns.acquire(who).await;
-        // Dropping the future does not stop the work: the slot is released when it ends.
+        // Whoever stops waiting does not end the work: the place is free when it is done.
         let worked = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             work()
         });
         worked.await.ok()
     }
+
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.turns.waiting()
+    }
+
+    /// Does the work of a tool. A panic in it fails the tool call, not the process.
+    pub(crate) async fn tool<T: Send + 'static>(
+        &self,
+        ctx: &CallContext,
+        work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let who = Claimant::new(&ctx.tenant, &ctx.actor);
+        let failed = || Err(ToolError::not_sent(Code::Internal, "the tool failed on this input"));
+        self.work(&who, true, work).await.unwrap_or_else(failed)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chimera_core::limits::HTTP_RESPONSES_PROCESSED_MAX;
     use std::sync::mpsc;
 
     /// One running, one waiting: another tenant comes next, however many of the first tenant's are queued.
     #[tokio::test]
     async fn tenants_take_turns() {
-        let aside = ParsePool::new();
+        let aside = ParsePool::new(HTTP_RESPONSES_PROCESSED_MAX);
         let (order, done) = mpsc::sync_channel(32);
         let (release, held) = mpsc::sync_channel::<()>(HTTP_RESPONSES_PROCESSED_MAX);
         let held = std::sync::Arc::new(std::sync::Mutex::new(held));
@@ -80,7 +99,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_gives_its_place_back() {
-        let (aside, who) = (ParsePool::new(), Claimant::new("bob", ""));
+        let (aside, who) = (ParsePool::new(HTTP_RESPONSES_PROCESSED_MAX), Claimant::new("bob", ""));
         for _ in 0..=HTTP_RESPONSES_PROCESSED_MAX {
             assert!(aside.work(&who, true, || panic!("on purpose")).await.is_none());
         }
@@ -88,7 +107,7 @@ mod tests {
     }
 
     async fn until_waiting(aside: &ParsePool, count: usize) {
-        while aside.turns.waiting() < count {
+        while aside.waiting() < count {
             tokio::task::yield_now().await;
         }
     }
