@@ -378,6 +378,7 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
         unfinished: facts.runs.driven + facts.runs.parked + facts.runs.unattended,
         overdue: facts.runs.overdue,
         overdue_signals: facts.runs.overdue_signals,
+        long_rollbacks: facts.runs.long_rollbacks,
         unattended: facts.runs.unattended,
     };
     let (held, mark_missed) = (facts.hold.map(|hold| hold.reason), facts.mark_problem);

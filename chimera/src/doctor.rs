@@ -73,6 +73,8 @@ pub(crate) struct RunFacts {
     pub(crate) overdue: i64,
     /// Signals not consumed for more than a minute.
     pub(crate) overdue_signals: i64,
+    /// Rollbacks that began more than an hour ago and have not ended.
+    pub(crate) long_rollbacks: i64,
     /// Neither owned nor due: no process would ever pick them up.
     pub(crate) unattended: i64,
 }
@@ -451,9 +453,10 @@ fn skew(theirs: Option<Timestamp>, now: Timestamp) -> Finding {
 }
 
 fn runs(runs: RunFacts) -> Finding {
-    let RunFacts { unfinished, overdue, overdue_signals, unattended } = runs;
+    let RunFacts { unfinished, overdue, overdue_signals, long_rollbacks, unattended } = runs;
     let message = format!(
-        "unfinished: {unfinished}, overdue: {overdue}, overdue signals: {overdue_signals}, unattended: {unattended}"
+        "unfinished: {unfinished}, overdue: {overdue}, overdue signals: {overdue_signals}, \
+         long rollbacks: {long_rollbacks}, unattended: {unattended}"
     );
     if unattended > 0 {
         return fail("runs", message, "chimera migrate makes unattended runs due, and the next start picks them up");
@@ -467,6 +470,11 @@ fn runs(runs: RunFacts) -> Finding {
     }
     if overdue_signals > 0 {
         let hint = "overdue signals are consumed when a server runs on this data; if one does, check its log";
+        return warn("runs", message, hint);
+    }
+    if long_rollbacks > 0 {
+        let hint =
+            "a rollback began more than an hour ago and has not ended; chimera runs show says what is left to undo";
         return warn("runs", message, hint);
     }
     ok("runs", message)
@@ -549,8 +557,9 @@ mod tests {
     #[test]
     fn runs_that_nobody_would_take_up_fail_and_late_ones_warn() {
         let verdict = |overdue, overdue_signals, unattended| {
-            runs(RunFacts { unfinished: 9, overdue, overdue_signals, unattended }).verdict
+            runs(RunFacts { unfinished: 9, overdue, overdue_signals, long_rollbacks: 0, unattended }).verdict
         };
+        assert_eq!(runs(RunFacts { long_rollbacks: 1, ..RunFacts::default() }).verdict, Verdict::Warn);
         assert_eq!([verdict(0, 0, 0), verdict(0, 0, 1)], [Verdict::Ok, Verdict::Fail]);
         assert_eq!([verdict(1, 0, 0), verdict(0, 1, 0)], [Verdict::Warn, Verdict::Warn]);
     }

@@ -90,6 +90,9 @@ pub(super) async fn directory(
     };
     let directory = Arc::new(Directory::new(parts, settings));
     directory.refresh().await.map_err(|error| Failure::from_body(error.body()))?;
+    if !directory.has_keys() {
+        tracing::warn!("nobody has a key, so nobody can sign in; chimera actor add admin makes the first one");
+    }
     Ok(directory)
 }
 
@@ -145,8 +148,10 @@ pub(crate) fn roles(config: &Config) -> Outcome<Vec<Role>> {
 #[derive(Debug, Default)]
 pub(crate) struct ActorFacts {
     pub(crate) entries: usize,
-    /// Keys at hand: in the store, in the configuration, and those that `chimera dev` keeps.
+    /// Keys at hand: in the store, and in the configuration.
     pub(crate) keys: usize,
+    /// Keys that `chimera dev` keeps in the data folder; they count nowhere else.
+    pub(crate) dev_keys: usize,
     /// People who have one mail address, as `one and another`.
     pub(crate) namesakes: Vec<String>,
 }
@@ -154,7 +159,8 @@ pub(crate) struct ActorFacts {
 pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<ActorFacts> {
     let mut entries = shipped(TENANT);
     entries.extend(read_actors_file(&config.access)?.entries);
-    let mut keys = usize::from(config.access.hmac_secret.is_some()) + home::existing_actor_keys(&config.data_dir);
+    let dev_keys = home::existing_actor_keys(&config.data_dir);
+    let mut keys = usize::from(config.access.hmac_secret.is_some());
     match super::records_to_read(config, ambient).await {
         Ok(records) => {
             let (actors, held) = (Select::from(&ACTORS, Scope::System), Select::from(&ACTOR_KEYS, Scope::System));
@@ -172,7 +178,7 @@ pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<A
     }
     let registry = Registry::new(TENANT, entries);
     let namesakes = registry.mail_duplicates().into_iter().map(|(one, other)| format!("{one} and {other}")).collect();
-    Ok(ActorFacts { entries: registry.entries().count(), keys, namesakes })
+    Ok(ActorFacts { entries: registry.entries().count(), keys, dev_keys, namesakes })
 }
 
 /// Counters shared by all nodes (Redis), if configured.

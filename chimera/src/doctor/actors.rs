@@ -17,13 +17,15 @@ pub(super) fn findings(found: Outcome<compose::ActorFacts>) -> Vec<Finding> {
             return vec![fail("actors", failure.message, hint)];
         }
     };
-    let mut findings = vec![match found.keys {
-        0 => warn(
+    let entries = found.entries;
+    let mut findings = vec![match (found.keys, found.dev_keys) {
+        (0, 0) => warn(
             "actors",
             "nobody has a key, so nobody can sign in".to_owned(),
             "chimera actor add admin creates the first one",
         ),
-        keys => ok("actors", format!("entries: {}, keys: {keys}", found.entries)),
+        (keys, 0) => ok("actors", format!("entries: {entries}, keys: {keys}")),
+        (keys, dev) => ok("actors", format!("entries: {entries}, keys: {keys}, only for chimera dev: {dev}")),
     }];
     if !found.namesakes.is_empty() {
         let message = format!("people with the same mail address count as one person: {}", found.namesakes.join(", "));
@@ -43,6 +45,7 @@ mod tests {
         let facts = |namesakes: &[&str]| compose::ActorFacts {
             entries: 5,
             keys: 1,
+            dev_keys: 0,
             namesakes: namesakes.iter().map(|pair| (*pair).to_owned()).collect(),
         };
         assert_eq!(findings(Ok(facts(&[]))).len(), 1);

@@ -296,7 +296,8 @@ pub(crate) fn page() -> String {
          through indexes of unfinished work only, and are capped at {rows}. Every node of one \
          database sees the same store: aggregate these gauges with the maximum over the nodes, not the sum.\n\n\
          Recommended alerts: `chimera_runs_unattended > 0`, `chimera_timers_overdue_oldest_age_seconds > 60`, \
-         `chimera_signals_overdue > 0`, `chimera_calls_in_doubt > 0`, `time() - chimera_metrics_sampled_timestamp_seconds > 60`.\n",
+         `chimera_signals_overdue > 0`, `chimera_calls_in_doubt > 0`, `min_over_time(chimera_runs_unfinished{{state=\"rolling_back\"}}[1h]) > 0`, \
+         `time() - chimera_metrics_sampled_timestamp_seconds > 60`.\n",
     );
     for (title, metrics) in METRICS {
         let _ = write!(text, "\n## {title}\n\n| metric | kind | labels | meaning |\n|---|---|---|---|\n");

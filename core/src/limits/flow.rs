@@ -164,6 +164,8 @@ pub const DOUBT_PAGES_MAX: usize = 8;
 /// Runs that are searched for the tools that a rollback would call. For more, the rollback needs the scope `*`, else it
 /// is refused with `RBAC_FORBIDDEN`.
 pub const UNDO_RUNS_SEARCHED_MAX: usize = 1_000;
+/// Times that escapes in a body or a query are undone to find a method that it names. With more it counts as one that deletes.
+pub const ESCAPES_UNDONE_MAX: usize = 4;
 /// Steps without a completed compensation that the entry about a rollback lists. Further steps are only counted.
 pub const UNDO_LEFT_SHOWN_MAX: usize = 20;
 /// Steps or lanes that one ledger entry about a restore lists. If there are more, it has their number and a digest.

@@ -47,6 +47,8 @@ pub const METRICS_SECONDS: u64 = 5;
 pub const TIMER_OVERDUE_SECONDS: i64 = 5;
 /// Time that a signal may wait for its run. After it the signal counts as overdue in the metrics.
 pub const SIGNAL_OVERDUE_SECONDS: i64 = 60;
+/// Time that a rollback may take. After it `chimera doctor` warns about it.
+pub const ROLLBACK_LONG_SECONDS: i64 = 3_600;
 /// Time to send spans to the collector. After it they are dropped.
 pub const SPANS_SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Sources of an error that a log line names. Further ones are omitted.

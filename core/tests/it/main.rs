@@ -11,3 +11,4 @@ mod idempotency;
 mod json;
 mod lanes;
 mod merkle;
+mod overridden;

@@ -72,6 +72,8 @@ pub struct Snapshot {
     keys: BTreeMap<String, Vec<ActorKey>>,
     /// Configured keys that are shared by a pattern.
     shared: BTreeMap<String, Vec<ActorKey>>,
+    /// Actors of whom a stored key can't be opened by this process.
+    unopened: BTreeSet<String>,
     revoked: BTreeSet<String>,
     /// There are more revocations than are cached.
     more_revoked: bool,
@@ -123,6 +125,12 @@ impl Snapshot {
     pub(crate) fn own_keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &ActorKey> {
         let counts = move |key: &&ActorKey| key.from <= now && key.until.is_none_or(|until| now < until);
         self.keys.get(actor).into_iter().flatten().filter(counts)
+    }
+
+    /// Whether an actor may hold a key that this process can't open: then nothing can be said about a signature that
+    /// none of the others made.
+    pub(crate) fn has_unopened(&self, actor: &str) -> bool {
+        self.unopened.contains(actor)
     }
 
     /// All actors with a valid key.
@@ -216,6 +224,13 @@ impl Directory {
         }
     }
 
+    /// Whether anybody could sign in.
+    #[must_use]
+    pub fn has_keys(&self) -> bool {
+        let snapshot = self.snapshot();
+        !snapshot.shared.is_empty() || snapshot.key_holders(self.parts.clock.now()).next().is_some()
+    }
+
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.held.read().unwrap_or_else(PoisonError::into_inner))
@@ -266,13 +281,13 @@ impl Directory {
         let held = |row: &Row| Some((row.text("id").to_owned(), row.get("created_at").as_time()?));
         let since = rows.iter().filter_map(held).collect();
         sources.extend(entries.iter().map(|entry| (entry.id.clone(), "registry")));
-        let keys = self.keys().await?;
+        let (keys, unopened) = self.keys().await?;
         let (revoked, more_revoked) = self.revoked(now).await?;
         let (shared, keys) = keys.into_iter().partition(|(actor, _)| actor.contains('*'));
         let rows = self.rows(Select::from(&TENANTS, Scope::System)).await?;
         let tenants = rows.iter().map(TenantView::of_row).map(|tenant| (tenant.id.clone(), tenant)).collect();
         let (known, sources) = (Snapshot { configured, since, ..Snapshot::default() }, sources);
-        let known = Snapshot { keys, shared, revoked, more_revoked, sources, tenants, ..known };
+        let known = Snapshot { keys, shared, unopened, revoked, more_revoked, sources, tenants, ..known };
         self.set(Snapshot { registry: self.registry(&entries, &known), ..known });
         self.pulse.beat(self.parts.clock.steady());
         Ok(())
@@ -283,8 +298,9 @@ impl Directory {
         rows::all(&*self.parts.records, select, usize::MAX).await
     }
 
-    async fn keys(&self) -> Result<BTreeMap<String, Vec<ActorKey>>, EngineError> {
-        let mut keys: BTreeMap<String, Vec<ActorKey>> = BTreeMap::new();
+    /// The keys by their actors, and the actors of whom one can't be opened.
+    async fn keys(&self) -> Result<(BTreeMap<String, Vec<ActorKey>>, BTreeSet<String>), EngineError> {
+        let (mut keys, mut unopened) = (BTreeMap::<String, Vec<ActorKey>>::new(), BTreeSet::new());
         let now = self.parts.clock.earlier();
         let mut rows = Vec::new();
         for select in ended::select_valid_keys(now) {
@@ -309,6 +325,7 @@ impl Directory {
             let until = row.get("expires_at").as_time();
             let Some(secret) = self.open(&row).await else {
                 tracing::warn!(actor = row.text("actor_id"), "an actor's key can't be decrypted and is ignored");
+                unopened.insert(row.text("actor_id").to_owned());
                 continue;
             };
             let from = row.get("not_before").as_time().unwrap_or(now);
@@ -321,7 +338,7 @@ impl Directory {
                 until,
             });
         }
-        Ok(keys)
+        Ok((keys, unopened))
     }
 
     pub(crate) async fn open(&self, row: &Row) -> Option<Secret> {

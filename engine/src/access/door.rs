@@ -252,6 +252,9 @@ impl Authenticator {
             nonces.push(Nonce { text: claimed.nonce, made_at: Some(made_at) });
         }
         match first {
+            Some(why) if !counts && why.code == Code::SignatureInvalid.as_str() && snapshot.has_unopened(actor) => {
+                Err(unopened())
+            }
             Some(why) if !counts => Err(why),
             _ => Ok(nonces),
         }
@@ -357,6 +360,9 @@ impl Authenticator {
         if let Some(key) = made.first() {
             return Ok(KeyUsed { id: key.id, of: key.of.clone() });
         }
+        if snapshot.has_unopened(actor) {
+            return Err(unopened());
+        }
         let body = invalid_hmac(if signature.is_none() { "missing" } else { "mismatch" })
             .with("bytes_received", body.len())
             .with("sha256", hex::encode(Sha256::digest(body)));
@@ -427,6 +433,13 @@ fn check_head(actor: Option<&str>, proof: &RequestProof<'_>) -> Result<(), Error
         (RequestProof::Message(parts), Some(actor)) => UnverifiedSignature::check_head(parts, actor).map_err(|why| signature_refusal(&why)),
         _ => Ok(()),
     }
+}
+
+/// It is not the caller's fault.
+fn unopened() -> ErrorBody {
+    let message = "the signature can't be checked: the server can't open a key of this actor; ask its operator, whom \
+                   chimera doctor tells why";
+    ErrorBody::new(Code::NotReady, message).with("reason", "key_unreadable")
 }
 
 fn invalid_hmac(reason: &str) -> ErrorBody {

@@ -28,11 +28,7 @@ fn guarded() -> Air {
 
 /// The pending request that replaced an older one.
 pub(crate) async fn newer(stage: &Stage, run: Uuid, old: &Value) -> Value {
-    let replaced = |shown: &Value| {
-        let asked = &shown["approvals"][0]["digest"];
-        !asked.is_null() && *asked != old["digest"]
-    };
-    stage.until(run, replaced).await["approvals"][0].clone()
+    stage.until(run, |shown| is_newer(shown, old)).await["approvals"][0].clone()
 }
 
 pub(crate) async fn approve(stage: &Stage, who: &str, run: Uuid, asked: &Value) -> String {
@@ -413,6 +409,11 @@ async fn whoever_settled_a_doubt_with_an_output_does_not_decide_about_what_goes_
     assert_eq!(asked["changed_by"], json!(["user_bob"]));
     decided_by_none_of(&stage, run, &asked, &["user_ann", "user_bob"]).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+pub(crate) fn is_newer(shown: &Value, old: &Value) -> bool {
+    let asked = &shown["approvals"][0]["digest"];
+    !asked.is_null() && *asked != old["digest"]
 }
 
 /// Repeating somebody's text does not make it one's own.

@@ -9,6 +9,7 @@ use super::sqlite::{file, guards, look, objects, state};
 use super::usage::TableOps;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_postgres, unavailable_sqlite};
 use crate::migrate::{self, MigrateOutcome, MigrateError, MigrationStatus};
+use chimera_core::limits;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Outage, Unavailable};
 use std::path::Path;
@@ -43,21 +44,25 @@ pub struct RunOwnership {
     pub overdue: i64,
     /// Signals sent more than a minute ago that their run has not consumed.
     pub overdue_signals: i64,
-    /// Runs without an owner and without a wake-up time. There must be none.
+    /// Rollbacks that began more than an hour ago and have not ended.
+    pub long_rollbacks: i64,
+    /// Runs that nobody drives and nobody would ever look at. There must be none.
     pub unattended: i64,
 }
 
 /// The schema version since which runs record their owner.
 const ATTENDED_SINCE: i64 = 9;
 
-/// Counts runs that are driven, parked, overdue and unattended, and overdue signals. `{overdue}` stands for the time
-/// before which a deadline should have been met, `{open}` for a rollback that has not ended.
+/// How many runs are driven, parked, overdue and unattended, how many signals are overdue, and how many rollbacks take long.
+/// `{overdue}` stands for the time before which a deadline should have been met, `{open}` for a rollback that has not
+/// ended, `{long}` for one that began before `$1` or does not say when.
 const ATTENDED: &str = "SELECT (SELECT count(*) FROM runs WHERE owner_lane IS NOT NULL), \
     (SELECT count(*) FROM runs WHERE next_deadline IS NOT NULL), \
     (SELECT count(*) FROM runs WHERE next_deadline < {overdue} AND owner_lane IS NULL), \
     (SELECT count(*) FROM runs WHERE workflow_id IS NOT NULL AND owner_lane IS NULL AND next_deadline IS NULL \
         AND (completed_at IS NULL OR {open})), \
-    (SELECT count(*) FROM run_signals WHERE created_at < {overdue})";
+    (SELECT count(*) FROM run_signals WHERE created_at < {overdue}), \
+    (SELECT count(*) FROM runs WHERE (owner_lane IS NOT NULL OR next_deadline IS NOT NULL) AND {open} AND {long})";
 
 /// A newer schema is reported as a fact; using it is rejected later.
 fn accept_newer(status: Result<MigrationStatus, MigrateError>) -> Result<MigrationStatus, MigrateError> {
@@ -114,7 +119,7 @@ impl SqliteRecords {
         };
         let mut runs = RunOwnership::default();
         if schema.version >= ATTENDED_SINCE && lacks.is_none() {
-            runs = attended_sqlite(&conn).map_err(unusable)?;
+            runs = attended_sqlite(&conn, now).map_err(unusable)?;
         }
         let mark_missed = missed.filter(|_| used);
         let lacks = if lacks.is_some() { lacks } else { missing_as_fact(guards::check_guards(&conn))? };
@@ -134,15 +139,23 @@ impl SqliteRecords {
     }
 }
 
-fn attended_sqlite(conn: &rusqlite::Connection) -> rusqlite::Result<RunOwnership> {
+/// When a rollback must have begun to take long.
+const fn long_before(now: Timestamp) -> i64 {
+    now.plus_seconds(-limits::ROLLBACK_LONG_SECONDS).micros()
+}
+
+fn attended_sqlite(conn: &rusqlite::Connection, now: Timestamp) -> rusqlite::Result<RunOwnership> {
     let text = ATTENDED.replace("{overdue}", "(unixepoch() - 60) * 1000000");
-    conn.query_row(&text.replace("{open}", "rollback ->> '$.ended' = 0"), [], |row| {
+    let text = text.replace("{open}", "rollback ->> '$.ended' = 0");
+    let text = text.replace("{long}", "coalesce(rollback ->> '$.began_at', 0) < $1");
+    conn.query_row(&text, [long_before(now)], |row| {
         Ok(RunOwnership {
             driven: row.get(0)?,
             parked: row.get(1)?,
             overdue: row.get(2)?,
             unattended: row.get(3)?,
             overdue_signals: row.get(4)?,
+            long_rollbacks: row.get(5)?,
         })
     })
 }
@@ -178,7 +191,9 @@ impl PostgresRecords {
         let mut runs = RunOwnership::default();
         if schema.version >= ATTENDED_SINCE && lacks.is_none() {
             let text = ATTENDED.replace("{overdue}", "now() - interval '1 minute'");
-            let found = client.query_one(&text.replace("{open}", "rollback ->> 'ended' = 'false'"), &[]).await;
+            let text = text.replace("{open}", "rollback ->> 'ended' = 'false'");
+            let text = text.replace("{long}", "coalesce((rollback ->> 'began_at')::bigint, 0) < $1");
+            let found = client.query_one(&text, &[&long_before(now)]).await;
             let found = found.map_err(|error| unavailable_postgres(&error))?;
             runs = RunOwnership {
                 driven: found.get(0),
@@ -186,6 +201,7 @@ impl PostgresRecords {
                 overdue: found.get(2),
                 unattended: found.get(3),
                 overdue_signals: found.get(4),
+                long_rollbacks: found.get(5),
             };
         }
         let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missing_note_at(marks)?);

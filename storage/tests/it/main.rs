@@ -22,6 +22,7 @@ mod pairs;
 mod private_postgres;
 mod records;
 mod restores;
+mod rollbacks;
 mod schema;
 mod secrets;
 mod silence;

@@ -14,7 +14,7 @@ use chimera_core::record::{Row, Value};
 use chimera_engine::port::Clock;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
@@ -32,6 +32,8 @@ struct Seen {
     rows: BTreeMap<Uuid, i64>,
     /// Who cancelled each run, and why.
     cancels: BTreeMap<Uuid, (Option<String>, Json)>,
+    /// Children that each run has asked to undo what they did, in its last rollback.
+    undoing: BTreeMap<Uuid, BTreeSet<String>>,
     commits: u64,
     sent: u64,
 }
@@ -124,7 +126,7 @@ impl Watcher for AtStore {
 
     fn entered(&mut self, sealed: &SealedEntry) {
         let now = self.0.clock.steady().micros();
-        if let Some(wrong) = self.cancelled(&sealed.entry) {
+        for wrong in [self.cancelled(&sealed.entry), self.asked_again(&sealed.entry)].into_iter().flatten() {
             self.0.fault(wrong);
         }
         let gap = {
@@ -169,6 +171,23 @@ impl AtStore {
             "run.cancelled" => {
                 let asked = self.0.seen().cancels.get(&run).cloned();
                 (asked.as_ref() != Some(&told)).then(|| format!("run {run}: {asked:?} asked, {told:?} is named"))
+            }
+            _ => None,
+        }
+    }
+
+    /// A rollback asks each child once, whatever the child answers.
+    fn asked_again(&self, entry: &Entry) -> Option<String> {
+        let (run, mut seen) = (entry.run_id?, self.0.seen());
+        match entry.event_type.as_str() {
+            "run.rollback_started" => {
+                seen.undoing.remove(&run);
+                None
+            }
+            "step.undoing" => {
+                let child = entry.data["child_run_id"].as_str()?.to_owned();
+                let first = seen.undoing.entry(run).or_default().insert(child.clone());
+                (!first).then(|| format!("run {run}: one rollback asks its child {child} twice"))
             }
             _ => None,
         }

@@ -126,6 +126,13 @@ pub fn answers(disk: &MemoryRecords, outside: &Outside) -> Vec<Wish> {
         .collect()
 }
 
+/// Everything that was done, undone.
+#[must_use]
+pub fn regrets(disk: &MemoryRecords) -> Vec<Wish> {
+    let outer = disk.rows(&RUNS).into_iter().filter(|row| row.get("parent_run_id").is_null());
+    outer.map(|row| Wish::Rollback(row.uuid("id"))).collect()
+}
+
 /// A signal that is there already, told once more.
 #[must_use]
 pub fn echo(dice: &Seeded, disk: &MemoryRecords) -> Option<(Uuid, SignalKind)> {

@@ -387,6 +387,15 @@ impl Story {
             node.wire.set(Link::Up);
             node.away.store(false, Ordering::Relaxed);
         });
+        self.come_to_rest().await;
+        // In some worlds everything is undone in the end, as far as that can be.
+        if self.dice.below(2) == 0 {
+            people::regrets(&self.disk).into_iter().for_each(|wish| self.tell(wish));
+            self.come_to_rest().await;
+        }
+    }
+
+    async fn come_to_rest(&self) {
         let end = Instant::now() + Duration::from_secs(3_600);
         loop {
             tokio::time::sleep(Duration::from_secs(3)).await;

@@ -18,13 +18,21 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Name, reach, idempotent, checkable.
-pub const TOOLS: [(&str, EffectKind, bool, bool); 5] = [
+pub const TOOLS: [(&str, EffectKind, bool, bool); 7] = [
     ("pure", EffectKind::Pure, true, false),
     ("read", EffectKind::Read, true, false),
     ("once", EffectKind::Write, false, false),
     ("again", EffectKind::Write, true, false),
     ("checked", EffectKind::Write, false, true),
+    (FIXED, EffectKind::Write, true, false),
+    (FIRM, EffectKind::Write, true, false),
 ];
+
+/// What it does can't be undone.
+const FIXED: &str = "fixed";
+
+/// Refuses for good to undo what it did.
+const FIRM: &str = "firm";
 
 /// What the tools say of themselves; compiled once for all worlds.
 #[must_use]
@@ -50,6 +58,7 @@ fn declared((name, effect, idempotent, checkable): (&'static str, EffectKind, bo
         checkable,
         rollback: match effect {
             EffectKind::Write if name == "once" => Rollback::Once,
+            EffectKind::Write if name == FIXED => Rollback::Unsupported,
             EffectKind::Write => Rollback::Repeatable,
             EffectKind::Pure | EffectKind::Read => Rollback::Unsupported,
         },
@@ -187,6 +196,9 @@ impl Tool for Simulated {
 
     async fn rollback(&self, ctx: &CallContext, _done: &CompletedCall) -> Result<Value, ToolError> {
         self.act(ctx, "rollback").await;
+        if self.spec.name == FIRM {
+            return Err(ToolError::not_sent(Code::ValidationFailed, "never"));
+        }
         if self.weather.odd_call() {
             return match self.weather.dice.below(3) {
                 0 => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),

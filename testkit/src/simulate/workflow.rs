@@ -3,7 +3,7 @@
 use crate::seeded::Seeded;
 use serde_json::{Value, json};
 
-const WORDS: [&str; 7] = ["pure", "read", "once", "again", "checked", "again", "pure"];
+const WORDS: [&str; 9] = ["pure", "read", "once", "again", "checked", "again", "pure", "fixed", "firm"];
 
 /// The child that others start.
 pub(super) const LEAF: &str = "leaf";

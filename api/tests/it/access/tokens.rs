@@ -3,12 +3,13 @@
 use super::porch::{Answer, AccessServer, by, entry, harmless, porch, porch_with, sent};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chimera_core::access::tables::{NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
+use chimera_core::access::tables::{ACTOR_KEYS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{Audience, Claims, TokenKey};
 use chimera_core::access::{Entry, mac};
 use chimera_core::limits::{REFRESH_SECONDS, REVOKED_CACHED_MAX, TOKEN_SECONDS};
-use chimera_core::record::{Insert, Tx};
+use chimera_core::record::{Insert, Tx, Value as Cell};
 use chimera_core::secret::Secret;
+use chimera_core::time::Timestamp;
 use chimera_engine::access::Settings;
 use chimera_engine::access::port::Counters;
 use chimera_engine::port::{Clock, Records};
@@ -459,6 +460,34 @@ async fn the_single_key_set_up_mints_for_its_one_actor_alone() {
     assert_eq!(confused.body["detail"], "Invalid JWT: wrong algorithm");
     let url = porch.house.server.url("/.well-known/jwks.json");
     assert_eq!(sent(porch.house.client.get(url)).await.body, json!({"keys": []}), "a secret is not published");
+}
+
+/// A server that can't open an actor's key can't tell whether a signature is right: that is not the caller's fault.
+#[tokio::test]
+async fn a_key_that_can_not_be_opened_is_not_blamed_on_the_caller() {
+    let porch = porch().await;
+    let now = porch.house.stage.world.clock.now();
+    let row = vec![
+        ("id", uuid::Uuid::from_u128(9).into()),
+        ("actor_id", "user_ann".into()),
+        ("tenant_id", "acme".into()),
+        ("sealed_key", Cell::Bytes(vec![7; 60])),
+        ("not_before", Timestamp::from_micros(0).into()),
+    ];
+    let tx = Tx { inserts: vec![Insert::new(&ACTOR_KEYS, row).unwrap()], ..Tx::default() };
+    porch.house.stage.records.commit(tx).await.unwrap();
+    porch.directory.refresh().await.unwrap();
+    let (token, body) = (token("user_ann", now), json!({"steps": harmless()}).to_string());
+    let refused = porch.raw(&token, Some(&by("user_bob", &body)), &body).await;
+    assert_eq!(
+        (refused.status, refused.code(), refused.detail("reason")),
+        (503, "NOT_READY", &json!("key_unreadable"))
+    );
+    assert_ne!(
+        porch.raw(&token, Some(&by("user_ann", &body)), &body).await.status,
+        503,
+        "another key of theirs counts"
+    );
 }
 
 /// CORE-105, CORE-107

@@ -14,19 +14,17 @@ use super::requesters::merge_names;
 use super::restored::is_written_since_restore;
 use super::rows_people::SHOWING;
 use super::task::{StepApproval, Approvers, ApprovalRequest, MapProgress, TaskState, StoredStep as StoredStep, StoredEffect, Task};
-use super::undo::{CurrentUndo, RollbackProgress};
 use super::{RunPlace, EffectStatus, RunHead, LaneOwner, Replay, ReplayMode, Run, RunStatus, Source, StepStatus, WorkflowRef};
 use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Graph};
 use crate::flow::patch::Patch;
-use crate::id;
 use crate::json::Digest32;
 use crate::record::{DamagedRows, Row};
 use crate::time::Timestamp;
 use crate::tool::EffectKind;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -424,82 +422,7 @@ impl Run {
         }
     }
 
-    fn load_undo(&mut self, row: &Row, steps: &[Row], effects: &[Row]) {
-        self.undos = effects.iter().filter(|row| row.text("kind") == "compensation").count();
-        let Some(document) = row.get("rollback").as_json().map(crate::record::Json::to_value) else { return };
-        let round = document["round"].as_u64().and_then(|round| u32::try_from(round).ok()).unwrap_or(0);
-        self.rollbacks = round;
-        if document.get("ended").and_then(Value::as_bool) != Some(false) {
-            return;
-        }
-        let asked: BTreeSet<Uuid> = serde_json::from_value(document["steps"].clone()).unwrap_or_default();
-        let by_key: BTreeMap<&str, &Row> = effects.iter().map(|row| (row.text("idempotency_key"), row)).collect();
-        let sent = steps.iter().filter_map(|row| Some((row.uuid("id"), row.get("retry_at").as_time()?)));
-        let sent: BTreeMap<Uuid, Timestamp> = sent.collect();
-        let compensation = |at: RunPlace| by_key.get(self.undo_key(at, round).as_str()).copied();
-        let mut queue: Vec<(i64, RunPlace)> = Vec::new();
-        let (mut current, mut lost_until) = (None, None);
-        let mut left = Vec::new();
-        let mut undone = Vec::new();
-        for at in self.places().collect::<Vec<_>>() {
-            let Some(step) = self.step_id(at).filter(|step| asked.contains(step)) else { continue };
-            let seq = match self.task(at).map(|task| &task.state) {
-                Some(TaskState::Completed { seq, .. } | TaskState::Failed { seq, .. }) => *seq,
-                Some(TaskState::RolledBack { .. }) => {
-                    undone.push(json!({"node": self.name(at), "item": at.item, "step_id": step}));
-                    continue;
-                }
-                _ => continue,
-            };
-            match compensation(at) {
-                Some(effect) if ["prepared", "dispatched"].contains(&effect.text("status")) => {
-                    let lost = effect.text("status") == "dispatched";
-                    lost_until = effect.get("deadline").as_time().filter(|_| lost);
-                    current = Some(CurrentUndo {
-                        at,
-                        call: None,
-                        effect: effect.uuid("id"),
-                        version: effect.int("state_version"),
-                        attempt: u32::try_from(effect.int("attempt")).unwrap_or(u32::MAX),
-                        in_doubt: lost,
-                        lost,
-                        deadline: effect.get("deadline").as_time(),
-                        child: None,
-                    });
-                }
-                Some(effect) if ["failed", "unknown"].contains(&effect.text("status")) => {
-                    let unknown = effect.text("status") == "unknown";
-                    let reason = if unknown { "it is unknown whether it was undone" } else { "it could not be undone" };
-                    left.push(json!({"node": self.name(at), "item": at.item, "step_id": step, "reason": reason}));
-                }
-                // An undo is recorded before it is sent, so somebody deleted its row.
-                None if sent.contains_key(&step) => {
-                    let deadline = sent.get(&step).copied();
-                    let effect = id::effect(self.head.id, &self.undo_key(at, round));
-                    lost_until = deadline;
-                    current = Some(CurrentUndo { in_doubt: true, lost: true, deadline, ..CurrentUndo::new(at, effect, None) });
-                }
-                _ => queue.push((seq, at)),
-            }
-        }
-        queue.sort_unstable_by_key(|(seq, _)| std::cmp::Reverse(*seq));
-        self.undo = Some(RollbackProgress {
-            by: Actor::from_record(document["by"].as_str().unwrap_or_default(), document["by_kind"].as_str()),
-            reason: document["reason"].as_str().map(str::to_owned),
-            partial: document["part"].as_bool().unwrap_or(false),
-            for_parent: document["for_parent"].as_bool().unwrap_or(false),
-            round,
-            queue: queue.into_iter().map(|(_, at)| at).collect::<VecDeque<_>>(),
-            current,
-            undone,
-            not_undone: left,
-            // Its sender may still be waiting for the answer until then.
-            retry_at: lost_until,
-            from_backup: document["restored_at"].as_i64() != self.restored_at.map(Timestamp::micros),
-        });
-    }
-
-    /// Rebuilds the queues: settled nodes decide their edges again, ready places are queued.
+    /// Puts the queues right: what was settled decides its edges again, what was ready is ready.
     fn rebuild_queues(&mut self) {
         let mut settled = Vec::new();
         self.open_nodes = self.nodes.iter().filter(|task| !task.is_settled()).count();

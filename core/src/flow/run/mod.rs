@@ -22,6 +22,7 @@ mod judge;
 mod kept;
 mod listed;
 mod load;
+mod load_undo;
 mod merge;
 mod nest;
 mod past;

@@ -127,8 +127,8 @@ impl Run {
         request
     }
 
-    /// The approval that a child run requires.
-    fn demand_of_child(&self, at: RunPlace, env: &Env<'_>) -> Option<ApprovalRequirement> {
+    /// What must be met before a run inside is started.
+    pub(crate) fn demand_of_child(&self, at: RunPlace, env: &Env<'_>) -> Option<ApprovalRequirement> {
         let level = (self.head.level == Level::Ask).then(|| ApprovalRequirement::one_approval("every step needs approval at L0_Ask"));
         let level = level.or_else(|| self.demand_if_lapsed(at, env)).or_else(|| self.demand_of_item(at));
         match (self.demand_of_node(at), level) {

@@ -145,7 +145,7 @@ impl Run {
         undo.from_backup = false;
         let (current, queue) = (undo.current.take(), std::mem::take(&mut undo.queue));
         book.undoing.extend(current.iter().filter(|current| current.child.is_none()).map(|current| current.at));
-        if let Some(current) = current.as_ref().filter(|current| current.child.is_none() && current.version > 0) {
+        if let Some(current) = current.as_ref().filter(|current| current.version > 0) {
             let set = vec![("status", EffectStatus::Unknown.as_str().into()), ("settled_at", env.now.into())];
             book.update(Update::versioned(&EFFECTS, vec![current.effect.into()], current.version, set)?);
         }

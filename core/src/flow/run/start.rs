@@ -215,6 +215,15 @@ impl Run {
 
     /// Judges a call that is about to be made, by the rules, the level and the node.
     pub(crate) fn judge(&self, at: RunPlace, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
+        match self.judge_anew(at, spec, env) {
+            PolicyVerdict::Ask(demand) if self.is_met(at, &demand, env) => PolicyVerdict::Allow,
+            PolicyVerdict::Ask(demand) => PolicyVerdict::Ask(self.with_lapsed_approvers(at, demand, env)),
+            verdict => verdict,
+        }
+    }
+
+    /// What they say about a call that nobody has approved by itself.
+    pub(crate) fn judge_anew(&self, at: RunPlace, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
         let Some(task) = self.task(at) else { return PolicyVerdict::Allow };
         let Some(input) = task.input.as_deref() else { return PolicyVerdict::Allow };
         let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
@@ -231,10 +240,7 @@ impl Run {
                 None => further,
             });
         }
-        match demand {
-            Some(demand) if !self.is_met(at, &demand, env) => PolicyVerdict::Ask(self.with_lapsed_approvers(at, demand, env)),
-            _ => PolicyVerdict::Allow,
-        }
+        demand.map_or(PolicyVerdict::Allow, PolicyVerdict::Ask)
     }
 
     pub(crate) fn refuse_by_policy(

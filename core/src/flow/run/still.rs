@@ -53,7 +53,12 @@ impl Run {
         self.valid_approvers(by, env).is_empty().then(|| lapsed_demand(&by.names, &[]))
     }
 
-    /// The approvers of exactly this call: on its own, and together with others.
+    /// Whether people approved a call, by itself or as a part of something.
+    pub(crate) fn was_approved(&self, at: RunPlace) -> bool {
+        self.approvals_of(at).next().is_some() || self.covering_approvers(at).is_some()
+    }
+
+    /// Who approved exactly this call: by itself, and together with others.
     fn approvals_of(&self, at: RunPlace) -> impl Iterator<Item = &Approvers> {
         let content = self.action_digest(at);
         let own = self.task(at).and_then(|task| task.approved.as_ref()).filter(|own| own.is_about(content));

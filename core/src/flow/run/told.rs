@@ -3,6 +3,7 @@
 //! The turn that applies a signal deletes its row in the same commit, even if the signal no longer has
 //! any effect. So a duplicate or late signal is harmless.
 
+use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::event::{Signal, SignalKind};
 use super::rows::TurnBuilder;
@@ -12,6 +13,7 @@ use super::undo::RollbackRequest;
 use super::unwritten::TURN_REFUSED;
 use super::{RunPlace, EffectStatus, Run};
 use crate::access::Actor;
+use crate::flow::policy::PolicyVerdict;
 use crate::record::Unstorable;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -118,10 +120,11 @@ impl Run {
             None => {
                 book.settle_effect(task, EffectStatus::Failed, now)?;
                 (task.in_doubt, task.resends, task.checks) = (false, 0, 0);
-                self.enter(at, TaskState::Ready);
-                self.mark_dirty(at, env, book);
-                self.ready.push_back(at);
-                Ok(())
+                let demand = match self.judge_anew(at, &spec, env) {
+                    PolicyVerdict::Ask(demand) => Some(demand),
+                    PolicyVerdict::Allow | PolicyVerdict::Deny { .. } => None,
+                };
+                self.send_settled(at, demand, env, book)
             }
         }
     }
@@ -141,6 +144,25 @@ impl Run {
         if let Some(task) = self.task_mut(at) {
             task.attempt += 1;
             task.started_at = Some(now);
+        }
+        let demand = self.demand_of_child(at, env);
+        self.send_settled(at, demand, env, book)
+    }
+
+    /// What never happened is done now. If people had to approve it, they are asked again: they let it happen once, and
+    /// whoever settles it, on their word alone, must not make it happen twice.
+    fn send_settled(
+        &mut self,
+        at: RunPlace,
+        demand: Option<ApprovalRequirement>,
+        env: &mut Env<'_>,
+        book: &mut TurnBuilder,
+    ) -> Result<(), Unstorable> {
+        let was_approved = self.was_approved(at);
+        if (demand.is_some() || was_approved) && !self.is_stopping() {
+            let again = ApprovalRequirement::one_approval("the call was settled as never happened, and would be made again");
+            let demand = demand.map_or_else(|| again.clone(), |demand| demand.and(again.clone()));
+            return self.request_approval(at, &demand, env, book);
         }
         self.enter(at, TaskState::Ready);
         self.mark_dirty(at, env, book);

@@ -39,7 +39,9 @@ pub(crate) struct RollbackProgress {
     pub(crate) partial: bool,
     /// The parent run waits for it.
     pub(crate) for_parent: bool,
-    /// The number of this rollback within the run, from one.
+    /// None: whoever began it did not write it down.
+    pub(crate) began_at: Option<Timestamp>,
+    /// Which rollback of the run it is, from one.
     pub(crate) round: u32,
     pub(crate) queue: VecDeque<RunPlace>,
     pub(crate) current: Option<CurrentUndo>,
@@ -80,7 +82,9 @@ impl CurrentUndo {
 
 /// Why an undo is not sent again.
 const LOST: &str = "the process that made this call is gone";
-const IN_DOUBT: &str = "it is unknown whether an earlier undo of it took effect";
+const IN_DOUBT: &str = "nobody knows whether an earlier undo of it happened";
+/// Why a child run is left.
+pub(crate) const CHILD_LEFT: &str = "its child run could not be undone as a whole";
 
 /// A request to roll back.
 pub(crate) struct RollbackRequest {
@@ -137,6 +141,7 @@ impl Run {
             reason,
             partial: steps.is_some(),
             for_parent,
+            began_at: Some(env.now),
             round: self.rollbacks,
             queue: done.into_iter().map(|(_, at)| at).collect(),
             current: None,
@@ -192,17 +197,21 @@ impl Run {
         }
     }
 
-    /// Signals a child run to roll back.
+    /// Lets a child run undo what it did. The request is written down with the signal: a run that is read again
+    /// knows which children were asked in this rollback and what they answered, and asks none of them twice.
     fn undo_child(&mut self, at: RunPlace, child: Uuid, env: &mut Env<'_>, book: &mut TurnBuilder) -> Result<(), Unstorable> {
+        let asked = self.child_undo(at, child);
         let Some(undo) = &mut self.undo else { return Ok(()) };
         let (by, reason) = (undo.by.clone(), undo.reason.clone());
-        undo.current = Some(CurrentUndo::new(at, Uuid::nil(), Some(child)));
+        undo.current = Some(asked);
         let told = SignalKind::Rollback { steps: None, by, reason, for_parent: true };
         book.send_signal(&self.head.tenant, child, &told, env)?;
         book.effects.push(Effect::Wake(child));
-        let data = json!({"node": self.name(at), "item": at.item, "child_run_id": child});
-        book.add_note("step.undoing", self.step_id(at), None, data);
-        Ok(())
+        self.write_compensation(EffectStatus::Dispatched, None, env.now, book)
+    }
+
+    fn child_undo(&self, at: RunPlace, child: Uuid) -> CurrentUndo {
+        CurrentUndo::new(at, id::effect(self.head.id, &self.undo_key(at, self.rollbacks)), Some(child))
     }
 
     /// A child run was rolled back as far as possible.
@@ -214,19 +223,25 @@ impl Run {
         book: &mut TurnBuilder,
     ) -> Result<(), Unstorable> {
         let Some(at) = self.place_of_step(step) else { return Ok(()) };
+        let Some(child) = self.task(at).and_then(|task| task.child) else { return Ok(()) };
+        let unasked = self.child_undo(at, child);
         let Some(undo) = &mut self.undo else { return Ok(()) };
-        // In a reloaded run, the child is still in the queue.
-        let waited = undo.current.take_if(|current| current.at == at && current.child.is_some()).is_some();
-        let before = undo.queue.len();
-        undo.queue.retain(|queued| *queued != at);
-        if !waited && undo.queue.len() == before {
+        let asked = undo.current.take_if(|current| current.at == at && current.child.is_some());
+        // Rollbacks that began before requests to children were written down know a child that was asked as one to come.
+        let queued = undo.queue.iter().position(|queued| *queued == at);
+        let Some(asked) = asked.or_else(|| queued.and_then(|at| undo.queue.remove(at)).map(|_| unasked)) else {
             return Ok(());
+        };
+        let other = undo.current.replace(asked);
+        let status = if whole { EffectStatus::Succeeded } else { EffectStatus::Failed };
+        self.write_compensation(status, None, env.now, book)?;
+        if let Some(undo) = &mut self.undo {
+            undo.current = other;
         }
         if whole {
-            let child = self.task(at).and_then(|task| task.child);
             self.place_undone(at, json!({"node": self.name(at), "item": at.item, "child_run_id": child}), env, book);
         } else {
-            self.report_not_undone(at, "its child run could only be partly rolled back");
+            self.report_not_undone(at, CHILD_LEFT);
         }
         self.continue_undo(env, book)
     }
@@ -316,6 +331,7 @@ impl Run {
     ) -> Result<(), Unstorable> {
         let Some(current) = self.undo.as_ref().and_then(|undo| undo.current.as_ref()) else { return Ok(()) };
         let (at, effect, version, attempt) = (current.at, current.effect, current.version, i64::from(current.attempt));
+        let child = current.child;
         let sent = status == EffectStatus::Dispatched;
         if version > 0 {
             let mut set = vec![("status", status.as_str().into()), ("settled_at", (!sent).then_some(now).into())];
@@ -325,7 +341,10 @@ impl Run {
             book.update(Update::versioned(&EFFECTS, vec![effect.into()], version, set)?);
         } else {
             let Some(digest) = self.task(at).map(Task::input_digest) else { return Ok(()) };
-            let tool = self.function(at).map(|function| function.tool.clone()).unwrap_or_default();
+            let tool = match child {
+                Some(_) => "workflow".to_owned(),
+                None => self.function(at).map(|function| function.tool.clone()).unwrap_or_default(),
+            };
             book.insert(Insert::new(
                 &EFFECTS,
                 vec![
@@ -347,11 +366,16 @@ impl Run {
             )?);
             self.undos += 1;
             if sent {
-                let data = json!({"node": self.name(at), "tool": tool, "effect_id": effect});
+                let data = match child {
+                    Some(child) => json!({"node": self.name(at), "item": at.item, "child_run_id": child}),
+                    None => json!({"node": self.name(at), "tool": tool, "effect_id": effect}),
+                };
                 book.add_note("step.undoing", self.step_id(at), None, data);
             }
         }
-        book.undoing.insert(at);
+        if child.is_none() {
+            book.undoing.insert(at);
+        }
         if let Some(current) = self.undo.as_mut().and_then(|undo| undo.current.as_mut()) {
             current.version += 1;
         }
@@ -552,7 +576,7 @@ impl Run {
         let only: Vec<Uuid> = behind.chain(ahead).collect();
         let document = json!({
             "by": undo.by.id, "by_kind": undo.by.kind.as_str(), "reason": undo.reason, "part": undo.partial, "ended": ended, "round": undo.round,
-            "for_parent": undo.for_parent, "restored_at": self.restored_at.map(Timestamp::micros),
+            "for_parent": undo.for_parent, "began_at": undo.began_at.map(Timestamp::micros), "restored_at": self.restored_at.map(Timestamp::micros),
             "undone": undo.undone, "left": undo.not_undone, "steps": if ended { Vec::new() } else { only },
         });
         book.set_run_column("rollback", Json::encode(&document)?);
