@@ -63,7 +63,6 @@ pub(crate) async fn put(
     let plain = Entry::default_for(&id, caller.permit.tenant());
     let notify = body.notify.map(Notify::validate).transpose()?;
     let entry = Entry {
-        tenant: plain.tenant,
         kind: body.kind.unwrap_or_else(|| directory.kind(&id)),
         scopes: body.scopes,
         roles: body.roles,
@@ -71,7 +70,7 @@ pub(crate) async fn put(
         level: body.autonomy_level,
         notify,
         disabled: body.disabled,
-        id: plain.id,
+        ..plain
     };
     Ok(Json(directory.put_actor(&caller.permit, entry, body.tenant.as_deref()).await?.into()))
 }

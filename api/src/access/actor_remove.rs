@@ -1,4 +1,4 @@
-//! `DELETE /actors/{id}`: removes an actor's entry and revokes its keys and sessions.
+//! `DELETE /actors/{id}`: ends an actor's keys and sign-ins, and retires its name.
 
 use super::actor_get::{ActorDocument, directory};
 use crate::caller::Caller;
@@ -10,8 +10,8 @@ use axum::extract::{Path, State};
 
 /// Removes an actor and revokes its keys and sessions.
 ///
-/// From then on the entry beneath applies to the name: one from the configuration, or a pattern that
-/// matches it.
+/// Its name is retired: nobody can be registered under it again. If the configuration has an entry of
+/// that name, that one counts from then on instead.
 #[utoipa::path(
     delete,
     path = "/actors/{id}",

@@ -279,6 +279,8 @@ fn entry(actor: &str, body: &Value) -> Outcome<Entry> {
         level: text("autonomy_level").and_then(Level::parse),
         notify: body.get("notify").cloned(),
         disabled: body["disabled"] == true,
+        former_mails: Vec::new(),
+        removed: false,
     })
 }
 

@@ -162,10 +162,10 @@ pub(crate) enum ActorCommand {
         #[command(flatten)]
         acting: ActorArg,
     },
-    /// Remove an actor's entry and revoke its keys and sessions.
+    /// Remove an actor: end its keys and sign-ins, and retire its name.
     ///
-    /// The entry that it overrode applies again: one from the configuration, or a pattern that matches the name. To
-    /// lock an actor out regardless of patterns, use `disable`.
+    /// Nobody can be registered under the name again. If the configuration has an entry of that name, only the
+    /// entry in the store is removed, and the configured one counts again.
     Remove {
         /// Actor, or the pattern of an entry.
         #[arg(id = "name", value_name = "ACTOR")]

@@ -127,7 +127,7 @@ fn print_removal(scene: &CommandContext<'_>, actor: &str, left: &Value) -> Outco
         return print(&format!("{left}\n"));
     }
     say(&match left["matched"].as_str() {
-        None => format!("Removed {actor} and revoked its keys and sessions."),
+        None => format!("Removed {actor}: its keys and sign-ins have ended, and its name is retired."),
         Some(matched) => format!(
             "Removed {actor} and revoked its keys and sessions. The entry {matched} ({}) now applies to this name.",
             text(&left["source"])

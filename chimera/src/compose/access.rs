@@ -10,13 +10,13 @@ use chimera_core::access::registry::{Entry, Kind, Registry, is_actor_name, shipp
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
 use chimera_core::access::tenant::{TenantSettings, is_domain};
 use chimera_core::access::token::TokenKey;
-use chimera_core::access::{Level, Role, Roles, SharedResources, overlap};
+use chimera_core::access::{Level, Role, Roles, SharedResources, check_mail, overlap};
 use chimera_core::error::Code;
 use chimera_core::limits::{
     ACTORS_MAX, DECLARED_FILE_BYTES_MAX, IDEMPOTENCY_TTL_SECONDS, RATE_HITS_MAX, ROLES_MAX, SHARED_SECRET_CHARS_RECOMMENDED,
     SHARED_SECRET_CHARS_MIN,
 };
-use chimera_core::record::{Row, Scope, Select, Tx};
+use chimera_core::record::{Row, Scope, Select, Tx, Value};
 use chimera_core::secret::Secret;
 use chimera_engine::access::port::Counters;
 use chimera_engine::access::{Directory, Authenticator, DirectoryPorts, Rates, SealedKeys, Settings, CounterFallback, stored_entry};
@@ -152,19 +152,30 @@ pub(crate) struct ActorFacts {
     pub(crate) keys: usize,
     /// Keys that `chimera dev` keeps in the data folder; they count nowhere else.
     pub(crate) dev_keys: usize,
-    /// People who have one mail address, as `one and another`.
+    /// People who count as one person by their mail address, as `one and another`.
     pub(crate) namesakes: Vec<String>,
+    /// Actors whose mail address is not plain.
+    pub(crate) misspelled: Vec<String>,
+    /// Actors of the configuration that were removed, so that their entry there does not count.
+    pub(crate) retired: Vec<String>,
 }
 
 pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<ActorFacts> {
     let mut entries = shipped(TENANT);
-    entries.extend(read_actors_file(&config.access)?.entries);
+    let configured = read_actors_file(&config.access)?.entries;
+    let names: Vec<String> = configured.iter().map(|entry| entry.id.clone()).collect();
+    entries.extend(configured);
     let dev_keys = home::existing_actor_keys(&config.data_dir);
     let mut keys = usize::from(config.access.hmac_secret.is_some());
     match super::records_to_read(config, ambient).await {
         Ok(records) => {
             let (actors, held) = (Select::from(&ACTORS, Scope::System), Select::from(&ACTOR_KEYS, Scope::System));
-            entries.extend(records.first(actors, ACTORS_MAX).await?.0.iter().map(stored_entry));
+            let living = actors.clone().with("removed_at", Value::Null);
+            entries.extend(records.first(living, ACTORS_MAX).await?.0.iter().map(stored_entry));
+            for name in &names {
+                let page = records.read(actors.clone().with("id", name.as_str()).take(1)).await?;
+                entries.extend(page.rows.iter().map(stored_entry));
+            }
             let now = ambient.clock.now();
             let counts = |row: &&Row| {
                 row.get("revoked_at").is_null() && row.get("expires_at").as_time().is_none_or(|until| now < until)
@@ -178,7 +189,13 @@ pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<A
     }
     let registry = Registry::new(TENANT, entries);
     let namesakes = registry.mail_duplicates().into_iter().map(|(one, other)| format!("{one} and {other}")).collect();
-    Ok(ActorFacts { entries: registry.entries().count(), keys, dev_keys, namesakes })
+    let is_misspelled = |entry: &&Arc<Entry>| {
+        let mail = entry.notify.as_ref().and_then(|notify| notify["email"].as_str());
+        mail.is_some_and(|mail| check_mail(mail).is_err())
+    };
+    let misspelled = registry.entries().filter(is_misspelled).map(|entry| entry.id.clone()).collect();
+    let retired = names.into_iter().filter(|name| registry.removed(name).is_some()).collect();
+    Ok(ActorFacts { entries: registry.entries().count(), keys, dev_keys, namesakes, misspelled, retired })
 }
 
 /// Counters shared by all nodes (Redis), if configured.
@@ -418,7 +435,7 @@ pub(super) fn read_actors_file(access: &AccessConfig) -> Outcome<ActorsConfig> {
     let entry = |written: ActorSection| {
         let plain = Entry::default_for(&written.id, TENANT);
         let entry = Entry {
-            tenant: written.tenant.unwrap_or(plain.tenant),
+            tenant: written.tenant.unwrap_or_else(|| plain.tenant.clone()),
             kind: written.kind.unwrap_or(plain.kind),
             scopes: written.scopes,
             roles: written.roles,
@@ -426,7 +443,7 @@ pub(super) fn read_actors_file(access: &AccessConfig) -> Outcome<ActorsConfig> {
             level: written.autonomy_level,
             notify: written.notify.and_then(Notify::value),
             disabled: written.disabled,
-            id: plain.id,
+            ..plain
         };
         let checked = entry.check().and_then(|()| known.check(&entry, None));
         checked.map_err(|error| refused(&format!("{}: {error}", entry.id)))?;

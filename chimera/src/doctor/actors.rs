@@ -32,6 +32,16 @@ pub(super) fn findings(found: Outcome<compose::ActorFacts>) -> Vec<Finding> {
         let hint = "give each a separate address in notify.email, or remove the duplicate entry";
         findings.push(warn("addresses", message, hint));
     }
+    if !found.misspelled.is_empty() {
+        let message = format!("mail addresses that are not plain ASCII: {}", found.misspelled.join(", "));
+        let hint = "write notify.email as one address like ann@example.com, with the domain in its xn-- form";
+        findings.push(warn("addresses", message, hint));
+    }
+    if !found.retired.is_empty() {
+        let message = format!("the configuration names actors that were removed: {}", found.retired.join(", "));
+        let hint = "a removed name is retired: choose another name in access.actors_file";
+        findings.push(warn("actors", message, hint));
+    }
     findings
 }
 
@@ -47,10 +57,25 @@ mod tests {
             keys: 1,
             dev_keys: 0,
             namesakes: namesakes.iter().map(|pair| (*pair).to_owned()).collect(),
+            ..compose::ActorFacts::default()
         };
         assert_eq!(findings(Ok(facts(&[]))).len(), 1);
         let told = findings(Ok(facts(&["user_a and user_b"])));
         assert_eq!((told[0].verdict, told[1].verdict, told[1].name), (Verdict::Ok, Verdict::Warn, "addresses"));
         assert!(told[1].message.ends_with("user_a and user_b"), "{told:?}");
+    }
+
+    #[test]
+    fn addresses_that_are_not_plain_and_retired_names_of_the_configuration_are_named() {
+        let facts = compose::ActorFacts {
+            keys: 1,
+            misspelled: vec!["user_ann".to_owned()],
+            retired: vec!["user_zed".to_owned()],
+            ..compose::ActorFacts::default()
+        };
+        let told = findings(Ok(facts));
+        assert_eq!((told[1].name, told[1].verdict), ("addresses", Verdict::Warn));
+        assert_eq!((told[2].name, told[2].verdict), ("actors", Verdict::Warn));
+        assert!(told[1].message.ends_with("user_ann") && told[2].message.ends_with("user_zed"), "{told:?}");
     }
 }

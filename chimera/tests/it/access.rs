@@ -219,7 +219,7 @@ fn everybody_who_has_a_key_is_listed_and_can_be_changed() {
         (&"bot_*".into(), &0.into(), &"registry".into())
     );
     let removed = place.run(&["actor", "remove", "user_ann"]);
-    assert!(removed.stderr.contains("The entry user_* (shipped) now applies to this name"), "{}", removed.stderr);
+    assert!(removed.stderr.contains("its name is retired"), "{}", removed.stderr);
     let gone = place.run(&["actor", "remove", "user_ann"]);
     assert!(gone.stderr.contains("user_ann has neither an entry nor a key"), "{}", gone.stderr);
     let admin = place.run(&["actor", "remove", "admin"]);

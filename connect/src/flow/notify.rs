@@ -211,6 +211,7 @@ fn approval_mail(message: &Message) -> Value {
 fn denial_reason(reason: &str) -> &'static str {
     match reason {
         "requester" => "you asked for it, wrote its workflow or changed it, and somebody else must decide",
+        "lacks_scope" => "you lack the scope approvals.decide",
         "same_as_requester" => "somebody with your mail address asked for it, and somebody else must decide",
         _ => "you are not one of its approvers",
     }

@@ -5,7 +5,7 @@
 //! entry in a later layer replaces the whole entry of the same name.
 
 use super::kind::default_actor_type;
-use super::{ADMIN, Level, Roles, matches_pattern, normalize_mail_address, scope};
+use super::{ADMIN, Level, Roles, matches_pattern, scope};
 use crate::ledger::ActorType;
 use crate::limits::{ACTOR_CHARS_MAX, ACTOR_ROLES_MAX, ACTOR_SCOPES_MAX, QUOTA_DEFAULT, RATE_HITS_MAX};
 use crate::text::escape_invisible_line;
@@ -83,6 +83,12 @@ pub struct Entry {
     /// Where it is notified about the outcome of its runs.
     pub notify: Option<Value>,
     pub disabled: bool,
+    /// Mail addresses that this person had before, normalized.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_mails: Vec<String>,
+    /// The actor was removed. Its name is retired: nobody gets it again, and it may do nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -122,13 +128,6 @@ impl Entry {
     #[must_use]
     pub fn is_pattern(&self) -> bool {
         self.id.contains('*')
-    }
-
-    /// The normalized mail address of a person.
-    #[must_use]
-    pub fn person_mail(&self) -> Option<String> {
-        let mail = self.notify.as_ref()?.get("email")?.as_str()?;
-        (self.kind == Kind::Human && !self.is_pattern()).then(|| normalize_mail_address(mail))
     }
 
     /// Validates the entry.
@@ -174,6 +173,8 @@ impl Entry {
             level: Some(Level::Ask),
             notify: None,
             disabled: false,
+            former_mails: Vec::new(),
+            removed: false,
         }
     }
 }
@@ -234,6 +235,7 @@ pub struct Registry {
     /// Suspended tenants: all their actors count as disabled.
     suspended: BTreeSet<String>,
     roles: Roles,
+    /// Also removed actors, whose entry takes precedence over patterns.
     exact: BTreeMap<String, RegisteredEntry>,
     /// Longest first.
     patterns: Vec<RegisteredEntry>,
@@ -318,38 +320,52 @@ impl Registry {
         found.cloned().unwrap_or_else(|| RegisteredEntry::new(Entry::default_for(actor, &self.tenant)))
     }
 
-    /// The configured entry with exactly this name or pattern.
+    /// The configured entry with exactly this name or pattern. None for a removed actor.
     #[must_use]
     pub fn entry(&self, id: &str) -> Option<&Arc<Entry>> {
         let pattern = || self.patterns.iter().find(|held| held.configured.id == id);
-        self.exact.get(id).or_else(pattern).map(|held| &held.configured)
+        self.exact.get(id).or_else(pattern).map(|held| &held.configured).filter(|entry| !entry.removed)
     }
 
-    /// All entries with the scopes of their roles: names in order, then patterns, longest first.
+    /// All entries with the scopes of their roles: names in order, then patterns, longest first. Without removed
+    /// actors.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.exact.values().chain(&self.patterns).map(|held| &held.effective)
+        self.exact.values().chain(&self.patterns).map(|held| &held.effective).filter(|entry| !entry.removed)
     }
 
-    /// Whether two names belong to one person: the same name, or people with their own entries and the same mail
-    /// address.
+    /// The entry of an actor that was removed.
+    #[must_use]
+    pub fn removed(&self, actor: &str) -> Option<&Arc<Entry>> {
+        self.exact.get(actor).map(|held| &held.configured).filter(|entry| entry.removed)
+    }
+
+    /// The number of removed actors of a tenant.
+    #[must_use]
+    pub fn removed_of(&self, tenant: &str) -> usize {
+        self.exact.values().filter(|held| held.configured.removed && held.configured.tenant == tenant).count()
+    }
+
+    /// Whether two names belong to one person: the same name, or people with their own entries who have, or had, the
+    /// same mail address. A removed person is still that person.
     #[must_use]
     pub fn is_same_person(&self, one: &str, other: &str) -> bool {
-        let mail = |name: &str| self.exact.get(name).and_then(|held| held.configured.person_mail());
-        one == other || mail(one).is_some_and(|mailed| mail(other) == Some(mailed))
+        let entry = |name: &str| self.exact.get(name).map(|held| &held.configured);
+        one == other || entry(one).zip(entry(other)).is_some_and(|(one, other)| one.shares_mail(other))
     }
 
-    /// Another person of the entry's tenant with the same mail address.
+    /// Another person of the entry's tenant who has, or had, the same mail address. A removed one does not count: a
+    /// person may be registered anew under another name.
     #[must_use]
     pub fn find_mail_duplicate(&self, entry: &Entry) -> Option<&Arc<Entry>> {
-        let mail = entry.person_mail()?;
         let others = self.exact.values().map(|held| &held.configured).filter(|other| other.id != entry.id);
-        others.into_iter().find(|other| other.tenant == entry.tenant && other.person_mail().as_ref() == Some(&mail))
+        others.into_iter().find(|other| !other.removed && other.tenant == entry.tenant && other.shares_mail(entry))
     }
 
-    /// Pairs of people of one tenant with the same mail address, each pair once.
+    /// Pairs of people of one tenant who count as one person by their mail address, each pair once.
     #[must_use]
     pub fn mail_duplicates(&self) -> Vec<(&str, &str)> {
-        let with_first = self.exact.iter().filter_map(|(id, held)| Some((self.find_mail_duplicate(&held.configured)?, id.as_str())));
+        let people = self.exact.iter().filter(|(_, held)| !held.configured.removed);
+        let with_first = people.filter_map(|(id, held)| Some((self.find_mail_duplicate(&held.configured)?, id.as_str())));
         with_first.map(|(first, id)| (first.id.as_str(), id)).filter(|(first, id)| first < id).collect()
     }
 
@@ -407,30 +423,6 @@ mod tests {
         assert_eq!(given("user_1"), (30, Some("L1_Draft")));
         assert_eq!(given("anonymous"), (10, Some("L0_Ask")));
         assert!(shipped("default").iter().all(|entry| entry.check().is_ok()));
-    }
-
-    #[test]
-    fn people_of_a_tenant_with_one_address_are_namesakes() {
-        let mailed = |id: &str, tenant: &str, mail: &str| Entry {
-            notify: Some(serde_json::json!({ "email": mail })),
-            ..Entry::default_for(id, tenant)
-        };
-        let all = [
-            mailed("user_a", "t", "x@acme.example"),
-            mailed("user_b", "t", "X@acme.example"),
-            mailed("user_c", "t", "x+1@acme.example"),
-            mailed("user_d", "other", "x@acme.example"),
-            mailed("service_e", "t", "x@acme.example"),
-            mailed("user_*", "t", "x@acme.example"),
-            entry("user_f", &[]),
-        ];
-        let registry = Registry::new("t", all);
-        assert_eq!(registry.mail_duplicates(), [("user_a", "user_b")]);
-        assert!(registry.is_same_person("user_a", "user_b") && registry.is_same_person("user_f", "user_f"));
-        assert!(registry.is_same_person("user_a", "user_d"), "whichever tenant's they are");
-        for other in ["user_c", "service_e", "user_f", "user_unknown"] {
-            assert!(!registry.is_same_person("user_a", other), "{other}");
-        }
     }
 
     /// CORE-002, CORE-004, CORE-085

@@ -38,6 +38,8 @@ pub static ACTORS: Table = Table {
         Column::new("created_at", ColumnType::Time).default(),
         Column::new("updated_at", ColumnType::Time).default(),
         Column::new("state_version", ColumnType::Int).default(),
+        Column::new("removed_at", ColumnType::Time).nullable(),
+        Column::new("former_mails", ColumnType::Texts).nullable(),
     ],
     key: &["id"],
     uniques: &[&["identity_id"]],

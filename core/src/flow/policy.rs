@@ -8,7 +8,6 @@ use crate::flow::plan::Plan;
 use crate::flow::risk::Score;
 use crate::flow::run::ApprovalRequirement;
 use crate::limits::PLAN_STEPS_FREE_MAX;
-use crate::time::Timestamp;
 use crate::tool::{CallClass, Spec};
 use crate::words::words;
 use serde_json::Value;
@@ -121,14 +120,7 @@ pub trait Policy: Send + Sync {
         true
     }
 
-    /// Since when the current holder has this name. Decisions made under the name before that belong to a previous
-    /// holder. `None` if the registry knows no previous holder.
-    fn name_held_since(&self, _actor: &str) -> Option<Timestamp> {
-        None
-    }
-
-    /// Whether two names belong to the same person. A person counts as one approver and never decides about their own
-    /// request.
+    /// Whether two names are one person's, who counts once and decides about nothing that they asked for themselves.
     fn is_same_person(&self, one: &str, other: &str) -> bool {
         one == other
     }

@@ -26,6 +26,14 @@ pub const TENANT_ACTORS_MAX: usize = 2_000;
 /// Actors and patterns reserved for the default tenant in the registry. The other tenants together get no more than the
 /// rest.
 pub const ACTORS_OWN_MIN: usize = 1_000;
+/// Removed actors of one tenant, whose names stay retired. One more removal is refused with `VALIDATION_FAILED`; disable
+/// the actor instead.
+pub const REMOVED_ACTORS_MAX: usize = 10_000;
+/// Bytes of a mail address. A longer one is refused with `VALIDATION_FAILED`.
+pub const MAIL_BYTES_MAX: usize = 254;
+/// Former mail addresses that are kept of one person. A further change of the address is refused with
+/// `VALIDATION_FAILED`.
+pub const FORMER_MAILS_MAX: usize = 32;
 /// Slots of a pool that all tenants share (calls, runs, waiting calls, event streams, actors) that one of several
 /// tenants may hold per free slot: three quarters of the pool if no other tenant takes any. A request beyond it waits
 /// or is refused as if the pool was full.

@@ -3,19 +3,20 @@
 //! A stored entry overrides the configured one. A key is shown once, when it is created; the store holds it sealed.
 //! While a new key replaces an old one, both are valid.
 
-use super::directory::{Directory, Snapshot, key_context};
+use super::directory::{Directory, Snapshot, key_context, stored_entry};
 use super::permit::{ACTORS_READ, ACTORS_WRITE, Permit};
+use super::remove::{end_links, is_retired};
 use crate::error::EngineError;
 use crate::ledger::audit::{self, EventRecord, Writer};
 use crate::port::CommitError;
 use chimera_core::access::registry::{InvalidActorEntry, Entry, Kind, check_new_name, is_actor_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
-use chimera_core::access::{ADMIN, Pool, seal};
+use chimera_core::access::{ADMIN, Pool, check_mail, seal};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{
-    ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX, ACTORS_OWN_MIN, ADMIN_QUOTA_MIN, ROLES_NAMED_MAX,
-    TENANT_ACTORS_MAX,
+    ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX, ACTORS_OWN_MIN, ADMIN_QUOTA_MIN, FORMER_MAILS_MAX,
+    ROLES_NAMED_MAX, TENANT_ACTORS_MAX,
 };
 use chimera_core::record::{Conflict, Insert, Json, Row, Scope, Select, Tx, Update, Value};
 use chimera_core::secret::Secret;
@@ -60,7 +61,7 @@ impl Directory {
             return Err(EngineError::refused(Code::NotFound, "there is no such actor"));
         }
         let shown = self.view(&self.snapshot(), id);
-        if shown.entry.tenant != permit.tenant() && !self.is_operator(permit) {
+        if shown.entry.removed || shown.entry.tenant != permit.tenant() && !self.is_operator(permit) {
             return Err(EngineError::refused(Code::NotFound, "there is no such actor"));
         }
         Ok(shown)
@@ -114,40 +115,35 @@ impl Directory {
         let entry = Entry { tenant, ..entry };
         entry.check().map_err(invalid_entry)?;
         self.check_spelling(&entry.id)?;
+        self.check_retired(permit, &entry.id)?;
         self.check_entry_write(permit, &entry)?;
         // Only now: these refusals reveal the tenant's roles and the owner of an address.
         self.check_roles(&entry)?;
         self.check_mail(&entry)?;
-        let whole = |entry: &Entry| {
-            let everything = entry.scopes.iter().any(|scope| scope == "*");
-            everything && !entry.disabled && entry.kind == Kind::Human && entry.quota_per_minute >= ADMIN_QUOTA_MIN
-        };
-        if entry.id == ADMIN && entry.tenant != self.settings.tenant {
-            let message =
-                format!("cannot move admin out of the tenant {}: no operator would be left", self.settings.tenant);
-            return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/tenant").into());
-        }
-        if entry.id == ADMIN && !whole(&entry) {
-            let body = ErrorBody::new(
-                Code::ValidationFailed,
-                format!(
-                    "admin must stay a person with every scope and a quota of at least {ADMIN_QUOTA_MIN} requests a \
-                     minute: nobody else could restore it"
-                ),
-            );
-            return Err(body.with("pointer", "/scopes").into());
-        }
+        self.check_admin(&entry)?;
         let now = self.parts.clock.now();
         let select = Select::from(&ACTORS, Scope::System).with("id", entry.id.as_str()).take(1);
         let row = self.parts.records.read(select).await?.rows.into_iter().next();
         if row.as_ref().is_some_and(|row| row.text("tenant_id") != entry.tenant) {
             return Err(EngineError::refused(Code::RbacForbidden, "the actor belongs to another tenant"));
         }
+        if row.as_ref().is_some_and(is_retired) {
+            return Err(retired(&entry.id));
+        }
         if row.is_none() {
             self.check_room_for(&entry.tenant)?;
         }
+        let before = match &row {
+            Some(row) => Some(stored_entry(row)),
+            None => self.snapshot().registry.entry(&entry.id).map(|entry| (**entry).clone()),
+        };
+        let entry = known_by(entry, before.as_ref())?;
         self.ensure_tenant(&entry.tenant, now).await?;
         let mut tx = Tx::default();
+        if before.is_some_and(|before| before.person_mail() != entry.person_mail()) {
+            // Open links went to the earlier address.
+            tx.steps.push(end_links(&entry.id, self.parts.clock.steady())?);
+        }
         match &row {
             None => tx.inserts.push(self.insert_entry(&entry, now)?),
             Some(row) => tx.updates.push(update_entry(&entry, row, now)?),
@@ -158,6 +154,30 @@ impl Directory {
         audit::commit(&*self.parts.records, tx).await?;
         self.refresh_and_announce().await?;
         Ok(self.view(&self.snapshot(), &entry.id))
+    }
+
+    /// Refuses to take from `admin` what nobody else could restore.
+    fn check_admin(&self, entry: &Entry) -> Result<(), EngineError> {
+        let whole = |entry: &Entry| {
+            let everything = entry.scopes.iter().any(|scope| scope == "*");
+            everything && !entry.disabled && entry.kind == Kind::Human && entry.quota_per_minute >= ADMIN_QUOTA_MIN
+        };
+        if entry.id == ADMIN && entry.tenant != self.settings.tenant {
+            let message =
+                format!("cannot move admin out of the tenant {}: no operator would be left", self.settings.tenant);
+            return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/tenant").into());
+        }
+        if entry.id == ADMIN && !whole(entry) {
+            let body = ErrorBody::new(
+                Code::ValidationFailed,
+                format!(
+                    "admin must stay a person with every scope and a quota of at least {ADMIN_QUOTA_MIN} requests a \
+                     minute: nobody else could restore it"
+                ),
+            );
+            return Err(body.with("pointer", "/scopes").into());
+        }
+        Ok(())
     }
 
     /// Refuses a new entry beyond the limits. No tenant can use up another's share, nor the default tenant's.
@@ -192,18 +212,33 @@ impl Directory {
         if known { Ok(()) } else { check_new_name(actor).map_err(invalid_entry) }
     }
 
-    /// Refuses a mail address that belongs to another person: both would count as one person, and one would receive the
-    /// other's mail. Entries that already share an address may be changed in other ways.
-    fn check_mail(&self, entry: &Entry) -> Result<(), EngineError> {
+    /// Refuses the name of a removed actor of the caller's tenant. That of another tenant is refused as not the
+    /// caller's.
+    fn check_retired(&self, permit: &Permit, id: &str) -> Result<(), EngineError> {
         let snapshot = self.snapshot();
-        let before = snapshot.registry.configured(&entry.id).person_mail();
-        let Some(other) = snapshot.registry.find_mail_duplicate(entry).filter(|_| before != entry.person_mail()) else {
-            return Ok(());
-        };
-        let message = format!("this mail address belongs to {}; two people cannot share one", other.id);
+        let seen = |entry: &Entry| entry.tenant == permit.tenant() || self.is_operator(permit);
+        match snapshot.registry.removed(id).filter(|entry| seen(entry)) {
+            Some(_) => Err(retired(id)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a new mail address that is not plain, or that another person has or had: both would count as one person,
+    /// and one could receive the other's mail. Entries with such an address may be changed in other ways.
+    fn check_mail(&self, entry: &Entry) -> Result<(), EngineError> {
+        let refused =
+            |message: String| ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/notify/email");
+        let snapshot = self.snapshot();
+        let before = snapshot.registry.configured(&entry.id);
+        let mail = |entry: &Entry| entry.notify.as_ref()?.get("email")?.as_str().map(str::to_owned);
+        if let Some(mail) = mail(entry).filter(|_| mail(entry) != mail(&before)) {
+            check_mail(&mail).map_err(|invalid_entry| refused(invalid_entry.to_string()))?;
+        }
+        let changed = before.person_mail() != entry.person_mail();
+        let Some(other) = snapshot.registry.find_mail_duplicate(entry).filter(|_| changed) else { return Ok(()) };
+        let message = format!("{} has or had this mail address; two people cannot share one", other.id);
         let hint = "give each person their own address; people with one address count as one person";
-        let body = ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/notify/email");
-        Err(body.with("reason", "address_taken").with("hint", hint).into())
+        Err(refused(message).with("reason", "address_taken").with("hint", hint).into())
     }
 
     /// Refuses roles that the entry's tenant lacks, and lists those it has.
@@ -249,14 +284,12 @@ impl Directory {
         }
     }
 
-    /// An actor that already had a key under this name has owned it since that key: it stays the same identity.
-    fn insert_entry(&self, entry: &Entry, now: Timestamp) -> Result<Insert, EngineError> {
-        let since = self.snapshot().owned_since(&entry.id).unwrap_or(now);
+    pub(super) fn insert_entry(&self, entry: &Entry, now: Timestamp) -> Result<Insert, EngineError> {
         let mut cells = vec![
             ("id", entry.id.as_str().into()),
             ("tenant_id", entry.tenant.as_str().into()),
             ("identity_id", self.parts.random.row_id(now).into()),
-            ("created_at", since.into()),
+            ("created_at", now.into()),
         ];
         cells.extend(entry_cells(entry, now)?);
         Ok(Insert::new(&ACTORS, cells)?)
@@ -271,6 +304,7 @@ impl Directory {
         overlap_seconds: Option<i64>,
     ) -> Result<NewKey, EngineError> {
         permit.require(ACTORS_WRITE)?;
+        self.check_retired(permit, actor)?;
         let shown = self.actor(permit, actor)?;
         // Whoever adds a key for an actor can act as that actor.
         self.check_rank(permit, &shown.entry)?;
@@ -410,7 +444,22 @@ impl Directory {
     }
 }
 
-fn update_entry(entry: &Entry, row: &Row, now: Timestamp) -> Result<Update, EngineError> {
+/// The entry with the mail addresses that its person had before.
+fn known_by(entry: Entry, before: Option<&Entry>) -> Result<Entry, EngineError> {
+    let Some(before) = before else { return Ok(entry) };
+    let entry = entry.replacing(before);
+    if entry.former_mails.len() > FORMER_MAILS_MAX {
+        let message = format!(
+            "{} has had {FORMER_MAILS_MAX} mail addresses, which is the limit; remove it and register the person \
+             under another name",
+            entry.id
+        );
+        return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/notify/email").into());
+    }
+    Ok(entry)
+}
+
+pub(super) fn update_entry(entry: &Entry, row: &Row, now: Timestamp) -> Result<Update, EngineError> {
     let version = row.int("state_version");
     Ok(Update::versioned(&ACTORS, vec![entry.id.as_str().into()], version, entry_cells(entry, now)?)?)
 }
@@ -426,7 +475,15 @@ fn entry_cells(entry: &Entry, now: Timestamp) -> Result<Vec<(&'static str, Value
         ("notify", notify.into()),
         ("disabled", entry.disabled.into()),
         ("updated_at", now.into()),
+        ("former_mails", entry.former_mails.clone().into()),
+        ("removed_at", entry.removed.then_some(now).into()),
     ])
+}
+
+fn retired(id: &str) -> EngineError {
+    let message = format!("`{id}` was removed and its name is retired; choose another name");
+    let body = ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/id");
+    body.with("reason", "name_retired").into()
 }
 
 fn invalid_entry(reason: InvalidActorEntry) -> EngineError {

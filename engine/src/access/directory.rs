@@ -6,7 +6,7 @@
 
 use super::ended;
 use super::flood::Floods;
-use super::permit::APPROVALS_DECIDE;
+use super::permit::{APPROVALS_DECIDE, Permit};
 use super::settings::{Settings, CounterFallback};
 use super::strangers::Strangers;
 use super::tenants::TenantView;
@@ -18,7 +18,8 @@ use crate::rows;
 use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, check_new_name, shipped};
 use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TENANTS, TOKEN_FAMILIES};
-use chimera_core::access::{ADMIN, Guest, Level, DeciderRefusal, Role, SharedResources, TenantSettings, scope, seal};
+use chimera_core::access::{Guest, Level, DeciderRefusal, Role, SharedResources, TenantSettings, scope, seal};
+use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits;
 use chimera_core::record::{Comparison, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
 use chimera_core::secret::{Secret, SecretName};
@@ -79,10 +80,6 @@ pub struct Snapshot {
     more_revoked: bool,
     /// The origin of entries that are not built in.
     sources: BTreeMap<String, &'static str>,
-    /// Configured names. They belong to one person or service as long as they are configured.
-    configured: BTreeSet<String>,
-    /// Since when the current owner has each stored name.
-    since: BTreeMap<String, Timestamp>,
     /// Stored tenants by id.
     pub(crate) tenants: BTreeMap<String, TenantView>,
     /// There are tenants besides the default one.
@@ -133,27 +130,18 @@ impl Snapshot {
         self.unopened.contains(actor)
     }
 
-    /// All actors with a valid key.
+    /// All actors with a valid key that were not removed.
     pub(crate) fn key_holders(&self, now: Timestamp) -> impl Iterator<Item = &str> {
-        self.keys.keys().map(String::as_str).filter(move |actor| self.keys(actor, now).next().is_some())
+        self.keys
+            .keys()
+            .map(String::as_str)
+            .filter(move |actor| self.registry.removed(actor).is_none() && self.keys(actor, now).next().is_some())
     }
 
     /// Whether a token or sign-in was revoked; `None` if only the store knows.
     pub(crate) fn is_revoked(&self, id: &str) -> Option<bool> {
         let held = self.revoked.contains(id);
         (held || !self.more_revoked).then_some(held)
-    }
-
-    /// Since when the current owner has this name: since it was registered or, without an entry, since the first key. A
-    /// removed name may be given to somebody else, and then this changes. `None` if nobody else can have had it: the
-    /// configuration names it or holds its key, or only a pattern matches it.
-    #[must_use]
-    pub fn owned_since(&self, actor: &str) -> Option<Timestamp> {
-        let keys = || self.keys.get(actor).into_iter().flatten();
-        if actor == ADMIN || self.configured.contains(actor) || keys().any(|key| !key.stored) {
-            return None;
-        }
-        self.since.get(actor).copied().or_else(|| keys().map(|key| key.from).min())
     }
 
     /// The origin of an entry.
@@ -210,6 +198,23 @@ impl Directory {
     /// Whether an entry is valid in a tenant: it belongs there, or to an operator, who may act for every tenant.
     pub(crate) fn is_valid_in(&self, entry: &Entry, tenant: &str) -> bool {
         entry.tenant == tenant || entry.tenant == self.settings.tenant && scope::check_scope(&entry.scopes, "*")
+    }
+
+    /// What an actor may do at this moment in a tenant, for what is done in its name after its request.
+    pub(crate) fn standing(&self, tenant: &str, actor: &str) -> Result<Permit, ErrorBody> {
+        let entry = self.snapshot().registry.resolve(actor);
+        let refused = |why: &str| Err(ErrorBody::new(Code::RbacForbidden, format!("{actor} {why}")));
+        match () {
+            () if entry.removed => refused("was removed"),
+            () if entry.disabled => refused("is disabled"),
+            () if !self.is_valid_in(&entry, tenant) => refused("belongs to another tenant"),
+            () => {
+                let scopes = entry.scopes.clone();
+                let own = entry.tenant == tenant;
+                let permit = Permit::new(entry, actor, scopes, self.settings.strict_scopes);
+                Ok(if own { permit } else { permit.acting_for(tenant) })
+            }
+        }
     }
 
     /// Why a person may not decide on requests of `requester`; `None` if they may.
@@ -277,17 +282,14 @@ impl Directory {
         let entries: Vec<Entry> = rows.iter().map(stored_entry).collect();
         let mut sources: BTreeMap<String, &'static str> =
             self.settings.entries.iter().map(|entry| (entry.id.clone(), "config")).collect();
-        let configured = sources.keys().cloned().collect();
-        let held = |row: &Row| Some((row.text("id").to_owned(), row.get("created_at").as_time()?));
-        let since = rows.iter().filter_map(held).collect();
         sources.extend(entries.iter().map(|entry| (entry.id.clone(), "registry")));
         let (keys, unopened) = self.keys().await?;
         let (revoked, more_revoked) = self.revoked(now).await?;
         let (shared, keys) = keys.into_iter().partition(|(actor, _)| actor.contains('*'));
         let rows = self.rows(Select::from(&TENANTS, Scope::System)).await?;
         let tenants = rows.iter().map(TenantView::of_row).map(|tenant| (tenant.id.clone(), tenant)).collect();
-        let (known, sources) = (Snapshot { configured, since, ..Snapshot::default() }, sources);
-        let known = Snapshot { keys, shared, unopened, revoked, more_revoked, sources, tenants, ..known };
+        let known =
+            Snapshot { keys, shared, unopened, revoked, more_revoked, sources, tenants, ..Snapshot::default() };
         self.set(Snapshot { registry: self.registry(&entries, &known), ..known });
         self.pulse.beat(self.parts.clock.steady());
         Ok(())
@@ -464,5 +466,7 @@ pub fn stored_entry(row: &Row) -> Entry {
         level: row.get("autonomy_level").as_text().and_then(Level::parse),
         notify: row.get("notify").as_json().map(Json::to_value),
         disabled: row.get("disabled") == &Value::Bool(true),
+        former_mails: texts("former_mails"),
+        removed: !row.get("removed_at").is_null(),
     }
 }

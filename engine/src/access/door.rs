@@ -285,6 +285,9 @@ impl Authenticator {
 
     fn permit(&self, claims: &Claims) -> Result<Permit, ErrorBody> {
         let entry = self.directory.snapshot().registry.resolve(&claims.sub);
+        if entry.removed {
+            return Err(ErrorBody::new(Code::Unauthenticated, "the actor was removed"));
+        }
         if entry.disabled {
             return Err(ErrorBody::new(Code::RbacForbidden, "the actor is disabled"));
         }

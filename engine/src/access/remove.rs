@@ -1,9 +1,11 @@
-//! Removing an actor: deletes its entry and ends its keys, sign-ins and approval links in one transaction.
+//! Removing an actor: ends its keys, sign-ins and approval links, and retires its name, in one transaction.
 //!
-//! Whatever the entry overrode applies again: the configured entry, or a pattern that matches the name.
+//! A removed name is never given to anybody else, because runs, decisions and idempotency keys are recorded under it. Its
+//! row stays, disabled and without rights. A name that the configuration holds stays the configuration's: only the
+//! stored entry goes, and the configured one applies again.
 
-use super::actors::ActorView;
-use super::directory::Directory;
+use super::actors::{ActorView, update_entry};
+use super::directory::{Directory, stored_entry};
 use super::permit::{ACTORS_WRITE, Permit};
 use crate::error::EngineError;
 use crate::ledger::audit;
@@ -11,12 +13,13 @@ use chimera_core::access::registry::Entry;
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, APPROVAL_LINKS, TOKEN_FAMILIES};
 use chimera_core::access::{ADMIN, ANONYMOUS};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::record::{Comparison, Condition, InvalidTx, RowCount, Scope, Select, Step, Tx, Update, Value};
+use chimera_core::limits::REMOVED_ACTORS_MAX;
+use chimera_core::record::{Comparison, Condition, InvalidTx, Row, RowCount, Scope, Select, Step, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 
 impl Directory {
-    /// Deletes an actor's stored entry and ends its keys and sign-ins. Returns what applies to the name from now on.
+    /// Removes an actor's stored entry and ends its keys and sign-ins. Returns what applies to the name from now on.
     pub async fn remove_actor(&self, permit: &Permit, id: &str) -> Result<ActorView, EngineError> {
         permit.require(ACTORS_WRITE)?;
         let shown = self.actor(permit, id)?;
@@ -25,14 +28,11 @@ impl Directory {
         let select = Select::from(&ACTORS, Scope::System).with("id", id).take(1);
         let row = self.parts.records.read(select).await?.rows.into_iter().next();
         let mut tx = Tx::default();
-        if let Some(row) = &row {
-            let conditions = vec![equals("id", id.into()), equals("state_version", row.int("state_version").into())];
-            tx.steps.push(Step::Delete { table: &ACTORS, conditions, rows: RowCount::Exactly(1) });
-        }
         let keys = self.end_keys(&mut tx, &shown.entry)?;
-        if row.is_none() && keys == 0 {
+        if row.as_ref().is_some_and(is_retired) || row.is_none() && keys == 0 {
             return Err(nothing_to_remove(&shown));
         }
+        self.retire(&mut tx, &shown.entry, row.as_ref(), now)?;
         tx.steps.push(end_sign_ins(id, now)?);
         tx.steps.push(end_links(id, self.parts.clock.steady())?);
         let told = json!({"entry": row.is_some(), "keys_ended": keys});
@@ -41,6 +41,36 @@ impl Directory {
         audit::commit(&*self.parts.records, tx).await?;
         self.refresh_and_announce().await?;
         Ok(self.view(&self.snapshot(), id))
+    }
+
+    /// Retires the name of an entry. A pattern is nobody's name, and a configured name keeps its configured entry: of
+    /// these only the row goes.
+    fn retire(&self, tx: &mut Tx, entry: &Entry, row: Option<&Row>, now: Timestamp) -> Result<(), EngineError> {
+        let id = entry.id.as_str();
+        if entry.is_pattern() || self.configured(id).is_some() {
+            tx.steps.extend(row.map(|row| {
+                let conditions = vec![equals("id", id.into()), equals("state_version", row.int("state_version").into())];
+                Step::Delete { table: &ACTORS, conditions, rows: RowCount::Exactly(1) }
+            }));
+            return Ok(());
+        }
+        if self.snapshot().registry.removed_of(&entry.tenant) >= REMOVED_ACTORS_MAX {
+            let message = format!(
+                "cannot remove {id}: the tenant has {REMOVED_ACTORS_MAX} removed actors, which equals the limit; disable it \
+                 instead"
+            );
+            return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/id").into());
+        }
+        match row {
+            Some(row) => tx.updates.push(update_entry(&stored_entry(row).retired(), row, now)?),
+            None => tx.inserts.push(self.insert_entry(&entry.retired(), now)?),
+        }
+        Ok(())
+    }
+
+    /// The entry of this name in the shipped registry or the configuration, which applies once the stored one is gone.
+    fn configured(&self, id: &str) -> Option<Entry> {
+        self.registry(&[], &self.snapshot()).entry(id).map(|entry| (**entry).clone())
     }
 
     /// Refuses to remove `admin`, the caller, or an actor with more rights than the caller's; and to lift a restriction
@@ -64,16 +94,7 @@ impl Directory {
             let message = "only an operator may remove patterns and anonymous";
             return Err(EngineError::refused(Code::RbacForbidden, message));
         }
-        self.check_rank(permit, &self.underlying_entry(&entry.id))
-    }
-
-    /// What applies to a name without its stored entry.
-    fn underlying_entry(&self, id: &str) -> Entry {
-        let snapshot = self.snapshot();
-        let stored = snapshot.registry.entries().filter(|entry| snapshot.source(&entry.id) == "registry");
-        let stored = stored.filter_map(|entry| snapshot.registry.entry(&entry.id));
-        let others: Vec<Entry> = stored.filter(|entry| entry.id != id).map(|entry| (**entry).clone()).collect();
-        (*self.registry(&others, &self.snapshot()).configured(id)).clone()
+        self.configured(&entry.id).map_or(Ok(()), |underlying_entry| self.check_rank(permit, &underlying_entry))
     }
 
     fn end_keys(&self, tx: &mut Tx, entry: &Entry) -> Result<usize, EngineError> {
@@ -99,8 +120,8 @@ fn end_sign_ins(id: &str, now: Timestamp) -> Result<Step, InvalidTx> {
     Step::update(&TOKEN_FAMILIES, conditions, set, RowCount::AtMost(u64::MAX))
 }
 
-/// The next actor with this name is somebody else: pending links must not work for them.
-fn end_links(id: &str, now: Timestamp) -> Result<Step, InvalidTx> {
+/// Ends an actor's open links.
+pub(super) fn end_links(id: &str, now: Timestamp) -> Result<Step, InvalidTx> {
     let open = Condition { column: "expires_at", compare: Comparison::Above, value: now.into() };
     let conditions = vec![equals("actor", id.into()), equals("used_at", Value::Null), open];
     Step::update(&APPROVAL_LINKS, conditions, vec![("expires_at", now.into())], RowCount::AtMost(u64::MAX))
@@ -118,6 +139,11 @@ fn nothing_to_remove(shown: &ActorView) -> EngineError {
         _ => format!("{id} has neither an entry nor a key"),
     };
     ErrorBody::new(Code::NotFound, message).into()
+}
+
+/// Whether a row is that of a removed actor.
+pub(super) fn is_retired(row: &Row) -> bool {
+    !row.get("removed_at").is_null()
 }
 
 const fn equals(column: &'static str, value: Value) -> Condition {

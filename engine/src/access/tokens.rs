@@ -18,7 +18,7 @@ use chimera_core::access::{Entry, matches_pattern, registry, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{
-    ACTOR_CHARS_MAX, ERROR_TEXT_CHARS_MAX, REFRESH_GRACE_SECONDS, REFRESH_SECONDS, TOKEN_SECONDS,
+    ACTOR_CHARS_MAX, ERROR_TEXT_CHARS_MAX, REFRESH_GRACE_SECONDS, REFRESH_SECONDS, SCOPE_CHARS_MAX, TOKEN_SECONDS,
 };
 use chimera_core::record::{Conflict, Insert, Row, Scope, Select, Tx, Update, Value};
 use chimera_core::time::Timestamp;
@@ -89,6 +89,12 @@ impl Authenticator {
         let entry = self.directory.snapshot().registry.resolve(&ask.actor);
         if entry.disabled {
             return Err(ErrorBody::new(Code::RbacForbidden, "the actor is disabled"));
+        }
+        if let Some(bad) = ask.scopes.iter().flatten().find(|scope| !scope::is_well_formed(scope)) {
+            let bad: String = bad.chars().take(SCOPE_CHARS_MAX).collect();
+            let message =
+                format!("{bad:?} is not a valid scope: use a name like notion.pages.read, notion.* or logs:read");
+            return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/scopes"));
         }
         // Refuse now: a token without scopes would only fail at its first use.
         if let Some(wanted) = &ask.scopes

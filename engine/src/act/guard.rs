@@ -10,7 +10,6 @@ use chimera_core::act::{AutonomyFacts, determine_autonomy_level, risk};
 use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Because, LevelDecision, ExpandedRun, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
-use chimera_core::time::Timestamp;
 use chimera_core::tool::Spec;
 use serde_json::Value;
 use std::sync::Arc;
@@ -62,10 +61,6 @@ impl<R: Policy> Policy for Guard<R> {
 
     fn may_decide(&self, tenant: &str, person: &str, requester: &str) -> bool {
         self.directory.exclusion_reason(tenant, person, requester).is_none()
-    }
-
-    fn name_held_since(&self, actor: &str) -> Option<Timestamp> {
-        self.directory.snapshot().owned_since(actor)
     }
 
     fn is_same_person(&self, one: &str, other: &str) -> bool {

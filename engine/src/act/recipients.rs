@@ -7,13 +7,13 @@
 //! The registry decides who owns an address, never the request: mail to somebody who may decide contains their link,
 //! whoever named the address.
 
-use crate::access::{APPROVALS_DECIDE, Directory, RUNS_MANAGE};
+use crate::access::{APPROVALS_DECIDE, Directory, Permit, RUNS_MANAGE};
 use crate::flow::RunRecipients;
 use crate::flow::port::{Recipient, Recipients};
 use async_trait::async_trait;
 use chimera_core::access::{Entry, Kind, Level, DeciderRefusal, Registry, normalize_mail_address, scope};
+use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::RunHead;
-use chimera_core::time::Timestamp;
 use std::sync::Arc;
 
 /// Resolves recipients from the directory.
@@ -64,9 +64,21 @@ impl Recipients for DirectoryRecipients {
         let own = snapshot.registry.resolve(actor);
         let shared = self.directory.tenant(tenant).notify.as_ref();
         let of_person = |entry: &Arc<Entry>| is_person(entry, tenant) && holds(entry.notify.as_ref());
-        own.tenant == tenant && holds(own.notify.as_ref())
+        // A disabled service's address is its owner's; a disabled person is told nothing.
+        let counts = own.tenant == tenant && !(own.disabled && own.kind == Kind::Human);
+        counts && holds(own.notify.as_ref())
             || holds(shared)
             || channel == "email" && snapshot.registry.entries().any(of_person)
+    }
+
+    fn is_mail_of_person(&self, tenant: &str, target: &str) -> bool {
+        let holds = |notify: &serde_json::Value| notify["email"] == *target;
+        let of_person = |entry: &Arc<Entry>| is_person(entry, tenant) && entry.notify.as_ref().is_some_and(holds);
+        self.directory.snapshot().registry.entries().any(of_person)
+    }
+
+    fn sender(&self, tenant: &str, actor: &str) -> Result<Option<Permit>, ErrorBody> {
+        self.directory.standing(tenant, actor).map(Some)
     }
 
     fn is_outsider(&self, tenant: &str, actor: &str, recipient: &Recipient) -> bool {
@@ -74,10 +86,6 @@ impl Recipients for DirectoryRecipients {
         person.is_none()
             && !self.is_registered(tenant, actor, channel, target)
             && self.directory.tenant(tenant).is_outside(target)
-    }
-
-    fn held_since(&self, actor: &str) -> Option<Timestamp> {
-        self.directory.snapshot().owned_since(actor)
     }
 
     fn is_same_person(&self, one: &str, other: &str) -> bool {
@@ -89,8 +97,8 @@ impl Recipients for DirectoryRecipients {
     }
 }
 
-/// The recipients that a run names. A mail address that is registered for a person belongs to that person; any other
-/// counts as the requester's.
+/// The recipients that a run names. A mail address that is registered for a person belongs to that person, and is
+/// written to as it is registered; any other is nobody's.
 async fn named_recipients(registry: &Registry, head: &RunHead) -> Vec<Recipient> {
     let mut named = RunRecipients.of(head).await;
     for recipient in named.iter_mut().filter(|recipient| recipient.channel == "email") {
@@ -99,7 +107,7 @@ async fn named_recipients(registry: &Registry, head: &RunHead) -> Vec<Recipient>
         };
         let own = registry.entry(&head.actor).filter(holds);
         if let Some(entry) = own.or_else(|| registry.entries().find(holds)) {
-            recipient.person = Some(entry.id.clone());
+            *recipient = contact_of(entry);
         }
     }
     named

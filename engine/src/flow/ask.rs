@@ -11,12 +11,12 @@ use crate::rows;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chimera_core::access::DeciderRefusal;
 use chimera_core::access::tables::APPROVAL_LINKS;
 use chimera_core::flow::review::Review;
 use chimera_core::flow::run::{RunHead, INBOX, ApprovalRequested, inbox_row, outbox_row};
 use chimera_core::flow::tables::SCOPED_APPROVALS;
 use chimera_core::json::Digest32;
-use chimera_core::ledger::ActorType;
 use chimera_core::limits;
 use chimera_core::record::{Insert, Scope, Select, Tx, Unstorable, Value as Cell};
 use chimera_core::redact::Redactor;
@@ -54,9 +54,8 @@ impl Recipients for RunRecipients {
         let Some(notify) = &head.notify else { return Vec::new() };
         let target = |channel: &str| notify.get(channel).and_then(Value::as_str).map(str::to_owned);
         let webhook = target("webhook").map(|target| Recipient { channel: "webhook".to_owned(), target, person: None });
-        // A person names their own address, or one they trust with their decisions.
-        let person = (head.actor_kind == ActorType::Human).then(|| head.actor.clone());
-        let email = target("email").map(|target| Recipient { channel: "email".to_owned(), target, person });
+        // Whose address it is only the registry knows.
+        let email = target("email").map(|target| Recipient { channel: "email".to_owned(), target, person: None });
         webhook.into_iter().chain(email).collect()
     }
 }
@@ -81,7 +80,7 @@ pub(super) async fn add_approval_messages(tx: &mut Tx, inner: &EngineState, head
         let review = masked_review(review::of_request(head, requested, &before, now));
         for recipient in &effective_recipients(with_deciders(&named, inner, head, requested).await, head) {
             let (id, mut link) = (inner.id(), None);
-            if let Some(person) = decider(&*asking.recipients, recipient, requested) {
+            if let Some(person) = decider(&*asking.recipients, head, recipient, requested) {
                 let token = token(inner);
                 let url = format!("{}/approvals/{token}", asking.base_url);
                 link = asking.seal_link(id, &url, &*inner.parts.random);
@@ -90,7 +89,10 @@ pub(super) async fn add_approval_messages(tx: &mut Tx, inner: &EngineState, head
                 }
             }
             let mut payload = payload(head, requested, &review, &asking.base_url, link, now);
-            name_deciders(&mut payload, &*asking.recipients, recipient, requested);
+            if let Some(reason) = excluded(&*asking.recipients, head, recipient, requested) {
+                payload["data"]["not_decider"] = reason.as_str().into();
+                payload["data"]["decided_by"] = requested.demand.describe_deciders(&requested.requesters).into();
+            }
             tx.inserts.push(asking.message(id, head, Some(requested.approval), recipient, payload, steady)?);
         }
     }
@@ -138,10 +140,17 @@ fn deduplicate(all: Vec<Recipient>) -> Vec<Recipient> {
 }
 
 /// The person who may decide with the link in a message, if there is one.
-fn decider<'a>(all: &dyn Recipients, recipient: &'a Recipient, requested: &ApprovalRequested) -> Option<&'a str> {
+fn decider<'a>(all: &dyn Recipients, head: &RunHead, recipient: &'a Recipient, requested: &ApprovalRequested) -> Option<&'a str> {
     let person = recipient.person.as_deref().filter(|_| recipient.channel == "email")?;
+    excluded(all, head, recipient, requested).is_none().then_some(person)
+}
+
+/// Why the recipient may not decide, if it is a person.
+fn excluded(all: &dyn Recipients, head: &RunHead, recipient: &Recipient, requested: &ApprovalRequested) -> Option<DeciderRefusal> {
+    let person = recipient.person.as_deref()?;
     let same = |one: &str, other: &str| all.is_same_person(one, other);
-    requested.demand.allows(person, &requested.requesters, &same).then_some(person)
+    let by_demand = requested.demand.exclusion_reason(person, &requested.requesters, &same);
+    by_demand.or_else(|| all.not_decider(&head.tenant, person, &head.actor))
 }
 
 fn token(inner: &EngineState) -> String {
@@ -195,16 +204,6 @@ impl Asking {
     }
 }
 
-/// Tells a recipient who may not decide that, and who may.
-fn name_deciders(payload: &mut Value, all: &dyn Recipients, recipient: &Recipient, requested: &ApprovalRequested) {
-    let same = |one: &str, other: &str| all.is_same_person(one, other);
-    let excluded = |person: &str| requested.demand.exclusion_reason(person, &requested.requesters, &same);
-    if let Some(reason) = recipient.person.as_deref().and_then(excluded) {
-        payload["data"]["not_decider"] = reason.as_str().into();
-        payload["data"]["decided_by"] = requested.demand.describe_deciders(&requested.requesters).into();
-    }
-}
-
 fn payload(
     head: &RunHead,
     requested: &ApprovalRequested,
@@ -248,7 +247,7 @@ fn payload(
 }
 
 /// Reduces a message to the fact that a run waits.
-fn withhold(payload: &mut Value) {
+pub(super) fn withhold(payload: &mut Value) {
     let kept = ["run_id", "trace_id", "workflow_id", "approval_id", "step_id", "since", "expires_at", "approve_url"];
     if let Some(data) = payload["data"].as_object_mut() {
         data.retain(|name, _| kept.contains(&name.as_str()));

@@ -20,7 +20,6 @@ use chimera_core::ledger::decision::{Outcome, DecisionSource};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{Json, Row, Tx, Unstorable, Update, Value as Cell};
-use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -110,7 +109,6 @@ impl Flow {
         };
         let records = &*self.inner.parts.records;
         let run = load::decidable_run(records, permit, ask.run).await?;
-        self.check_run_owner(permit, &run)?;
         let rows = self.requests_of(permit.tenant(), ask.run).await?;
         let row = find_request(&rows, ask)?;
         review::check_open(&review::of_row(&run, row, &[], self.inner.parts.clock.steady()))?;
@@ -125,8 +123,7 @@ impl Flow {
         let said = decisions
             .as_array_mut()
             .ok_or_else(|| EngineError::refused(Code::Internal, "the approval can't be read"))?;
-        // Decisions of an earlier owner of the name are not the caller's.
-        let is_own = |said: &Value| said["by"] == permit.actor() && self.is_by_current_owner(said);
+        let is_own = |said: &Value| said["by"] == permit.actor();
         let before = said.iter().find(|said| is_own(said));
         let decided_already =
             || EngineError::refused(Code::InvalidTransition, "you have already decided on this request");
@@ -183,16 +180,6 @@ impl Flow {
         Ok(decided)
     }
 
-    /// A run of an earlier owner of the caller's name is not the caller's own: deciding on it needs the scope.
-    fn check_run_owner(&self, permit: &Permit, run: &Row) -> Result<(), EngineError> {
-        let since = self.inner.parts.asking.recipients.held_since(permit.actor());
-        let is_earlier = since.zip(run.get("created_at").as_time()).is_some_and(|(since, asked)| asked < since);
-        match is_earlier && !permit.may(APPROVALS_DECIDE) {
-            true => Err(not_decider(&DeciderRefusal::LacksScope)),
-            false => Ok(()),
-        }
-    }
-
     /// Refuses a caller who may not decide on this request.
     pub(super) fn check_decider(&self, permit: &Permit, row: &Row) -> Result<(), EngineError> {
         let demand = demand_of(row);
@@ -205,19 +192,11 @@ impl Flow {
         reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 
-    /// Whether an earlier decision still counts: not if its author was disabled, may no longer decide, or the name has
-    /// a new owner.
+    /// Whether an earlier decision still counts: not if its author was disabled or may no longer decide.
     fn still_counts(&self, tenant: &str, said: &Value, run: &Row) -> bool {
         let recipients = &self.inner.parts.asking.recipients;
         let person = said["by"].as_str().unwrap_or_default();
-        self.is_by_current_owner(said) && recipients.not_decider(tenant, person, run.text("actor")).is_none()
-    }
-
-    /// Whether a decision was made by the current owner of the name.
-    fn is_by_current_owner(&self, said: &Value) -> bool {
-        let since = self.inner.parts.asking.recipients.held_since(said["by"].as_str().unwrap_or_default());
-        let at = said["at"].as_str().and_then(|at| at.parse().ok());
-        since.is_none_or(|since| at.is_some_and(|at: Timestamp| since <= at))
+        recipients.not_decider(tenant, person, run.text("actor")).is_none()
     }
 
     /// Refuses to approve a call of a tool that changed since the request; the run asks again.
@@ -282,9 +261,8 @@ impl Flow {
             affinity: affinity(ask.run),
             ..Tx::default()
         };
-        let at = Some(self.inner.parts.clock.now().to_string());
         let told = match decided.status {
-            "approved" => Some(SignalKind::Approved { approval, by: approvers_in(decisions), at, notes: ask.reason.clone() }),
+            "approved" => Some(SignalKind::Approved { approval, by: approvers_in(decisions), notes: ask.reason.clone() }),
             "denied" => Some(SignalKind::Denied {
                 approval,
                 by: permit.by(),

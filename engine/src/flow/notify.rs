@@ -5,14 +5,16 @@
 //! the next attempt follows then. Every attempt is stored with the message.
 
 use super::Flow;
+use super::ask::{REQUESTED, withhold};
+use super::doubt::OUTCOME_UNKNOWN;
 use super::node::Shutdown;
 use super::outbox::Deliveries;
 use crate::error::EngineError;
-use crate::flow::port::{DeliveryReceipt, Message, ToolError};
+use crate::flow::port::{DeliveryReceipt, Message, Recipient, ToolError};
 use crate::ledger::audit::{EventRecord, Writer};
 use crate::port::CommitError;
-use chimera_core::error::ErrorBody;
-use chimera_core::flow::tables::{NOTIFICATIONS, SCOPED_APPROVALS};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::tables::{NOTIFICATIONS, RUNS, SCOPED_APPROVALS};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{Comparison, Json, Row, Scope, Select, Tx, Unstorable, Update, Value};
@@ -137,7 +139,7 @@ impl Flow {
             target: row.text("target").to_owned(),
             payload: serde_json::Value::Null,
         };
-        let sent = match self.inner.parts.asking.unseal_link(message.id, payload(row)) {
+        let sent = match self.permitted(row).await? {
             Ok(payload) => {
                 message.payload = payload;
                 self.inner.parts.notifier.send(&message).await
@@ -170,6 +172,32 @@ impl Flow {
             }
         };
         self.update_message(row, version + 1, set, told).await
+    }
+
+    /// The payload to send, or why it may not be sent. The registry may have changed since the message was queued: it
+    /// goes to an unregistered address only if the actor of the run may still send it, tells an outsider no more than
+    /// that a run waits, and carries a link only to a person's registered address.
+    async fn permitted(&self, row: &Row) -> Result<Result<serde_json::Value, ToolError>, EngineError> {
+        let asking = &self.inner.parts.asking;
+        let (tenant, channel, target) = (row.text("tenant_id"), row.text("channel"), row.text("target"));
+        let mut payload = payload(row);
+        if !asking.recipients.is_mail_of_person(tenant, target)
+            && let Some(link) = payload.pointer_mut("/data/link")
+        {
+            *link = serde_json::Value::Null;
+        }
+        let select = Select::from(&RUNS, Scope::Tenant(tenant.to_owned())).with("id", row.get("run_id").clone());
+        if let Some(run) = self.inner.parts.records.read(select.take(1)).await?.rows.first() {
+            if let Err(body) = self.may_still_tell(run, channel, target) {
+                return Ok(Err(ToolError { body: Box::new(body), ..ToolError::not_sent(Code::RbacForbidden, "") }));
+            }
+            let recipient = Recipient { channel: channel.to_owned(), target: target.to_owned(), person: None };
+            let asks = payload["type"] == REQUESTED || payload["type"] == OUTCOME_UNKNOWN;
+            if asks && asking.recipients.is_outsider(tenant, run.text("actor"), &recipient) {
+                withhold(&mut payload);
+            }
+        }
+        Ok(asking.unseal_link(row.uuid("id"), payload))
     }
 
     /// Whether what a message asks for is still pending; a message that asks for nothing always matters.

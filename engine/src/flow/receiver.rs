@@ -6,9 +6,10 @@
 use super::Flow;
 use crate::access::{Permit, missing_scope_error};
 use crate::error::EngineError;
-use chimera_core::access::Level;
+use chimera_core::access::{Level, check_mail};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::policy::{Action, PolicyVerdict};
+use chimera_core::record::{Row, Value as Cell};
 use chimera_core::tool::Spec;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -47,6 +48,10 @@ impl Flow {
             return refused("/notify", body);
         }
         for (channel, target) in named(notify) {
+            if channel == "email" && self.is_unregistered(permit, channel, target) {
+                let plain = check_mail(target).map_err(|bad| ErrorBody::new(Code::ValidationFailed, bad.to_string()));
+                plain.or_else(|body| refused("/notify/email", body))?;
+            }
             if let Err(body) = self.check_recipient(permit, level, channel, target) {
                 return refused(&format!("/notify/{channel}"), body);
             }
@@ -98,6 +103,24 @@ impl Flow {
             }
         }
         Err(lacks.map_or_else(|| missing_scope_error(channel), |body| unregistered(body, channel, target)))
+    }
+
+    /// Whether the actor of a run may still notify an address when the message is sent. Addresses that are registered for
+    /// the actor of the run that this one repeats were kept, and count too.
+    pub(super) fn may_still_tell(&self, run: &Row, channel: &str, target: &str) -> Result<(), ErrorBody> {
+        let recipients = &self.inner.parts.asking.recipients;
+        let (tenant, actor) = (run.text("tenant_id"), run.text("actor"));
+        let others = match run.get("co_requesters") {
+            Cell::Texts(others) => others.as_slice(),
+            _ => &[],
+        };
+        let mut asked = std::iter::once(actor).chain(others.iter().map(String::as_str));
+        if asked.any(|actor| recipients.is_registered(tenant, actor, channel, target)) {
+            return Ok(());
+        }
+        let Some(permit) = recipients.sender(tenant, actor)? else { return Ok(()) };
+        let level = Level::parse(run.text("autonomy_level")).unwrap_or(Level::Ask);
+        self.check_recipient(&permit, level, channel, target)
     }
 
     /// The rules for the tool also apply to the message. One that requires approval can't be satisfied: a message is

@@ -35,7 +35,7 @@ impl RecordingNotifier {
 impl Notifier for RecordingNotifier {
     fn check(&self, channel: &str, target: &str) -> Result<(), ToolError> {
         match (channel, target) {
-            ("email", "unset") => Err(ToolError::not_sent(Code::ToolUnavailable, "no mail server is set")),
+            ("email", "unset@example.com") => Err(ToolError::not_sent(Code::ToolUnavailable, "no mail server is set")),
             _ => Ok(()),
         }
     }
@@ -175,7 +175,7 @@ async fn a_try_that_a_crash_cut_off_is_on_record_and_made_again() {
 async fn a_message_that_can_not_be_delivered_is_given_up() {
     let letters = RecordingNotifier::refusing(9, Code::ValidationFailed);
     let stage = stage(1).notifier(letters.clone()).open().await;
-    let run = told(&stage, Level::ExecuteNotify, Some(json!({"email": "nobody"}))).await;
+    let run = told(&stage, Level::ExecuteNotify, Some(json!({"email": "nobody@example.com"}))).await;
     stage.flow.deliver_due().await.unwrap();
     let row = &stage.rows(&NOTIFICATIONS)[0];
     assert_eq!((row.text("status"), letters.given().len()), ("failed", 1));
@@ -191,7 +191,8 @@ async fn a_run_that_could_never_tell_is_refused() {
     let letters = RecordingNotifier::refusing(0, Code::ValidationFailed);
     let stage = stage(1).notifier(letters).open().await;
     stage.apply(&chain("w", &[("a", "again")])).await;
-    let ask = |level| StartRun { level, notify: Some(json!({"email": "unset"})), ..StartRun::of("w", json!({})) };
+    let ask =
+        |level| StartRun { level, notify: Some(json!({"email": "unset@example.com"})), ..StartRun::of("w", json!({})) };
     let refused = stage.flow.start(&stage.permit("user_ann"), ask(Level::ExecuteNotify)).await;
     assert_eq!(code_of(refused), "TOOL_UNAVAILABLE");
     assert!(stage.rows(&RUNS).is_empty());

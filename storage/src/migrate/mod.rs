@@ -72,6 +72,7 @@ migrations! {
     23 = "0023_artifact_owners",
     24 = "0024_entry_checks",
     25 = "0025_workflow_shares",
+    26 = "0026_removed_names",
 }
 
 /// The schema version that this binary works with.

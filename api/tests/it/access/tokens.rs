@@ -198,6 +198,18 @@ async fn nobody_signs_in_without_a_key_of_their_own() {
 }
 
 #[tokio::test]
+async fn a_scope_that_no_token_could_carry_is_refused_at_sign_in() {
+    let porch = porch().await;
+    for (n, scope) in ["runs.read ", " runs.read", "runs read", "runs..read", "r\u{fc}ns.read", ""].iter().enumerate() {
+        let nonce = format!("narrow-{n}");
+        let body = json!({"actor": "admin", "issued_at": porch.now(), "nonce": nonce, "scopes": ["runs.read", scope]});
+        let refused = porch.post("admin", "/auth/token", &body).await;
+        assert_eq!((refused.status, refused.code()), (422, "VALIDATION_FAILED"), "{scope:?}: {refused:?}");
+        assert_eq!(refused.detail("pointer"), "/scopes");
+    }
+}
+
+#[tokio::test]
 async fn a_token_can_be_narrower_than_its_actor_and_never_wider() {
     let porch = porch().await;
     let body = json!({"actor": "user_ann", "issued_at": porch.now(), "nonce": "n",

@@ -2,9 +2,11 @@
 
 use super::{FlowServer, furnished, path, setup};
 use async_trait::async_trait;
+use chimera_core::flow::run::RunHead;
 use chimera_core::flow::tables::NOTIFICATIONS;
-use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
-use chimera_testkit::flow::{Air, id_of, link_in, workflow};
+use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, Recipient, Recipients, ToolError};
+use chimera_engine::flow::{Asking, RunRecipients};
+use chimera_testkit::flow::{Air, asking, id_of, link_in, workflow};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -27,6 +29,22 @@ impl Notifier for Keys {
     }
 }
 
+/// Registers every address for whoever asked for the run.
+struct Own;
+
+#[async_trait]
+impl Recipients for Own {
+    async fn of(&self, head: &RunHead) -> Vec<Recipient> {
+        let mut named = RunRecipients.of(head).await;
+        named.iter_mut().for_each(|recipient| recipient.person = Some(head.actor.clone()));
+        named
+    }
+}
+
+async fn mailing() -> FlowServer {
+    furnished(setup().asking(Asking { recipients: Arc::new(Own), ..asking() }), |edge| edge).await
+}
+
 const EVIL: &str = "</pre><script>alert(1)</script><a href='//evil' onload=\"x\">&";
 
 fn evil() -> Air {
@@ -35,7 +53,7 @@ fn evil() -> Air {
 
 /// A house, a run that waits at L0, and the address of the link about it.
 async fn waiting(air: &Air) -> (FlowServer, Value, String) {
-    let house = furnished(setup(), |edge| edge).await;
+    let house = mailing().await;
     let ask = json!({"autonomy_level": "L0_Ask", "notify": {"email": "ann@example.com"}});
     let run = house.run(air, ask).await;
     let row = house.stage.rows_of(&NOTIFICATIONS, id_of(&run["run_id"])).remove(0);
@@ -135,7 +153,7 @@ async fn a_no_on_the_page_stops_the_run() {
 
 #[tokio::test]
 async fn a_plan_is_shown_step_by_step() {
-    let house = furnished(setup(), |edge| edge).await;
+    let house = mailing().await;
     let air = workflow("two")
         .function("first", "think", json!({"n": 1}))
         .function("second", "change", json!({"seen": "${nodes.first.outputs}"}))
@@ -158,7 +176,7 @@ fn link_of(house: &FlowServer, run: &Value) -> String {
 
 #[tokio::test]
 async fn every_item_of_a_map_and_every_part_of_a_question_is_on_the_page() {
-    let house = furnished(setup(), |edge| edge).await;
+    let house = mailing().await;
     let air = workflow("many").map("m", json!("${inputs.list}"), 4, "change", json!({"n": "${item}"}));
     let told = json!({"email": "ann@example.com"});
     let inputs = json!({"list": (0..30).collect::<Vec<_>>()});

@@ -11,7 +11,7 @@ use super::requesters::merge_names;
 use super::rows::TurnBuilder;
 use super::scope::RunScope;
 use super::start::{Work, validate_input, too_deep};
-use super::task::{StepApproval, Approvers, ApprovalRequest, TaskState, request_digest};
+use super::task::{StepApproval, ApprovalRequest, TaskState, request_digest};
 use super::{RunPlace, ReplayMode, Run};
 use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
@@ -137,14 +137,14 @@ impl Run {
         self.plan_approvers(at).is_some()
     }
 
-    /// The approvers of exactly this call within the plan or with its map.
-    pub(crate) fn plan_approvers(&self, at: RunPlace) -> Option<&Approvers> {
+    /// Who approved exactly this call, within the plan or with its map.
+    pub(crate) fn plan_approvers(&self, at: RunPlace) -> Option<&[String]> {
         let Work::Tool(spec) = self.work(at) else { return None };
         let digest = self.task(at)?.digest?;
         let plan = self.plan.as_ref().filter(|plan| plan.asked.is_none());
         let plan =
             plan.filter(|plan| plan.node(self.name(at)).is_some_and(|planned| planned.covers(at.item, digest, &spec)));
-        self.map_approvers(at, digest, &spec).or(plan.map(|plan| &plan.by))
+        self.map_approvers(at, digest, &spec).or(plan.map(|plan| plan.by.as_slice()))
     }
 
     /// The digest of exactly what a place would do.
@@ -303,7 +303,7 @@ impl Run {
     pub(crate) fn apply_approval(
         &mut self,
         approval: Uuid,
-        by: Approvers,
+        by: Vec<String>,
         notes: Option<String>,
         env: &mut Env<'_>,
         book: &mut TurnBuilder,
@@ -316,7 +316,6 @@ impl Run {
             let (digest, showing) = (asked.digest, asked.earlier_requests);
             task.approved = Some(StepApproval { digest, earlier_requests: showing, by: by.clone(), notes: notes.clone() });
         }
-        let by = by.names;
         if matches!(self.work(at), Work::Person) {
             // Later steps may use their notes.
             self.add_co_requesters(by.iter().filter(|_| notes.is_some()).map(String::as_str));

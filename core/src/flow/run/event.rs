@@ -100,9 +100,7 @@ pub enum SignalKind {
     Approved {
         approval: Uuid,
         by: Vec<String>,
-        /// When the last of them did.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        at: Option<String>,
+        /// What they said.
         notes: Option<String>,
     },
     /// A person rejected it.

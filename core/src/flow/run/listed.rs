@@ -10,7 +10,7 @@ use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::scope::RunScope;
 use super::start::Work;
-use super::task::{StepApproval, Approvers, TaskState};
+use super::task::{StepApproval, TaskState};
 use super::{RunPlace, ReplayMode, Run};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -150,7 +150,7 @@ impl MapCalls {
 pub(crate) struct ApprovedMapCalls {
     inputs: Vec<Option<Digest32>>,
     tool_version: String,
-    pub(crate) by: Approvers,
+    pub(crate) by: Vec<String>,
 }
 
 impl ApprovedMapCalls {
@@ -160,11 +160,11 @@ impl ApprovedMapCalls {
 }
 
 impl Run {
-    /// The approvers of exactly this call together with the other items of its map.
-    pub(crate) fn map_approvers(&self, at: RunPlace, digest: Digest32, spec: &Spec) -> Option<&Approvers> {
+    /// Whether people approved exactly this call together with the other items of its map.
+    pub(crate) fn map_approvers(&self, at: RunPlace, digest: Digest32, spec: &Spec) -> Option<&[String]> {
         let listed = self.approved_maps.get(&at.node)?;
         let exact = listed.input(at.item?) == Some(digest) && listed.tool_version == spec.version;
-        exact.then_some(&listed.by)
+        exact.then_some(listed.by.as_slice())
     }
 
     /// The approval for an item that was not shown when its map or plan was approved.

@@ -13,7 +13,7 @@ use super::plan::{PlanEdit, DraftedPlan};
 use super::requesters::merge_names;
 use super::restored::is_written_since_restore;
 use super::rows_people::SHOWING;
-use super::task::{StepApproval, Approvers, ApprovalRequest, MapProgress, TaskState, StoredStep as StoredStep, StoredEffect, Task};
+use super::task::{StepApproval, ApprovalRequest, MapProgress, TaskState, StoredStep, StoredEffect, Task, approvers};
 use super::{RunPlace, EffectStatus, RunHead, LaneOwner, Replay, ReplayMode, Run, RunStatus, Source, StepStatus, WorkflowRef};
 use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
@@ -227,8 +227,7 @@ impl Run {
                 .and_then(|id| current_request(approvals, |row| row.uuid("approval_request_id") == id));
             let risk = stored.approval.and_then(|id| risk_shown(approvals, id));
             let request = approvals.iter().find(|row| Some(row.uuid("approval_request_id")) == stored.approval);
-            let approved_by =
-                request.filter(|row| row.text("status") == "approved").map(Approvers::of_row).unwrap_or_default();
+            let approved_by = request.filter(|row| row.text("status") == "approved").map(approvers).unwrap_or_default();
             let StoredPatch { number, patch, by, version, applied_seq, .. } = stored;
             // Older rows have no sequence number; they were applied in the order of their patch numbers.
             let seq = applied_seq.unwrap_or(if before.is_some() { -1 } else { i64::MAX });
@@ -254,7 +253,7 @@ impl Run {
         let approved = !row.get("plan_digest").is_null();
         let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";
         let by = approvals.iter().filter(|row| waits(row) && row.text("status") == "approved");
-        let by = by.max_by_key(|row| request_order(row)).map(Approvers::of_row);
+        let by = by.max_by_key(|row| request_order(row)).map(approvers);
         let asked = if approved { None } else { current_request(approvals, waits) };
         self.plan = DraftedPlan::from_document(&document, asked, by.unwrap_or_default());
     }
@@ -296,7 +295,7 @@ impl Run {
         let approved = approved.max_by_key(|a| request_order(a));
         let approved = approved.and_then(|a| {
             let notes = a.get("review_notes").as_text().map(str::to_owned);
-            Some(StepApproval { digest: digest(a, "action_digest")?, earlier_requests: earlier_requests(a), by: Approvers::of_row(a), notes })
+            Some(StepApproval { digest: digest(a, "action_digest")?, earlier_requests: earlier_requests(a), by: approvers(a), notes })
         });
         let asked = approvals.iter().filter(|a| a.uuid("step_id") == id).max_by_key(|a| request_order(a));
         let changed_by = asked.map(|asked| self.editors(row, asked)).unwrap_or_default();

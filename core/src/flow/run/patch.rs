@@ -10,7 +10,7 @@ use super::env::Env;
 use super::event::GovernanceDecision;
 use super::requesters::merge_names;
 use super::rows::TurnBuilder;
-use super::task::{Approvers, ApprovalRequest, TaskState, Task};
+use super::task::{ApprovalRequest, TaskState, Task};
 use super::{RunPlace, Run};
 use crate::access::{Actor, Level};
 use crate::flow::air::{CURRENT_NODE, Graph, DocumentProblem};
@@ -42,8 +42,8 @@ pub(crate) struct RunPatch {
     pub(crate) seq: i64,
     /// The risk of what it adds.
     pub(crate) risk: Option<Value>,
-    /// Who approved it, if approval was required.
-    pub(crate) approved_by: Approvers,
+    /// Who approved it, where people were asked.
+    pub(crate) approved_by: Vec<String>,
 }
 
 /// A preview of a patch on the current run.
@@ -111,7 +111,7 @@ impl Run {
         if let Some(why) = refused.or_else(|| self.patch_excess(&patch, &patched)) {
             return self.refuse_patch(number, 1, &by, &why, book);
         }
-        let (asked, before, approved_by) = (None, None, Approvers::default());
+        let (asked, before, approved_by) = (None, None, Vec::new());
         let overlay = RunPatch { patch, by, version: 1, asked, before, seq: i64::MAX, risk, approved_by };
         self.patches_by_number.insert(number, overlay);
         match self.covered_digest().filter(|_| self.head.level == Level::Draft) {
@@ -337,7 +337,7 @@ impl Run {
     pub(crate) fn patch_approved(
         &mut self,
         approval: Uuid,
-        by: &Approvers,
+        by: &[String],
         env: &mut Env<'_>,
         book: &mut TurnBuilder,
     ) -> Result<bool, Unstorable> {
@@ -351,16 +351,11 @@ impl Run {
             // This turn requests approval again.
             asked.withdraw();
             let data = json!({"number": number, "approval_id": approval, "digest": asked.digest});
-            book.add_note("patch.approval_stale", None, by.names.first().map(Actor::person), data);
+            book.add_note("patch.approval_stale", None, by.first().map(Actor::person), data);
             return Ok(true);
         }
-        book.add_note(
-            "patch.approved",
-            None,
-            by.names.first().map(Actor::person),
-            json!({"number": number, "by": by.names}),
-        );
-        overlay.approved_by = by.clone();
+        book.add_note("patch.approved", None, by.first().map(Actor::person), json!({"number": number, "by": by}));
+        overlay.approved_by = by.to_vec();
         self.apply_patch(number, env, book)?;
         Ok(true)
     }

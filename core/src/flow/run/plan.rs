@@ -9,7 +9,7 @@ use super::env::Env;
 use super::event::GovernanceDecision;
 use super::requesters::merge_names;
 use super::rows::TurnBuilder;
-use super::task::{Approvers, ApprovalRequest};
+use super::task::ApprovalRequest;
 use super::{RunPlace, Run, RunStatus};
 use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
@@ -99,7 +99,8 @@ pub(crate) struct DraftedPlan {
     pub(crate) nodes: BTreeMap<String, PlannedNode>,
     /// The approval request. `None` once it is decided.
     pub(crate) asked: Option<ApprovalRequest>,
-    pub(crate) by: Approvers,
+    /// Who approved it.
+    pub(crate) by: Vec<String>,
 }
 
 impl DraftedPlan {
@@ -115,8 +116,8 @@ impl DraftedPlan {
         self.asked.as_ref().filter(|asked| asked.open).map(|asked| asked.expires_at)
     }
 
-    /// Reads the plan stored in `runs.plan`.
-    pub(crate) fn from_document(document: &Value, asked: Option<ApprovalRequest>, by: Approvers) -> Option<Self> {
+    /// The plan as `runs.plan` keeps it.
+    pub(crate) fn from_document(document: &Value, asked: Option<ApprovalRequest>, by: Vec<String>) -> Option<Self> {
         let digest = parse_digest(document.get("digest")?)?;
         let nodes = document.get("nodes")?.as_object()?.iter();
         let nodes = nodes.map(|(name, planned)| (name.clone(), PlannedNode::from_value(planned)));
@@ -170,7 +171,7 @@ impl Run {
         book.add_note("plan.drafted", None, None, data);
         if self.head.dry_run {
             self.result = Some(json!({"status": "dry_run", "dry_run_results": document["steps"]}));
-            self.plan = Some(DraftedPlan { digest, nodes: planned, asked: None, by: Approvers::default() });
+            self.plan = Some(DraftedPlan { digest, nodes: planned, asked: None, by: Vec::new() });
             return self.end(RunStatus::Completed, env, book);
         }
         let asked = self.next_request(digest, &demand, env);
@@ -180,7 +181,7 @@ impl Run {
         let (source, outcome) = (DecisionSource::Approval, Outcome::Deferred);
         let verdict = GovernanceDecision { source, outcome, rationale: demand.reason, policies: Vec::new() };
         book.add_decision("approval.requested", None, None, data, verdict);
-        self.plan = Some(DraftedPlan { digest, nodes: planned, asked: Some(asked), by: Approvers::default() });
+        self.plan = Some(DraftedPlan { digest, nodes: planned, asked: Some(asked), by: Vec::new() });
         Ok(())
     }
 
@@ -233,17 +234,12 @@ impl Run {
         self.edits.get(self.name(at)).filter(|_| at.item.is_none()).map(|edit| &edit.input)
     }
 
-    /// The plan was approved. False: the approval is about something else.
-    pub(crate) fn plan_approved(
-        &mut self,
-        approval: Uuid,
-        by: &Approvers,
-        book: &mut TurnBuilder,
-    ) -> Result<bool, Unstorable> {
+    /// People approved the plan. False: the approval is not the plan's.
+    pub(crate) fn plan_approved(&mut self, approval: Uuid, by: &[String], book: &mut TurnBuilder) -> Result<bool, Unstorable> {
         let Some(plan) = self.plan.as_mut().filter(|plan| plan.approval() == Some(approval)) else { return Ok(false) };
         plan.asked = None;
-        plan.by = by.clone();
-        let (digest, by) = (plan.digest, &by.names);
+        plan.by = by.to_vec();
+        let digest = plan.digest;
         book.set_run_column("plan_digest", Cell::Bytes(digest.to_vec()));
         book.add_note("plan.approved", None, by.first().map(Actor::person), json!({"digest": digest, "by": by}));
         self.begin_nodes();

@@ -7,20 +7,14 @@
 use super::demand::ApprovalRequirement;
 use super::env::Env;
 use super::requesters::merge_names;
-use super::task::Approvers;
 use super::{RunPlace, ReplayMode, Run};
 use crate::access::Level;
 
 impl Run {
-    /// The approvers whose approval still counts. A name with a new holder since the approval does not.
-    pub(crate) fn valid_approvers(&self, by: &Approvers, env: &Env<'_>) -> Vec<String> {
+    /// Those of these people whose approval counts now.
+    pub(crate) fn valid_approvers(&self, by: &[String], env: &Env<'_>) -> Vec<String> {
         let (tenant, requester) = (self.head.tenant.as_str(), self.head.actor.as_str());
-        let is_theirs = |who: &str| match (env.policy.name_held_since(who), by.at) {
-            (Some(since), Some(at)) => since <= at,
-            (since, _) => since.is_none(),
-        };
-        let counts = |who: &&String| is_theirs(who) && env.policy.may_decide(tenant, who, requester);
-        by.names.iter().filter(counts).cloned().collect()
+        by.iter().filter(|who| env.policy.may_decide(tenant, who, requester)).cloned().collect()
     }
 
     /// Whether an approval of exactly this call, on its own or within the plan, meets the demand with approvers who may
@@ -37,7 +31,7 @@ impl Run {
     pub(crate) fn with_lapsed_approvers(&self, at: RunPlace, demand: ApprovalRequirement, env: &Env<'_>) -> ApprovalRequirement {
         let (mut by, mut counting) = (Vec::new(), Vec::new());
         for approved in self.approvals_of(at) {
-            by = merge_names(by, approved.names.iter().map(String::as_str));
+            by = merge_names(by, approved.iter().map(String::as_str));
             counting.extend(self.valid_approvers(approved, env));
         }
         match by.iter().any(|who| !counting.contains(who)) {
@@ -50,7 +44,7 @@ impl Run {
     /// decide.
     pub(crate) fn demand_if_lapsed(&self, at: RunPlace, env: &Env<'_>) -> Option<ApprovalRequirement> {
         let by = self.covering_approvers(at)?;
-        self.valid_approvers(by, env).is_empty().then(|| lapsed_demand(&by.names, &[]))
+        self.valid_approvers(by, env).is_empty().then(|| lapsed_demand(by, &[]))
     }
 
     /// Whether people approved a call, by itself or as a part of something.
@@ -59,14 +53,14 @@ impl Run {
     }
 
     /// Who approved exactly this call: by itself, and together with others.
-    fn approvals_of(&self, at: RunPlace) -> impl Iterator<Item = &Approvers> {
+    fn approvals_of(&self, at: RunPlace) -> impl Iterator<Item = &[String]> {
         let content = self.action_digest(at);
         let own = self.task(at).and_then(|task| task.approved.as_ref()).filter(|own| own.is_about(content));
-        own.map(|approved| &approved.by).into_iter().chain(self.plan_approvers(at))
+        own.map(|approved| approved.by.as_slice()).into_iter().chain(self.plan_approvers(at))
     }
 
-    /// The approvers of what the call is a part of: the items of its map, the patch that added it, or the plan.
-    fn covering_approvers(&self, at: RunPlace) -> Option<&Approvers> {
+    /// Who approved what a call is a part of: the items of its map, the patch that it came with, or the plan.
+    fn covering_approvers(&self, at: RunPlace) -> Option<&[String]> {
         if let Some(listed) = at.item.and_then(|_| self.approved_maps.get(&at.node)) {
             return Some(&listed.by);
         }
@@ -74,7 +68,7 @@ impl Run {
             self.head.level == Level::Draft && !matches!(self.replay_mode(), Some(ReplayMode::Freeze | ReplayMode::Shadow));
         match self.patch_of_node(at.node).filter(|_| plans) {
             Some(overlay) => Some(&overlay.approved_by),
-            None => self.plan.as_ref().filter(|plan| plans && plan.asked.is_none()).map(|plan| &plan.by),
+            None => self.plan.as_ref().filter(|plan| plans && plan.asked.is_none()).map(|plan| plan.by.as_slice()),
         }
     }
 }

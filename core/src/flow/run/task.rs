@@ -82,27 +82,14 @@ pub(crate) struct StepApproval {
     pub(crate) digest: Digest32,
     /// The number of approval requests of the run before the approved one.
     pub(crate) earlier_requests: u32,
-    pub(crate) by: Approvers,
+    pub(crate) by: Vec<String>,
     pub(crate) notes: Option<String>,
 }
 
-/// Who approved something, and when the last of them did. A name may have a new holder since, for whom the
-/// approval does not count. Earlier approvers were checked again at the last approval, so one timestamp is enough.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Approvers {
-    pub(crate) names: Vec<String>,
-    /// `None`: not recorded, so any name with a previous holder may have changed hands since.
-    pub(crate) at: Option<Timestamp>,
-}
-
-impl Approvers {
-    /// The approvers in the row of a request.
-    pub(crate) fn of_row(row: &Row) -> Self {
-        let decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
-        let said = decisions.as_array().into_iter().flatten().filter(|said| said["decision"] == "approve");
-        let at = said.filter_map(|said| said["at"].as_str()?.parse().ok()).max();
-        Self { names: approvers_in(&decisions), at }
-    }
+/// Those who approved a request, as its row has them.
+pub(crate) fn approvers(row: &Row) -> Vec<String> {
+    let decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
+    approvers_in(&decisions)
 }
 
 impl StepApproval {

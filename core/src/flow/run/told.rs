@@ -8,7 +8,7 @@ use super::env::Env;
 use super::event::{Signal, SignalKind};
 use super::rows::TurnBuilder;
 use super::start::Work;
-use super::task::{Approvers, TaskState};
+use super::task::TaskState;
 use super::undo::RollbackRequest;
 use super::unwritten::TURN_REFUSED;
 use super::{RunPlace, EffectStatus, Run};
@@ -52,10 +52,7 @@ impl Run {
             {
                 Ok(())
             }
-            SignalKind::Approved { approval, by, at, notes } => {
-                let by = Approvers { names: by, at: at.and_then(|at| at.parse().ok()) };
-                self.apply_approval(approval, by, notes, env, book)
-            }
+            SignalKind::Approved { approval, by, notes } => self.apply_approval(approval, by, notes, env, book),
             SignalKind::Denied { approval, by, notes, changes } => self.apply_rejection(approval, by, notes, changes, env, book),
             SignalKind::Edited { step, input, by, approval } => self.apply_edit(step, input, by, approval, env, book),
             SignalKind::PlanEdited { node, input, by, approval } => self.plan_edited(node, input, by, approval, env, book),

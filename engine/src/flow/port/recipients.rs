@@ -1,9 +1,10 @@
 //! Who is notified when a run needs a person.
 
+use crate::access::Permit;
 use async_trait::async_trait;
 use chimera_core::access::DeciderRefusal;
+use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::{RunHead, INBOX};
-use chimera_core::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipient {
@@ -11,8 +12,8 @@ pub struct Recipient {
     pub channel: String,
     /// The address; for an inbox, the actor.
     pub target: String,
-    /// The person who owns the address, if it is a person's own: their mail contains a link for deciding. `None` for
-    /// addresses of services and groups.
+    /// The person whose registered address this is: their mail contains a link if they may decide. `None` for addresses
+    /// of services and groups, and for addresses that only the request names.
     pub person: Option<String>,
 }
 
@@ -58,12 +59,19 @@ pub trait Recipients: Send + Sync {
         false
     }
 
-    /// Since when the current owner has this name. `None` if, as far as the registry knows, nobody else ever had it.
-    fn held_since(&self, _actor: &str) -> Option<Timestamp> {
-        None
+    /// Whether this is the registered mail address of a person of the tenant at this moment. A mail to any other address
+    /// carries no link.
+    fn is_mail_of_person(&self, _tenant: &str, _target: &str) -> bool {
+        true
     }
 
-    /// Whether two names belong to one person: the same name, or people with the same mail address.
+    /// What the actor of a run may do at this moment, for messages that are sent in its name. `None` if actors are not
+    /// registered at all; an error if the actor was disabled or removed.
+    fn sender(&self, _tenant: &str, _actor: &str) -> Result<Option<Permit>, ErrorBody> {
+        Ok(None)
+    }
+
+    /// Whether two names belong to one person: the same name, or people with the same mail address, now or before.
     fn is_same_person(&self, one: &str, other: &str) -> bool {
         one == other
     }
