@@ -1,4 +1,4 @@
-//! Feeds arbitrary bytes to what reads workflow documents.
+//! Feeds arbitrary bytes to the parser of workflow documents.
 #![no_main]
 
 #[path = "../../core/tests/it/flow/properties.rs"]

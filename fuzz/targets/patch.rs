@@ -1,4 +1,4 @@
-//! Feeds arbitrary bytes to what reads patches of a running graph.
+//! Feeds arbitrary bytes to the parser of patches of a running graph.
 #![no_main]
 
 #[path = "../../core/tests/it/flow/properties.rs"]

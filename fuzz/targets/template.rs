@@ -1,4 +1,4 @@
-//! Feeds arbitrary bytes to what reads templates and their expressions.
+//! Feeds arbitrary bytes to the parser of templates and their expressions.
 #![no_main]
 
 #[path = "../../core/tests/it/flow/properties.rs"]

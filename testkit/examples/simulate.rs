@@ -1,8 +1,8 @@
-//! Simulates worlds without end, or one of them: `./simulate [SEED] [COUNT]`.
+//! Runs simulations until one fails, or a chosen one: `./simulate [SEED] [COUNT]`.
 //!
-//! With a seed it tells the story of that world; with a count it goes on from that seed quietly.
+//! With a seed alone it prints the trace of that simulation; with a count it runs that many seeds without traces.
 
-#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a program for people, on real time")]
+#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a command-line program that prints and measures time")]
 
 use chimera_testkit::simulate::{Report, simulate};
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ fn one(seed: u64) -> ExitCode {
     let report = simulate(seed, true);
     report.lines.iter().for_each(|line| println!("{line}"));
     println!(
-        "{} commits, {} sends, {:?}, digest {:02x?}",
+        "{} commits, {} outside calls, {:?}, digest {:02x?}",
         report.commits,
         report.sent,
         report.ends,
@@ -35,7 +35,7 @@ fn one(seed: u64) -> ExitCode {
 
 fn many(first: u64, count: u64) -> ExitCode {
     let began = Instant::now();
-    println!("from seed {first} on");
+    println!("starting at seed {first}");
     let mut failed = ExitCode::SUCCESS;
     for (done, seed) in (first..first.saturating_add(count)).enumerate() {
         let report = simulate(seed, false);
@@ -46,19 +46,19 @@ fn many(first: u64, count: u64) -> ExitCode {
             }
         }
         if (done + 1) % 1_000 == 0 {
-            println!("{} worlds in {:?}", done + 1, began.elapsed());
+            println!("{} simulations in {:?}", done + 1, began.elapsed());
         }
     }
-    println!("{count} worlds in {:?}", began.elapsed());
+    println!("{count} simulations in {:?}", began.elapsed());
     failed
 }
 
 fn verdict(report: &Report) -> ExitCode {
     if report.faults.is_empty() {
-        println!("seed {}: all is well", report.seed);
+        println!("seed {}: no violations", report.seed);
         return ExitCode::SUCCESS;
     }
-    println!("seed {}: {} faults; ./simulate {} tells its story", report.seed, report.faults.len(), report.seed);
+    println!("seed {}: {} violations; run `./simulate {}` for its trace", report.seed, report.faults.len(), report.seed);
     report.faults.iter().take(8).for_each(|fault| println!("  {fault}"));
     ExitCode::FAILURE
 }

@@ -1,9 +1,8 @@
 /*
- * A wall clock that a test sets, for a process that is started with this library preloaded.
+ * A wall clock that a test sets, for a process with this library preloaded.
  *
- * PRELOAD_CLOCK names a file of eight bytes: by how many microseconds the wall clock is wrong, as a
- * signed number in the machine's order. Whoever writes it sets the clock at once. Every other clock
- * stays as it is.
+ * PRELOAD_CLOCK names a file of eight bytes: the error of the wall clock in microseconds, as a signed number
+ * in native byte order. Writing to the file takes effect at once. Other clocks are not affected.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

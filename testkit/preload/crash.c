@@ -1,9 +1,9 @@
 /*
- * A process that is killed before its Nth change of a file, for a process that is started with this library preloaded.
+ * Kills a process with this library preloaded before its Nth change to the file system.
  *
- * PRELOAD_CRASH names a file of one 32-bit number in the machine's order: which change is never made; zero lets the
- * process live. A change is whatever makes, writes, renames, removes or flushes a file or a folder. Writes at a place in
- * a file, which are those of a data file, are not counted.
+ * PRELOAD_CRASH names a file with N as a 32-bit number in native byte order; zero kills nothing. A change is a call
+ * that creates, writes, renames, removes or flushes a file or folder. Positioned writes (pwrite), which data files
+ * use, are not counted.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,9 +1,9 @@
 /*
- * A disk that a test makes slow or broken, for a process that is started with this library preloaded.
+ * A disk that a test makes slow or broken, for a process with this library preloaded.
  *
- * PRELOAD_DISK names a file of three 32-bit numbers in the machine's order: by how many milliseconds
- * every flush is slower, the errno with which flushes fail, and the errno with which writes at a place
- * in a file fail; zero is a disk that works. Whoever writes it changes the disk at once.
+ * PRELOAD_DISK names a file of three 32-bit numbers in native byte order: the delay of every flush in
+ * milliseconds, the errno of flushes, and the errno of positioned writes (pwrite); zero injects no fault.
+ * Writing to the file takes effect at once.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -42,7 +42,7 @@ __attribute__((constructor)) static void begin(void)
     close(file);
 }
 
-/* Waits as long as a slow disk would; gives the error of a broken one. */
+/* Applies the delay of a flush and returns its errno. */
 static int flush_fate(void)
 {
     if (!disk)

@@ -1,8 +1,7 @@
-"""Signs what schemathesis sends: a token of the operator, and signatures of the very bytes that leave.
+"""Adds credentials to schemathesis requests: an operator token, and signatures of the exact bytes sent.
 
-Two things would end the run early: revoking without a body takes back the token of the request, so each
-such request gets a token of its own; and an entry for the operator would count for all that follows, so
-nobody writes one.
+Two requests would break all later ones. Revoking without a body revokes the token of the request, so each such
+request gets its own token. A registry entry for the operator would replace its scopes, so no request writes one.
 """
 
 import base64
@@ -30,7 +29,7 @@ def signature(body: bytes) -> str:
 
 
 def message(method: str, url: str, body: bytes) -> dict:
-    """The headers of an HTTP message signature (RFC 9421) over the very request that leaves."""
+    """The headers of an HTTP message signature (RFC 9421) of the request."""
     place = urllib.parse.urlsplit(url)
     covered = {"@method": method, "@path": place.path or "/", "@query": f"?{place.query}"}
     headers = {}
@@ -53,7 +52,7 @@ def sign_in() -> str:
 
 
 class Signed(requests.auth.AuthBase):
-    """Adds both credentials once the body stands."""
+    """Adds both credentials once the body is final."""
 
     token = None
 
@@ -71,7 +70,7 @@ class Signed(requests.auth.AuthBase):
 
 
 def ask(method: str, path: str, body=None):
-    """Asks as the operator."""
+    """Sends a request as the operator."""
     request = requests.Request(method, URL + path, json=body, auth=Signed()).prepare()
     answer = requests.Session().send(request)
     answer.raise_for_status()
@@ -92,7 +91,7 @@ SAMPLE = {
     "edges": [{"from": "s1", "to": "review"}, {"from": "review", "to": "s2"}],
 }
 
-# What a stranger to these workflows could hardly guess.
+# Bodies that schemathesis would hardly generate.
 ACTS = [
     {"steps": [ECHO, ECHO], "wait": 5},
     {"steps": [ECHO], "autonomy_level": "L0_Ask"},
@@ -120,7 +119,7 @@ BODIES = {
 
 
 def runs():
-    """Runs of every kind, made when the first request needs one."""
+    """Ids of runs of every kind, created on first use."""
     if not RUNS:
         ask("PUT", "/workflows/sample", SAMPLE)
         RUNS.extend(ask("POST", "/act", body)["run_id"] for body in ACTS if "on_duplicate" not in body)
@@ -138,7 +137,7 @@ def before_call(context, case, kwargs):
     known = case.path_parameters
     if path == "/actors/{id}" and known.get("id") == ACTOR:
         known["id"] = "user_other"
-    # Every other request is about something that is there.
+    # Every other request names an existing run or workflow.
     if number % 2:
         return
     number //= 2

@@ -1,4 +1,4 @@
-"""Changes something on a server with signatures that an independent implementation of RFC 9421 makes.
+"""Sends a server requests signed by an independent implementation of RFC 9421.
 
     CHIMERA_SERVER=… CHIMERA_HMAC_KEY=… python3 signs.py
 """
@@ -14,14 +14,14 @@ WORKFLOW = json.dumps({**SAMPLE, "workflow_id": "signed"}).encode()
 
 
 class Keys(HTTPSignatureKeyResolver):
-    """One key for everybody."""
+    """The same key for every key id."""
 
     def resolve_private_key(self, key_id):
         return KEY
 
 
 def sent(method, path, body=None, covered=("@method", "@path", "@query"), **changes):
-    """Signs a request, changes it then, and gives the answer's status and reason."""
+    """Signs a request, applies `changes`, sends it twice, and returns status and reason of both answers."""
     headers = {"Authorization": f"Bearer {TOKEN}", "User-Agent": "another client"}
     request = requests.Request(method, URL + path, data=body, headers=headers).prepare()
     if body:
@@ -49,7 +49,7 @@ def main():
     assert elsewhere[0] == (401, "mismatch"), elsewhere
     bare = sent("DELETE", "/workflows/signed/cache", covered=("@method", "@path"))
     assert bare[0] == (401, "not_covered"), bare
-    print(f"{len(taken)} requests that another implementation signed were taken, once each; 2 others were not")
+    print(f"{len(taken)} requests signed by another implementation were accepted, once each; 2 others were refused")
 
 
 TOKEN = sign_in()

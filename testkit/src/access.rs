@@ -1,4 +1,4 @@
-//! A front door for tests: actors whose keys follow from their names, and tokens for them.
+//! Access control for tests: actors whose HMAC keys are derived from their names, and access tokens for them.
 
 use crate::planner::VerbPlanner;
 use chimera_core::access::signature::RequestParts as MessageParts;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The actors whom tests act as.
+/// The actors that tests act as. Each has a key in [`settings`].
 pub const ACTORS: [&str; 13] = [
     "agent_x",
     "admin",
@@ -34,20 +34,18 @@ pub const ACTORS: [&str; 13] = [
     "anonymous",
 ];
 
-/// The key of an actor.
 #[must_use]
 pub fn key_of(actor: &str) -> String {
     format!("the key of {actor}, long enough")
 }
 
-/// The signature of a body by an actor.
 #[must_use]
 pub fn signature(actor: &str, body: &[u8]) -> String {
     mac::sign(&Secret::new(key_of(actor)), body)
 }
 
-/// The headers of a request that an actor has signed with a key, made now: the signature of its body
-/// and, unless it only asks, the one of the whole request.
+/// The signature headers of a request: the HMAC of its body and, unless it is a `GET` or `HEAD`, an HTTP message
+/// signature with a fresh nonce.
 #[must_use]
 pub fn signed_with(
     key: &str,
@@ -73,25 +71,24 @@ pub fn signed_with(
     headers
 }
 
-/// The same with the key that follows from the actor's name.
+/// Like [`signed_with`], with the key of [`key_of`].
 #[must_use]
 pub fn signed(actor: &str, now: Timestamp, asked: (&str, &str), body: &[u8]) -> Vec<(&'static str, String)> {
     signed_with(&key_of(actor), actor, now, asked, body)
 }
 
-/// What time it is for a server that the test has started.
+/// The wall clock of this machine, which a server process shares.
 #[must_use]
 pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The key of access tokens.
 #[must_use]
 pub fn token_key() -> TokenKey {
     TokenKey::from_seed(&[9; 32])
 }
 
-/// An access token of an actor, made now.
+/// An access token of an actor, issued at `now` and valid for an hour.
 #[must_use]
 pub fn token(actor: &str, now: Timestamp) -> String {
     let iat = now.millis().div_euclid(1_000);
@@ -110,7 +107,7 @@ pub fn token(actor: &str, now: Timestamp) -> String {
     token_key().sign(&claims).unwrap_or_default()
 }
 
-/// Settings under which the shipped registry counts, with more entries over it.
+/// Settings with the shipped registry, overridden by `entries`.
 #[must_use]
 pub fn settings(tenant: &str, entries: Vec<Entry>) -> Settings {
     Settings {
@@ -128,7 +125,7 @@ pub fn settings(tenant: &str, entries: Vec<Entry>) -> Settings {
     }
 }
 
-/// Entries with which everybody may do everything, as often as they like, and acts at L2.
+/// Entries that grant everybody every scope, without a rate limit, at L2.
 #[must_use]
 pub fn everybody(tenant: &str) -> Vec<Entry> {
     let free = |id: &str| Entry {
@@ -140,7 +137,7 @@ pub fn everybody(tenant: &str) -> Vec<Entry> {
     ["*", "admin", "user_*", "n8n_workflow_*", "anonymous"].into_iter().map(free).collect()
 }
 
-/// No secret has a value.
+/// Resolves no secret.
 struct NoSecrets;
 
 #[async_trait::async_trait]
@@ -150,24 +147,20 @@ impl Secrets for NoSecrets {
     }
 }
 
-/// What a front door stands on.
+/// The ports that access control is built from.
 pub struct Ground {
-    /// Where everything is kept.
     pub records: Arc<dyn Records>,
-    /// What time it is.
     pub clock: Arc<dyn Clock>,
-    /// Where ids come from.
     pub random: Arc<dyn Random>,
-    /// How other processes are told.
     pub bus: Arc<dyn Bus>,
-    /// What counts in this process.
+    /// Counters of this process alone.
     pub own: Arc<dyn Counters>,
-    /// What all processes share, if anything.
+    /// Counters shared by all processes, if there are any.
     pub shared: Option<Arc<dyn Counters>>,
 }
 
 impl Ground {
-    /// Who there is.
+    /// A directory with these settings, already refreshed from the store.
     pub async fn directory(&self, settings: Settings) -> Arc<Directory> {
         let parts = DirectoryPorts {
             records: Arc::clone(&self.records),
@@ -183,7 +176,6 @@ impl Ground {
         directory
     }
 
-    /// The door to what a directory knows.
     #[must_use]
     pub fn door(&self, directory: &Arc<Directory>) -> Authenticator {
         let without = directory.counter_fallback();
@@ -192,7 +184,7 @@ impl Ground {
         Authenticator::new(Arc::clone(directory), rates, self.shared.clone())
     }
 
-    /// The front door to a flow engine.
+    /// Access control in front of a flow engine.
     #[must_use]
     pub fn access(&self, directory: &Arc<Directory>, flow: Flow) -> Arc<Actions> {
         Arc::new(Actions::new(

@@ -1,4 +1,4 @@
-//! Rows and entries for tests, complete and different from each other.
+//! Builders for complete rows and ledger entries, each with ids of its own.
 
 use crate::seeded::Seeded;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, STEPS};
@@ -10,16 +10,15 @@ use chimera_engine::port::Random;
 use serde_json::json;
 use uuid::Uuid;
 
-/// The instant at which tests happen.
+/// The time at which tests run: 2026-02-06T12:00:00Z.
 pub const NOON: Timestamp = Timestamp::from_micros(1_770_379_200_000_000);
 
-/// Why a builder could not build: a mistake in the test.
+/// A builder's result; an error is a mistake in the test.
 pub type Built<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// A run that is about to be inserted.
+/// Builds the row of a run.
 #[derive(Clone, Debug)]
 pub struct RunRow {
-    /// Its id.
     pub id: Uuid,
     tenant: String,
     key: Option<String>,
@@ -32,28 +31,24 @@ pub fn run(seeded: &Seeded) -> RunRow {
 }
 
 impl RunRow {
-    /// Belongs to another tenant.
     #[must_use]
     pub fn of(mut self, tenant: &str) -> Self {
         tenant.clone_into(&mut self.tenant);
         self
     }
 
-    /// Has an idempotency key.
     #[must_use]
     pub fn keyed(mut self, key: &str) -> Self {
         self.key = Some(key.to_owned());
         self
     }
 
-    /// Has a status.
     #[must_use]
     pub const fn status(mut self, status: &'static str) -> Self {
         self.status = status;
         self
     }
 
-    /// The row.
     pub fn insert(&self) -> Built<Insert> {
         let cells = vec![
             ("id", self.id.into()),
@@ -77,18 +72,16 @@ impl RunRow {
         Ok(Insert::new(&RUNS, cells)?)
     }
 
-    /// A transaction that inserts it.
     pub fn tx(&self) -> Built<Tx> {
         Ok(Tx { inserts: vec![self.insert()?], ..Tx::default() })
     }
 }
 
-/// A change of a run's status that holds only at `version`.
+/// An update of a run's status that expects `version`.
 pub fn run_update(id: Uuid, version: i64, status: &str) -> Result<Update, InvalidTx> {
     Update::versioned(&RUNS, vec![id.into()], version, vec![("status", status.into())])
 }
 
-/// A signal to a run.
 pub fn signal(seeded: &Seeded, run: Uuid, kind: &str) -> Built<Insert> {
     let cells = vec![
         ("run_id", run.into()),
@@ -101,7 +94,7 @@ pub fn signal(seeded: &Seeded, run: Uuid, kind: &str) -> Built<Insert> {
     Ok(Insert::new(&RUN_SIGNALS, cells)?)
 }
 
-/// A pending step of a run, which must be there or come with it.
+/// A pending step of a run. The run must exist or be inserted in the same transaction.
 pub fn step(seeded: &Seeded, run: Uuid) -> Result<Insert, InvalidTx> {
     let cells = vec![
         ("id", seeded.row_id(NOON).into()),
@@ -118,7 +111,6 @@ pub fn step(seeded: &Seeded, run: Uuid) -> Result<Insert, InvalidTx> {
     Insert::new(&STEPS, cells)
 }
 
-/// A sealed entry of a tenant.
 pub fn entry(seeded: &Seeded, tenant: &str, event: &str) -> Built<SealedEntry> {
     let entry = Entry {
         id: seeded.opaque_id(),

@@ -1,7 +1,7 @@
-//! For tests only: private servers, contract suites, the memory store.
+//! Support for tests only: private servers, contract suites, the in-memory store, the simulator.
 
-#![allow(clippy::disallowed_methods, reason = "tests hold the real clock and the real environment")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on fails")]
+#![allow(clippy::disallowed_methods, reason = "tests use the real clock and the real environment")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot continue fails")]
 
 pub mod access;
 pub mod build;

@@ -1,4 +1,4 @@
-//! A planner for tests: one verb, one quoted text.
+//! A planner for tests that understands one verb and one quoted text.
 
 use async_trait::async_trait;
 use chimera_core::act::PlanError;

@@ -1,12 +1,12 @@
-//! A private PostgreSQL server: own folder, own port, nobody else's data.
+//! A private PostgreSQL server with its own folder and port.
 //!
-//! Tests of one binary share a server (`shared`) and take a fresh database each; a test that
-//! stops or kills the server starts its own. It is not a model of a tuned server.
+//! The tests of one binary share a server (`shared`), with a fresh database each; a test that stops or
+//! kills the server starts its own. It is not tuned.
 //!
-//! The surprising part is the watchdog. Statics are never dropped and a test process may be
-//! killed, so a small shell waits for the end of a pipe that only this process holds, then stops
-//! the server and removes its folder. A signal at the parent's death would not do: it follows
-//! the thread that started the server, and test threads end before the tests do.
+//! The surprising part is the watchdog. Statics are never dropped, and a test process may be killed. So
+//! a small shell waits for the end of a pipe that only this process holds, then stops the server and
+//! removes its folder. PR_SET_PDEATHSIG would not work: it fires when the thread that started the
+//! server ends, and test threads end before the process does.
 
 use std::io::{BufRead, BufReader, Error, Result};
 use std::net::{Ipv4Addr, TcpListener};
@@ -18,10 +18,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const SUPERUSER: &str = "postgres";
-/// Somebody else may take a free port before the server does; so many ports are tried.
+/// Another process may take a free port before the server does.
 const PORTS_TRIED_MAX: u32 = 5;
 
-/// Ends the server and removes its folder once standard input ends. `$1` is the folder. The pid
+/// Stops the server and removes its folder at the end of standard input. `$1` is the folder. The pid
 /// file may be stale, so a process counts only while its command line names the folder.
 const WATCHDOG: &str = r#"
 trap '' INT TERM HUP
@@ -43,22 +43,20 @@ kill -KILL $(cat "/proc/$1/task/$1/children" 2>/dev/null) "$1"
 while kill -0 "$1" 2>/dev/null && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null; do :; done
 "#;
 
-/// Sends a signal to the server `$1` and all its processes.
-/// One that has just ended needs none.
+/// Sends signal `$2` to the server `$1` and all its processes. A child may just have exited.
 const SIGNAL_ALL: &str = r#"
 kill -s "$2" "$1" || exit 1
 for child in $(cat "/proc/$1/task/$1/children"); do kill -s "$2" "$child" 2>/dev/null; done
 true
 "#;
 
-/// How a private server is started.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     fsync: bool,
 }
 
 impl Options {
-    /// Commits don't wait for the disk: for tests that never cut the power.
+    /// Turns fsync off, for tests that do not depend on durability.
     #[must_use]
     pub const fn without_fsync(mut self) -> Self {
         self.fsync = false;
@@ -71,7 +69,7 @@ impl Options {
     }
 }
 
-/// A running server, ended when dropped or when the process ends in any way.
+/// A running server. It stops when this is dropped or when the process ends.
 #[derive(Debug)]
 pub struct PrivatePostgres {
     programs: PathBuf,
@@ -115,10 +113,10 @@ impl PrivatePostgres {
         if is_root()? {
             run(Command::new("chown").arg(SUPERUSER).arg(&server.folder))?;
         }
-        // Texts must sort the same whatever language the server was set up for, so it is not "C".
+        // Sort order must not depend on the locale of the server, so the tests use one other than "C".
         let english = ["--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en"];
         if server.initialise(&english).is_err() {
-            // Servers before 15 know no such provider.
+            // Versions before 15 have no ICU provider.
             server.initialise(&["--locale=C"])?;
         }
         server.configure(options)?;
@@ -143,7 +141,7 @@ impl PrivatePostgres {
             "listen_addresses = '127.0.0.1'\nunix_socket_directories = ''\ntimezone = 'UTC'\nlog_timezone = 'UTC'\n\
              max_connections = 200\nshared_buffers = '64MB'\nfsync = {fsync}\nsynchronous_commit = on\n"
         );
-        // The file belongs to the server's user, whom a root process may still write for.
+        // The file belongs to the server's user; root may write it too.
         let path = self.data().join("postgresql.conf");
         let before = std::fs::read_to_string(&path)?;
         std::fs::write(&path, before + &settings)
@@ -154,20 +152,19 @@ impl PrivatePostgres {
         self.start_again()
     }
 
-    /// The address of the server's own database.
+    /// The URL of the database `postgres`.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of("postgres")
     }
 
-    /// Creates an empty database and gives its address. This copies a few hundred files, so tests
-    /// that change nothing should share one.
+    /// Creates an empty database and returns its URL. This copies a few hundred files, so tests that change
+    /// nothing should share one.
     pub fn fresh_database(&self) -> Result<String> {
         self.create("template0")
     }
 
-    /// Creates a database that holds what another one holds, to which nobody may be connected. That
-    /// is quicker than to bring a schema up to date many times.
+    /// Copies a database that has no open connections. This is faster than migrating a new one.
     pub fn copy_of(&self, url: &str) -> Result<String> {
         self.create(url.rsplit('/').next().unwrap_or_default())
     }
@@ -185,7 +182,7 @@ impl PrivatePostgres {
         run(Command::new(self.programs.join("psql")).args(["-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", sql]))
     }
 
-    /// Everything in a database as SQL, without what only this server's version understands.
+    /// Dumps a database as SQL, without statements that only this version of PostgreSQL knows.
     pub fn dump(&self, url: &str, file: &Path) -> Result<()> {
         let mut dump = Command::new(self.programs.join("pg_dump"));
         run(dump.args(["--no-owner", "--no-privileges", "-d", url, "-f"]).arg(file))?;
@@ -195,7 +192,7 @@ impl PrivatePostgres {
         std::fs::write(file, kept.collect::<Vec<_>>().join("\n") + "\n")
     }
 
-    /// Loads what was dumped into an empty database.
+    /// Loads a dump into an empty database.
     pub fn load(&self, url: &str, file: &Path) -> Result<()> {
         let mut load = Command::new(self.programs.join("psql"));
         run(load.args(["-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-f"]).arg(file))
@@ -207,20 +204,20 @@ impl PrivatePostgres {
         self.port
     }
 
-    /// Stops the server in order: open connections are cut, everything is written.
+    /// Stops the server cleanly (`fast` mode): closes connections and writes a checkpoint.
     pub fn stop(&self) -> Result<()> {
         self.control(&["stop", "-m", "fast"])
     }
 
-    /// Kills every process of the server at once; nothing is written any more.
+    /// Kills every process of the server at once, without a final write.
     pub fn kill(&self) -> Result<()> {
         run(Command::new("sh").args(["-c", KILL_ALL, "kill", &self.pid()?]))?;
-        // Where nobody buries the dead, the server's number still looks alive to the next one.
+        // If no init process reaps it, the zombie's pid looks alive to the next server.
         std::fs::remove_file(self.data().join("postmaster.pid"))
     }
 
-    /// Stops every process of the server in the middle until this is dropped: connections are taken,
-    /// and nothing is answered.
+    /// Suspends every process of the server (SIGSTOP) until the guard is dropped: connections are accepted, but nothing
+    /// is answered.
     pub fn freeze(&self) -> Result<Frozen> {
         let pid = self.pid()?;
         run(Command::new("sh").args(["-c", SIGNAL_ALL, "freeze", &pid, "STOP"]))?;
@@ -232,14 +229,14 @@ impl PrivatePostgres {
         Ok(pid_file.lines().next().unwrap_or_default().to_owned())
     }
 
-    /// Starts a stopped or killed server again, on the same port and data, and waits for it.
+    /// Restarts a stopped or killed server with the same port and data, and waits until it answers.
     pub fn start_again(&self) -> Result<()> {
         let log = self.folder.join("log");
         let options = format!("-p {}", self.port);
         self.control(&["start", "-o", &options, "-l", &log.to_string_lossy()])
     }
 
-    /// Locks a table of a database against everybody until the lock is dropped.
+    /// Locks a table in `ACCESS EXCLUSIVE` mode until the guard is dropped.
     pub fn lock(&self, url: &str, table: &str) -> Result<TableLock> {
         let mut psql = self.program("psql");
         psql.args(["-X", "-q", "-t", "-v", "ON_ERROR_STOP=1", url]);
@@ -248,10 +245,10 @@ impl PrivatePostgres {
         let mut input = session.stdin.take().ok_or_else(|| Error::other("psql takes no input"))?;
         std::io::Write::write_all(&mut input, statements.as_bytes())?;
         let mut said = String::new();
-        let mut output = BufReader::new(session.stdout.take().ok_or_else(|| Error::other("psql says nothing"))?);
+        let mut output = BufReader::new(session.stdout.take().ok_or_else(|| Error::other("psql has no output"))?);
         while !said.contains("locked") {
             if output.read_line(&mut said)? == 0 {
-                return Err(Error::other(format!("{table} can't be locked")));
+                return Err(Error::other(format!("cannot lock {table}")));
             }
         }
         Ok(TableLock { session, input: Some(input) })
@@ -270,7 +267,7 @@ impl PrivatePostgres {
         self.folder.join("data")
     }
 
-    /// A program of the server, as a user that the server accepts: it refuses to run as root.
+    /// A program of the server. PostgreSQL refuses to run as root, so root switches to the user `postgres`.
     fn program(&self, name: &str) -> Command {
         let path = self.programs.join(name);
         let mut command = if is_root().unwrap_or(false) {
@@ -286,7 +283,7 @@ impl PrivatePostgres {
     }
 }
 
-/// A table that is locked until this is dropped.
+/// Unlocks the table when dropped.
 pub struct TableLock {
     session: Child,
     input: Option<ChildStdin>,
@@ -294,13 +291,13 @@ pub struct TableLock {
 
 impl Drop for TableLock {
     fn drop(&mut self) {
-        // The end of its input ends the session, and with it the lock.
+        // The end of input ends the session, which releases the lock.
         self.input = None;
         let _ = self.session.wait();
     }
 }
 
-/// A server that answers nothing until this is dropped.
+/// Resumes a frozen server when dropped.
 pub struct Frozen {
     pid: String,
 }
@@ -318,8 +315,8 @@ impl Drop for PrivatePostgres {
     }
 }
 
-/// Runs a command to its end; what it said becomes the error. Its output goes to a file, because
-/// a server that inherited a pipe would keep it open.
+/// Runs a command to its end; its output becomes the error. The output goes to a file, because a server that inherits
+/// a pipe keeps it open.
 fn run(command: &mut Command) -> Result<()> {
     let said = tempfile::tempfile()?;
     let mut reader = said.try_clone()?;

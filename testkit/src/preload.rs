@@ -1,5 +1,5 @@
-//! Libraries that a process is started with so that its machine misbehaves: `preload/*.c`, each
-//! compiled when a test needs it.
+//! `LD_PRELOAD` libraries that inject faults into a process: a wrong wall clock, a slow or broken disk, a crash.
+//! The sources are `preload/*.c`, each compiled when a test needs it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Compiles `preload/NAME.c` into `folder` and gives the library's path.
+/// Compiles `preload/NAME.c` into `folder`. Returns the path of the library.
 #[must_use]
 pub fn compiled(name: &str, folder: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("preload/{name}.c"));
@@ -15,11 +15,11 @@ pub fn compiled(name: &str, folder: &Path) -> PathBuf {
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o"]).arg(&library).arg(&source).arg("-ldl");
     let status = cc.status().expect("a C compiler");
-    assert!(status.success(), "{} can't be compiled", source.display());
+    assert!(status.success(), "cannot compile {}", source.display());
     library
 }
 
-/// A wall clock that a test sets, for the processes that are started with [`WallClock::env`].
+/// A wall clock that a test sets, for processes started with [`WallClock::env`].
 pub struct WallClock {
     _folder: TempDir,
     wrong: File,
@@ -33,7 +33,7 @@ impl Default for WallClock {
 }
 
 impl WallClock {
-    /// A clock that is right.
+    /// A correct clock.
     #[must_use]
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -47,19 +47,18 @@ impl WallClock {
         clock
     }
 
-    /// What a process has to be started with.
     #[must_use]
     pub const fn env(&self) -> &[(String, String)] {
         &self.env
     }
 
-    /// From now on it is wrong by so many seconds.
+    /// Sets the error of the clock.
     pub fn set(&self, seconds: i64) {
         self.wrong.write_all_at(&(seconds * 1_000_000).to_ne_bytes(), 0).expect("a file of eight bytes");
     }
 }
 
-/// A disk that a test makes slow or broken, for the processes that are started with [`Disk::env`].
+/// A disk that a test makes slow or broken, for processes started with [`Disk::env`].
 pub struct Disk {
     _folder: TempDir,
     state: File,
@@ -73,7 +72,6 @@ impl Default for Disk {
 }
 
 impl Disk {
-    /// A disk that works.
     #[must_use]
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -87,23 +85,22 @@ impl Disk {
         disk
     }
 
-    /// What a process has to be started with.
     #[must_use]
     pub const fn env(&self) -> &[(String, String)] {
         &self.env
     }
 
-    /// It works, and every flush takes so much longer.
+    /// Delays every flush, and lets everything succeed.
     pub fn slow(&self, milliseconds: i32) {
         self.set([milliseconds, 0, 0]);
     }
 
-    /// Flushes fail: what was written may be lost.
+    /// Flushes fail with `EIO`.
     pub fn fail_flushes(&self) {
         self.set([0, EIO, 0]);
     }
 
-    /// Nothing can be written any more, as on a full disk.
+    /// Writes fail with `ENOSPC`, as on a full disk.
     pub fn fail_writes(&self) {
         self.set([0, 0, ENOSPC]);
     }
@@ -114,7 +111,7 @@ impl Disk {
     }
 }
 
-/// Kills the processes that are started with [`Crash::env`] before one of their changes of files.
+/// Kills processes started with [`Crash::env`] before one of their changes to the file system.
 pub struct Crash {
     _folder: TempDir,
     state: File,
@@ -128,7 +125,7 @@ impl Default for Crash {
 }
 
 impl Crash {
-    /// Nobody is killed yet.
+    /// Kills nothing yet.
     #[must_use]
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -142,18 +139,17 @@ impl Crash {
         crash
     }
 
-    /// What a process has to be started with.
     #[must_use]
     pub const fn env(&self) -> &[(String, String)] {
         &self.env
     }
 
-    /// Whoever starts from now on is killed before this change, counted from one.
+    /// Kills processes that start from now on before this change; numbers start at one.
     pub fn before(&self, change: i32) {
         self.state.write_all_at(&change.to_ne_bytes(), 0).expect("a file of four bytes");
     }
 
-    /// Whoever starts from now on lives.
+    /// Stops killing.
     pub fn never(&self) {
         self.before(0);
     }
@@ -162,7 +158,7 @@ impl Crash {
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-/// The variables of several libraries that one process is started with.
+/// The environment that preloads several libraries into one process.
 #[must_use]
 pub fn together(libraries: &[&[(String, String)]]) -> Vec<(String, String)> {
     let mut env: Vec<(String, String)> = Vec::new();

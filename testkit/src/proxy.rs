@@ -1,4 +1,4 @@
-//! A TCP relay that can cut a connection at a chosen moment, or pass on something else.
+//! A TCP relay that cuts a connection, or replaces bytes, when it sees a marker.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// When the next connection that sends the marker is cut.
+/// When to cut the next connection that sends the marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Never.
     Never = 0,
     /// Before the marker reaches the server.
     BeforeMarker = 1,
-    /// After the server has answered the marker, before the answer reaches the client.
+    /// After the server has answered, before the answer reaches the client.
     AfterMarker = 2,
 }
 
@@ -25,11 +24,11 @@ pub struct Proxy {
     instead: Instead,
 }
 
-/// What the next marker is replaced by.
+/// The replacement for the next marker.
 type Instead = Arc<Mutex<Option<&'static [u8]>>>;
 
 impl Proxy {
-    /// Relays to `target`; `marker` is what a cut waits for in the client's bytes.
+    /// Relays to `target`, and looks for `marker` in the client's bytes.
     pub async fn start(target: SocketAddr, marker: &'static [u8]) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let proxy = Self { address: listener.local_addr()?, cut: Arc::default(), instead: Arc::default() };
@@ -48,17 +47,17 @@ impl Proxy {
         self.address
     }
 
-    /// Arms the next cut; it is used up by the first marker.
+    /// Arms a cut. The next marker triggers it once.
     pub fn arm(&self, cut: Cut) {
         self.cut.store(cut as u8, Ordering::SeqCst);
     }
 
-    /// Lets the server get `other`, which is as long, in the place of the next marker.
+    /// Replaces the next marker with `other`, which must have the same length.
     pub fn pass_instead(&self, other: &'static [u8]) {
         *lock(&self.instead) = Some(other);
     }
 
-    /// Whether what was armed has happened.
+    /// Whether nothing is armed any more.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.cut.load(Ordering::SeqCst) == 0 && lock(&self.instead).is_none()
@@ -84,7 +83,7 @@ async fn relay(mut client: TcpStream, target: SocketAddr, marker: &'static [u8],
                 let armed = cut.load(Ordering::SeqCst);
                 if armed != 0 && found.is_some() {
                     if armed == Cut::AfterMarker as u8 {
-                        // The server gets it and answers; the answer goes nowhere.
+                        // The server gets it and answers; the answer is dropped.
                         let _ = server.write_all(&up[..n]).await;
                         let _ = server.read(&mut down).await;
                     }

@@ -1,8 +1,7 @@
-//! A private Redis server: own port, no persistence, gone with the test.
+//! A private Redis server on its own port, without persistence, killed when the test ends.
 //!
-//! A small shell stands between: it waits for the end of its standard input, which comes when the
-//! test stops the server and also when the test process dies in whatever way, and then kills the
-//! server.
+//! A small shell supervises it. The shell kills the server at the end of its standard input, which comes when
+//! the test stops the server and also when the test process dies.
 
 use crate::net::free_port;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +12,6 @@ use std::sync::mpsc;
 const TRIES: usize = 20;
 const KEEPER: &str = r#""$@" & server=$!; read -r _; kill -9 "$server"; wait "$server""#;
 
-/// A Redis server of one test.
 pub struct PrivateRedis {
     port: u16,
     options: Vec<String>,
@@ -39,7 +37,7 @@ impl PrivateRedis {
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         for _ in 0..TRIES {
             let port = free_port();
-            // Another process may have taken the port meanwhile.
+            // Another process may take the port first.
             if let Some(keeper) = launch(port, &options) {
                 return Self { port, options, keeper: Some(keeper) };
             }
@@ -47,19 +45,17 @@ impl PrivateRedis {
         panic!("redis-server does not start");
     }
 
-    /// Its URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// Its port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Asks it something, past everything that is under test. A list is given as lines.
+    /// Runs a command on a connection of its own. A list is returned as lines.
     ///
     /// # Panics
     /// When it doesn't answer.
@@ -71,7 +67,7 @@ impl PrivateRedis {
         answer(&mut BufReader::new(stream)).join("\n")
     }
 
-    /// Kills the server; everything in it is lost. Returns when it is gone.
+    /// Kills the server and waits for its end. Its data is lost.
     pub fn stop(&mut self) {
         if let Some(mut keeper) = self.keeper.take() {
             drop(keeper.stdin.take());
@@ -79,7 +75,7 @@ impl PrivateRedis {
         }
     }
 
-    /// Starts it again, empty, on the same port.
+    /// Restarts it, empty, on the same port.
     ///
     /// # Panics
     /// When it does not start.
@@ -96,7 +92,7 @@ impl Drop for PrivateRedis {
     }
 }
 
-/// One answer: the texts in it.
+/// Reads one RESP reply: the strings in it.
 fn answer(from: &mut BufReader<TcpStream>) -> Vec<String> {
     let mut line = String::new();
     from.read_line(&mut line).expect("an answer");
@@ -114,7 +110,7 @@ fn answer(from: &mut BufReader<TcpStream>) -> Vec<String> {
     }
 }
 
-/// A running server, or `None` if it ended before it was ready.
+/// Starts a server; `None` if it exited before it was ready.
 fn launch(port: u16, options: &[String]) -> Option<Child> {
     let mut keeper = Command::new("sh")
         .args(["-c", KEEPER, "sh", "redis-server", "--bind", "127.0.0.1", "--port", &port.to_string()])
@@ -128,7 +124,7 @@ fn launch(port: u16, options: &[String]) -> Option<Child> {
     let output = keeper.stdout.take().expect("a pipe");
     let (announce, ready) = mpsc::channel();
     std::thread::spawn(move || {
-        // Reads on to the end, so that the server never waits for a full pipe.
+        // Reads to the end, so that a full pipe never blocks the server.
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             let verdict = if line.contains("eady to accept connections") {
                 true

@@ -1,7 +1,6 @@
-//! A private S3 server: the real protocol with real signature checks, over a folder.
+//! A private S3 server over a folder, with the real protocol and signature checks.
 //!
-//! It runs on a thread and runtime of its own, so that stopping it cuts every connection, as a
-//! lost server does.
+//! It runs on its own thread and runtime, so stopping it cuts every connection, like a lost server.
 
 use crate::net::free_port;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -24,7 +23,6 @@ pub struct PrivateS3 {
 }
 
 impl PrivateS3 {
-    /// The name of its bucket.
     pub const BUCKET: &'static str = "chimera-test";
     /// The public half of its credentials.
     pub const ACCESS_KEY_ID: &'static str = "test-access-key";
@@ -48,19 +46,19 @@ impl PrivateS3 {
         panic!("the S3 server does not start");
     }
 
-    /// Where it listens: `http://127.0.0.1:port`.
+    /// `http://127.0.0.1:port`.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The URL of its bucket, as the configuration spells it.
+    /// The URL of its bucket, in the form of the configuration.
     #[must_use]
     pub fn url(&self, prefix: &str) -> String {
         format!("s3://{}/{prefix}?endpoint={}&region=us-east-1", Self::BUCKET, self.endpoint())
     }
 
-    /// Where the objects of its bucket lie as files.
+    /// The folder that holds the objects of its bucket as files.
     #[must_use]
     pub fn bucket_folder(&self) -> PathBuf {
         self.folder.path().join(Self::BUCKET)
@@ -80,7 +78,7 @@ impl PrivateS3 {
         }
     }
 
-    /// Starts it again with the same objects on the same port.
+    /// Restarts it with the same objects on the same port.
     ///
     /// # Panics
     /// When it does not start.
@@ -115,7 +113,7 @@ fn launch(folder: &Path, port: u16) -> Option<(oneshot::Sender<()>, JoinHandle<(
                 }
             }
         });
-        // The runtime takes its connections with it.
+        // Dropping the runtime closes its connections.
     });
     ready.recv().unwrap_or(false).then_some((stop, thread))
 }

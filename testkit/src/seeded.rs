@@ -1,21 +1,19 @@
-//! Randomness and time that a seed reproduces.
+//! A seeded random generator and a fake clock.
 
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Clock, Random};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// SplitMix64: small, and the same on every machine.
+/// SplitMix64: small, and gives the same sequence for a seed on every machine.
 #[derive(Debug)]
 pub struct Seeded(AtomicU64);
 
 impl Seeded {
-    /// A generator that always tells the same story for the same seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }
 
-    /// The next number.
     pub fn next(&self) -> u64 {
         let state = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,12 +21,10 @@ impl Seeded {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`.
     pub fn below(&self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
-    /// One of these.
     pub fn pick<'a, T>(&self, from: &'a [T]) -> &'a T {
         &from[usize::try_from(self.below(from.len() as u64)).unwrap_or_default()]
     }
@@ -42,18 +38,16 @@ impl Random for Seeded {
     }
 }
 
-/// A clock that only moves when it is told to.
+/// A clock that only [`FakeClock::advance`] moves.
 #[derive(Debug)]
 pub struct FakeClock(AtomicI64);
 
 impl FakeClock {
-    /// A clock that stands at `at`.
     #[must_use]
     pub const fn at(at: Timestamp) -> Self {
         Self(AtomicI64::new(at.micros()))
     }
 
-    /// Moves on by `micros`.
     pub fn advance(&self, micros: i64) {
         self.0.fetch_add(micros, Ordering::Relaxed);
     }

@@ -56,7 +56,7 @@ def authenticate(server, session, envelope, mechanism, data):
 
 
 def ended():
-    """The test that started us closes our standard input, in whatever way it ends."""
+    """Standard input ends when the test process ends, also if it is killed."""
     if not os.read(0, 1):
         os._exit(0)
 

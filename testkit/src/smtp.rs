@@ -1,8 +1,8 @@
-//! A private SMTP server: a real one (aiosmtpd) in a process of its own, gone with the test.
+//! A private SMTP server (aiosmtpd) in its own process, killed when the test ends.
 //!
-//! Every message that it accepts lies in its folder as JSON. It refuses the receivers `refused@…`
-//! for good and `later@…` for now, and at the end of the data whatever has `reject` or `busy` among
-//! its headers.
+//! It stores every accepted message in its folder as JSON. It rejects the recipient `refused@…` permanently and
+//! `later@…` temporarily; after DATA it rejects messages with `reject` in their headers permanently and those
+//! with `busy` temporarily.
 
 use crate::net::free_port;
 use serde_json::{Value, json};
@@ -13,21 +13,18 @@ use tempfile::TempDir;
 
 const TRIES: usize = 20;
 const SCRIPT: &str = include_str!("smtp.py");
-/// Debian's Python, which sees Debian's packages, whatever other Python comes first in the path.
+/// Debian's Python, which sees Debian's packages; another Python may come first in `PATH`.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// How the server speaks TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tls {
-    /// Not at all.
     None,
-    /// After `STARTTLS`, which it demands.
+    /// `STARTTLS` is required.
     StartTls,
     /// From the first byte.
     Implicit,
 }
 
-/// An SMTP server of one test.
 pub struct PrivateSmtp {
     folder: TempDir,
     port: u16,
@@ -35,10 +32,10 @@ pub struct PrivateSmtp {
 }
 
 impl PrivateSmtp {
-    /// The user that it knows, if it asks for one.
+    /// The user name, if the server requires a password.
     pub const USER: &'static str = "chimera";
 
-    /// Starts a server that speaks to everybody.
+    /// Starts a server without TLS and authentication.
     ///
     /// # Panics
     /// When it does not start.
@@ -47,7 +44,7 @@ impl PrivateSmtp {
         Self::start_with(Tls::None, None)
     }
 
-    /// Starts a server with TLS, and with a password that [`Self::USER`] must know.
+    /// Starts a server that requires `password` from [`Self::USER`], if given.
     ///
     /// # Panics
     /// When it does not start.
@@ -80,7 +77,7 @@ impl PrivateSmtp {
         self.port
     }
 
-    /// The certificate that vouches for it, as PEM.
+    /// Its certificate as PEM.
     ///
     /// # Panics
     /// When it has none.
@@ -89,7 +86,7 @@ impl PrivateSmtp {
         std::fs::read(self.folder.path().join("cert.pem")).expect("a server with TLS")
     }
 
-    /// The messages that it has accepted, in their order: `from`, `to`, `content`, `tls`, `user`.
+    /// The accepted messages, in order: `from`, `to`, `content`, `tls`, `user`.
     ///
     /// # Panics
     /// When one can't be read.
@@ -100,7 +97,6 @@ impl PrivateSmtp {
         texts.map(|text| serde_json::from_slice(&text).expect("a message")).collect()
     }
 
-    /// Kills it.
     pub fn stop(&mut self) {
         if let Some(mut server) = self.server.take() {
             let _ = server.kill();
@@ -115,7 +111,7 @@ impl Drop for PrivateSmtp {
     }
 }
 
-/// A key and a certificate for `localhost` that nobody else has.
+/// Creates a fresh key and self-signed certificate for `localhost`.
 fn certify(folder: &TempDir) {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
@@ -126,11 +122,11 @@ fn certify(folder: &TempDir) {
         .arg("-out")
         .arg(folder.path().join("cert.pem"))
         .output();
-    assert!(made.is_ok_and(|made| made.status.success()), "openssl makes a certificate");
+    assert!(made.is_ok_and(|made| made.status.success()), "openssl failed to create a certificate");
 }
 
-/// A running server, or `None` if it ended before it was ready. It ends with its standard input, so
-/// it outlives no test, however that ends.
+/// Starts a server; `None` if it exited before it was ready. It exits at the end of its standard input, so it never
+/// outlives the test process.
 fn launch(port: u16, folder: &TempDir, options: &Value) -> Option<Child> {
     let mut server = Command::new(PYTHON)
         .args(["-c", SCRIPT, &port.to_string()])

@@ -1,16 +1,15 @@
-//! Damages a SQLite file on purpose, without SQLite: finds the first page of a table in the schema
-//! and overwrites it.
+//! Corrupts an SQLite file without SQLite: finds the root page of a table in the schema and overwrites it.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Overwrites the first page of a table or index of the file, as a broken disk would.
+/// Overwrites the root page of a table or index, like a broken disk.
 pub fn damage_root(path: &Path, name: &str) {
     let file = OpenOptions::new().read(true).write(true).open(path).expect("a data file");
     let pages = Pages::of(&file);
-    let root = pages.root_of(1, name).unwrap_or_else(|| panic!("there is no {name} in the schema"));
-    assert!(root > 1, "the schema itself is somebody else's");
+    let root = pages.root_of(1, name).unwrap_or_else(|| panic!("no table or index `{name}` in the schema"));
+    assert!(root > 1, "page 1 holds the schema itself: use damage_header");
     file.write_all_at(&vec![0xa5; pages.size], (root - 1) * pages.size as u64).expect("a page to write");
     file.sync_all().expect("a disk");
 }
@@ -34,7 +33,7 @@ impl<'a> Pages<'a> {
         Self { file, size: if size == 1 { 65_536 } else { usize::from(size) } }
     }
 
-    /// The first page of `name`, looked for below a page of the schema's own tree.
+    /// The root page of `name`, searched in the subtree of a page of the schema's B-tree.
     fn root_of(&self, page: u64, name: &str) -> Option<u64> {
         let mut bytes = vec![0; self.size];
         self.file.read_exact_at(&mut bytes, (page - 1) * self.size as u64).expect("a page");
@@ -44,7 +43,7 @@ impl<'a> Pages<'a> {
         let leaf = match bytes[header] {
             0x0d => true,
             0x05 => false,
-            other => panic!("page {page} is of kind {other}"),
+            other => panic!("page {page} has unknown type {other}"),
         };
         let cells = header + if leaf { 8 } else { 12 };
         let mut cells = (0..short(header + 3)).map(|cell| short(cells + 2 * cell));
@@ -56,7 +55,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// The first page that a row of the schema names, if the row is about `name`.
+/// The root page in a row of the schema, if the row describes `name`.
 fn root_in(cell: &[u8], name: &str) -> Option<u64> {
     let mut at = 0;
     let (_payload, _rowid) = (varint(cell, &mut at), varint(cell, &mut at));

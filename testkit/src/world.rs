@@ -1,5 +1,4 @@
-//! What every test of the ledger needs: a clock that stands, randomness that repeats, a signer,
-//! and entries by the handful.
+//! Fixtures for tests of the ledger: a fake clock, seeded randomness, a checkpoint signer, and sample entries.
 
 use crate::build::NOON;
 use crate::seeded::{FakeClock, Seeded};
@@ -16,35 +15,30 @@ use uuid::Uuid;
 /// The name of the ledger under test.
 pub const ORIGIN: &str = "test.example/ledger";
 
-/// Time, randomness and a key.
 pub struct World {
-    /// What time it is.
     pub clock: FakeClock,
-    /// Where ids and salts come from.
     pub random: Seeded,
-    /// Who signs.
     pub signer: Signer,
 }
 
 impl World {
-    /// A world whose ids differ from those of another seed.
+    /// Different seeds give different ids.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { clock: FakeClock::at(NOON), random: Seeded::new(seed), signer: Signer::from_seed(&[7; 32]) }
     }
 
-    /// The keys to trust.
+    /// The trusted public keys.
     #[must_use]
     pub fn keys(&self) -> [PublicKey; 1] {
         [self.signer.public_key()]
     }
 
-    /// Moves the clock on.
+    /// Advances the clock.
     pub fn wait_seconds(&self, seconds: i64) {
         self.clock.advance(seconds * 1_000_000);
     }
 
-    /// The audit writer.
     #[must_use]
     pub fn writer(&self) -> Writer<'_> {
         Writer { random: &self.random, clock: &self.clock }
@@ -65,7 +59,6 @@ impl World {
         records.commit(self.entries(affinity, tenant, entries)).await.unwrap()
     }
 
-    /// Tries to make a checkpoint.
     pub async fn try_checkpoint(&self, records: &dyn Records) -> CheckpointOutcome {
         make(records, &self.signer, &[], &self.clock, ORIGIN).await.unwrap()
     }

@@ -32,14 +32,14 @@ type = "object"
 type = "object"
 "#;
 
-/// Asks a person, then pays.
+/// Waits for an approval, then pays.
 const PAY: &str = r#"{
   "air_version": "1.0", "workflow_id": "pay",
   "nodes": [{"id": "ask", "type": "hitl", "prompt": "now?"}, {"id": "pay", "type": "function", "fn": "acme.pay", "inputs": {}}],
   "edges": [{"from": "ask", "to": "pay"}]
 }"#;
 
-/// What the doctor says of runs.
+/// The doctor's finding about runs.
 fn runs(place: &Place) -> Value {
     let report: Value = serde_json::from_str(&place.run(&["doctor", "--json"]).stdout).unwrap();
     report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "runs").unwrap().clone()

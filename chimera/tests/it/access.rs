@@ -42,7 +42,7 @@ fn what_is_asked_for_at_each_level_is_shown_with_plan_risk_and_what_waits() {
     server.stop();
 }
 
-/// Whoever hears that somebody decided looks, and says nothing: else it would hear itself for ever.
+/// A node that gets a decision hint reads the store and publishes nothing; otherwise hints would loop forever.
 #[test]
 fn after_a_decision_the_server_rests() {
     let place = Place::new();
@@ -56,7 +56,7 @@ fn after_a_decision_the_server_rests() {
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     };
-    // Hundredths of a second since the machine was started, as the kernel counts.
+    // The uptime in clock ticks of 10 ms.
     let clock = || {
         let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
         (uptime.split(' ').next().unwrap().parse::<f64>().unwrap() * 100.0) as u64
@@ -124,7 +124,7 @@ fn a_token_is_the_actors_own_and_may_be_narrowed() {
     assert!(other.run(&["actor", "list", "--server", &url]).stderr.contains("error[RBAC_FORBIDDEN]"));
 }
 
-/// The first key is made without a server, further ones by it; a replaced key ends when it should.
+/// The first key is created without a server, later ones by the server. A replaced key expires on time.
 fn first_key(place: &Place) {
     let made = place.json(&["actor", "add", "admin"]);
     let admin = made["hmac_key"].as_str().unwrap().to_owned();
@@ -151,7 +151,7 @@ fn first_key(place: &Place) {
 
     let overlapping = operator.json(&["actor", "secret", "service_bot", "--overlap", "600"]);
     assert!(overlapping["keys_before_until"].is_string(), "{overlapping}");
-    assert_eq!(bot.run(&["token"]).status, 0, "both keys count for a while");
+    assert_eq!(bot.run(&["token"]).status, 0, "both keys are valid during the overlap");
     operator.json(&["actor", "secret", "service_bot", "--revoke-old"]);
     until("the end of the old key", || {
         let refused = bot.run(&["token"]);

@@ -4,7 +4,7 @@ use crate::support::{Place, Said};
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::Value;
 
-/// A stopped server's data with `starts` starts and stops in its ledger.
+/// The data of a stopped server whose ledger has `starts` starts and stops.
 fn ledger(starts: usize) -> Place {
     let place = Place::new();
     for _ in 0..starts {
@@ -13,7 +13,7 @@ fn ledger(starts: usize) -> Place {
     place
 }
 
-/// Another machine, with this file and nothing else.
+/// Verifies in an empty folder that has only this file.
 fn verify_elsewhere(text: &str, args: &[&str]) -> Said {
     let elsewhere = Place::new().file("export.jsonl", text);
     elsewhere.run(&[&["audit", "verify", "export.jsonl"], args].concat())

@@ -6,7 +6,7 @@ use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Asks a person, then waits a moment, then sends something.
+/// Waits for an approval, then for a delay, then sends a request.
 fn workflow(outside: &Outside) -> String {
     let send = |id: &str, delay: u32| {
         json!({"id": id, "type": "function", "fn": "http.request", "delay_seconds": delay, "inputs": {
@@ -50,7 +50,7 @@ fn approve(place: &Place, run: &str) {
     place.json(&["runs", "approve", run, "--as", "user_ada"]);
 }
 
-/// Waits until a node of a run is in doubt; gives its step.
+/// Waits until the outcome of a node is unknown. Returns the step id.
 fn in_doubt(place: &Place, run: &str, node: &str) -> String {
     let mut step = None;
     until("doubt", || {
@@ -62,7 +62,7 @@ fn in_doubt(place: &Place, run: &str, node: &str) -> String {
     step.unwrap()["step_id"].as_str().unwrap().to_owned()
 }
 
-/// Reads work, whatever changes is refused, readiness and the doctor say why.
+/// Reads work, changes are refused, and readiness and the doctor give the reason.
 fn is_held(place: &Place, server: &Server, because: &str) {
     server.until_not_ready("records", "held: ");
     let (_, document) = server.readiness();
@@ -190,7 +190,7 @@ fn two_nodes_of_a_restored_database_are_held_and_go_on_together() {
     assert_eq!(outside.count(), 2);
     let [first, second] = servers;
     assert_eq!(first.stop().0, Some(0));
-    // The other node runs on while the database is put back under it.
+    // The other node keeps running while the database is restored.
     let restored = one.json(&["restore", "--from", "b", "--force"]);
     assert!(restored["put_aside"].as_str().unwrap().starts_with("schema before_restore_"), "{restored}");
     second.until_not_ready("records", "held: ");
@@ -278,7 +278,7 @@ fn a_ledger_of_which_only_the_mark_is_left_is_not_called_intact() {
         assert!(said.stderr.contains("LEDGER_BROKEN") && said.stderr.contains(&words), "{}", said.stderr);
     };
     is_gone();
-    assert_eq!(place.dev(&[]).stop().0, Some(0), "an empty one is made, and held");
+    assert_eq!(place.dev(&[]).stop().0, Some(0), "an empty store is created, and held");
     is_gone();
     let deep = place.run(&["doctor", "--deep"]);
     assert!(deep.status == 3 && deep.stdout.contains(&words), "{}", deep.stdout);

@@ -27,12 +27,12 @@ fn report(place: &Place, store: &str, lanes: u64) {
 #[test]
 fn the_embedded_store_is_measured_beside_its_bare_loop() {
     let place = Place::new();
-    // As a benchmark leaves it that was killed.
+    // The leftovers of a killed benchmark.
     std::fs::create_dir_all(place.path(".chimera/bench-00112233445566778899aabbccddeeff/bare-1")).unwrap();
     report(&place, "SQLite", 1);
     std::fs::create_dir(place.path(".chimera/bench-notes")).unwrap();
     assert_eq!(place.run(&["bench", "store", "--transactions", "1"]).status, 0);
-    assert!(place.path(".chimera/bench-notes").exists(), "something that no benchmark made was removed");
+    assert!(place.path(".chimera/bench-notes").exists(), "a folder that is not the benchmark's was removed");
 }
 
 #[test]

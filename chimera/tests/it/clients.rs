@@ -9,7 +9,7 @@ fn example(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples").join(path)
 }
 
-/// A program that an example needs; says so plainly when it is not there.
+/// A program that an example needs. Fails with the name of its package if it is missing.
 fn program(name: &str, package: &str) -> Command {
     let version = if name == "openssl" { "version" } else { "--version" };
     let there = Command::new(name).arg(version).output().is_ok_and(|said| said.status.success());
@@ -17,7 +17,7 @@ fn program(name: &str, package: &str) -> Command {
     Command::new(name)
 }
 
-/// What a client says that must end well.
+/// The output of a client, which must succeed.
 fn said(command: &mut Command, server: &Server) -> String {
     let url = format!("http://{}", server.address);
     command.env("CHIMERA_SERVER", url).env("CHIMERA_ACTOR", "n8n_workflow_demo");

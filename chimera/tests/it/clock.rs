@@ -9,7 +9,7 @@ use serde_json::Value;
 const DAY: i64 = 86_400;
 const HOUR: i64 = 3_600;
 
-/// A workflow that waits before it does anything.
+/// A workflow that starts with a delay.
 const LATER: &str = r#"{
   "air_version": "1.0", "workflow_id": "later", "description": "Waits, then echoes.",
   "outputs": {"said": "${nodes.echo.outputs.message}"},
@@ -44,7 +44,7 @@ fn until_completed(place: &Place, run: &str) {
     });
 }
 
-/// Whether the access token that the server began with is still taken.
+/// Whether the server still accepts its initial access token.
 fn takes_token(server: &Server) -> bool {
     let token = server.ready["token"].as_str().unwrap();
     server.ask(&format!("GET /runs HTTP/1.1\r\nauthorization: Bearer {token}")).starts_with("HTTP/1.1 200")
@@ -94,12 +94,12 @@ fn an_hour_back_freezes_no_timer_and_when_the_clock_is_right_again_so_is_everyth
     assert_eq!(server.stop().0, Some(0));
 }
 
-/// A place where servers and commands go by this clock.
+/// A place whose servers and commands use this clock.
 fn place_of(clock: &WallClock) -> Place {
     clock.env().iter().fold(Place::new(), |place, (name, value)| place.env(name, value)).trusting()
 }
 
-/// What the doctor says of the clock.
+/// The doctor's finding about the clock.
 fn diagnosis(place: &Place) -> (String, String) {
     let said = place.run(&["doctor", "--json"]);
     let found: Value = serde_json::from_str(&said.stdout).unwrap();
@@ -131,7 +131,7 @@ fn a_node_that_starts_a_day_behind_its_ledger_begins_nothing_until_the_clock_is_
         assert_eq!(status, Some(0));
         assert!(errors_logged(&log).iter().any(|line| line.contains("behind")), "{log}");
     }
-    assert_eq!(entries(), before, "nothing was written, so the next start finds it out again");
+    assert_eq!(entries(), before, "nothing was written, so the next start detects it again");
     let (verdict, words) = diagnosis(&place);
     assert_eq!((verdict.as_str(), words.matches("20").count() >= 2), ("fail", true), "{words}");
     let refused = place.run(&["actor", "add", "user_bob"]);

@@ -1,4 +1,4 @@
-//! Commands that run and end.
+//! Commands that exit by themselves.
 
 use crate::support::Place;
 

@@ -74,7 +74,7 @@ fn a_named_file_that_is_missing_is_refused() {
     insta::assert_snapshot!(said.stderr);
 }
 
-/// What Kubernetes puts into every pod beside services called `chimera` and `chimera-mail`.
+/// The variables that Kubernetes sets in every pod for services called `chimera` and `chimera-mail`.
 const SERVICE_LINKS: &[(&str, &str)] = &[
     ("CHIMERA_SERVICE_HOST", "10.96.0.12"),
     ("CHIMERA_SERVICE_PORT", "8080"),
@@ -131,7 +131,7 @@ fn a_name_or_an_ipv6_address_can_be_listened_at_and_commands_find_the_server() {
 #[test]
 fn an_address_that_can_not_be_listened_at_is_refused_in_words() {
     let mut story = String::new();
-    // No resolver asks another machine about a label of more than 63 letters.
+    // A label of more than 63 letters is invalid, so no resolver queries the network for it.
     let nowhere = format!("{}:8080", "n".repeat(64));
     for address in [":8080", "8080", "localhost", "::1:8080", "http://localhost:8080", &nowhere] {
         let said = Place::new().run(&["serve", "--listen", address]);
@@ -170,7 +170,7 @@ fn a_tilde_in_a_variable_is_the_home_folder() {
     assert!(home.path().join("data/chimera.db").is_file() && !place.path("~").exists());
 }
 
-/// Whoever holds a key that people share could decide as any of them, whatever they are called.
+/// The holder of a key shared by several people could decide as any of them, whatever their names are.
 #[test]
 fn no_server_starts_with_a_key_that_people_share() {
     for (pattern, actors) in [

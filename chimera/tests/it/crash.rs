@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::Child;
 
-/// Chains that were broken or cut by a kill would show here.
+/// The number of verified entries. Fails if a kill broke a chain.
 fn entries_of(place: &Place, args: &[&str]) -> u64 {
     let found = place.json(&[&["audit", "verify"], args].concat());
     assert_eq!(found["intact"], true, "{found}");
@@ -18,14 +18,14 @@ fn kill(mut child: Child) {
     child.wait().unwrap();
 }
 
-/// The folders in which benchmarks below `data` work or worked.
+/// The scratch folders of benchmarks below `data`.
 fn scratch(place: &Place, data: &str) -> Vec<String> {
     let folders = std::fs::read_dir(place.path(data)).into_iter().flatten().flatten();
     let names = folders.map(|entry| entry.file_name().into_string().unwrap());
     names.filter(|name| name.starts_with("bench-")).map(|name| format!("{data}/{name}")).collect()
 }
 
-/// Listing is allowed to fail until there is a file with a schema in it.
+/// The number of entries; zero while there is no file with a schema yet.
 fn written(place: &Place, folder: &str) -> u64 {
     let said = place.run(&["audit", "verify", "--data", folder, "--json"]);
     let found: Value = serde_json::from_str(&said.stdout).unwrap_or_default();
@@ -35,7 +35,7 @@ fn written(place: &Place, folder: &str) -> u64 {
 #[test]
 fn a_kill_under_load_leaves_an_intact_ledger_with_everything_that_was_seen() {
     let place = Place::new();
-    // Later each time: while one writer works, then with many.
+    // Kills later each time: with one writer, then with many.
     for (round, enough) in [1, 40, 400, 900].into_iter().enumerate() {
         let data = format!("d{round}");
         let child = place.start(&["bench", "store", "--data", &data, "--transactions", "3000"]);
@@ -48,13 +48,13 @@ fn a_kill_under_load_leaves_an_intact_ledger_with_everything_that_was_seen() {
         let folder = scratch(&place, &data).remove(0);
         let left = entries_of(&place, &["--data", &folder]);
         assert!(left >= seen, "{left} of {seen} entries are left");
-        // A server goes on where the killed one was.
+        // A server continues from the state of the killed one.
         assert_eq!(place.dev(&["--data", &folder]).stop().0, Some(0));
         assert_eq!(entries_of(&place, &["--data", &folder]), left + 2);
     }
 }
 
-/// The settings that let a command work in the schema of a benchmark that has just begun.
+/// A place whose commands use the schema of a benchmark that has just started.
 fn inside(place: &Place, url: &str, data: &str) -> (Child, Place) {
     let mut child = place.start(&["bench", "store", "--data", data, "--transactions", "3000"]);
     let mut line = String::new();
@@ -103,7 +103,7 @@ fn processes_that_start_together_on_one_fresh_postgres_share_it_and_no_chain_bre
     for server in servers {
         assert_eq!(server.stop().0, Some(0));
     }
-    // Each has the key of its own folder, and nobody signed behind a key that it doesn't know.
+    // Each has the key of its own folder, and none signed after a checkpoint by an unknown key.
     assert_eq!(entries_of(&places[0], &[]), 6);
 }
 

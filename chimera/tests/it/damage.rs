@@ -45,7 +45,7 @@ fn a_start_on_damaged_data_is_refused_with_what_is_damaged_and_what_to_do() {
     assert!(said.contains("hint: chimera doctor --deep says what is damaged"), "{said}");
 }
 
-/// Every act fails, so nobody may be told that all is well.
+/// Every action fails, so the server may not report that it is ready.
 fn assert_acts_and_readiness_agree(place: &Place, server: &Server) {
     for _ in 0..3 {
         let refused = place.run(&["act", "--step", STEP, "--json"]);
@@ -106,5 +106,5 @@ fn a_deep_look_of_the_doctor_covers_records_ledger_and_blobs() {
     damage(&place, "idx_actor_keys_actor");
     let (status, verdict, _) = check(&place, &["doctor", "--deep"], "records");
     assert_eq!((status, verdict.as_str()), (3, "fail"));
-    assert_eq!(place.run(&["doctor"]).status, 3, "a glance finds it too");
+    assert_eq!(place.run(&["doctor"]).status, 3, "the quick check finds it too");
 }

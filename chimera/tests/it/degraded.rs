@@ -8,7 +8,7 @@ use chimera_testkit::preload::Disk;
 use serde_json::Value;
 use std::time::Duration;
 
-/// What ended a command, as JSON.
+/// The error of a failed command, as JSON.
 fn refusal(place: &Place, args: &[&str]) -> Value {
     let said = place.run(&[args, &["--json"]].concat());
     assert_ne!(said.status, 0, "{}", said.stdout);
@@ -136,7 +136,7 @@ fn a_database_without_a_table_or_a_right_is_not_ready_and_the_doctor_names_what_
     assert_eq!(server.stop().0, Some(0));
 }
 
-/// Some refuse a change, some set it back behind it.
+/// Some reject a change, some revert it.
 #[test]
 fn a_trigger_of_somebody_else_makes_the_store_unusable_and_the_doctor_names_it() {
     let postgres = PrivatePostgres::shared().unwrap();
@@ -204,7 +204,7 @@ fn a_data_folder_on_a_read_only_disk_is_not_worth_asking_again() {
     disk.make_writable();
 }
 
-/// The system sends a signal with the failed write, which ends a process that does not mind it.
+/// The kernel sends SIGXFSZ with the failed write, which kills a process that does not ignore it.
 #[test]
 fn a_file_that_may_not_grow_any_more_is_like_a_full_disk_and_ends_no_node() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -233,7 +233,7 @@ fn a_disk_that_fails_is_told_in_the_systems_words() {
     disk.fail_flushes();
     server.until_not_ready("data_folder", "the data folder can't be written: input/output error (EIO)");
     server.until_not_ready("blobs", "the folder failed: input/output error (EIO)");
-    // Nobody can tell whether the commit that failed is there; whoever comes after it is told why, and does not wait.
+    // The outcome of the failed commit is unknown. Later commits fail with the reason at once.
     server.until_not_ready("records", "the disk reports an input/output error");
     disk.slow(0);
     server.until_ready();

@@ -1,8 +1,7 @@
 //! A small private disk for a test, which can be filled, emptied, and made read-only.
 //!
-//! It is a tmpfs in a mount namespace that a waiting shell keeps alive. Commands enter the
-//! namespace; the test itself reaches the files through the shell's root. Ordinary users get a
-//! user namespace with it.
+//! It is a tmpfs in a mount namespace that a waiting shell keeps alive. Commands enter the namespace; the test
+//! itself reaches the files through `/proc/PID/root`. Without root it also needs a user namespace.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -29,7 +28,7 @@ impl SmallDisk {
             .unwrap();
         let mut line = String::new();
         BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "mounted\n", "this test needs the right to mount a tmpfs in a namespace of its own");
+        assert_eq!(line, "mounted\n", "this test needs permission to mount a tmpfs in a new mount namespace");
         Self { mount, keeper }
     }
 
@@ -41,7 +40,7 @@ impl SmallDisk {
         words.into_iter().map(str::to_owned).collect()
     }
 
-    /// The data folder on it, as commands inside name it.
+    /// The path of the data folder inside the namespace.
     pub(crate) fn data(&self) -> String {
         format!("{}/data", self.mount.path().display())
     }
@@ -50,7 +49,7 @@ impl SmallDisk {
         PathBuf::from(format!("/proc/{}/root{}/filler", self.keeper.id(), self.mount.path().display()))
     }
 
-    /// Leaves not a byte free.
+    /// Fills the disk to the last byte.
     pub(crate) fn fill(&self) {
         let mut file = File::create(self.filler()).unwrap();
         for chunk in [65_536, 4_096, 1] {
@@ -62,8 +61,7 @@ impl SmallDisk {
         std::fs::remove_file(self.filler()).unwrap();
     }
 
-    /// Puts a read-only view over the folder: files that are open stay as they are, no other can be
-    /// opened for writing.
+    /// Mounts the folder read-only over itself: open files stay writable, but no file can be opened for writing.
     pub(crate) fn make_read_only(&self) {
         self.mount(&["mount", "--bind", &self.data(), &self.data()]);
         self.mount(&["mount", "-o", "remount,bind,ro", &self.data()]);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-/// A vendor with a write that may not be sent again.
+/// A vendor with a write that may not be repeated.
 const VENDOR: &str = r#"
 vendor = "acme"
 base_url = "http://ADDRESS"
@@ -61,7 +61,7 @@ quota_per_minute = 10000
 notify = { email = "ada@acme.example" }
 "#;
 
-/// Takes requests to `/lost` and closes without a word, and refuses every other one.
+/// Accepts requests to `/lost` and closes the connection without an answer; refuses all others.
 fn vendor() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -81,7 +81,7 @@ fn vendor() -> String {
     address
 }
 
-/// A server with a vendor, a workflow and somebody who looks after runs.
+/// A server with a vendor, a workflow and an operator who gets mail about runs.
 fn served(smtp: &PrivateSmtp, database: Option<&str>) -> (Place, Server) {
     let address = vendor();
     let workflow = |id: &str, path: &str| {
@@ -241,7 +241,7 @@ fn every_metric_that_a_server_exports_is_described_and_on_its_page_and_no_other(
         lines.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
     };
     let exported = named("# TYPE ");
-    assert_eq!(exported, named("# HELP "), "every one has a description");
+    assert_eq!(exported, named("# HELP "), "every metric has a description");
     let page = format!("{}/../docs/reference/metrics.md", env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(page).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());

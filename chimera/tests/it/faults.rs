@@ -8,7 +8,7 @@ use chimera_testkit::redis::PrivateRedis;
 use chimera_testkit::s3::PrivateS3;
 use serde_json::Value;
 
-/// The ledger is whole, and has what started and stopped in this order.
+/// The ledger is intact, and has these events in this order.
 fn assert_nothing_is_lost(place: &Place, data: &[&str], events: &[&str]) {
     let found = place.json(&[&["audit", "verify"], data].concat());
     assert_eq!(found["intact"], true, "{found}");

@@ -1,4 +1,4 @@
-//! Workflows and runs with the real binary: apply, run, decide, follow, undo; and what goes wrong.
+//! Workflows and runs with the real binary: apply, run, decide, watch, roll back; and their errors.
 
 use crate::support::{Place, Server, until};
 use chimera_testkit::postgres::PrivatePostgres;
@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
-/// A workflow that asks a person and then writes into a bucket of the data folder.
+/// A workflow that waits for an approval and then writes to a bucket in the data folder.
 const NOTE: &str = r#"{
   "air_version": "1.0", "workflow_id": "note", "description": "Keeps a note once somebody agrees.",
   "inputs": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
@@ -21,7 +21,7 @@ const NOTE: &str = r#"{
   "edges": [{"from": "review", "to": "keep"}]
 }"#;
 
-/// A place with the note's workflow applied on a running server.
+/// A running server with the workflow `note` applied.
 fn noted() -> (Place, Server) {
     let place = Place::new().trusting().env("CHIMERA_LISTEN", "127.0.0.1:9").file("note.json", NOTE);
     let server = place.dev(&[]);
@@ -44,7 +44,7 @@ fn until_status(place: &Place, run: &str, status: &str) -> Value {
     shown
 }
 
-/// Words with everything that differs from run to run taken out.
+/// Output without the parts that differ between runs.
 fn steady(text: &str, run: &str) -> String {
     let text = text.replace(run, "RUN");
     let mut words = String::new();
@@ -83,7 +83,7 @@ fn a_run_is_approved_followed_and_undone_from_the_command_line() {
     assert_eq!(undone.status, 0, "{}", undone.stderr);
     let events: Vec<Value> = undone.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events.last().unwrap()["event_type"], "run.rolled_back");
-    assert!(events[0]["run_seq"].as_i64().unwrap() > 3, "the stream begins behind what was known");
+    assert!(events[0]["run_seq"].as_i64().unwrap() > 3, "the stream starts after the known events");
     assert!(!file.exists());
     let refused = place.run(&["runs", "rollback", &run]);
     assert_eq!(refused.status, 1);
@@ -91,7 +91,7 @@ fn a_run_is_approved_followed_and_undone_from_the_command_line() {
     assert_eq!(server.stop().0, Some(0));
 }
 
-/// Texts of others neither hide nor steer the terminal, in whatever part of the output they stand.
+/// Foreign text cannot inject terminal escapes or invisible characters, in any part of the output.
 #[test]
 fn no_character_hides_in_what_is_printed() {
     let (place, server) = noted();
@@ -109,7 +109,7 @@ fn no_character_hides_in_what_is_printed() {
         }
     }
     let shown = place.json(&["runs", "show", &run]);
-    assert_eq!(shown["inputs"]["text"], hidden, "a document means the same");
+    assert_eq!(shown["inputs"]["text"], hidden, "the JSON document keeps the text");
     assert_eq!(server.stop().0, Some(0));
 }
 
@@ -161,7 +161,7 @@ fn dev_begins_with_examples_and_leaves_them_alone_afterwards() {
     assert!(ids(&place.json(&["workflow", "list"])).contains(&"publish-with-approval v2".to_owned()));
 }
 
-/// Takes one request, answers 204, and gives the request.
+/// Accepts one request, answers 204, and returns the request.
 pub(crate) fn one_request(listener: TcpListener) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -224,13 +224,13 @@ fn whoever_wants_to_know_is_told_how_a_run_ended_by_webhook_and_by_mail() {
     server.stop();
 }
 
-/// How long things took is nobody's to compare.
+/// Output without durations.
 fn without_lengths(text: &str) -> String {
     let lines = text.lines().map(|line| match line.rsplit_once("  ") {
         Some((rest, last)) if [" ms", " s", " min"].iter().any(|unit| last.ends_with(unit)) => rest.to_owned(),
         _ => line.to_owned(),
     });
-    // Columns are as wide as what differs.
+    // Column widths depend on the removed parts.
     lines.map(|line| line.split("  ").filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join("  ") + "\n").collect()
 }
 

@@ -1,8 +1,8 @@
 //! Data folders of earlier schemas, opened by this version.
 //!
-//! `testkit/golden/make` makes them with the real binary: a run in every state, actors with keys,
-//! checkpoints, and a process that was killed at last. Each is unpacked here, migrated, compared with
-//! what it was, and driven to its end. So the migrations of every later version meet them.
+//! `testkit/golden/make` creates them with the real binary: a run in every state, actors with keys, checkpoints, and
+//! a killed process. Each is unpacked, migrated and compared, and its runs are driven to their ends. So every later
+//! version tests its migrations on them.
 
 mod end;
 mod make;
@@ -16,13 +16,13 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the records are.
+/// The store under test.
 enum Store {
     Sqlite,
     Postgres { url: String },
 }
 
-/// Tables whose times are moved.
+/// Tables whose timestamps are shifted.
 const MOVED: &[&Table] = &[&RUNS, &STEPS, &TOOL_CALLS, &EFFECTS, &RUN_PATCHES, &APPROVAL_REQUESTS];
 
 impl Store {
@@ -67,8 +67,7 @@ impl Store {
         (place, serde_json::from_str(&golden).unwrap())
     }
 
-    /// Moves what the runs wait for, as if the data had been made just now: no approval lasts as long as a
-    /// test does.
+    /// Shifts timestamps as if the data had just been created; otherwise every approval would have expired.
     fn move_times(&self, place: &Place, seconds: u64) {
         for table in MOVED {
             let times = table.columns.iter().filter(|column| matches!(column.kind, ColumnType::Time | ColumnType::LocalTime));
@@ -92,7 +91,7 @@ fn tar(command: &mut Command) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// What a run is, as far as every version must agree.
+/// The parts of a run that must be equal in every version.
 fn look_at(place: &Place, run: &str) -> Value {
     let (shown, steps) = (place.json(&["runs", "show", run]), place.json(&["runs", "steps", run]));
     let step = |step: &Value| Some((step["node_id"].as_str()?.to_owned(), step["status"].clone()));
@@ -115,7 +114,7 @@ fn assert_intact(place: &Place) {
     assert!(found["report"]["checkpoints"].as_u64().is_some_and(|checkpoints| checkpoints > 0), "{found}");
 }
 
-/// Migrates the data, compares it with what it was, drives every run to its end and begins a new one.
+/// Migrates the data, compares it, drives every run to its end, and starts a new one.
 fn open_and_end(store: &Store, archive: &Path) {
     let (place, golden) = store.unpack(archive);
     let migrated = place.json(&["migrate"]);
@@ -153,7 +152,7 @@ fn archives(store: &Store) -> Vec<PathBuf> {
     versions.iter().map(archive).collect()
 }
 
-/// Makes data of this version, keeps it if told to, and opens it.
+/// Creates data of this version, saves it if `UPDATE_GOLDEN` is set, and opens it.
 #[allow(clippy::disallowed_methods, reason = "whether the data is kept is set from outside")]
 fn make_and_open(store: &Store, again: impl Fn() -> Store) {
     let place = make::make(store);
@@ -183,13 +182,13 @@ fn postgres_data_of_this_version_with_a_run_in_every_state_can_be_made_and_opene
 #[test]
 fn sqlite_data_of_every_earlier_schema_is_what_it_was_and_can_be_ended() {
     let archives = archives(&Store::Sqlite);
-    assert!(!archives.is_empty(), "testkit/golden/make makes them");
+    assert!(!archives.is_empty(), "no golden data: run testkit/golden/make");
     archives.iter().for_each(|archive| open_and_end(&Store::Sqlite, archive));
 }
 
 #[test]
 fn postgres_data_of_every_earlier_schema_is_what_it_was_and_can_be_ended() {
     let archives = archives(&Store::postgres());
-    assert!(!archives.is_empty(), "testkit/golden/make makes them");
+    assert!(!archives.is_empty(), "no golden data: run testkit/golden/make");
     archives.iter().for_each(|archive| open_and_end(&Store::postgres(), archive));
 }

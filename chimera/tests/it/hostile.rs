@@ -10,33 +10,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often `/healthz` is asked before anything hostile, to know how fast the machine is.
+/// Requests to `/healthz` before the hostile load, to measure the machine.
 const QUIET_ASKS: u32 = 200;
 /// How many times slower `/healthz` may become on average.
 const SLOWER_MAX: u32 = 20;
-/// How many times longer than that the wait may be which somebody meets who asks at any moment.
+/// How many times longer the expected wait at a random moment may be.
 const MET_SLOWER_MAX: u32 = 50;
 /// Bytes of a goal that looks like credentials.
 const GOAL_BYTES: usize = 200_000;
-/// How many answers of `/healthz` in a hundred may be among the slow ones, which the next bound leaves out.
+/// The percentage of answers of `/healthz` that may be slow; the next bound excludes them.
 const SLOW_PERCENT: usize = 1;
-/// The part of the whole that all other answers may take, each.
+/// Each other answer may take at most this fraction (1/n) of the total time.
 const PART_MAX: u32 = 50;
-/// The part of the whole that a slow answer may take: a machine that does much else stops now and then.
+/// A slow answer may take at most this fraction (1/n) of the total time; a busy machine stalls now and then.
 const SLOW_PART_MAX: u32 = 8;
-/// Members of the answer that a tool gets from outside.
+/// Members of the answer to a tool.
 const ANSWER_MEMBERS: usize = 49_000;
 /// Runs whose tools get such answers.
 const ANSWERED_RUNS: usize = 6;
-/// How often `/healthz` is asked between two looks whether they have ended, and at the most.
+/// Requests to `/healthz` between two checks whether the runs have ended, and in total.
 const HEALTH_ASKS: usize = 20;
 const HEALTH_ASKS_MAX: usize = 1_000_000;
-/// How often the light request of a tenant is made while another has everything done that costs much, and before.
+/// Light requests of one tenant, before and during the expensive requests of another.
 const LIGHT_ASKS: u32 = 20;
-/// How many times slower it may become on average: it waits for a piece of work of the other, and for its share of two
-/// processors.
+/// How many times slower they may become on average: each waits for a piece of the other tenant's work, and for its
+/// share of two processors.
 const LIGHT_SLOWER_MAX: u32 = 60;
-/// Calls with large outputs that pages are asked for.
+/// Calls with large outputs, shown in pages.
 const LARGE_CALLS: usize = 12;
 
 /// A schema of definitions that each refer twice to the one before: 2^26 parts after expansion.
@@ -67,12 +67,12 @@ fn workflow(id: &str, schema: &Value, value: &Value) -> Value {
         "nodes": [{"id": "say", "type": "function", "fn": "local.echo", "inputs": {"value": value}}]})
 }
 
-/// Everything hostile: where it goes, and what it says. Somebody outside answers tools with many small values.
+/// The hostile requests: path and body. `outside` answers tools with many small values.
 fn mix(outside: SocketAddr) -> Vec<(String, Value)> {
     let check =
         |id: &str, schema: Value| (format!("/workflows/{id}/check"), workflow(id, &schema, &json!("${inputs.x}")));
     let act = |body: Value| ("/act".to_owned(), body);
-    // What begins like a credential at every few bytes.
+    // Looks like the start of a credential every few bytes.
     let goal = |part: &str| act(json!({"goal": part.repeat(GOAL_BYTES / part.len())}));
     let step = |tool: &str, inputs: Value| act(json!({"steps": [{"tool": tool, "input": inputs}], "wait": 10}));
     let call = json!({"tool": "http.request", "input": {"url": format!("http://{outside}/")}});
@@ -104,7 +104,7 @@ fn mix(outside: SocketAddr) -> Vec<(String, Value)> {
     ]
 }
 
-/// Somebody who answers every request with many small values.
+/// A server that answers every request with many small values.
 fn outside() -> SocketAddr {
     let members: serde_json::Map<String, Value> = (0..ANSWER_MEMBERS).map(|n| (format!("key-{n}"), json!(n))).collect();
     let body = Value::from(members).to_string();
@@ -124,7 +124,7 @@ fn outside() -> SocketAddr {
     address
 }
 
-/// A server whose tools may call somebody outside, and what the hostile mix needs there.
+/// A server whose tools may call `outside`, with the workflows that the hostile requests need.
 fn beset(outside: SocketAddr) -> (Place, Server) {
     let place = Place::new().server_env("CHIMERA_EGRESS_ALLOW", &outside.to_string());
     let server = place.dev(&[]);
@@ -170,7 +170,7 @@ fn get(server: &Server, token: &str, path: &str) -> String {
     answer
 }
 
-/// Makes calls with large outputs, and gives the pages that show them.
+/// Makes calls with large outputs. Returns the paths of the pages that show them.
 fn large_pages(server: &Server, token: &str) -> Vec<String> {
     let many = vec![json!({"a": 2}); 40_000];
     let step = json!({"steps": [{"tool": "local.echo", "input": {"value": many}}], "wait": 10});
@@ -183,7 +183,7 @@ fn large_pages(server: &Server, token: &str) -> Vec<String> {
     vec!["/tool-calls?limit=1000".to_owned(), run.clone(), format!("{run}/steps"), "/runs?limit=1000".to_owned()]
 }
 
-/// How long `/healthz` took.
+/// The response time of `/healthz`.
 fn health(server: &Server) -> Duration {
     let began = Instant::now();
     assert!(server.ask("GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200"));
@@ -230,7 +230,7 @@ fn health_is_told_beside_a_mix_of_hostile_requests() {
     assert!(worst * SLOW_PART_MAX <= whole, "once {worst:?} of {whole:?}");
 }
 
-/// Runs whose tools are answered with many small values, and nothing else.
+/// Only runs whose tools get many small values.
 #[test]
 fn health_is_told_while_tools_are_answered_with_many_values() {
     let outside = outside();
@@ -249,14 +249,14 @@ fn health_is_told_while_tools_are_answered_with_many_values() {
         took.extend((0..HEALTH_ASKS).map(|_| health(&server)));
         assert!(took.len() < HEALTH_ASKS_MAX, "{} runs have ended", ended());
     }
-    // Whoever asks at any moment is more likely to meet a long wait than a short one.
+    // A request at a random moment is more likely to fall into a long wait than into a short one.
     let seconds = |power: i32| took.iter().map(|took| took.as_secs_f64().powi(power)).sum::<f64>();
     let met = Duration::from_secs_f64(seconds(2) / seconds(1));
     assert!(met <= quiet * MET_SLOWER_MAX, "a wait of {met:?} instead of {quiet:?}, of {}", took.len());
 }
 
-/// One tenant has everything done that costs much, again and again, and another makes a small request: it waits for
-/// pieces of the first one's work, and not for all of it.
+/// One tenant repeats all expensive requests while another makes small ones. Those wait for pieces of the first
+/// tenant's work, not for all of it.
 #[test]
 fn a_light_request_of_one_tenant_is_answered_beside_all_that_another_has_done() {
     let outside = outside();

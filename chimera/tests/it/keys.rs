@@ -10,7 +10,7 @@ fn public_keys(place: &Place) -> Vec<String> {
     header["keys"].as_array().unwrap().iter().map(|key| key.as_str().unwrap().to_owned()).collect()
 }
 
-/// A start that must not come about.
+/// Starts a server that must refuse to start.
 fn refused(place: &Place) -> Said {
     let said = place.run(&["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!(said.status, 4, "{}", said.stderr);
@@ -93,7 +93,7 @@ fn a_trusted_key_that_is_no_key_is_refused() {
     assert!(said.stderr.contains("`ledger.trusted_keys` must be a list of Ed25519 public keys"), "{}", said.stderr);
 }
 
-/// What the doctor says of a part.
+/// The doctor's finding about a part.
 fn verdict(place: &Place, part: &str) -> (String, String) {
     let found: Value = serde_json::from_str(&place.run(&["doctor", "--json"]).stdout).unwrap();
     let check = found["checks"].as_array().unwrap().iter().find(|check| check["name"] == part).unwrap();
@@ -120,7 +120,7 @@ fn a_lost_or_exchanged_seal_key_is_refused_and_never_made_anew() {
                 assert!(said.stderr.contains(part), "{part}: {}", said.stderr);
             }
         }
-        assert_eq!(file.exists(), wrong.is_some(), "nothing is made in its place");
+        assert_eq!(file.exists(), wrong.is_some(), "no new key is created");
         let (verdict, message) = verdict(&place, "seal_key");
         assert!(verdict == "fail" && message.contains(words), "{verdict} {message}");
     }
@@ -165,12 +165,12 @@ fn the_doctor_sees_a_ledger_key_that_was_lost_or_exchanged() {
     std::fs::remove_file(&file).unwrap();
     assert_eq!(verdict(&place, "signing_key").0, "fail");
     refused(&place);
-    assert!(!file.exists(), "nothing is made in its place");
+    assert!(!file.exists(), "no new key is created");
     std::fs::write(&file, "08".repeat(32)).unwrap();
     assert_eq!(verdict(&place, "signing_key").0, "fail");
 }
 
-/// Nothing is signed yet, and the ledger says all the same who was going to.
+/// Nothing is signed yet, but the ledger already records the key that will sign.
 #[test]
 fn a_ledger_key_that_is_lost_or_exchanged_before_the_first_checkpoint_is_refused() {
     let place = Place::new();
@@ -186,7 +186,7 @@ fn a_ledger_key_that_is_lost_or_exchanged_before_the_first_checkpoint_is_refused
             Some(text) => std::fs::write(&file, text).unwrap(),
         }
         refused(&place);
-        assert_eq!(file.exists(), wrong.is_some(), "nothing is made in its place");
+        assert_eq!(file.exists(), wrong.is_some(), "no new key is created");
         assert_eq!(verdict(&place, "signing_key").0, "fail");
     }
     std::fs::write(&file, right).unwrap();

@@ -5,7 +5,7 @@ use chimera_testkit::smtp::PrivateSmtp;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Who asks may decide, and is told by mail.
+/// The requester may decide, and gets mail.
 const ACTORS: &str = r#"
 [[actor]]
 id = "admin"
@@ -14,7 +14,7 @@ quota_per_minute = 10000
 notify = { email = "ada@acme.example" }
 "#;
 
-/// Links in every file below a folder, with the file.
+/// Links in the files below a folder, with the file.
 fn links_below(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

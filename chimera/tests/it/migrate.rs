@@ -7,7 +7,7 @@ fn up_to_date_by_steps(place: &Place) -> String {
     let mut story = String::new();
     for args in [&["migrate", "--check"][..], &["migrate"], &["migrate", "--check"], &["migrate"]] {
         for json in [&[][..], &["--json"]] {
-            // Twice the same: asking changes nothing, and applying again finds nothing.
+            // Each runs twice: checking changes nothing, and a second migration finds nothing to do.
             let said = place.run(&[args, json].concat());
             story += &format!(
                 "$ chimera {} {}\n{}{}= {}\n",
@@ -38,7 +38,7 @@ fn asking_whether_a_schema_is_up_to_date_creates_nothing() {
     assert_eq!(std::fs::read_dir(place.dir.path()).unwrap().count(), 0);
 }
 
-/// A guard that somebody took away: no server starts, the doctor names it, and a migration of the same version puts it back.
+/// A removed guard: no server starts, the doctor names it, and a migration of the same version restores it.
 #[test]
 fn a_guard_that_is_gone_is_named_by_the_doctor_and_put_back() {
     let postgres = PrivatePostgres::shared().unwrap();
@@ -71,7 +71,7 @@ fn the_doctor_finds_a_fresh_server_healthy_on_both_stores() {
         .env("CHIMERA_DATABASE_URL", &postgres.url())
         .env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger")
         .env("CHIMERA_SECRET_LEDGER", &"07".repeat(32));
-    // What only one node has is worth a warning as soon as the database can be shared.
+    // A key that only one node has causes a warning once the database can be shared.
     let alone = ["shared_blobs", "shared_counters", "shared_tokens", "shared_seal"];
     for (place, warned) in [(Place::new(), &[][..]), (shared, &alone)] {
         let place = place.env("HMAC_SECRET_KEY", "a-key-of-one-actor");

@@ -11,7 +11,7 @@ fn entries(place: &Place) -> u64 {
     place.json(&["audit", "verify"])["report"]["entries"].as_u64().unwrap()
 }
 
-/// The two files whose pages are the data.
+/// The data file and its write-ahead log.
 fn files(place: &Place) -> Vec<(String, Vec<u8>)> {
     let names = ["chimera.db", "chimera.db-wal"];
     contents(&place.path(".chimera")).into_iter().filter(|(name, _)| names.contains(&name.as_str())).collect()
@@ -70,7 +70,7 @@ fn an_older_data_file_beside_a_newer_log_is_refused_by_every_start_and_command_a
     assert_eq!(server.stop().0, Some(0));
 }
 
-/// A server whose data file is taken away is stopped as `/readyz` advises.
+/// A server whose data file was removed is stopped as `/readyz` advises.
 fn stopped_without_its_file(take: impl FnOnce(&Path, &Path)) {
     let place = Place::new();
     let (data, aside) = (place.path(".chimera/chimera.db"), place.path(".chimera/aside"));
@@ -104,7 +104,7 @@ fn a_data_file_that_is_replaced_by_its_copy_under_a_server_finds_its_log_again()
     });
 }
 
-/// The part of `/readyz` that is about the records, of a server that is ready.
+/// The note about the records in `/readyz` of a ready server.
 fn noted(server: &Server) -> String {
     server.until_ready();
     let (_, document) = server.readiness();
@@ -117,7 +117,7 @@ fn noted(server: &Server) -> String {
 fn a_mark_that_a_used_store_lacks_is_told_by_the_log_the_doctor_and_readiness() {
     let place = Place::new();
     let server = place.dev(&[]);
-    assert_eq!(noted(&server), "", "the first start has none to miss");
+    assert_eq!(noted(&server), "", "the first start misses no file");
     assert_eq!(server.stop().0, Some(0));
     assert_eq!(finding(&place, "ledger_mark"), Value::Null);
     let mark = place.path(".chimera/ledger.mark");

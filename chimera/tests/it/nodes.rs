@@ -19,7 +19,7 @@ struct Pair {
     client: reqwest::Client,
 }
 
-/// Starts both, with a quota and whatever else a test sets.
+/// Starts both nodes with a quota and extra variables.
 fn pair(quota: u32, env: &[(&str, &str)]) -> Pair {
     let database = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
     let redis = PrivateRedis::start();
@@ -106,7 +106,7 @@ async fn a_thousand_duplicates_over_two_nodes_start_one_run() {
     assert!((86_000..=86_400).contains(&left), "{left}");
 }
 
-/// A node that is killed between its claim and its run leaves the claim behind.
+/// A node killed between its claim of a key and its run leaves the claim behind.
 #[tokio::test]
 async fn a_claim_without_a_run_gives_way_to_clients_who_never_wait_long() {
     let pair = pair(100, &[]);
@@ -158,7 +158,7 @@ async fn without_redis_requests_are_refused_until_it_is_back() {
     for node in [0, 1, 0, 1] {
         let (status, answer) = pair.act(node, &token, Some("k")).await;
         assert_eq!((status, &answer["error"]["code"]), (503, &json!("STORE_UNAVAILABLE")), "{answer}");
-        assert_eq!(pair.nodes[node].1.readiness().0, 503, "whoever refuses everything is not ready");
+        assert_eq!(pair.nodes[node].1.readiness().0, 503, "a node that refuses everything is not ready");
     }
     pair.redis.start_again();
     let mut last = (0, Value::Null);
@@ -169,7 +169,7 @@ async fn without_redis_requests_are_refused_until_it_is_back() {
     assert_eq!(pair.runs(&token).await.len(), 2);
 }
 
-/// Requests leave a Redis alone for a moment that did not answer them, and readiness does not run ahead of them.
+/// After a timeout, requests skip Redis for a moment, and readiness does not recover before they do.
 #[tokio::test]
 async fn a_node_is_ready_again_when_its_requests_are_counted_again_and_not_before() {
     let pair = pair(10_000, &[("CHIMERA_ACCESS__WITHOUT_REDIS", "refuse")]);
@@ -211,7 +211,7 @@ async fn without_redis_the_database_decides_about_keys_and_nodes_still_count() {
             assert!(*count <= 40, "node {node} counts nobody");
         }
     }
-    // A node may cross into the next minute meanwhile, and then lets some more in; never all.
+    // A node may enter the next minute meanwhile and then allow some more, but never all.
     assert!(let_in.iter().all(|count| (20..=40).contains(count)), "{let_in:?}");
     pair.redis.start_again();
     for _ in 0..2 {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// A collector that takes what it is sent: (request line, body).
+/// A collector that accepts every request: (request line, body).
 pub(crate) fn collector() -> (String, Receiver<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -32,7 +32,7 @@ pub(crate) fn collector() -> (String, Receiver<(String, Vec<u8>)>) {
                 let read = stream.read(&mut chunk).unwrap();
                 seen.extend_from_slice(&chunk[..read]);
             }
-            // Whoever was answered finds what it sent.
+            // Recorded before the answer, so a test sees every acknowledged request.
             if send.send((head.lines().next().unwrap().to_owned(), seen)).is_err() {
                 return;
             }

@@ -5,7 +5,7 @@ use crate::support::{Place, Said, until};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::preload::{Crash, WallClock};
 
-/// Makes a document, so that there is a blob.
+/// Creates a document, and so a blob.
 const PDF: &str = r##"local.markdown_to_pdf={"markdown":"# Hello"}"##;
 const DAY: i64 = 86_400;
 const STEP: &str = r#"local.echo={"message":"hi"}"#;
@@ -78,7 +78,7 @@ fn a_resume_by_a_right_clock_counts_after_one_by_a_clock_that_was_ahead() {
     }
 }
 
-/// A place with a backup `b` of a server that made a blob.
+/// Takes a backup `b` of a server with a blob.
 fn backed_up(place: Place) -> Place {
     let place = place.env("CHIMERA_SECRET_BACKUP", "correct horse battery staple");
     let server = place.dev(&[]);
@@ -96,7 +96,7 @@ fn restore(place: &Place, more: &[&str]) -> Said {
     place.run(&[&["restore", "--from", "b", "--key", "secret://backup"], more].concat())
 }
 
-/// Every command and every start refuses a folder in which a restore did not end, and changes nothing.
+/// Every command and every start refuses a folder with an unfinished restore, and changes nothing.
 fn is_refused(place: &Place, data: &str) {
     let commands: [&[&str]; 7] = [
         &["dev", "--listen", "127.0.0.1:0"],
@@ -128,7 +128,7 @@ fn goes_on(place: &Place, data: &str) {
 #[test]
 fn a_restore_that_was_cut_is_found_by_everybody_and_can_be_repeated() {
     let place = backed_up(Place::new());
-    // Cut as soon as it had begun, in a new folder and in one with data.
+    // Interrupted right after its start, in a new folder and in one with data.
     std::fs::create_dir_all(place.path("new/restoring")).unwrap();
     std::fs::create_dir(place.path(".chimera/restoring")).unwrap();
     for data in ["new", ".chimera"] {
@@ -144,7 +144,7 @@ fn a_restore_that_failed_while_things_were_put_in_place_is_not_complete_and_says
     let place = backed_up(Place::new());
     let blobs = place.path(".chimera/blobs/sha256");
     std::fs::remove_dir_all(&blobs).unwrap();
-    // Nothing can be put into a file.
+    // A file where a folder should be.
     std::fs::write(&blobs, "in the way").unwrap();
     let said = restore(&place, &["--force"]);
     let told = said.stderr.contains("is not complete") && said.stderr.contains("before-restore-");
@@ -173,12 +173,12 @@ fn a_restore_that_does_not_fit_on_the_disk_changes_nothing_that_was_there() {
     disk.empty();
     let server = place.dev(&here);
     server.until_ready();
-    assert_eq!(server.stop().0, Some(0), "as if nobody had tried");
+    assert_eq!(server.stop().0, Some(0), "the failed restore left no trace");
     let refused = place.run(&[&["restore", "--from", &backup], &here[..]].concat());
     assert!(refused.stderr.contains("already contains data"), "{}", refused.stderr);
     let server = place.dev(&here);
     server.until_ready();
-    assert_eq!(server.stop().0, Some(0), "what is refused has not begun");
+    assert_eq!(server.stop().0, Some(0), "a refused restore has not started");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn a_blob_that_the_records_name_and_that_is_gone_is_missed_by_the_doctor_and_by_
     assert_eq!(place.run(&["doctor", "--deep"]).status, 0);
 }
 
-/// What a start meets after a restore was killed. A folder into which nothing was written yet is as good as none.
+/// What a start finds after a restore was killed. An empty folder counts as none.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 enum Left {
     Nothing,
@@ -211,13 +211,13 @@ enum Left {
     Complete,
 }
 
-/// A restore that is killed again and again, each time a few changes of files later than before.
+/// A restore that is killed repeatedly, each time a few file changes later.
 #[derive(Clone, Copy)]
 struct Killed<'a> {
     place: &'a Place,
     crash: &'a Crash,
     args: &'a [&'a str],
-    /// What is in the folder before.
+    /// The content of the folder before the restore.
     before: &'a [&'a str],
     step: usize,
 }
@@ -258,7 +258,7 @@ impl Killed<'_> {
         assert!(unfinished > 5 && seen.last() == Some(&Left::Complete), "{seen:?}");
     }
 
-    /// What is there, as a start sees it. What is not refused must be all of the backup, or all that was there.
+    /// What a start finds. Unless it is refused, it must be the whole backup or the whole previous data.
     fn left(&self, data: &str) -> Left {
         let folder = self.place.path(data);
         if folder.join("restoring").exists() {
@@ -282,7 +282,7 @@ impl Killed<'_> {
     }
 }
 
-/// The first step of a restore says that it is under way, and the last one that it is not.
+/// The first step of a restore marks it as unfinished, and the last step removes the mark.
 #[test]
 fn a_restore_that_is_killed_at_any_point_is_refused_by_name_or_complete() {
     let (crash, url) = (Crash::new(), PrivatePostgres::shared().unwrap().fresh_database().unwrap());
@@ -291,7 +291,7 @@ fn a_restore_that_is_killed_at_any_point_is_refused_by_name_or_complete() {
         let place = backed_up(place.envs(crash.env()));
         let killed = Killed { place: &place, crash: &crash, args: &["--force"], before: &[], step };
         killed.everywhere();
-        // To open keys takes long on purpose.
+        // Decrypting keys is slow on purpose.
         Killed { args: &key, step: 10, ..killed }.everywhere();
         if place.path(".chimera/chimera.db").exists() {
             Killed { args: &["--force"], before: &there, ..killed }.everywhere();

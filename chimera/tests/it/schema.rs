@@ -4,11 +4,11 @@ use crate::support::{Place, Said, Server};
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::{Value, json};
 
-/// What a newer version leaves behind, as far as this one can see it.
+/// The trace of a newer version that this one can see.
 const NEWER: &str = "INSERT INTO schema_migrations (version, name, checksum, applied_at) \
      SELECT 9999, '9999_later', 'x', max(applied_at) FROM schema_migrations";
 
-/// A hand that makes the schema of a place newer.
+/// Makes the schema of a place newer.
 type MakeNewer = Box<dyn Fn(&Place)>;
 
 /// A place on each store.
@@ -48,7 +48,7 @@ fn assert_steps_aside(place: &Place, server: &Server) {
         assert_eq!(said.status, 1, "{}", said.stdout);
         assert_refused_for_good(&said);
     }
-    assert!(server.ask("GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200"), "the process itself is well");
+    assert!(server.ask("GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200"), "the process itself is alive");
 }
 
 #[test]

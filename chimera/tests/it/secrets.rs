@@ -7,28 +7,28 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// What a server remembers of what it was told.
+/// What a server received.
 const TOLD_MAX: usize = 64;
 const SMTP: &str = "marked-smtp-swordfish";
 const CACHE: &str = "marked-cache-swordfish";
 const DATABASE: &str = "marked-database-swordfish";
 const SEED: &str = "6d61726b65646d61726b65646d61726b65646d61726b65646d61726b65646d61";
 
-/// A server on a free port that talks like this to each who connects; what it was told comes back.
+/// A server on a free port that runs `talk` on each connection. Returns what it received.
 fn server(talk: fn(TcpStream, &SyncSender<String>) -> std::io::Result<()>) -> (u16, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (tell, told) = sync_channel(TOLD_MAX);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // A client that hangs up has heard enough.
+            // The client may close the connection early.
             let _ = talk(stream, &tell);
         }
     });
     (port, told)
 }
 
-/// PostgreSQL: asks for the password in clear and refuses it.
+/// PostgreSQL: requests a clear-text password and rejects it.
 fn postgres(mut stream: TcpStream, tell: &SyncSender<String>) -> std::io::Result<()> {
     const ENCRYPTION: [u8; 4] = 80_877_103_u32.to_be_bytes();
     while frame(&mut stream)?.starts_with(&ENCRYPTION) {
@@ -45,7 +45,7 @@ fn postgres(mut stream: TcpStream, tell: &SyncSender<String>) -> std::io::Result
     Ok(())
 }
 
-/// A length, itself included, and what follows it.
+/// A message with its length, which includes itself.
 fn frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
@@ -126,7 +126,7 @@ fn a_running_server_names_none_of_its_secrets_even_to_who_knows_them() {
     assert!(told.recv().unwrap().contains(CACHE), "the password was not used");
     let token = server.ready["token"].as_str().unwrap().to_owned();
     let links = std::fs::read_to_string(place.path(".chimera/keys/links.key")).unwrap().trim().to_owned();
-    // The path of a request that leads nowhere stands in its log line.
+    // The path of an unknown route appears in the log.
     for secret in [SMTP, CACHE, SEED, &token, &links] {
         server.ask(&format!("GET /seen/{secret}/there HTTP/1.1"));
     }

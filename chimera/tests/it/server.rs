@@ -52,14 +52,14 @@ fn a_second_server_and_a_writing_command_beside_a_live_server_are_refused() {
     server.until_ready();
 }
 
-/// A Redis that takes connections and never answers makes the readiness check wait for its time.
+/// A Redis that accepts connections and never answers makes the readiness check wait for its timeout.
 fn with_a_silent_redis() -> (Place, TcpListener) {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", silent.local_addr().unwrap());
     (Place::new().env("CHIMERA_REDIS_URL", &url), silent)
 }
 
-/// Sends a request that hangs, and waits until the server has begun it.
+/// Sends a request that hangs, and waits until the server has started it.
 fn hanging_request(server: &Server) -> TcpStream {
     let mut stream = server.connect();
     stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();

@@ -1,12 +1,12 @@
 //! The real binary under load, killed at random.
 //!
-//! Clients start runs over HTTP while nodes are killed with SIGKILL, or stand still for longer than
-//! their lease, at moments that are counted in what was done outside. Meanwhile the disk is slow, broken or
-//! full, the clock jumps, Redis is gone, or no lane can be claimed; and the store is put back to a
-//! backup. At the end every run that was acknowledged and is not gone has ended well, every effect was
-//! asked for under one key, what may not be repeated was asked for once, what was done before a restore
-//! was not asked for after it, and the ledger is intact. A short slice of it runs with the other tests;
-//! `./soak` runs the whole campaign.
+//! Clients start runs over HTTP while nodes are killed (SIGKILL) or suspended for longer than their lease, timed by the
+//! number of effects outside. Meanwhile the disk is slow, broken or full, the clock jumps, Redis is down, or lanes
+//! cannot be claimed; and the store is restored from backups.
+//!
+//! At the end every acknowledged run that a restore did not lose has completed. Every effect was requested under one
+//! idempotency key; non-repeatable effects were requested once; effects before a restore were not requested after it.
+//! The ledger is intact. A short campaign runs with the other tests; `./soak` runs a long one.
 
 mod clients;
 mod doubts;
@@ -26,16 +26,16 @@ use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 use trouble::Machine;
 
-/// Kills of the slice that runs with the other tests.
+/// Kills in the short campaign.
 const KILLS_DEFAULT: usize = 6;
 
-/// One turn in so many lets a node stand still for longer than its lease, where there are two.
+/// With two nodes, one is suspended for longer than its lease once per this many kills.
 const FREEZE_EVERY: usize = 10;
 
-/// Things that are done outside between two kills at the most.
+/// Maximum number of new effects outside between two kills.
 const THINGS_MAX: u64 = 60;
 
-#[allow(clippy::disallowed_methods, reason = "the length of a campaign is set from outside")]
+#[allow(clippy::disallowed_methods, reason = "the length of a campaign is set by the environment")]
 fn kills() -> usize {
     std::env::var("CHIMERA_SOAK_KILLS").map_or(KILLS_DEFAULT, |text| text.parse().unwrap())
 }
@@ -98,7 +98,7 @@ impl Soak {
     }
 
     fn start(&mut self, node: usize) {
-        // Deadlines are times of day to other nodes: one that begins with a wrong clock is late for them.
+        // Deadlines are wall-clock times, so a node that starts with a wrong clock would act at the wrong time.
         self.machine.set_clock_right();
         let server = self.places[node].serve(&[]);
         self.clients.nodes.set(node, Some(server.address.clone()));
@@ -125,7 +125,7 @@ impl Soak {
         self.kills += 1;
     }
 
-    /// Begins to start and is killed before it serves.
+    /// Starts a node and kills it before it serves.
     fn kill_early(&mut self, node: usize) {
         let mut child = self.places[node].start(&["serve", "--listen", "127.0.0.1:0"]);
         let mut line = String::new();
@@ -135,7 +135,7 @@ impl Soak {
         self.kills += 1;
     }
 
-    /// Lets a node stand still until the others have ended all that it was about, and wakes it up.
+    /// Suspends a node until the others have finished its runs, and resumes it.
     fn freeze(&mut self, node: usize) {
         self.clients.freeze(true);
         self.nodes[node].as_ref().unwrap().signal("STOP");
@@ -146,7 +146,7 @@ impl Soak {
         let address = server.address.clone();
         server.until_ready();
         self.clients.nodes.set(node, Some(address));
-        // What it was about to do when it was stopped, it does now.
+        // Now it continues what it was about to do when it was suspended.
         self.machine.endure(&self.outside);
         self.clients.freeze(false);
         self.freezes += 1;
@@ -176,7 +176,7 @@ impl Soak {
         }
     }
 
-    /// Something goes wrong, or nothing does. What blocks everybody ends before anything is waited for.
+    /// Injects a random fault, or none. A fault that blocks all work ends before this returns.
     fn trouble(&mut self) {
         self.machine.heal();
         if self.below(2) == 0 {
@@ -191,7 +191,7 @@ impl Soak {
         }
     }
 
-    /// Starts a node; now and then another one comes before it that waits for its lane and is killed then.
+    /// Starts a node. One time in four, first starts one that waits for its lane, and kills it.
     fn start_in_trouble(&mut self, node: usize) {
         if self.below(4) == 0 {
             self.machine.begin(self.machine.slow_start());
@@ -205,7 +205,7 @@ impl Soak {
         self.start(node);
     }
 
-    /// The whole campaign, and what must be so when it is over.
+    /// Runs the whole campaign and checks the final state.
     fn survives(mut self) {
         let clients = Arc::clone(&self.clients);
         let runs = clients.work(|| self.campaign(kills()));
@@ -219,9 +219,9 @@ impl Soak {
         let requests: usize = asked.values().map(|asked| asked.requests).sum();
         let ((told, unheard), (cut, restored)) = (self.gone(), clients.settled.count());
         println!(
-            "{} kills, {} freezes, {} restores: {} runs, {requests} requests that write, {} settled by a person, {} \
-             of them after a restore; {told} runs gone with a restore and started again under their key, {unheard} \
-             more gone that nobody had been told of",
+            "{} kills, {} freezes, {} restores: {} runs, {requests} write requests, {} outcomes reported by a person, {} \
+             of them after a restore; {told} acknowledged runs lost in restores and started again under their key, \
+             {unheard} more lost before they were acknowledged",
             self.kills,
             self.freezes,
             self.restores.count,
@@ -229,11 +229,11 @@ impl Soak {
             cut + restored,
             restored,
         );
-        println!("troubles: {}", self.machine.seen());
+        println!("faults: {}", self.machine.seen());
         let gone: BTreeSet<String> = clients.gone.lock().unwrap().iter().map(|gone| gone.run.clone()).collect();
         nothing_is_lost_or_doubled(&runs, &gone, &asked);
         for (place, requests) in &self.restores.sealed {
-            assert_eq!(asked[place].requests, *requests, "{place:?} was asked for again after a restore");
+            assert_eq!(asked[place].requests, *requests, "{place:?} was requested again after a restore");
         }
         let found = self.places[0].json(&["audit", "verify"]);
         assert_eq!(found["intact"], true, "{found}");
@@ -241,8 +241,7 @@ impl Soak {
     }
 }
 
-/// A node may refuse requests, but nothing may go wrong inside it; while the store was broken or is held it
-/// says so.
+/// A node may refuse requests, but may not log internal errors, except while the store was broken or is held.
 fn no_fault_in(log: &str, was_broken: bool) {
     let is_fault = |line: &&str| {
         let fields: Value = serde_json::from_str(line).unwrap_or_default();
@@ -259,16 +258,16 @@ fn nothing_is_lost_or_doubled(
     asked: &BTreeMap<outside::Place, outside::Asked>,
 ) {
     let ids: BTreeSet<&String> = runs.values().map(|known| &known.run).collect();
-    assert_eq!(ids.len(), runs.len(), "two keys have one run");
+    assert_eq!(ids.len(), runs.len(), "two keys have the same run");
     let acting = asked.keys().map(|(run, _, _)| run).filter(|run| !gone.contains(*run));
-    assert_eq!(acting.collect::<BTreeSet<_>>(), ids, "runs act that nobody knows of, or some did not act");
+    assert_eq!(acting.collect::<BTreeSet<_>>(), ids, "the runs with effects are not the acknowledged runs");
     let places = [("put", 0), ("each", 1), ("each", 2), ("each", 3), ("stubborn", 0), ("note", 0), ("once", 0)];
     let places: BTreeSet<(&str, i64)> = places.into_iter().chain([("inner", 0)]).collect();
     let done = asked.iter().filter(|((run, node, _), asked)| !gone.contains(run) && asked.is_done(node));
-    assert_eq!(done.count(), ids.len() * places.len(), "something was not done, or too much");
+    assert_eq!(done.count(), ids.len() * places.len(), "an effect is missing, or there are too many");
     for ((run, node, item), asked) in asked {
         assert!(places.contains(&(node.as_str(), *item)), "{run} {node} {item}");
-        assert_eq!(asked.keys.len(), 1, "{run} {node} {item} was asked for under several keys: {asked:?}");
+        assert_eq!(asked.keys.len(), 1, "{run} {node} {item} was requested under several keys: {asked:?}");
         if matches!(node.as_str(), "once" | "note") {
             assert_eq!(asked.requests, 1, "{run} {node} was repeated");
         }

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-/// A service that answers when a test lets it.
+/// A service that answers when the test allows it.
 fn service() -> (TcpListener, Place) {
     let service = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = service.local_addr().unwrap().to_string();
@@ -24,7 +24,7 @@ fn service() -> (TcpListener, Place) {
     (service, place)
 }
 
-/// Starts a run whose call reaches the service; gives the run and the call's connection.
+/// Starts a run whose call reaches the service. Returns the run and the connection of the call.
 fn call(place: &Place, service: &TcpListener) -> (String, TcpStream) {
     place.json(&["workflow", "apply", "post.json"]);
     let started = place.json(&["act", "--workflow", "post"]);
@@ -62,7 +62,7 @@ fn a_call_that_takes_longer_than_a_few_seconds_ends_before_the_server_does_and_i
     until_stopping(&server);
     let refused = place.run(&["act", "--workflow", "post"]);
     assert!(refused.stderr.contains("OVERLOADED") && refused.stderr.contains("shutting down"), "{}", refused.stderr);
-    // Nobody hangs up on the service while it takes its time.
+    // The connection stays open while the service is slow.
     call.set_read_timeout(Some(Duration::from_secs(7))).unwrap();
     let heard = call.read(&mut [0; 16]).map_err(|error| error.kind());
     assert!(matches!(heard, Err(ErrorKind::WouldBlock | ErrorKind::TimedOut)), "the call was cut: {heard:?}");
@@ -70,7 +70,7 @@ fn a_call_that_takes_longer_than_a_few_seconds_ends_before_the_server_does_and_i
     let (_, said) = server.readiness();
     let blamed = said["error"]["details"]["checks"].as_array().unwrap().iter().filter(|check| check["ok"] == false);
     let blamed: Vec<&str> = blamed.map(|check| check["name"].as_str().unwrap()).collect();
-    assert_eq!(blamed, ["process"], "loops that end with the process are no fault");
+    assert_eq!(blamed, ["process"], "loops that end with the process are not reported");
     answer(call);
     let (status, log) = server.wait();
     assert_eq!(status, Some(0), "{log}");

@@ -18,7 +18,7 @@ pub(crate) struct Place {
     via: Vec<String>,
 }
 
-/// What a finished command said.
+/// The exit status and output of a finished command.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) status: i32,
@@ -41,13 +41,13 @@ impl Place {
         self
     }
 
-    /// For servers alone, not for the commands beside them.
+    /// Sets a variable for `dev` and `serve` only.
     pub(crate) fn server_env(mut self, name: &str, value: &str) -> Self {
         self.server_env.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With actors of its own: admin at L2, and user_ada who decides about others' runs.
+    /// Configures actors: `admin` at L2, and `user_ada`, who may decide approvals of other actors' runs.
     pub(crate) fn trusting(self) -> Self {
         let actors = r#"
 [[tenant]]
@@ -73,7 +73,7 @@ autonomy_level = "L2_ExecuteNotify"
         self
     }
 
-    /// Runs everything through another program, such as one that enters a namespace.
+    /// Prefixes every command with another program, for example one that enters a namespace.
     pub(crate) fn via(mut self, program: Vec<String>) -> Self {
         self.via = program;
         self
@@ -101,7 +101,7 @@ autonomy_level = "L2_ExecuteNotify"
         command
     }
 
-    /// Starts a command and leaves it running.
+    /// Starts a command without waiting for its end.
     pub(crate) fn start(&self, args: &[&str]) -> Child {
         self.command(args).spawn().unwrap()
     }
@@ -112,7 +112,7 @@ autonomy_level = "L2_ExecuteNotify"
         Said { status: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
     }
 
-    /// Runs a command that must end well, and reads its JSON.
+    /// Runs a command that must succeed, and parses its JSON output.
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         let said = self.run(&[args, &["--json"]].concat());
         assert_eq!(said.status, 0, "{args:?}: {}{}", said.stdout, said.stderr);
@@ -124,13 +124,13 @@ autonomy_level = "L2_ExecuteNotify"
         self.dev_with_examples(&[&["--no-examples"], args].concat())
     }
 
-    /// The same with its examples.
+    /// Like [`Place::dev`], with the examples.
     pub(crate) fn dev_with_examples(&self, args: &[&str]) -> Server {
         let mut child = self.start(&[&["dev", "--json", "--listen", "127.0.0.1:0"], args].concat());
         let (log, _) = follow(&mut child);
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("dev said {line:?}"));
+        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("unexpected output of dev: {line:?}"));
         let address = ready["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
         Server { child, log: Some(log), ready, address }
     }
@@ -140,12 +140,12 @@ autonomy_level = "L2_ExecuteNotify"
         self.serving(&[&["serve", "--listen", "127.0.0.1:0"], args].concat())
     }
 
-    /// The same at the address that its settings name.
+    /// Like [`Place::serve`], on the configured address.
     pub(crate) fn serve_as_configured(&self) -> Server {
         self.serving(&["serve"])
     }
 
-    /// Starts `chimera serve` and waits until it listens, whether it serves or not.
+    /// Starts `chimera serve` and waits until it accepts connections, even if it is not ready.
     pub(crate) fn listening(&self) -> Server {
         let address = format!("127.0.0.1:{}", chimera_testkit::net::free_port());
         let mut child = self.start(&["serve", "--listen", &address]);
@@ -157,12 +157,12 @@ autonomy_level = "L2_ExecuteNotify"
     fn serving(&self, args: &[&str]) -> Server {
         let mut child = self.start(args);
         let (log, address) = follow(&mut child);
-        let Ok(address) = address.recv() else { panic!("serve said {}", log.join().unwrap()) };
+        let Ok(address) = address.recv() else { panic!("serve did not start: {}", log.join().unwrap()) };
         Server { child, log: Some(log), ready: Value::Null, address }
     }
 }
 
-/// Reads a server's log to its end, and the address in it as soon as it serves.
+/// Reads a server's log in a thread. Returns the thread and a channel for the address in the log.
 fn follow(child: &mut Child) -> (JoinHandle<String>, Receiver<String>) {
     let stderr = BufReader::new(child.stderr.take().unwrap());
     let (announce, address) = sync_channel(1);
@@ -182,16 +182,16 @@ fn follow(child: &mut Child) -> (JoinHandle<String>, Receiver<String>) {
     (log, address)
 }
 
-/// Asks until nothing speaks against it any more; a minute of that is a failure.
-#[allow(clippy::disallowed_methods, reason = "a test that waits in vain has to end")]
+/// Repeats a check until it returns `None`. Fails after a minute with the last reason.
+#[allow(clippy::disallowed_methods, reason = "a wait needs a timeout")]
 pub(crate) fn until(what: &str, mut no: impl FnMut() -> Option<String>) {
     let begun = std::time::Instant::now();
     while let Some(instead) = no() {
-        assert!(begun.elapsed().as_secs() < 60, "{what} never came, but {instead}");
+        assert!(begun.elapsed().as_secs() < 60, "timed out waiting for {what}: {instead}");
     }
 }
 
-/// A running server; killed when a test drops it without a stop.
+/// A running server. It is killed when dropped.
 pub(crate) struct Server {
     child: Child,
     log: Option<JoinHandle<String>>,
@@ -204,7 +204,7 @@ impl Server {
         TcpStream::connect(&self.address).unwrap()
     }
 
-    /// Sends a request head as it is and reads until the server closes.
+    /// Sends a request line, and reads until the server closes the connection.
     pub(crate) fn ask(&self, head: &str) -> String {
         let mut stream = self.connect();
         stream.write_all(format!("{head}\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes()).unwrap();
@@ -213,19 +213,18 @@ impl Server {
         answer
     }
 
-    /// The key of an actor that the server brought.
+    /// The key of an actor that `chimera dev` created.
     pub(crate) fn key(&self, actor: &str) -> String {
         let actors = self.ready["actors"].as_array().unwrap();
         let found = actors.iter().find(|found| found["actor"] == actor).unwrap();
         found["hmac_key"].as_str().unwrap().to_owned()
     }
 
-    /// The signature of a body by an actor that the server brought.
     pub(crate) fn signature(&self, actor: &str, body: &str) -> String {
         mac::sign(&Secret::new(self.key(actor)), body.as_bytes())
     }
 
-    /// What `/readyz` says: status, and the document without its changing parts.
+    /// Status and body of `/readyz`.
     pub(crate) fn readiness(&self) -> (u16, Value) {
         let answer = self.ask("GET /readyz HTTP/1.1");
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -235,7 +234,7 @@ impl Server {
         (status, serde_json::from_str(body).unwrap())
     }
 
-    /// Waits until it is not ready, and gives the reason of the part that is to blame.
+    /// Waits until `/readyz` fails because of `part`, with a reason that contains `reason`.
     pub(crate) fn until_not_ready(&self, part: &str, reason: &str) {
         let mut said = Value::Null;
         until(&format!("{part}: {reason}"), || {
@@ -258,7 +257,6 @@ impl Server {
         });
     }
 
-    /// The process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -268,7 +266,7 @@ impl Server {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// Waits for the end: exit status and everything that was written to stderr.
+    /// Waits for its end. Returns the exit status and everything written to stderr.
     pub(crate) fn wait(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().unwrap().code();
         (status, self.log.take().unwrap().join().unwrap())

@@ -30,7 +30,7 @@ tools = ["s3_upload", "http.request"]
 buckets = ["reports"]
 "#;
 
-/// A server, and a place from which somebody of the second tenant speaks to it.
+/// A server, and a place whose commands act for the second tenant.
 fn street() -> (Place, Server, Place, Value) {
     let place = Place::new()
         .file("actors.toml", SHARED)
@@ -85,7 +85,7 @@ fn a_second_tenant_neither_overwrites_nor_reads_what_the_first_has() {
     assert_eq!(read("q.txt"), "of the first");
     assert_eq!(read(&format!(".tenants/{id}/q.txt")), "of the second");
 
-    // With its digest in hand, the second tenant still finds no artifact of the first.
+    // Even with its digest, the second tenant finds no artifact of the first.
     let told = |step: &str, name: &str| {
         let said = act(&there, step);
         assert_ne!(said.status, 0, "{said:?}");
@@ -96,7 +96,7 @@ fn a_second_tenant_neither_overwrites_nor_reads_what_the_first_has() {
     let absent = format!("cas://sha256:{}", "0".repeat(64));
     let copy = |artifact: &str| upload("reports", &format!("\"artifact\":\"{artifact}\""));
     assert_eq!(told(&copy(artifact), artifact), told(&copy(&absent), &absent));
-    // A bucket and a tool that are not shared are not there.
+    // A bucket and a tool that are not shared are not found.
     for step in [upload("private", "\"content\":\"x\""), "notion.search={\"query\":\"x\"}".to_owned()] {
         assert_ne!(act(&there, &step).status, 0, "{step}");
     }
@@ -120,7 +120,7 @@ fn an_operator_acts_for_a_tenant_from_the_command_line() {
     assert_eq!(place.json(&["runs", "--for-tenant", "globex", "show", run])["run_id"], run);
     let watched = place.run(&["runs", "watch", run, "--for-tenant=globex", "--json"]);
     assert!(watched.status == 0 && watched.stdout.contains("run.completed"), "{watched:?}");
-    // What changes something is signed, with the query.
+    // Requests that change something are signed, including the query.
     let cancelled = place.run(&["runs", "cancel", run, "--for-tenant", "globex"]);
     assert!(cancelled.stderr.contains("INVALID_TRANSITION"), "it was let in: {cancelled:?}");
     let air = r#"{"air_version":"1.0","workflow_id":"theirs","nodes":[{"id":"e","type":"function","fn":"local.echo","inputs":{"message":"x"}}],"edges":[]}"#;
@@ -149,7 +149,7 @@ fn an_operator_acts_for_a_tenant_from_the_command_line() {
         assert_eq!(place.run(wrong).status, 2, "{wrong:?}");
     }
     server.stop();
-    // Without a server nobody could write into that tenant's ledger.
+    // Without a server, nothing can write to the ledger of that tenant.
     let said = place.run(&["runs", "list", "--for-tenant", "globex"]);
     assert!(said.status == 1 && said.stderr.contains("EXTERNAL_SERVICE_UNAVAILABLE"), "{said:?}");
     assert_eq!(tenant["slug"], "globex");
@@ -176,7 +176,7 @@ fn a_workflow_is_shared_from_the_command_line() {
     assert_eq!(started.status, 0, "{started:?}");
     let run = serde_json::from_str::<Value>(&started.stdout).unwrap()["run_id"].clone();
     assert_eq!(there.json(&["runs", "show", run.as_str().unwrap()])["status"], "completed");
-    assert_eq!(place.run(&["runs", "show", run.as_str().unwrap()]).status, 1, "the run is its starter's");
+    assert_eq!(place.run(&["runs", "show", run.as_str().unwrap()]).status, 1, "the run belongs to another tenant");
     let said = place.run(&["workflow", "unshare", "greet"]);
     assert!(said.status == 0 && said.stderr.contains("go on"), "{said:?}");
     assert!(start().stderr.contains("NOT_FOUND"));
@@ -196,9 +196,9 @@ fn roles_are_given_from_the_command_line() {
     assert!(said.stderr.contains("its roles are clerk"), "{said:?}");
     let edited = place.json(&["actor", "edit", "globex_bot", "--role", "clerk", "--scopes", "local.*"]);
     assert_eq!(edited["effective_scopes"], serde_json::json!(["local.*", "runs.read", "audit.read"]), "{edited}");
-    assert_eq!(there.run(&["workflow", "list"]).status, 1, "that is the role of another tenant");
+    assert_eq!(there.run(&["workflow", "list"]).status, 1, "the role belongs to another tenant");
     assert_eq!(there.run(&["runs", "list"]).status, 0);
-    // What is changed otherwise leaves the roles alone, also one that the entry is the only one to know.
+    // Other changes keep the roles, even one that only this entry still names.
     assert_eq!(place.json(&["actor", "edit", "globex_bot", "--quota", "900"])["roles"][0], "clerk");
     let shown = place.run(&["actor", "show", "globex_bot"]);
     assert!(shown.stdout.contains("ROLES") && shown.stdout.contains("clerk"), "{shown:?}");
@@ -207,7 +207,7 @@ fn roles_are_given_from_the_command_line() {
     assert_eq!((&none["roles"], &none["effective_scopes"]), (&serde_json::json!([]), &none["scopes"]));
     assert_eq!(place.json(&["actor", "add", "user_zoe", "--role", "clerk,ours"])["actor"], "user_zoe");
     server.stop();
-    // Where no server runs, the store itself is asked.
+    // Without a server, commands read the store directly.
     let zoe = place.json(&["actor", "show", "user_zoe"]);
     assert_eq!(zoe["roles"], serde_json::json!(["clerk", "ours"]), "{zoe}");
     assert_eq!(place.json(&["actor", "edit", "user_zoe", "--role", "ours"])["roles"], serde_json::json!(["ours"]));
@@ -241,7 +241,7 @@ fn tenants_are_looked_after_from_the_command_line() {
         assert!(ledger.contains(told), "{told}: {ledger}");
     }
     server.stop();
-    // Where no server runs, the store itself is asked.
+    // Without a server, commands read the store directly.
     assert_eq!(place.json(&["tenant", "show", "globex"]), tenant);
     assert_eq!(place.json(&["tenant", "add", "initech"])["slug"], "initech");
 }

@@ -19,7 +19,7 @@ use std::sync::mpsc::Receiver;
 
 const CALLER: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// What a collector was sent, by and by.
+/// The spans that a collector has received so far.
 struct Collected {
     address: String,
     received: Receiver<(String, Vec<u8>)>,
@@ -44,7 +44,7 @@ impl Collected {
     fn trace(&self, id: &str) -> BTreeMap<String, &Span> {
         let ours = self.spans.iter().filter(|span| hex(&span.trace_id) == id);
         let spans: BTreeMap<String, &Span> = ours.clone().map(|span| (hex(&span.span_id), span)).collect();
-        assert_eq!(spans.len(), ours.count(), "a span was sent twice");
+        assert_eq!(spans.len(), ours.count(), "a span was exported twice");
         spans
     }
 
@@ -78,7 +78,7 @@ fn only<'a>(trace: &BTreeMap<String, &'a Span>, name: &str) -> &'a Span {
     found[0]
 }
 
-/// Asks as whoever the server lets in: the `traceparent` of the answer, and its body.
+/// Sends an authenticated request. Returns the `traceparent` and the body of the answer.
 fn ask(server: &Server, method: &str, path: &str, body: &Value) -> (String, Value) {
     let (token, body) = (server.ready["token"].as_str().unwrap(), body.to_string());
     let now = Timestamp::from_micros(i64::try_from(unix_seconds()).unwrap() * 1_000_000);
@@ -99,7 +99,7 @@ fn ask(server: &Server, method: &str, path: &str, body: &Value) -> (String, Valu
     (trace, serde_json::from_str(body).unwrap())
 }
 
-/// Asks a person, calls a server, and runs something inside.
+/// A workflow with an approval, an HTTP call, and a child run.
 fn outer(url: &str) -> Value {
     json!({
         "air_version": "1.0", "workflow_id": "outer",
@@ -117,7 +117,7 @@ fn inner() -> Value {
     json!({"air_version": "1.0", "workflow_id": "inner", "nodes": [echo], "edges": []})
 }
 
-/// Every span but one hangs under another of the same trace.
+/// Every span but one has a parent in the same trace.
 fn check_tree(trace: &BTreeMap<String, &Span>) {
     let is_root = |span: &&&Span| !trace.contains_key(&hex(&span.parent_span_id));
     let roots: Vec<&str> = trace.values().filter(is_root).map(|span| span.name.as_str()).collect();
@@ -181,7 +181,7 @@ fn one_trace_leads_from_the_request_over_a_killed_server_and_an_approval_to_the_
         let span = spans.values().find(|span| span.name == name && span.parent_span_id == under.span_id);
         assert_eq!(attribute(span.unwrap(), "db.system.name"), Some(json!(system)), "{name}");
     }
-    assert!(!format!("{:?}", collected.spans).contains("MARKED"), "a query left with the spans");
+    assert!(!format!("{:?}", collected.spans).contains("MARKED"), "a query string was exported with the spans");
     let part = only(&spans, "step part");
     let child = collected.trace(&hex(&part.links[0].trace_id));
     assert_eq!(only(&child, "agent_execution").links[0].span_id, part.span_id);

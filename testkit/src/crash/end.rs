@@ -1,4 +1,5 @@
-//! How a case ended.
+//! The final state of a case: rows in the store and effects outside. After a crash it must equal the state of an
+//! undisturbed run.
 
 use super::IN_DOUBT;
 use crate::flow::Outside;
@@ -10,33 +11,32 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// Where a step stands: which run of which workflow, which node, which item.
+/// Identifies a step across cases: name of the run, node, map index. Ids differ from case to case.
 type Place = (String, String, Option<i64>);
 
-/// Everything that must be the same after a crash, and what may differ.
+/// What must be the same after a crash (private fields), and what may differ (public fields).
 #[derive(Debug, Default)]
 pub struct End {
-    /// Runs by what they do for whom: status, result.
+    /// By name of the run: status, result.
     runs: BTreeMap<String, (String, Value)>,
-    /// Steps: status, output.
+    /// Status, output.
     steps: BTreeMap<Place, (String, Value)>,
-    /// Effects: status.
     effects: BTreeMap<Place, String>,
-    /// What reached the outside: tool, place, input.
+    /// Calls that reached the outside: tool, run and node, input.
     sent: BTreeSet<(String, String, String)>,
-    /// How often something reached the outside.
+    /// Number of calls that reached the outside, repetitions included.
     calls: usize,
-    /// What stands outside.
+    /// Effects that exist outside and were not undone.
     standing: usize,
-    /// What is left to do.
+    /// Unfinished work: owned runs, pending approvals, unconsumed signals.
     left: Vec<String>,
     /// Tools whose outcome was unknown at some time.
     pub doubts: BTreeSet<String>,
-    /// How often the engine was lost.
+    /// Number of engine crashes.
     pub crashes: usize,
-    /// Transactions of the undisturbed run.
+    /// Transactions that the last engine committed.
     pub commits: u64,
-    /// Outside calls of the undisturbed run.
+    /// Outside calls that the last engine made.
     pub sends: u64,
 }
 
@@ -45,7 +45,6 @@ async fn all(records: &dyn Records, table: &'static Table) -> Vec<Row> {
 }
 
 impl End {
-    /// What a store and the outside say.
     pub(super) async fn of(records: &dyn Records, outside: &Outside) -> Self {
         let (runs, steps) = (all(records, &RUNS).await, all(records, &STEPS).await);
         let names = names(&runs, &steps);
@@ -62,7 +61,6 @@ impl End {
             }
         }
         for row in &steps {
-            // A person's name for it is not what the tool would have said.
             end.steps.insert(place(row), (row.text("status").to_owned(), json(row, "output")));
         }
         for row in all(records, &EFFECTS).await {
@@ -70,9 +68,9 @@ impl End {
             end.effects.insert((run, format!("{node} {}", row.text("kind")), item), row.text("status").to_owned());
         }
         let pending = all(records, &SCOPED_APPROVALS).await.into_iter().filter(|row| row.text("status") == "pending");
-        end.left.extend(pending.map(|row| format!("{} waits for a person", row.text("action_type"))));
+        end.left.extend(pending.map(|row| format!("{} is pending approval", row.text("action_type"))));
         end.left
-            .extend(all(records, &RUN_SIGNALS).await.iter().map(|row| format!("{} was not heard", row.text("kind"))));
+            .extend(all(records, &RUN_SIGNALS).await.iter().map(|row| format!("signal {} was not consumed", row.text("kind"))));
         for sent in outside.sent() {
             let (run, node) = sent.key.split_once(':').unwrap_or_default();
             let run = Uuid::parse_str(run).map(name).unwrap_or_default();
@@ -82,13 +80,13 @@ impl End {
         end
     }
 
-    /// Panics unless this is how the undisturbed run ended.
+    /// Panics unless this equals the end of the undisturbed run.
     pub(super) fn must_be(&self, undisturbed: &Self, moment: Moment) {
         assert_eq!(self.runs, undisturbed.runs, "{moment:?}");
         assert_eq!(self.steps, undisturbed.steps, "{moment:?}");
         assert_eq!(self.effects, undisturbed.effects, "{moment:?}");
         assert_eq!(self.sent, undisturbed.sent, "{moment:?}");
-        assert_eq!(self.calls, undisturbed.calls, "{moment:?}: something was sent twice");
+        assert_eq!(self.calls, undisturbed.calls, "{moment:?}: a call was repeated");
         assert_eq!(self.standing, undisturbed.standing, "{moment:?}");
         assert_eq!(self.left, undisturbed.left, "{moment:?}");
         let only: BTreeSet<String> = [IN_DOUBT.to_owned()].into();
@@ -96,7 +94,7 @@ impl End {
     }
 }
 
-/// What a run is called: its workflow, behind the node that started it.
+/// The name of each run: its workflow, prefixed with the node that started it if it is a child.
 fn names(runs: &[Row], steps: &[Row]) -> BTreeMap<Uuid, String> {
     let node = |step: Uuid| steps.iter().find(|row| row.uuid("id") == step).map_or("", |row| row.text("node_id"));
     let name = |row: &Row| match row.get("parent_step_id").as_uuid() {

@@ -1,7 +1,7 @@
-//! A store whose lane is claimed late: the engine on it looks around for a while before it may write.
+//! A store whose lane is claimed late: its engine reads for a while before it can write.
 //!
-//! That is what a slow disk or a busy database does to a process that starts. Whoever drives runs
-//! before the lane is held writes rows that name no owner.
+//! A slow disk or a busy database does the same to a process that starts. An engine that drives runs
+//! before it holds a lane writes rows without an owner.
 
 use async_trait::async_trait;
 use chimera_core::record::{Page, Select, Tx};
@@ -9,10 +9,9 @@ use chimera_engine::port::{CommitError, HeldLane, Hold, ReadError, Receipt, Reco
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Reads after which the lane is claimed: more than one look of the keeper, so that it has met every run.
+/// Reads after which the lane is claimed. The keeper makes more than one pass in that time, so it has seen every run.
 const READS: u64 = 12;
 
-/// Records whose lane is claimed late.
 pub(super) struct LateLane {
     inner: Arc<dyn Records>,
     reads: watch::Sender<u64>,

@@ -1,10 +1,9 @@
-//! The crash matrix: a workflow that uses everything is run once to its end, and then again for
-//! every moment at which its process could have died: after each commit, before each call and after
-//! each call. Each time another engine takes over, whose lane is claimed late, and the end must be the
-//! same.
+//! The crash matrix: a workflow that uses every feature runs once undisturbed, then once for every point at
+//! which its process could crash: after each commit, before each outside call and after each outside call.
+//! Each time another engine takes over, whose lane is claimed late, and the final state must be the same.
 //!
-//! Only `once`, a tool that is neither idempotent nor checkable, may end in doubt; then a person
-//! looks and says what happened.
+//! Only a call of `once`, a tool that is neither idempotent nor checkable, may end with an unknown outcome.
+//! A simulated person then reports the outcome.
 
 mod end;
 mod late;
@@ -28,18 +27,16 @@ pub const IN_DOUBT: &str = "once";
 /// A store that outlives the engines on it.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// Opens it; whoever had it before is gone.
+    /// Opens the store. The engine that used it before has crashed.
     async fn open(&self) -> Arc<dyn Records>;
 }
 
-/// Makes a store that nobody has used.
+/// Creates empty stores.
 #[async_trait]
 pub trait Stores: Send + Sync {
-    /// A fresh one.
     async fn fresh(&self) -> Box<dyn Store>;
 }
 
-/// Stores in memory.
 pub struct InMemory;
 
 struct Memory(Mutex<Option<Arc<MemoryRecords>>>);
@@ -61,18 +58,18 @@ impl Store for Memory {
     }
 }
 
-/// How a matrix went.
+/// The totals of a crash matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
-    /// Moments at which an engine was to be lost.
+    /// Points at which an engine was to crash.
     pub cases: usize,
-    /// Engines that were lost.
+    /// Engines that crashed.
     pub crashes: usize,
-    /// Cases in which a person had to look.
+    /// Cases in which a person had to report an outcome.
     pub doubted: usize,
 }
 
-/// Runs the whole matrix of a level, so many cases at a time.
+/// Runs the whole matrix at an autonomy level, `at_a_time` cases concurrently.
 pub async fn matrix(stores: &dyn Stores, level: Level, at_a_time: usize) -> Matrix {
     let undisturbed = play(&*stores.fresh().await, Case { level, moment: None, then: None }).await;
     assert_eq!((undisturbed.crashes, undisturbed.doubts.len()), (0, 0));
@@ -83,10 +80,10 @@ pub async fn matrix(stores: &dyn Stores, level: Level, at_a_time: usize) -> Matr
         async move {
             let end = play(&*stores.fresh().await, Case { level, moment: Some(moment), then: None }).await;
             end.must_be(undisturbed, moment);
-            // What arrives while a turn is being committed is decided together with the next one, so
-            // that a run may be over before it has needed as many commits as the first one did.
+            // Events that arrive while a turn is being committed are handled together in the next turn, so
+            // a run may need fewer commits than the undisturbed one.
             let missed = matches!(moment, Moment::AfterCommit(at) if at > end.commits);
-            assert!(end.crashes == 1 || missed, "{moment:?}: no engine was lost in {} commits", end.commits);
+            assert!(end.crashes == 1 || missed, "{moment:?}: no engine crashed in {} commits", end.commits);
             Matrix { cases: 1, crashes: end.crashes, doubted: usize::from(!end.doubts.is_empty()) }
         }
     });
@@ -98,12 +95,12 @@ pub async fn matrix(stores: &dyn Stores, level: Level, at_a_time: usize) -> Matr
     };
     let none = Matrix { cases: 0, crashes: 0, doubted: 0 };
     let matrix = played.fold(none, |so_far, case| std::future::ready(sum(so_far, case))).await;
-    assert!(matrix.doubted > 0, "nobody ever had to look: {matrix:?}");
+    assert!(matrix.doubted > 0, "no case ended with an unknown outcome: {matrix:?}");
     matrix
 }
 
-/// Loses the engine at each outside call, and the one that takes over after its first commits; gives
-/// how many cases there were.
+/// Crashes the engine before each outside call, and the engine that takes over after each of its first `commits`
+/// commits. Returns the number of cases.
 pub async fn twice(stores: &dyn Stores, level: Level, commits: u64) -> usize {
     let undisturbed = play(&*stores.fresh().await, Case { level, moment: None, then: None }).await;
     let mut cases = 0;

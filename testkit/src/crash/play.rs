@@ -1,4 +1,4 @@
-//! One case from its beginning to its end, with as many engines as it takes.
+//! Runs one case to its end, with as many engines as it takes.
 
 use super::end::End;
 use super::late::LateLane;
@@ -20,21 +20,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The key under which the run is asked for, however often.
+/// The idempotency key of the run; the client repeats the request after every crash.
 const KEY: &str = "the only one";
 
-/// How a run is run and when its engine dies.
+/// The autonomy level of a run, and when its engines crash.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// How freely it acts.
     pub level: Level,
-    /// When the first engine is lost.
+    /// When the first engine crashes; never if `None`.
     pub moment: Option<Moment>,
-    /// When the one that takes over is lost as well.
+    /// When the engine that takes over crashes.
     pub then: Option<Moment>,
 }
 
-/// Plays a case on a fresh store.
 pub async fn play(store: &dyn Store, case: Case) -> End {
     let world = World::new(7).with(workflow::script);
     let mut person = Person { world: &world, level: case.level, doubts: BTreeSet::new() };
@@ -77,8 +75,8 @@ async fn is_any(records: &dyn Records, table: &'static Table, status: &str) -> b
     !records.read(select).await.expect("a store that answers").rows.is_empty()
 }
 
-/// Waits until every run has heard what it was told and nobody drives one any more. A run that has
-/// ended may be told something once more by a child that was taken over.
+/// Waits until every signal is consumed and no run has an owner. A run that has ended may still get a signal from a
+/// child that was taken over.
 async fn quiet(records: &dyn Records, wire: &Wire) {
     let mut moves = wire.moves();
     loop {
@@ -115,7 +113,7 @@ fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<Wire>) -> Flow {
     })
 }
 
-/// Somebody who wants the run done and undone, and asks again after every crash.
+/// A client that wants the run completed and then rolled back, and repeats its requests after every crash.
 struct Person<'a> {
     world: &'a World,
     level: Level,
@@ -129,7 +127,7 @@ impl Person<'_> {
         loop {
             moves.borrow_and_update();
             let mut asked = false;
-            // Documents are dear and every commit is looked at, so the rows tell whether there is need.
+            // This runs after every commit, so it checks the rows before it loads whole documents.
             if is_any(records, &SCOPED_APPROVALS, "pending").await || is_any(records, &STEPS, "outcome_unknown").await {
                 for id in self.runs(flow).await {
                     asked |= self.answer(flow, id).await;
@@ -142,12 +140,12 @@ impl Person<'_> {
                     let told = flow.rollback(&self.world.actor("user_ann"), run, None, None).await;
                     match told {
                         Ok(()) => {}
-                        // It was told already, and the run has not taken it in yet.
+                        // Already requested; the run has not processed the signal yet.
                         Err(EngineError::Refused(body)) if body.code == Code::InvalidTransition.as_str() => {}
-                        Err(error) => panic!("the run can't be undone: {error:?}"),
+                        Err(error) => panic!("cannot roll back the run: {error:?}"),
                     }
                 }
-                Some("failed" | "cancelled") => panic!("the run has ended otherwise: {shown:#}"),
+                Some("failed" | "cancelled") => panic!("the run ended with another status: {shown:#}"),
                 _ => {}
             }
             if !asked {
@@ -172,7 +170,7 @@ impl Person<'_> {
             Err(EngineError::Refused(body)) if body.code == Code::ConflictIdempotency.as_str() => {
                 id_in(&body.details["run_id"])
             }
-            Err(error) => panic!("the run can't be started: {error:?}"),
+            Err(error) => panic!("cannot start the run: {error:?}"),
         }
     }
 
@@ -182,7 +180,7 @@ impl Person<'_> {
         listed["items"].as_array().into_iter().flatten().map(|item| id_in(&item["run_id"])).collect()
     }
 
-    /// Decides what waits and settles what is in doubt; gives whether there was something.
+    /// Approves pending requests and reports unknown outcomes. Returns whether an approval was pending.
     async fn answer(&mut self, flow: &Flow, run: Uuid) -> bool {
         let ann = self.world.actor("user_ann");
         let shown = flow.show(&ann, run).await.expect("a run that is there");
@@ -217,7 +215,7 @@ impl Person<'_> {
         let output = self.world.outside.find(tool, call["idempotency_key"].as_str().unwrap_or_default());
         let happened = output.is_some();
         let found = OutcomeReport { step: id_in(&step["step_id"]), attempt: None, happened, output, notes: None };
-        // It may be settled already, and the run has not taken it in yet.
+        // Possibly already reported; the run has not processed the signal yet.
         let _ = flow.report_outcome(&self.world.actor("user_ann"), run, found).await;
     }
 }

@@ -1,4 +1,4 @@
-//! A workflow that uses everything.
+//! The workflow of the crash matrix. It uses every feature.
 
 use crate::flow::Behave;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn with(mut node: Value, name: &str, value: Value) -> Value {
     node
 }
 
-/// The child that is started twice; the second time its reading comes from the cache.
+/// The child workflow. It runs twice; the second time `look` is answered from the cache.
 pub(super) fn part() -> Value {
     json!({
         "air_version": "1.0", "workflow_id": "part",
@@ -21,7 +21,7 @@ pub(super) fn part() -> Value {
     })
 }
 
-/// The whole.
+/// The parent workflow.
 pub(super) fn whole() -> Value {
     let child = |id: &str| json!({"id": id, "type": "workflow", "workflow_id": "part", "inputs": {}});
     let edge = |from: &str, to: &str| json!({"from": from, "to": to});
@@ -46,7 +46,7 @@ pub(super) fn whole() -> Value {
             child("part_two"),
             function("stubborn", "again"),
             with(function("late", "again"), "delay_seconds", json!(1)),
-            // Ends long before a person has said anything; what it leads to must not change then.
+            // Ends long before the person decides. The edges that it settled must not change afterwards.
             with(function("soonest", "pure"), "join", json!("any")),
             function("too_late", "again"),
             function("last", "pure"),
@@ -67,7 +67,7 @@ pub(super) fn whole() -> Value {
     })
 }
 
-/// `stubborn` refuses at first, everything else works.
+/// `stubborn` fails on its first attempt; every other call succeeds.
 pub(super) fn script(_tool: &str, key: &str, attempt: u32) -> Behave {
     if key.ends_with(":stubborn") && attempt == 1 { Behave::RefuseBefore } else { Behave::Work }
 }

@@ -1,18 +1,17 @@
-//! Workflow documents, put together in a test's own words.
+//! A builder for workflow documents (AIR).
 
 use serde_json::{Value, json};
 
-/// A workflow that is being written.
+/// A workflow document under construction.
 #[derive(Clone, Debug)]
 pub struct Air(Value);
 
-/// A workflow without nodes.
 #[must_use]
 pub fn workflow(id: &str) -> Air {
     Air(json!({"air_version": "1.0", "workflow_id": id, "nodes": [], "edges": []}))
 }
 
-/// Functions that run one behind the other: node and tool.
+/// A chain of function nodes: (node, tool).
 #[must_use]
 pub fn chain(id: &str, nodes: &[(&str, &str)]) -> Air {
     let air = nodes.iter().fold(workflow(id), |air, (node, tool)| air.function(node, tool, json!({"n": node})));
@@ -20,40 +19,38 @@ pub fn chain(id: &str, nodes: &[(&str, &str)]) -> Air {
 }
 
 impl Air {
-    /// With a node as it is written on the wire.
+    /// Adds a node in its wire form.
     #[must_use]
     pub fn node(mut self, node: Value) -> Self {
         self.0["nodes"].as_array_mut().expect("nodes").push(node);
         self
     }
 
-    /// With a call of a tool.
+    /// Adds a function node.
     #[must_use]
     pub fn function(self, id: &str, tool: &str, inputs: Value) -> Self {
         self.node(json!({"id": id, "type": "function", "fn": tool, "inputs": inputs}))
     }
 
-    /// With a child run.
+    /// Adds a node that starts a child run.
     #[must_use]
     pub fn child(self, id: &str, workflow: &str, inputs: Value) -> Self {
         self.node(json!({"id": id, "type": "workflow", "workflow_id": workflow, "inputs": inputs}))
     }
 
-    /// With a map of a tool over a list.
+    /// Adds a node that maps a tool over a list.
     #[must_use]
     pub fn map(self, id: &str, over: Value, max_parallel: u32, tool: &str, inputs: Value) -> Self {
         let each = json!({"type": "function", "fn": tool, "inputs": inputs});
         self.node(json!({"id": id, "type": "map", "over": over, "max_parallel": max_parallel, "do": each}))
     }
 
-    /// With an edge.
     #[must_use]
     pub fn edge(mut self, from: &str, to: &str) -> Self {
         self.0["edges"].as_array_mut().expect("edges").push(json!({"from": from, "to": to}));
         self
     }
 
-    /// With an edge that is taken on a condition.
     #[must_use]
     pub fn edge_if(mut self, from: &str, to: &str, condition: &str) -> Self {
         let edge = json!({"from": from, "to": to, "condition": condition});
@@ -61,14 +58,14 @@ impl Air {
         self
     }
 
-    /// With a member of the document, or of its last node by a pointer.
+    /// Sets a member of the document.
     #[must_use]
     pub fn with(mut self, member: &str, value: Value) -> Self {
         self.0[member] = value;
         self
     }
 
-    /// With a member of the node that was added last.
+    /// Sets a member of the node that was added last.
     #[must_use]
     pub fn also(mut self, member: &str, value: Value) -> Self {
         let node = self.0["nodes"].as_array_mut().and_then(|nodes| nodes.last_mut()).expect("a node");
@@ -76,13 +73,11 @@ impl Air {
         self
     }
 
-    /// Its name.
     #[must_use]
     pub fn id(&self) -> String {
         self.0["workflow_id"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// The document.
     #[must_use]
     pub fn document(&self) -> &Value {
         &self.0

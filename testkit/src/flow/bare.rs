@@ -1,7 +1,7 @@
 //! A run without a store: the state machine alone, with tools that answer at once.
 //!
-//! It counts what the run asks for and writes, so that a test can compare the work for graphs of
-//! different size without looking at a clock.
+//! It counts what the run requests and writes, so a test can compare the cost of graphs of different
+//! sizes without measuring time.
 
 use super::air::Air;
 use super::engine::World;
@@ -28,28 +28,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use uuid::Uuid;
 
-/// What a run asked for and wrote.
+/// Counts of what a run requested and wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Turns that were committed.
+    /// Committed turns.
     pub turns: usize,
-    /// Rows, steps and ledger entries, all together.
+    /// Row changes and ledger entries.
     pub rows: usize,
-    /// The most of them in one turn.
+    /// The largest number of `rows` in one turn.
     pub rows_most: usize,
-    /// Calls of tools.
+    /// Tool calls.
     pub calls: usize,
-    /// Times that a slot was asked for.
+    /// Slot requests.
     pub slots: usize,
-    /// Times that the rules were asked.
+    /// Policy evaluations.
     pub judged: usize,
 }
 
-/// A run without a store.
 pub struct Bare {
-    /// The run.
     pub run: Run,
-    /// What it did so far.
     pub work: Work,
     world: World,
     registry: Registry,
@@ -57,7 +54,7 @@ pub struct Bare {
     pending: VecDeque<Event>,
 }
 
-/// Rules that allow everything.
+/// A policy that allows everything and counts its evaluations.
 #[derive(Default)]
 pub(super) struct Lenient(AtomicUsize);
 
@@ -86,7 +83,7 @@ impl Gate for Counted<'_> {
 }
 
 impl Bare {
-    /// A run of this workflow that has begun.
+    /// Starts a run of this workflow.
     #[must_use]
     pub fn begin(air: &Air, level: Level) -> Self {
         let world = World::new(1);
@@ -98,7 +95,7 @@ impl Bare {
         bare
     }
 
-    /// Tells it something and does what it wants, up to calls, which answer when it is driven on.
+    /// Applies events. Calls that the run makes are answered by [`Bare::drive`].
     pub fn tell(&mut self, events: Vec<Event>) {
         let catalog = ToolCatalog::running(&self.registry);
         let mut env = Env {
@@ -138,27 +135,24 @@ impl Bare {
         }
     }
 
-    /// Lets everything that was asked for be answered, one after the other.
+    /// Answers every pending call, one at a time.
     pub fn drive(&mut self) {
         while let Some(event) = self.pending.pop_front() {
             self.tell(vec![event]);
         }
     }
 
-    /// A fresh id.
     #[must_use]
     pub fn id(&self) -> Uuid {
         self.world.random.row_id(NOON)
     }
 }
 
-/// The graph of a workflow.
 pub(super) fn graph(registry: &Registry, air: &Air) -> Arc<Graph> {
     let document = air::parse(&air.document().to_string()).expect("a document");
     Arc::new(air::compile(document, &ToolCatalog::running(registry)).expect("a graph"))
 }
 
-/// What a run of a workflow is made of.
 pub(super) fn head(world: &World, air: &Air, level: Level) -> RunHead {
     RunHead {
         id: world.random.row_id(NOON),
@@ -186,7 +180,7 @@ pub(super) fn head(world: &World, air: &Air, level: Level) -> RunHead {
     }
 }
 
-/// Rows, steps and entries of a turn; a decision has two rows and an entry.
+/// Row changes and entries of a turn. A verdict adds two rows and an entry.
 fn rows_of(tx: &Tx, notes: &[LedgerNote]) -> usize {
     let entries: usize = notes.iter().map(|note| if note.verdict.is_some() { 3 } else { 1 }).sum();
     tx.inserts.len() + tx.updates.len() + tx.steps.len() + entries

@@ -1,4 +1,4 @@
-//! A bus within one test: whoever hints hears the hint too, as on every real bus.
+//! An in-process bus. A publisher receives its own messages, as on every real bus.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// A bus that reaches everybody who was given a copy of it.
+/// A bus shared by all its clones.
 #[derive(Clone, Default)]
 pub struct HintBus {
     topics: Arc<Mutex<BTreeMap<String, broadcast::Sender<Bytes>>>>,
@@ -26,7 +26,7 @@ impl HintBus {
 #[async_trait]
 impl Bus for HintBus {
     async fn publish(&self, topic: &str, message: Bytes) -> Result<(), BusError> {
-        // Nobody listening is no error.
+        // No subscriber is no error.
         let _ = self.topic(topic).send(message);
         Ok(())
     }

@@ -19,7 +19,7 @@ use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Nobody who listens to messages about runs.
+/// Accepts and drops every message about runs.
 pub struct Nobody;
 
 #[async_trait]
@@ -33,7 +33,7 @@ impl Notifier for Nobody {
     }
 }
 
-/// The runtime's own time, which a test may hold still and move on.
+/// The runtime's clock, which a test may pause and advance.
 struct RuntimeClock(Instant);
 
 impl Clock for RuntimeClock {
@@ -47,21 +47,17 @@ impl Clock for RuntimeClock {
     }
 }
 
-/// What outlives a crash.
+/// What survives an engine crash: the outside, the scripts of the tools, the clock and the ids.
 #[derive(Clone)]
 pub struct World {
-    /// What has happened outside.
     pub outside: Arc<Outside>,
-    /// What tools do.
     pub script: Script,
-    /// What time it is.
     pub clock: Arc<dyn Clock>,
-    /// Where ids come from.
     pub random: Arc<Seeded>,
 }
 
 impl World {
-    /// A world in which every tool does its work.
+    /// Every tool succeeds.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -72,24 +68,23 @@ impl World {
         }
     }
 
-    /// The same world with tools that follow this script.
     #[must_use]
     pub fn with(mut self, script: impl Fn(&str, &str, u32) -> Behave + Send + Sync + 'static) -> Self {
         self.script = Arc::new(script);
         self
     }
 
-    /// Somebody who may act.
+    /// A permit for everything in tenant `acme`.
     #[must_use]
     pub fn actor(&self, name: &str) -> Permit {
         somebody("acme", name)
     }
 
-    /// Makes sure that the tenant is there.
+    /// Creates tenant `acme` unless it exists.
     pub async fn settle(&self, records: &dyn Records) {
         let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
         let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
-        // It may be there already.
+        // A conflict means that it exists.
         let _ = records.commit(tx).await;
     }
 
@@ -114,13 +109,12 @@ impl World {
     }
 }
 
-/// An engine in this world.
 #[must_use]
 pub fn engine(world: &World, records: Arc<dyn Records>) -> Flow {
     engine_with(world, records, true, Rules::default())
 }
 
-/// An engine with rules, perhaps beside others.
+/// An engine with policy rules. `alone` says that no other node uses the store.
 #[must_use]
 pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules: Rules) -> Flow {
     Flow::new(FlowPorts {

@@ -1,5 +1,4 @@
-//! A flow engine for tests: scripted tools that count what reaches the outside, a world in which it
-//! happens, and the engine on any store.
+//! A flow engine for tests: tools that record their calls, a simulated outside, and the engine on any store.
 
 mod air;
 mod bare;
@@ -28,7 +27,7 @@ pub use stage::{SEAL, Setup, Stage, TENANT, asking, code_of, id_of, link_in, sta
 pub use tool::{Behave, Script, Scripted};
 pub use twin::Twin;
 
-/// Somebody who may do everything in a tenant.
+/// A permit for everything in a tenant.
 #[must_use]
 pub fn somebody(tenant: &str, actor: &str) -> Permit {
     Permit::for_entry(Entry { scopes: vec!["*".to_owned()], ..Entry::default_for(actor, tenant) })

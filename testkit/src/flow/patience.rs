@@ -1,20 +1,20 @@
-//! How long a test waits before it fails.
+//! Timeouts for tests that wait.
 //!
-//! Two clocks count. The runtime's clock may be held still and then jumps ahead when everything
-//! rests; an engine that never rests keeps it from moving at all, so the wall's clock counts too.
+//! Two clocks count. A paused runtime clock jumps ahead only when every task is idle. An engine in a busy
+//! loop keeps it from advancing at all, so the wall clock counts too.
 
 use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// How long a test waits for something to happen, on the runtime's clock.
+/// The timeout on the runtime's clock.
 const RUNTIME_LIMIT: Duration = Duration::from_secs(3 * 3_600);
 
-/// How long it waits on the wall's clock.
+/// The timeout on the wall clock.
 const WALL_LIMIT: Duration = Duration::from_secs(120);
 
-/// How often the wall's clock is looked at.
+/// How often the wall clock is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 struct Alarm {
@@ -28,7 +28,7 @@ static ALARMS: LazyLock<Sender<Alarm>> = LazyLock::new(|| {
     sender
 });
 
-/// Rings every alarm in its time. A thread of its own: whoever waits may share a thread with what never rests.
+/// Fires each alarm when it is due. It has a thread of its own because a waiter may share its thread with a busy task.
 fn keep(alarms: &Receiver<Alarm>) {
     let mut set: Vec<Alarm> = Vec::new();
     loop {
@@ -46,25 +46,25 @@ fn keep(alarms: &Receiver<Alarm>) {
         let (due, later) = set.into_iter().partition(|alarm| alarm.at <= Instant::now());
         set = later;
         for alarm in Vec::into_iter(due) {
-            // Whoever stopped waiting a moment ago needs no alarm.
+            // The waiter may just have finished.
             let _ = alarm.ring.send(());
         }
     }
 }
 
-/// What a wait comes to; none if it takes longer than any test should.
+/// The result of a wait, or `None` if it times out.
 pub async fn within<T>(wait: impl Future<Output = T>) -> Option<T> {
     limited(wait, RUNTIME_LIMIT, WALL_LIMIT).await
 }
 
-/// Waits until something holds that no commit tells of; fails if it never does.
+/// Polls a condition that no commit signals. Fails the test if it times out.
 pub async fn until(what: &str, holds: impl Fn() -> bool) {
     let wait = async {
         while !holds() {
             tokio::task::yield_now().await;
         }
     };
-    assert!(within(wait).await.is_some(), "it never came to that: {what}");
+    assert!(within(wait).await.is_some(), "timed out waiting for: {what}");
 }
 
 async fn limited<T>(wait: impl Future<Output = T>, runtime: Duration, wall: Duration) -> Option<T> {

@@ -1,4 +1,4 @@
-//! A tool that a test moves by closures, and a record of everything that was asked of it.
+//! A tool whose behaviour a test sets with closures, and a record of its calls.
 
 use async_trait::async_trait;
 use chimera_core::error::Code;
@@ -13,20 +13,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// What was asked of a tool.
+/// A recorded call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Made {
     /// `execute`, `dry`, `check` or `rollback`.
     pub how: &'static str,
-    /// The effect's id.
     pub effect: Uuid,
-    /// The effect's key.
     pub key: String,
-    /// Which try.
     pub attempt: u32,
-    /// With what.
     pub input: Value,
-    /// When, on the runtime's clock.
+    /// On the runtime's clock.
     pub at: Instant,
 }
 
@@ -35,7 +31,7 @@ type Undo = Arc<dyn Fn(CallContext, CompletedCall) -> Result<Value, ToolError> +
 type Host = Arc<dyn Fn(&Value) -> Option<String> + Send + Sync>;
 type Check = Arc<dyn Fn(CallContext) -> Result<CheckResult, ToolError> + Send + Sync>;
 
-/// A tool that a test moves by closures.
+/// Builds a tool from closures. Each method returns the changed builder.
 #[derive(Clone)]
 pub struct Puppet {
     declared: ToolDeclaration,
@@ -48,7 +44,7 @@ pub struct Puppet {
     made: Arc<Mutex<Vec<Made>>>,
 }
 
-/// How many calls are under way, by tool and by tenant, and what they began with.
+/// Counts calls in flight by tool and by tenant, and keeps the inputs in order of start.
 #[derive(Clone, Default)]
 pub struct Watch(Arc<Mutex<Counts>>);
 
@@ -81,37 +77,36 @@ impl Watch {
         names.iter().for_each(|name| *counts.now.entry(name.clone()).or_default() -= 1);
     }
 
-    /// The most calls of a tool, or for a tenant, that were under way at a time.
+    /// The highest number of concurrent calls of a tool or a tenant.
     #[must_use]
     pub fn most(&self, name: &str) -> usize {
         self.counts().most.get(name).copied().unwrap_or(0)
     }
 
-    /// The inputs of all calls, in the order in which they began.
+    /// The inputs of all calls, in order of start.
     #[must_use]
     pub fn order(&self) -> Vec<Value> {
         self.counts().order.clone()
     }
 }
 
-/// What was asked of one puppet.
+/// The recorded calls of one tool.
 #[derive(Clone)]
 pub struct Asked(Arc<Mutex<Vec<Made>>>);
 
 impl Asked {
-    /// Everything, in its order.
     #[must_use]
     pub fn all(&self) -> Vec<Made> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What was asked in one way.
+    /// The calls of one kind: `execute`, `dry`, `check` or `rollback`.
     #[must_use]
     pub fn of(&self, how: &str) -> Vec<Made> {
         self.all().into_iter().filter(|made| made.how == how).collect()
     }
 
-    /// How often it was asked in one way.
+    /// The number of calls of one kind.
     #[must_use]
     pub fn count(&self, how: &str) -> usize {
         self.of(how).len()
@@ -119,7 +114,7 @@ impl Asked {
 }
 
 impl Puppet {
-    /// A reversible tool of this reach, of low risk, with a dry run, that echoes its input.
+    /// A low-risk tool that supports dry runs and echoes its input. If it writes, it can be rolled back.
     #[must_use]
     pub fn new(name: &'static str, effect: EffectKind) -> Self {
         let declared = ToolDeclaration {
@@ -153,14 +148,14 @@ impl Puppet {
         }
     }
 
-    /// The same with another declaration.
+    /// Changes the declaration.
     #[must_use]
     pub fn declared(mut self, change: impl FnOnce(&mut ToolDeclaration)) -> Self {
         change(&mut self.declared);
         self
     }
 
-    /// The same, and this is what it does when it is called for real.
+    /// Sets what a real call does.
     #[must_use]
     pub fn acts<F>(mut self, act: impl Fn(CallContext, Value) -> F + Send + Sync + 'static) -> Self
     where
@@ -170,7 +165,7 @@ impl Puppet {
         self
     }
 
-    /// The same, and each real call takes its time before it does anything.
+    /// Delays each real call.
     #[must_use]
     pub fn takes(mut self, time: impl Fn(&Value) -> Duration + Send + Sync + 'static) -> Self {
         let act = self.act;
@@ -186,7 +181,7 @@ impl Puppet {
         self
     }
 
-    /// The same, and it counts in `watch` how many of its calls are under way.
+    /// Counts its real calls in `watch`.
     #[must_use]
     pub fn watched(mut self, watch: &Watch) -> Self {
         let (act, watch, name) = (self.act, watch.clone(), self.declared.name);
@@ -204,21 +199,21 @@ impl Puppet {
         self
     }
 
-    /// The same, and its dry runs take their time too.
+    /// Delays each dry run.
     #[must_use]
     pub fn dry_takes(mut self, time: Duration) -> Self {
         self.dry_takes = time;
         self
     }
 
-    /// The same, and its dry runs are refused.
+    /// Makes dry runs fail.
     #[must_use]
     pub const fn dry_refuses(mut self, code: Code, why: &'static str) -> Self {
         self.dry_refuses = Some((code, why));
         self
     }
 
-    /// The same, and this is what it answers at once.
+    /// Sets what a real call answers, without waiting.
     #[must_use]
     pub fn answers(
         self,
@@ -227,7 +222,7 @@ impl Puppet {
         self.acts(move |ctx, input| std::future::ready(answer(&ctx, &input)))
     }
 
-    /// The same, and it fails for the moment.
+    /// Fails on these attempts with a retryable error.
     #[must_use]
     pub fn fails_at(self, attempts: &'static [u32]) -> Self {
         self.answers(move |ctx, input| match attempts.contains(&ctx.attempt) {
@@ -236,7 +231,7 @@ impl Puppet {
         })
     }
 
-    /// The same, and this is how it undoes.
+    /// Sets what a rollback does.
     #[must_use]
     pub fn undoes(
         mut self,
@@ -246,7 +241,7 @@ impl Puppet {
         self
     }
 
-    /// The same, and it can tell what became of a call.
+    /// Makes it checkable, and sets what a check answers.
     #[must_use]
     pub fn checks(mut self, check: impl Fn(CallContext) -> Result<CheckResult, ToolError> + Send + Sync + 'static) -> Self {
         self.declared.checkable = true;
@@ -254,26 +249,24 @@ impl Puppet {
         self
     }
 
-    /// The same, and its calls reach the host that its input names as `host`.
+    /// Takes the host of a call from its input's member `host`.
     #[must_use]
     pub fn reaches_hosts(mut self) -> Self {
         self.host = Arc::new(|input| input["host"].as_str().map(str::to_owned));
         self
     }
 
-    /// Its name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.declared.name
     }
 
-    /// What is asked of it from now on.
+    /// The calls made so far and later.
     #[must_use]
     pub fn asked(&self) -> Asked {
         Asked(Arc::clone(&self.made))
     }
 
-    /// The tool.
     #[must_use]
     pub fn build(self) -> Arc<dyn Tool> {
         let spec = Arc::new(self.declared.clone().compile().expect("schemas that compile"));

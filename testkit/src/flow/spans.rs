@@ -1,30 +1,30 @@
-//! Somebody who hears every span and keeps it.
+//! A span exporter that keeps every span.
 
 use chimera_core::flow::trace::SpanId;
 use chimera_engine::port::{Span, Spans};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-/// Keeps what it is told, across as many engines as share it.
+/// Collects the spans of all engines that share it.
 #[derive(Debug, Default)]
 pub struct Listener(watch::Sender<Vec<Span>>);
 
 impl Listener {
-    /// The spans of a run, in the order in which they were told.
+    /// The spans of a run, in the order in which they ended.
     #[must_use]
     pub fn of(&self, run: Uuid) -> Vec<Span> {
         self.0.borrow().iter().filter(|span| span.trace == run).cloned().collect()
     }
 
-    /// Waits until a span with this name was told of a run; gives the run's spans.
+    /// Waits until a span of the run with this name has ended. Returns the run's spans.
     pub async fn until(&self, run: Uuid, name: &str) -> Vec<Span> {
         let told = |spans: &Vec<Span>| spans.iter().any(|span| span.trace == run && span.name == name);
         let _ = self.0.subscribe().wait_for(told).await;
         self.of(run)
     }
 
-    /// The spans of a run as a tree, one line each, and below each span its parts in order of their
-    /// names, and of the same name as they were told. A span that nothing leads to stands at the edge. Panics if a span was told twice.
+    /// The spans of a run as an indented tree, one line each. Siblings are sorted by name, then by time of end. A span
+    /// without a known parent is a root. Panics if a span was exported twice.
     #[must_use]
     pub fn tree(&self, run: Uuid) -> String {
         let spans = self.of(run);
@@ -32,7 +32,7 @@ impl Listener {
         let known = |id: SpanId| spans.iter().any(|span| span.id == id);
         let roots = spans.iter().filter(|span| !span.parent.is_some_and(known)).collect();
         branch(&spans, roots, 0, &mut text);
-        assert_eq!(text.lines().count(), spans.len(), "told twice: {spans:#?}");
+        assert_eq!(text.lines().count(), spans.len(), "exported twice: {spans:#?}");
         text
     }
 }

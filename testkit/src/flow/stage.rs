@@ -1,7 +1,7 @@
-//! A flow engine on the store in memory, with whatever a test needs around it.
+//! A flow engine on the in-memory store, with helpers to start runs and wait for them.
 //!
-//! Time is the runtime's: a test that holds it still moves it on by waiting. Whoever waits for a run
-//! here looks again after each commit, never after a pause.
+//! Time is the runtime's: a test that pauses it advances it by waiting. Helpers that wait for a run
+//! check again after each commit; they never poll on a timer.
 
 use super::air::Air;
 use super::bus::HintBus;
@@ -36,16 +36,16 @@ const RENEW_EVERY: Duration = Duration::from_secs(4);
 /// The tenant that tests act for unless they say otherwise.
 pub const TENANT: &str = "acme";
 
-/// What seals secrets in the stores of tests.
+/// The key that encrypts secrets in the stores of tests.
 pub const SEAL: [u8; 32] = [3; 32];
 
-/// How people are asked unless a test says otherwise.
+/// The default approval settings.
 #[must_use]
 pub fn asking() -> Asking {
     Asking { seal: Some(Secret::new(SEAL)), ..Asking::default() }
 }
 
-/// The link in a message of the store, opened.
+/// The decrypted approval link in a stored message.
 #[must_use]
 pub fn link_in(message: &Row) -> Option<String> {
     let payload = message.get("payload").as_json().map(Json::to_value)?;
@@ -53,7 +53,7 @@ pub fn link_in(message: &Row) -> Option<String> {
     payload["data"]["link"].as_str().map(str::to_owned)
 }
 
-/// What an engine is set up with.
+/// Builds a [`Stage`]. Each method returns the changed builder.
 pub struct Setup {
     world: World,
     tools: Vec<Arc<dyn Tool>>,
@@ -68,17 +68,14 @@ pub struct Setup {
     alone: bool,
 }
 
-/// An engine and its store.
+/// An engine and its in-memory store.
 pub struct Stage {
-    /// The world that it acts on.
     pub world: World,
-    /// Its store.
     pub records: Arc<MemoryRecords>,
-    /// The engine.
     pub flow: Flow,
 }
 
-/// A setup with scripted tools, no rules and wide slots.
+/// A setup with scripted tools, no policy rules and default limits.
 #[must_use]
 pub fn stage(seed: u64) -> Setup {
     Setup {
@@ -97,83 +94,74 @@ pub fn stage(seed: u64) -> Setup {
 }
 
 impl Setup {
-    /// With tools that are shared like this.
     #[must_use]
     pub fn tenancy(mut self, tenancy: Arc<dyn Tenancy>) -> Self {
         self.tenancy = tenancy;
         self
     }
 
-    /// With another world.
     #[must_use]
     pub fn world(mut self, world: World) -> Self {
         self.world = world;
         self
     }
 
-    /// With another tool.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// With these rules.
     #[must_use]
     pub fn policy(mut self, policy: impl Policy + 'static) -> Self {
         self.policy = Arc::new(policy);
         self
     }
 
-    /// With somebody who tells how runs ended.
     #[must_use]
     pub fn notifier(mut self, notifier: Arc<dyn Notifier>) -> Self {
         self.notifier = notifier;
         self
     }
 
-    /// With somebody who hears what runs did.
     #[must_use]
     pub fn spans(mut self, spans: Arc<dyn Spans>) -> Self {
         self.spans = spans;
         self
     }
 
-    /// With people who are asked in this way.
     #[must_use]
     pub fn asking(mut self, asking: Asking) -> Self {
         self.asking = asking;
         self
     }
 
-    /// With these slots.
     #[must_use]
     pub fn slots(mut self, slots: CallLimits) -> Self {
         self.slots = slots;
         self
     }
 
-    /// With so many runs at a time.
+    /// Limits the number of active runs, in total and per tenant.
     #[must_use]
     pub fn runs_max(self, runs_max: usize) -> Self {
         self.places(RunLimits { total: runs_max, per_tenant: runs_max, ..RunLimits::default() })
     }
 
-    /// With these places.
     #[must_use]
     pub fn places(mut self, places: RunLimits) -> Self {
         self.places = places;
         self
     }
 
-    /// Without anybody who looks after runs that nobody drives.
+    /// Does not start the keeper, which picks up runs without an owner.
     #[must_use]
     pub fn unkept(mut self) -> Self {
         self.keeps = false;
         self
     }
 
-    /// Beside other nodes that write to the same store.
+    /// Other nodes write to the same store.
     #[must_use]
     pub fn shared(mut self) -> Self {
         self.alone = false;
@@ -185,12 +173,12 @@ impl Setup {
         self.on(Arc::new(MemoryRecords::new())).await
     }
 
-    /// Opens on this store, as a process does that finds it.
+    /// Opens on an existing store, like a process that restarts.
     pub async fn on(self, records: Arc<MemoryRecords>) -> Stage {
         for tenant in [TENANT, "other"] {
             let row = vec![("id", tenant.into()), ("slug", tenant.into()), ("name", tenant.into())];
             let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
-            // It may be there already.
+            // A conflict means that it exists.
             let _ = records.commit(tx).await;
         }
         let mut registry = self.world.registry();
@@ -238,58 +226,54 @@ impl Stage {
         })
     }
 
-    /// Somebody who may act for a tenant.
+    /// A permit for everything in a tenant.
     #[must_use]
     pub fn permit_of(&self, tenant: &str, actor: &str) -> Permit {
         somebody(tenant, actor)
     }
 
-    /// Somebody who may act.
+    /// A permit for everything in [`TENANT`].
     #[must_use]
     pub fn permit(&self, actor: &str) -> Permit {
         self.permit_of(TENANT, actor)
     }
 
-    /// Stores a workflow that `user_ann` wrote; gives its version.
+    /// Applies a workflow as `user_ann`. Returns its version.
     pub async fn apply(&self, air: &Air) -> i64 {
         self.apply_as("user_ann", air).await
     }
 
-    /// Stores a workflow that somebody wrote; gives its version.
     pub async fn apply_as(&self, who: &str, air: &Air) -> i64 {
         let text = air.document().to_string();
         let applied = self.flow.workflows().apply(&self.permit(who), &air.id(), &text).await;
         applied.unwrap_or_else(|error| panic!("{}: {}", error, json!(error.body()))).version
     }
 
-    /// Starts a run of `user_ann`.
+    /// Starts a run as `user_ann`.
     pub async fn start(&self, ask: StartRun) -> Uuid {
         let started = self.flow.start(&self.permit("user_ann"), ask).await;
         started.unwrap_or_else(|error| panic!("{}", json!(error.body()))).run_id
     }
 
-    /// Stores a workflow and starts a run of it.
+    /// Applies a workflow and starts a run of it.
     pub async fn run(&self, air: &Air, level: Level) -> Uuid {
         self.run_with(air, level, json!({})).await
     }
 
-    /// Stores a workflow and starts a run of it with inputs.
     pub async fn run_with(&self, air: &Air, level: Level, inputs: Value) -> Uuid {
         self.apply(air).await;
         self.start(StartRun { level, ..StartRun::of(air.id(), inputs) }).await
     }
 
-    /// The run as it stands.
     pub async fn show(&self, run: Uuid) -> Value {
         self.flow.show(&self.permit("admin"), run).await.expect("the run")
     }
 
-    /// Waits until the run looks as wanted.
+    /// Waits until the run satisfies a condition.
     pub async fn until(&self, run: Uuid, wanted: impl Fn(&Value) -> bool) -> Value {
         self.until_of(TENANT, run, wanted).await
     }
 
-    /// Waits until the run of a tenant looks as wanted.
     pub async fn until_of(&self, tenant: &str, run: Uuid, wanted: impl Fn(&Value) -> bool) -> Value {
         let (mut commits, admin) = (self.records.commits(), self.permit_of(tenant, "admin"));
         let waiting = async {
@@ -304,7 +288,7 @@ impl Stage {
         };
         match within(waiting).await {
             Some(shown) => shown,
-            None => panic!("it never came to that: {:#}", self.steps(run).await),
+            None => panic!("timed out; the steps are {:#}", self.steps(run).await),
         }
     }
 
@@ -319,7 +303,7 @@ impl Stage {
         self.until(run, |shown| ends.iter().any(|end| shown["status"] == *end)).await
     }
 
-    /// Waits until a node of the run has this status; gives the step.
+    /// Waits until a node of the run has this status. Returns the step.
     pub async fn step(&self, run: Uuid, node: &str, status: &str) -> Value {
         let mut commits = self.records.commits();
         let waiting = async {
@@ -335,11 +319,11 @@ impl Stage {
         };
         match within(waiting).await {
             Some(step) => step,
-            None => panic!("{node} never was {status}: {:#}", self.steps(run).await),
+            None => panic!("timed out waiting for {node} to be {status}; the steps are {:#}", self.steps(run).await),
         }
     }
 
-    /// The steps as they stand.
+    /// The current steps, all pages.
     pub async fn steps(&self, run: Uuid) -> Value {
         let (admin, mut steps, mut cursor) = (self.permit("admin"), Vec::new(), None::<String>);
         loop {
@@ -353,7 +337,7 @@ impl Stage {
         }
     }
 
-    /// The statuses of the nodes, in their order: `a=completed b=skipped`.
+    /// The statuses of the steps, in order: `a=completed b=skipped`.
     pub async fn standing(&self, run: Uuid) -> String {
         let steps = self.steps(run).await;
         let words = steps.as_array().expect("steps").iter().map(|step| {
@@ -364,13 +348,13 @@ impl Stage {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// The types of the run's events, in their order.
+    /// The types of the run's events, in order.
     pub async fn events(&self, run: Uuid) -> Vec<String> {
         let events = self.flow.events(&self.permit("admin"), run, 0, 1_000).await.expect("events");
         events.iter().map(|event| event["event_type"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// Waits until people are asked; gives the requests.
+    /// Waits until an approval is pending. Returns the approval requests.
     pub async fn asks(&self, run: Uuid) -> Vec<Value> {
         let asked = |shown: &Value| {
             shown["status"] == "awaiting_approval"
@@ -379,7 +363,7 @@ impl Stage {
         self.until(run, asked).await["approvals"].as_array().expect("approvals").clone()
     }
 
-    /// Decides about what was asked.
+    /// Decides an approval request. `asked` supplies the digest.
     pub async fn decide(
         &self,
         who: &str,
@@ -393,19 +377,18 @@ impl Stage {
         self.flow.decide(&self.permit(who), ask).await
     }
 
-    /// Waits until something is asked and approves it.
+    /// Waits until an approval is pending and approves it. Returns the approval request.
     pub async fn approve(&self, who: &str, run: Uuid) -> Value {
         let asked = self.asks(run).await.remove(0);
         self.decide(who, run, Decision::Approve, Some(&asked)).await.expect("an approval");
         asked
     }
 
-    /// Lets time pass, and everything that happens meanwhile.
+    /// Lets time pass.
     pub async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
 
-    /// Every row of a table.
     #[must_use]
     pub fn rows(&self, table: &'static Table) -> Vec<Row> {
         self.records.rows(table)
@@ -418,13 +401,13 @@ impl Stage {
     }
 }
 
-/// The id in a document.
+/// Parses the id in a JSON value.
 #[must_use]
 pub fn id_of(value: &Value) -> Uuid {
     value.as_str().and_then(|text| Uuid::parse_str(text).ok()).expect("an id")
 }
 
-/// The code of a refusal.
+/// The error code of a result, or `none`.
 #[must_use]
 pub fn code_of<T>(result: Result<T, EngineError>) -> String {
     match result {

@@ -1,4 +1,4 @@
-//! Tools that do as a test tells them.
+//! Tools that follow a script. The script decides each call by tool, idempotency key and attempt.
 
 use super::outside::Outside;
 use async_trait::async_trait;
@@ -9,27 +9,26 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What becomes of one call.
+/// The outcome of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behave {
-    /// It does its work.
+    /// Succeeds.
     Work,
-    /// It fails before anything was sent.
+    /// Fails before anything is sent; retryable.
     RefuseBefore,
-    /// It fails for good before anything was sent.
+    /// Fails before anything is sent; permanent.
     RefuseForGood,
-    /// It does its work, and the answer is lost.
+    /// Takes effect, but the answer is lost.
     LoseAnswer,
-    /// It is sent and never answers.
+    /// Takes effect, but never answers.
     Hang,
-    /// It does its work after a while.
+    /// Succeeds after three seconds.
     Late,
 }
 
-/// Decides what becomes of a call: tool, key, attempt.
+/// Maps tool, idempotency key and attempt to an outcome.
 pub type Script = Arc<dyn Fn(&str, &str, u32) -> Behave + Send + Sync>;
 
-/// A tool that follows a script.
 pub struct Scripted {
     spec: Arc<Spec>,
     outside: Arc<Outside>,
@@ -37,7 +36,6 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// A tool of this reach.
     #[must_use]
     pub fn new(
         name: &'static str,

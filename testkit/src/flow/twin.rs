@@ -1,8 +1,8 @@
-//! A run and what its rows make of it, side by side.
+//! Compares a live run with the same run rebuilt from its rows.
 //!
-//! The run is told the answers of its calls in the order of a seed, one or several in a turn. After
-//! every turn it is rebuilt from its rows, as after a crash at that moment, and both must have decided
-//! the same edges and failed for the same reason.
+//! The run gets the answers of its calls in an order drawn from a seed, one or several per turn. After
+//! every turn it is rebuilt from its rows, as after a crash. Both must have decided the same edges and
+//! failed for the same reason.
 
 use super::air::{Air, workflow};
 use super::bare::{Lenient, graph, head};
@@ -41,7 +41,7 @@ impl Gate for Slots {
     }
 }
 
-/// Where a run stands: its edges, and why it fails.
+/// The decided edges of a run, and its failure.
 type Standing = (Vec<IncomingEdges>, Option<String>);
 
 fn standing(run: &Run) -> Standing {
@@ -49,7 +49,7 @@ fn standing(run: &Run) -> Standing {
 }
 
 impl Twin {
-    /// Compares so many graphs from a seed on; gives how often a run was rebuilt.
+    /// Compares one random graph per seed. Returns how often a run was rebuilt.
     pub async fn agree_about(seeds: std::ops::Range<u64>) -> usize {
         let mut compared = 0;
         for seed in seeds {
@@ -59,7 +59,7 @@ impl Twin {
         compared
     }
 
-    /// Runs a workflow to its end with answers after a seed; gives how often both were compared.
+    /// Runs a workflow to its end. Returns the number of comparisons.
     async fn agrees(air: &Air, dice: &Seeded) -> usize {
         let world = World::new(dice.next());
         let registry = world.registry();
@@ -82,7 +82,7 @@ impl Twin {
                     events.push(answered(twin.calls.remove(at), dice));
                 }
             }
-            assert!(twin.more || !events.is_empty(), "nothing more happens to {:#}", air.document());
+            assert!(twin.more || !events.is_empty(), "the run is stuck: {:#}", air.document());
             events.push(Event::Tick);
             twin.tell(events).await;
         }
@@ -103,7 +103,7 @@ impl Twin {
         }
     }
 
-    /// The run as another process would take it up now.
+    /// The run as another process would load it now.
     fn rebuilt(&self) -> Run {
         let row = self.records.rows(&RUNS).into_iter().next().expect("the row of the run");
         let stored = StoredRun {
@@ -136,7 +136,7 @@ fn step(run: &mut Run, events: Vec<Event>, slots: bool, world: &World, registry:
     run.step(events, &mut env).expect("a turn")
 }
 
-/// An answer of a call, now and then a refusal for good.
+/// The answer of a call; one in six is a permanent failure.
 fn answered(event: Event, dice: &Seeded) -> Event {
     match event {
         Event::CallAnswered { at, call, took_ms, .. } if dice.below(6) == 0 => {
@@ -147,7 +147,7 @@ fn answered(event: Event, dice: &Seeded) -> Event {
     }
 }
 
-/// A graph after a seed in which conditions look at all that lies upstream, settled or not.
+/// A random graph whose conditions refer to any upstream node, settled or not.
 fn entangled(dice: &Seeded) -> Air {
     let mut air = workflow("entangled");
     let names: Vec<String> = (0..4 + dice.below(6)).map(|at| format!("n{at}")).collect();

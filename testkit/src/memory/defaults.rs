@@ -1,7 +1,7 @@
-//! What a column holds when an insert leaves it out, as the migrations define it.
+//! Column defaults, as the migrations define them.
 //!
-//! The catalogue knows that there is a default, not which; a test compares these with the live
-//! schema. The time now is always noon here.
+//! The catalogue records that a column has a default, not which one; a test compares these with the
+//! live schema. The current time is always [`NOON`].
 
 use crate::build::NOON;
 use chimera_core::record::{Column, Json, ColumnType, Table, Value};

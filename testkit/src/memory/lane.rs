@@ -1,7 +1,6 @@
 //! One lane of a node: the loop around its committer, and the lane's row.
 //!
-//! Without a clock a lane is free when its holder gave it back, and its holder's otherwise; with one
-//! it is free as well when its lease has run out.
+//! A lane is free once its holder has released it or, if the store has a clock, once its lease has expired.
 
 use super::tables::Tables;
 use super::{ClaimFate, Disk, lock};
@@ -17,7 +16,6 @@ use std::collections::VecDeque;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-/// Who waits for a commit.
 pub(super) type Waiter = oneshot::Sender<Result<Receipt, CommitError>>;
 
 const FREE: Timestamp = Timestamp::from_micros(0);
@@ -25,14 +23,14 @@ const FREE: Timestamp = Timestamp::from_micros(0);
 pub(super) struct LaneLoop {
     committer: Committer<Waiter>,
     commands: VecDeque<Command<Waiter>>,
-    /// The lane that is held; none while one is being claimed.
+    /// The held lane; none while claiming one.
     mine: Option<Lane>,
-    /// The lane that was held last, which is claimed again before any other.
+    /// The lane held last; it is claimed again before any other.
     last: Option<Lane>,
 }
 
 impl LaneLoop {
-    /// Takes a free lane, or adds one.
+    /// Claims a free lane, or adds one.
     pub(super) fn claim(disk: &Disk) -> Self {
         let commands = VecDeque::from([Command::Claim]);
         let mut lane = Self { committer: Committer::new(), commands, mine: None, last: None };
@@ -48,7 +46,6 @@ impl LaneLoop {
         self.commands.extend(self.committer.step(Event::Submitted { tx, waiter }));
     }
 
-    /// Makes the lease last longer.
     pub(super) fn renew(&mut self, disk: &Disk) {
         self.commands.extend(self.committer.step(Event::Tick));
         self.run(disk);
@@ -59,13 +56,13 @@ impl LaneLoop {
         self.run(disk);
     }
 
-    /// Works until nothing is left to do. A claim that does not succeed is tried again the next time.
+    /// Runs every command. A claim that does not succeed is retried on the next call.
     pub(super) fn run(&mut self, disk: &Disk) {
         self.commands.extend(self.committer.start());
         let mut later = None;
         while let Some(command) = self.commands.pop_front() {
             let event = match command {
-                // Whoever stopped waiting needs no answer.
+                // The caller may have stopped waiting.
                 Command::Reply(waiter, answer, _) => {
                     let _ = waiter.send(answer);
                     continue;
@@ -90,7 +87,7 @@ impl LaneLoop {
                         }
                         ClaimFate::Failed => {
                             later = Some(Command::Claim);
-                            Event::ClaimFailed(Unavailable::new(Outage::Transient, "no lane can be claimed"))
+                            Event::ClaimFailed(Unavailable::new(Outage::Transient, "cannot claim a lane"))
                         }
                     }
                 }
@@ -117,7 +114,7 @@ fn execute(disk: &Disk, batch: &Batch) -> BatchOutcome {
     let fault = lock(&disk.fault).as_mut().and_then(|fault| fault(batch));
     let mut tables = lock(&disk.tables);
     let answer_lost = match fault {
-        // Also where the answer gets lost: a node that was fenced never commits.
+        // Also when the answer gets lost: a fenced node never commits.
         None | Some(BatchOutcome::Committed { .. }) if !holds(&tables, batch) => return BatchOutcome::Fenced,
         None => false,
         Some(BatchOutcome::Committed { .. }) => true,
@@ -130,7 +127,7 @@ fn execute(disk: &Disk, batch: &Batch) -> BatchOutcome {
     if answer_lost { BatchOutcome::Unknown { lost } } else { BatchOutcome::Committed { head, lost } }
 }
 
-/// Shows a committed batch to whoever watches.
+/// Passes a committed batch to the watcher.
 fn show(disk: &Disk, tables: &mut Tables, batch: &Batch, lost: &[(usize, TxRejection)]) {
     let mut watcher = lock(&disk.watcher);
     let Some(watcher) = watcher.as_mut() else { return tables.changes(|_| ()) };
@@ -157,7 +154,7 @@ fn apply(disk: &Disk, tables: &mut Tables, batch: &Batch) -> (ChainHead, Vec<(us
     (head, lost)
 }
 
-/// The end of a lease that begins now.
+/// The expiry of a lease that starts now.
 fn lease(disk: &Disk) -> Timestamp {
     disk.clock.as_ref().map_or(NOON, |clock| clock.steady()).plus_seconds(LANE_LEASE_SECONDS)
 }
@@ -180,14 +177,14 @@ fn lane_of(row: &Row) -> Lane {
     Lane { id: row.int("lane"), epoch: row.int("epoch"), head: ChainHead { seq: row.int("head_seq"), hash } }
 }
 
-/// Frees every lane, whoever holds it.
+/// Frees every lane, including held ones.
 pub(super) fn free_all(tables: &mut Tables) {
     for row in tables.all(&LEDGER_LANES) {
         put(tables, lane_of(&row), row.get("last_batch_id").as_uuid(), FREE);
     }
 }
 
-/// The row of a lane, while it is still in the epoch in which its holder took it.
+/// The row of a lane if its epoch is unchanged.
 fn held(tables: &Tables, lane: Lane) -> Option<Row> {
     tables.all(&LEDGER_LANES).into_iter().find(|row| (row.int("lane"), row.int("epoch")) == (lane.id, lane.epoch))
 }
@@ -196,7 +193,7 @@ fn holds(tables: &Tables, batch: &Batch) -> bool {
     held(tables, batch.lane).is_some_and(|row| lane_of(&row) == batch.lane)
 }
 
-/// Takes the lane that was held, else a free one, else a new one, in a new epoch.
+/// Claims the lane that was held, else a free one, else a new one, in a new epoch.
 fn take(disk: &Disk, tables: &mut Tables, mine: Option<Lane>) -> Lane {
     let rows = tables.all(&LEDGER_LANES);
     let now = disk.clock.as_ref().map_or(FREE, |clock| clock.steady());

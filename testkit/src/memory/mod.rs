@@ -1,10 +1,9 @@
-//! The record store of the simulator: tables in memory, the real committer in front of them.
+//! The in-memory record store: the real committer on tables in memory.
 //!
-//! A commit is queued when its call is polled first and decided when it is polled again, so calls
-//! that are made together share a batch, as on the real stores, and a single thread always
-//! repeats itself. A fault hook may replace the outcome of any batch, and `tamper` changes rows
-//! behind everybody's back. Checks, foreign keys and append-only guards of the databases are not
-//! modelled; what the catalogue knows, defaults and views are.
+//! A commit is queued when its future is first polled and executed when it is polled again. So concurrent
+//! calls share a batch, as on the real stores, and a single thread is deterministic. A fault hook may
+//! replace the outcome of any batch, and `tamper` changes rows directly. The catalogue's keys, defaults
+//! and views are modelled; checks, foreign keys and append-only guards of the databases are not.
 
 mod defaults;
 mod lane;
@@ -27,43 +26,40 @@ use std::time::Duration;
 use tables::Tables;
 use tokio::sync::{oneshot, watch};
 
-/// Decides what becomes of a batch before it is applied; `None` applies it. `Committed` applies it
-/// too, but loses the answer.
+/// Decides the outcome of a batch before it is applied. `None` applies it. `Committed` applies it but loses the
+/// answer.
 pub type Fault = Box<dyn FnMut(&Batch) -> Option<BatchOutcome> + Send>;
 
-/// What becomes of an attempt to claim a lane.
+/// The outcome of an attempt to claim a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimFate {
-    /// The lane is taken.
+    /// The lane is claimed.
     Taken,
-    /// It takes longer; everybody waits, and it is tried again with the next transaction or renewal.
+    /// The claim takes longer. Commits wait, and the next transaction or renewal retries it.
     Pending,
-    /// It fails; what waits is refused, and it is tried again with the next transaction or renewal.
+    /// The claim fails. Waiting commits fail, and the next transaction or renewal retries it.
     Failed,
 }
 
-/// Decides what becomes of each attempt to claim a lane.
+/// Decides the outcome of each attempt to claim a lane.
 pub type ClaimFault = Box<dyn FnMut() -> ClaimFate + Send>;
 
-/// Sees every commit, in the order in which they happen.
+/// Observes every committed batch, in order: its changed rows, its entries, then `committed`.
 pub trait Watcher: Send {
-    /// A row is different.
     fn changed(&mut self, changed: Changed<'_>);
 
-    /// An entry is in the ledger.
     fn entered(&mut self, sealed: &SealedEntry);
 
-    /// That was all of it.
     fn committed(&mut self);
 }
 
-/// One node of a store in memory.
+/// One node of an in-memory store.
 pub struct MemoryRecords {
     disk: Arc<Disk>,
     lanes: Vec<Mutex<LaneLoop>>,
 }
 
-/// What outlives a node and is shared by all of them.
+/// What all nodes share and what survives them.
 #[derive(Default)]
 struct Disk {
     tables: Mutex<Tables>,
@@ -88,7 +84,7 @@ impl Default for MemoryRecords {
 }
 
 impl MemoryRecords {
-    /// An empty store of one lane that never fails.
+    /// An empty store of one lane, without faults.
     #[must_use]
     pub fn new() -> Self {
         Self::with_lanes(1)
@@ -100,27 +96,27 @@ impl MemoryRecords {
         Self::on(Arc::default(), lanes)
     }
 
-    /// An empty store of several lanes whose leases run out by this clock unless they are renewed.
+    /// An empty store of several lanes whose leases expire by this clock unless they are renewed.
     #[must_use]
     pub fn leased(lanes: usize, clock: Arc<dyn Clock>) -> Self {
         Self::on(Arc::new(Disk { clock: Some(clock), ..Disk::default() }), lanes)
     }
 
-    /// Another node on the same tables. It takes lanes that a closed node gave back; the lanes of
-    /// one that was only dropped stay held, as after a crash.
+    /// Another node on the same tables. It claims lanes that a closed node released. A node that was only dropped
+    /// still holds its lanes, as after a crash.
     #[must_use]
     pub fn beside(&self) -> Self {
         Self::on(Arc::clone(&self.disk), self.lanes.len())
     }
 
-    /// The next node on the same tables, when nobody else can be alive: it takes every lane at once.
+    /// The next node on the same tables when no other can be alive: every lane is free at once.
     #[must_use]
     pub fn instead(&self) -> Self {
         lane::free_all(&mut lock(&self.disk.tables));
         self.beside()
     }
 
-    /// A store of its own with everything that is in this one now, as a backup that is put back.
+    /// A separate store with the current content of this one, like a restored backup.
     #[must_use]
     pub fn copy(&self) -> Self {
         let mut tables = lock(&self.disk.tables).copy();
@@ -133,7 +129,6 @@ impl MemoryRecords {
         self.lanes.iter().for_each(|lane| lock(lane).renew(&self.disk));
     }
 
-    /// Lets `watcher` see every commit from now on.
     pub fn watch(&self, watcher: Box<dyn Watcher>) {
         *lock(&self.disk.watcher) = Some(watcher);
     }
@@ -153,34 +148,34 @@ impl MemoryRecords {
         *lock(&self.disk.claims) = Some(fault);
     }
 
-    /// Refuses every batch from now on, as a full disk would.
+    /// Fails every batch from now on, like a full disk.
     pub fn refuse_writes(&self) {
         let full = || Unavailable::new(Outage::Full, "the disk is full");
         self.inject(Box::new(move |_| Some(BatchOutcome::Unavailable(full()))));
     }
 
-    /// Answers no question from now on, as a server that is gone.
+    /// Fails every read from now on, like a lost server.
     pub fn refuse_reads(&self) {
         self.disk.refuses_reads.store(true, Ordering::SeqCst);
     }
 
-    /// Every answer takes a while on its way from now on, so that things change between two of them.
+    /// Delays the answer of every read, so that rows can change before it arrives.
     pub fn slow_reads(&self, by: Duration) {
         self.disk.slow_reads_ms.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
-    /// Every batch is applied again, and every question answered.
+    /// Ends injected failures of batches and reads.
     pub fn heal(&self) {
         self.disk.refuses_reads.store(false, Ordering::SeqCst);
         *lock(&self.disk.fault) = None;
     }
 
-    /// From now on nobody may change the store, or everybody may again.
+    /// Holds the store against changes, or lifts the hold.
     pub fn set_hold(&self, hold: Option<Hold>) {
         *lock(&self.disk.hold) = hold;
     }
 
-    /// How many transactions were committed so far, for tests that wait for one.
+    /// The number of committed transactions; tests wait for it to change.
     #[must_use]
     pub fn commits(&self) -> watch::Receiver<u64> {
         self.disk.commits.subscribe()
@@ -192,13 +187,12 @@ impl MemoryRecords {
         lock(&self.disk.tables).all(table)
     }
 
-    /// The row of a table with this key.
     #[must_use]
     pub fn row(&self, table: &'static Table, key: Vec<Value>) -> Option<Row> {
         lock(&self.disk.tables).find(table, key).cloned()
     }
 
-    /// Changes a table behind everybody's back, as an intruder with the database's password would.
+    /// Changes a table directly, like an intruder with the database's password.
     pub fn tamper(&self, table: &'static Table, change: impl FnOnce(&mut Vec<Row>)) {
         let mut tables = lock(&self.disk.tables);
         let mut rows = tables.all(table);

@@ -1,4 +1,4 @@
-//! How values compare: as both databases sort them.
+//! The order of values, as both databases sort them.
 
 use chimera_core::record::{Comparison, Condition, Row, Value};
 use std::cmp::Ordering;

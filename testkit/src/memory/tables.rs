@@ -1,7 +1,7 @@
-//! The tables themselves: what a transaction does to them, and what a query finds.
+//! The tables: applying transactions and answering queries.
 //!
-//! A transaction notes what each row was before, so that one that loses is taken back and one that
-//! wins can be looked at; nothing is copied for it.
+//! An undo journal keeps the previous version of each changed row. It rolls back a transaction that conflicts,
+//! and shows the changes of one that commits.
 
 use super::defaults::default_of;
 use super::order::{SortKey, meets};
@@ -20,26 +20,23 @@ pub(super) struct Tables {
     journal: Vec<Was>,
 }
 
-/// What a row was before a transaction touched it.
+/// The previous version of a changed row.
 struct Was {
     table: &'static Table,
     key: SortKey,
     row: Option<Row>,
 }
 
-/// A row that a transaction has changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed<'a> {
-    /// Its table.
     pub table: &'static Table,
-    /// As it was; none for a new one.
+    /// None if the row was inserted.
     pub before: Option<&'a Row>,
-    /// As it is; none for one that is gone.
+    /// None if the row was deleted.
     pub after: Option<&'a Row>,
 }
 
 impl Tables {
-    /// The same rows again.
     pub(super) fn copy(&self) -> Self {
         Self { tables: self.tables.clone(), journal: Vec::new() }
     }
@@ -49,12 +46,11 @@ impl Tables {
         views::rows(self, table).unwrap_or_else(|| self.stored(table.name).cloned().collect())
     }
 
-    /// The rows that are stored under a name.
+    /// The rows of a table; none for a view.
     pub(super) fn stored(&self, name: &str) -> impl Iterator<Item = &Row> {
         self.tables.get(name).into_iter().flat_map(|rows| rows.values())
     }
 
-    /// The row with this key.
     pub(super) fn find(&self, table: &'static Table, key: Vec<Value>) -> Option<&Row> {
         self.tables.get(table.name)?.get(&SortKey(key))
     }
@@ -67,7 +63,7 @@ impl Tables {
         *self.table(table) = rows.into_iter().map(|row| (key_of(&row), row)).collect();
     }
 
-    /// Applies a transaction whole or not at all.
+    /// Applies a transaction atomically.
     pub(super) fn apply(&mut self, tx: &Tx) -> Result<(), Conflict> {
         let begun = self.journal.len();
         let applied = self.try_apply(tx);
@@ -89,7 +85,7 @@ impl Tables {
         tx.steps.iter().enumerate().try_for_each(|(at, step)| self.step(at, step))
     }
 
-    /// Shows what was changed since the last time, row by row.
+    /// Passes each change since the last call to `show`, and clears the journal.
     pub(super) fn changes(&mut self, mut show: impl FnMut(Changed<'_>)) {
         for was in std::mem::take(&mut self.journal) {
             let after = self.tables.get(was.table.name).and_then(|rows| rows.get(&was.key));

@@ -12,7 +12,7 @@ pub(super) fn rows(tables: &Tables, view: &'static Table) -> Option<Vec<Row>> {
     }
 }
 
-/// Each row of `base` with the scope that was written for it; a row without one is nobody's.
+/// Each row of `base` joined with its scope. A row without a scope is not visible.
 fn scoped(tables: &Tables, view: &'static Table, base: &str) -> Vec<Row> {
     let kind = base.trim_end_matches('s');
     let of = |row: &Row| {

@@ -1,11 +1,11 @@
-//! What must hold after every commit, and what is wrong.
+//! Checks invariants after every commit, and collects violations and a trace.
 //!
-//! | of     | must hold                                                                            |
-//! |--------|--------------------------------------------------------------------------------------|
-//! | run    | one version at a time; its entries are numbered without gap; what ended stays ended;  |
-//! |        | whoever cancelled it is named at its end                                              |
-//! | step   | what settled keeps its output, and can only be undone                                 |
-//! | effect | `dispatched` first; what succeeded stays so                                           |
+//! | of     | invariant                                                                             |
+//! |--------|---------------------------------------------------------------------------------------|
+//! | run    | versions increase by one; entries are numbered without gaps; a final run stays final; |
+//! |        | the entry of a cancelled run names the actor and reason of the cancellation           |
+//! | step   | a settled step keeps its output and can only be rolled back                           |
+//! | effect | starts as `dispatched`; a succeeded effect stays succeeded                            |
 
 use crate::memory::{Changed, Watcher};
 use chimera_core::flow::run::RunStatus;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
-/// Lines of the story that are kept for whoever reads about a fault.
+/// Trace lines that are kept.
 const LINES_MAX: usize = 4_000;
 
 #[derive(Default)]
@@ -26,11 +26,11 @@ struct Seen {
     story: Sha256,
     lines: Vec<String>,
     faults: Vec<String>,
-    /// The last entry of each run.
+    /// The last entry number of each run.
     entries: BTreeMap<Uuid, i64>,
-    /// What the rows of runs say about it, to be compared once the batch is complete.
+    /// The last entry number according to the row of each run, compared once the batch is complete.
     rows: BTreeMap<Uuid, i64>,
-    /// Who cancelled each run, and why.
+    /// Actor and reason of each run's cancellation.
     cancels: BTreeMap<Uuid, (Option<String>, Json)>,
     /// Children that each run has asked to undo what they did, in its last rollback.
     undoing: BTreeMap<Uuid, BTreeSet<String>>,
@@ -38,7 +38,6 @@ struct Seen {
     sent: u64,
 }
 
-/// Watches one world.
 pub struct Judge {
     seen: Mutex<Seen>,
     clock: Arc<dyn Clock>,
@@ -46,7 +45,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// A judge; `keeps_lines` costs time and tells the story.
+    /// `keeps_lines` keeps a trace, which takes time.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, keeps_lines: bool) -> Arc<Self> {
         Arc::new(Self { seen: Mutex::default(), clock, keeps_lines })
@@ -56,13 +55,13 @@ impl Judge {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something is wrong.
+    /// Records a violation.
     pub fn fault(&self, what: String) {
         self.tell(|| format!("FAULT {what}"));
         self.seen().faults.push(what);
     }
 
-    /// A line of the story.
+    /// Adds a line to the trace.
     pub fn tell(&self, line: impl FnOnce() -> String) {
         if !self.keeps_lines {
             return;
@@ -74,7 +73,7 @@ impl Judge {
         }
     }
 
-    /// Something reaches the outside.
+    /// Records a call that reaches the outside.
     pub fn sent(&self, tool: &str, key: &str, what: &str) {
         self.tell(|| format!("send {tool} {what} {key}"));
         let now = self.clock.steady().micros();
@@ -85,14 +84,14 @@ impl Judge {
         seen.story.update(what.as_bytes());
     }
 
-    /// What was wrong, and what had happened.
+    /// The violations and the trace.
     #[must_use]
     pub fn verdict(&self) -> (Vec<String>, Vec<String>) {
         let seen = self.seen();
         (seen.faults.clone(), seen.lines.clone())
     }
 
-    /// Commits, sends, and a digest of everything that has happened, in its order and time.
+    /// Commits, outside calls, and a digest of everything that happened, with order and time.
     #[must_use]
     pub fn digest(&self) -> (u64, u64, [u8; 32]) {
         let seen = self.seen();
@@ -100,7 +99,7 @@ impl Judge {
     }
 }
 
-/// The judge at the store.
+/// Lets the judge watch a store.
 pub struct AtStore(pub Arc<Judge>);
 
 impl Watcher for AtStore {
@@ -153,14 +152,14 @@ impl Watcher for AtStore {
             seen.commits += 1;
             let rows = std::mem::take(&mut seen.rows);
             let differs = |(run, number): (&Uuid, &i64)| seen.entries.get(run).copied().unwrap_or(0) != *number;
-            rows.iter().filter(|row| differs(*row)).map(|(run, number)| format!("run {run} says {number}")).collect()
+            rows.iter().filter(|row| differs(*row)).map(|(run, number)| format!("run {run}: its row has run_seq {number}, which is not its last entry")).collect()
         };
         wrong.into_iter().for_each(|wrong| self.0.fault(wrong));
     }
 }
 
 impl AtStore {
-    /// Whoever asked is named at the end, with their reason, however often the run was read in between.
+    /// The final entry names the actor and reason of the cancel request, even if the run was reloaded in between.
     fn cancelled(&self, entry: &Entry) -> Option<String> {
         let (run, told) = (entry.run_id?, (entry.actor_id.clone(), entry.data["reason"].clone()));
         match entry.event_type.as_str() {
@@ -170,7 +169,7 @@ impl AtStore {
             }
             "run.cancelled" => {
                 let asked = self.0.seen().cancels.get(&run).cloned();
-                (asked.as_ref() != Some(&told)).then(|| format!("run {run}: {asked:?} asked, {told:?} is named"))
+                (asked.as_ref() != Some(&told)).then(|| format!("run {run}: cancelled by {asked:?}, but the final entry names {told:?}"))
             }
             _ => None,
         }
@@ -194,7 +193,7 @@ impl AtStore {
     }
 
     fn run(&self, changed: Changed<'_>) -> Option<String> {
-        let Some(after) = changed.after else { return Some("a run is gone".to_owned()) };
+        let Some(after) = changed.after else { return Some("a run was deleted".to_owned()) };
         let id = after.uuid("id");
         self.0.seen().rows.insert(id, after.int("run_seq"));
         let status = RunStatus::parse(after.text("status"))?;
@@ -204,7 +203,7 @@ impl AtStore {
         }
         let over = status.is_final() && !undoing;
         if !over && after.get("owner_lane").is_null() && after.get("next_deadline").is_null() {
-            return Some(format!("run {id} is {} and nobody will ever look at it", status.as_str()));
+            return Some(format!("run {id} is {} without an owner or a deadline", status.as_str()));
         }
         let before = changed.before?;
         if after.int("state_version") != before.int("state_version") + 1 {
@@ -213,12 +212,12 @@ impl AtStore {
         let was = RunStatus::parse(before.text("status"))?;
         let stays = was == status || (was.is_final() && status == RunStatus::RolledBack);
         let result = before.get("result") == after.get("result");
-        (was.is_final() && !(stays && result)).then(|| format!("run {id} was {} and is changed", was.as_str()))
+        (was.is_final() && !(stays && result)).then(|| format!("run {id} was {} and has changed", was.as_str()))
     }
 }
 
 fn step(changed: Changed<'_>) -> Option<String> {
-    let Some(after) = changed.after else { return Some("a step is gone".to_owned()) };
+    let Some(after) = changed.after else { return Some("a step was deleted".to_owned()) };
     let before = changed.before?;
     let (was, is) = (before.text("status"), after.text("status"));
     let settled = ["completed", "failed", "skipped", "cancelled", "rolled_back"].contains(&was);
@@ -230,7 +229,7 @@ fn step(changed: Changed<'_>) -> Option<String> {
 }
 
 fn effect(changed: Changed<'_>) -> Option<String> {
-    let Some(after) = changed.after else { return Some("an effect is gone".to_owned()) };
+    let Some(after) = changed.after else { return Some("an effect was deleted".to_owned()) };
     let key = after.text("idempotency_key");
     let is = after.text("status");
     let Some(before) = changed.before else {

@@ -1,9 +1,9 @@
-//! One seed, one world: the real engine on a store in memory, with tools, people, crashes and a
-//! store that misbehave, under a clock that only the world moves.
+//! The deterministic simulator: the real engine on the in-memory store, with injected faults in tools and
+//! store, random user actions, crashes and clock jumps.
 //!
-//! Everything runs on one thread in paused time and every choice is drawn from the seed, so a seed
-//! tells the same story each time. After a bad while the world becomes good and people answer
-//! whatever is asked of them: then every run must end, and everything must fit together.
+//! Everything runs on one thread in paused time, and every choice is drawn from the seed, so a seed always
+//! reproduces the same simulation. After a phase with faults comes a phase without: people then answer
+//! every request, every run must end, and the final state must be consistent.
 
 pub mod judge;
 pub mod node;

@@ -1,4 +1,4 @@
-//! One process of a world: an engine, its keeper, and the lease that it renews.
+//! One node of a simulation: an engine, its keeper, and the task that renews its leases.
 
 use super::judge::Judge;
 use super::tool::{Simulated, specs};
@@ -16,46 +16,35 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// How often a lease is renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(4);
 
-/// What all nodes of a world share.
+/// What all nodes of a simulation share.
 pub struct Ground {
-    /// What time it is.
     pub clock: Arc<dyn Clock>,
-    /// How things go.
     pub weather: Arc<Weather>,
-    /// What stands outside.
     pub outside: Arc<Outside>,
-    /// Who watches.
     pub judge: Arc<Judge>,
-    /// Where ids come from.
     pub random: Arc<Seeded>,
-    /// How nodes tell each other to look.
     pub hints: HintBus,
-    /// How many calls a node makes at a time.
+    /// Limits on concurrent calls per node.
     pub slots: CallLimits,
-    /// How many runs a node drives at a time.
+    /// Limits on active runs per node.
     pub places: RunLimits,
-    /// Only one node is alive at a time, and knows it.
+    /// At most one node runs at a time.
     pub alone: bool,
 }
 
-/// A node.
 pub struct Node {
-    /// Its engine.
     pub flow: Flow,
-    /// What ties it to the world.
+    /// Its connection to everything outside; cutting it is a crash.
     pub wire: Arc<Wire>,
-    /// It can't reach the store.
+    /// Partitioned from the store.
     pub away: Arc<AtomicBool>,
-    /// Its lanes.
     pub records: Arc<MemoryRecords>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Node {
-    /// Starts a node on its lanes.
     #[must_use]
     pub fn start(ground: &Ground, records: Arc<MemoryRecords>) -> Self {
         let wire = Arc::new(Wire::default());
@@ -94,8 +83,7 @@ impl Node {
         Self { flow, wire, away, records, tasks }
     }
 
-    /// Ends it as a signal does: nothing new is begun, calls under way get their time, then the
-    /// lanes are given back.
+    /// Shuts it down gracefully: starts nothing new, waits for calls in flight, then releases the lanes.
     pub async fn stop(self, grace: Duration) {
         self.flow.drain();
         tokio::time::sleep(grace).await;
@@ -105,7 +93,7 @@ impl Node {
         self.wire.set(Link::Cut);
     }
 
-    /// Ends it in the middle of whatever it does.
+    /// Crashes it.
     pub fn crash(self) {
         self.wire.set(Link::Cut);
         self.tasks.iter().for_each(JoinHandle::abort);

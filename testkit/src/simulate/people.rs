@@ -1,5 +1,4 @@
-//! What people and systems tell runs: at random while the world is bad, and all that is needed
-//! for every run to end once it is good.
+//! Commands from people and systems: random ones in the fault phase, then whatever is needed for every run to end.
 
 use super::workflow;
 use crate::flow::{Outside, somebody};
@@ -14,39 +13,33 @@ use chimera_engine::flow::{Decide, Decision, Flow, OutcomeReport};
 use serde_json::json;
 use uuid::Uuid;
 
-/// Somebody who may act.
+/// A permit for everything in tenant `acme`.
 #[must_use]
 pub fn actor(name: &str) -> Permit {
     somebody("acme", name)
 }
 
-/// One person's wish.
+/// A command to a run.
 #[derive(Clone, Debug)]
 pub enum Wish {
-    /// Decide about an approval.
     Decide(Decide),
-    /// Stop a run.
     Cancel(Uuid),
-    /// Hold a run.
     Pause(Uuid),
-    /// Let it go on.
     Resume(Uuid),
-    /// Say what became of an effect.
+    /// Report the outcome of an effect.
     Resolve(Uuid, OutcomeReport),
-    /// Undo a run.
     Rollback(Uuid),
-    /// Change a run.
     Patch(Uuid, serde_json::Value),
-    /// Change it back.
+    /// Revert the first patch of a run.
     Unpatch(Uuid),
-    /// Change what waits for approval.
+    /// Edit the input of a step that awaits approval: run, step.
     Edit(Uuid, Uuid),
-    /// Change a step of a plan that waits for approval.
+    /// Edit a step of a plan that awaits approval: run, node.
     EditPlan(Uuid, String),
 }
 
 impl Wish {
-    /// Tells an engine.
+    /// Sends it to an engine.
     pub async fn tell(self, flow: &Flow) -> Result<(), EngineError> {
         let ann = actor("user_ann");
         match self {
@@ -64,7 +57,7 @@ impl Wish {
     }
 }
 
-/// A random wish about what is there.
+/// A random command to an existing run.
 #[must_use]
 pub fn wish(dice: &Seeded, disk: &MemoryRecords, outside: &Outside) -> Option<Wish> {
     let runs = disk.rows(&RUNS);
@@ -98,7 +91,7 @@ pub fn wish(dice: &Seeded, disk: &MemoryRecords, outside: &Outside) -> Option<Wi
     }
 }
 
-/// A change of a plan that waits.
+/// An edit of a random pending plan.
 fn edit_plan(dice: &Seeded, disk: &MemoryRecords) -> Option<Wish> {
     let plans = with(with(disk.rows(&SCOPED_APPROVALS), "status", "pending"), "action_type", "plan");
     let row = one(dice, &plans)?;
@@ -109,7 +102,7 @@ fn edit_plan(dice: &Seeded, disk: &MemoryRecords) -> Option<Wish> {
     (!nodes.is_empty()).then(|| Wish::EditPlan(row.uuid("run_id"), (*dice.pick(&nodes)).to_owned()))
 }
 
-/// Everything that waits for a person, answered.
+/// Approves everything pending, reports every unknown outcome, and resumes every paused run.
 #[must_use]
 pub fn answers(disk: &MemoryRecords, outside: &Outside) -> Vec<Wish> {
     let pending = with(disk.rows(&SCOPED_APPROVALS), "status", "pending");
@@ -136,7 +129,7 @@ pub fn regrets(disk: &MemoryRecords) -> Vec<Wish> {
 /// A signal that is there already, told once more.
 #[must_use]
 pub fn echo(dice: &Seeded, disk: &MemoryRecords) -> Option<(Uuid, SignalKind)> {
-    // A patch is told together with its row, and so only once.
+    // A patch signal is inserted together with its row, so it has no duplicate.
     let rows: Vec<Row> = disk.rows(&RUN_SIGNALS).into_iter().filter(|row| row.text("kind") != "patch").collect();
     let row = one(dice, &rows)?;
     let told = serde_json::from_value(row.get("payload").as_json()?.to_value()).ok()?;
@@ -156,7 +149,7 @@ fn decide(row: &Row, decision: Decision) -> Wish {
     Wish::Decide(Decide { run: row.uuid("run_id"), decision, approval, step: None, digest: None, reason: None })
 }
 
-/// A person looks whether it has happened outside.
+/// Reports whether the effect exists outside.
 fn resolve(step: &Row, outside: &Outside) -> Wish {
     let run = step.uuid("run_id");
     let item = step.get("map_index").as_int().map(|item| format!("[{item}]")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How a world must look once everything has come to rest.
+//! Checks the final state of a simulation.
 
 use super::node::Ground;
 use crate::memory::MemoryRecords;
@@ -7,7 +7,7 @@ use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED
 use chimera_core::record::Row;
 use std::collections::BTreeMap;
 
-/// What is not at rest.
+/// Runs that have not ended, and signals that were not consumed.
 pub(super) fn left(disk: &MemoryRecords) -> Vec<String> {
     let open = |row: &Row| {
         let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
@@ -19,11 +19,11 @@ pub(super) fn left(disk: &MemoryRecords) -> Vec<String> {
         });
     let signals = disk.rows(&RUN_SIGNALS);
     let signals =
-        signals.iter().map(|row| format!("{} was told {} and never heard it", row.uuid("run_id"), row.text("kind")));
+        signals.iter().map(|row| format!("run {} never consumed signal {}", row.uuid("run_id"), row.text("kind")));
     runs.chain(signals).collect()
 }
 
-/// How runs ended.
+/// Number of runs by status.
 pub(super) fn ends(disk: &MemoryRecords) -> BTreeMap<String, usize> {
     let mut ends = BTreeMap::new();
     for row in disk.rows(&RUNS) {
@@ -32,7 +32,7 @@ pub(super) fn ends(disk: &MemoryRecords) -> BTreeMap<String, usize> {
     ends
 }
 
-/// Looks over everything at the end.
+/// Reports every inconsistency between steps, effects, patches, approvals, the outside and the ledger.
 pub(super) async fn check(disk: &MemoryRecords, ground: &Ground) {
     let fault = |what: String| ground.judge.fault(what);
     let runs: BTreeMap<_, _> = disk.rows(&RUNS).into_iter().map(|row| (row.uuid("id"), row)).collect();
@@ -58,15 +58,15 @@ pub(super) async fn check(disk: &MemoryRecords, ground: &Ground) {
         }
         let step = steps.get(&effect.uuid("step_id")).map_or("gone", |step| step.text("status"));
         if ["completed", "rolled_back"].contains(&step) && status != "succeeded" {
-            fault(format!("effect {key} is {status} and its step {step}"));
+            fault(format!("effect {key} is {status}, but its step is {step}"));
         }
         let stands = ground.outside.find(effect.text("tool"), key).is_some();
         let run = runs.get(&effect.uuid("run_id")).map_or("gone", |run| run.text("status"));
         if stands && status == "failed" {
-            fault(format!("effect {key} has happened and is {status}"));
+            fault(format!("effect {key} exists outside, but is {status}"));
         }
         if stands && run == "rolled_back" {
-            fault(format!("effect {key} stands, and its run is {run}; its step is {step}"));
+            fault(format!("effect {key} exists outside, but its run is {run} and its step is {step}"));
         }
     }
     for row in disk.rows(&RUN_PATCHES) {

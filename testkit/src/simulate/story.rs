@@ -1,4 +1,4 @@
-//! What happens in a world.
+//! One simulation: a phase with faults and random actions, a phase without faults, and the report.
 
 use super::judge::{AtStore, Judge};
 use super::node::{Ground, Node};
@@ -27,29 +27,28 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// How long a person waits for an engine.
+/// The timeout of a client.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What became of a world.
+/// The result of a simulation.
 #[derive(Debug)]
 pub struct Report {
-    /// Its seed.
     pub seed: u64,
-    /// What was wrong.
+    /// Violated invariants.
     pub faults: Vec<String>,
-    /// What happened, if that was wanted.
+    /// The trace, if it was requested.
     pub lines: Vec<String>,
-    /// A digest of everything that happened, in its order and time.
+    /// A digest of everything that happened, with order and time.
     pub digest: [u8; 32],
-    /// How many batches were committed.
+    /// Committed batches.
     pub commits: u64,
-    /// How often something reached the outside.
+    /// Calls that reached the outside.
     pub sent: u64,
-    /// How often each run ended how.
+    /// Number of runs by final status.
     pub ends: BTreeMap<String, usize>,
 }
 
-/// How often the time may be asked for at one instant before that counts as turning in circles.
+/// Clock reads at one instant beyond which the engine counts as stuck in a busy loop.
 const ASKED_MAX: u64 = 200_000;
 
 struct SimClock {
@@ -57,7 +56,7 @@ struct SimClock {
     last: AtomicI64,
     asked: AtomicU64,
     circled: AtomicBool,
-    /// Microseconds by which the time of day is wrong.
+    /// Error of the wall clock, in microseconds.
     wrong: AtomicI64,
 }
 
@@ -81,14 +80,14 @@ impl Clock for SimClock {
         self.asked.store(asked % ASKED_MAX, Ordering::Relaxed);
         if asked == ASKED_MAX {
             self.circled.store(true, Ordering::Relaxed);
-            // Time moves on only if whoever asks so often does so no more.
-            panic!("somebody turns in circles");
+            // Time advances only once the busy task ends.
+            panic!("busy loop: the clock was read too often at one instant");
         }
         Timestamp::from_micros(NOON.micros() + since)
     }
 }
 
-/// The world of a seed, from its beginning to its end. `tells` keeps its story.
+/// Runs the simulation of a seed. `tells` keeps a trace.
 #[must_use]
 pub fn simulate(seed: u64, tells: bool) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -119,7 +118,7 @@ enum Happening {
     Jump,
 }
 
-/// How often things happen in a world: each kind of trouble is absent, rare or common.
+/// The weight of each event: each kind of fault is absent, rare or common.
 fn odds(dice: &Seeded) -> Vec<(Happening, u64)> {
     let trouble = [
         Happening::Crash,
@@ -147,7 +146,7 @@ struct Story {
     dice: Seeded,
     disk: Arc<MemoryRecords>,
     nodes: Vec<Option<Node>>,
-    /// Nodes that are being stopped.
+    /// Nodes that are shutting down.
     leaving: Vec<JoinHandle<()>>,
     workflows: u64,
     started: u64,
@@ -170,7 +169,7 @@ impl Story {
         };
         let outside = Arc::new(Outside::default());
         let random = Arc::new(Seeded::new(!seed));
-        // In some worlds there are few places, and a run that finds no slot waits in the store at once.
+        // One seed in three has few slots for runs, so runs that get none are parked in the store at once.
         let places = if seed.is_multiple_of(3) {
             RunLimits { total: 5, per_tenant: 4, ..RunLimits::default() }
         } else {
@@ -180,7 +179,7 @@ impl Story {
         let ground = Ground { clock, weather, outside, judge, random, hints, slots, places, alone };
         let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
         let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
-        disk.commit(tx).await.expect("a store in good weather");
+        disk.commit(tx).await.expect("a store without faults");
         disk.watch(Box::new(AtStore(Arc::clone(&ground.judge))));
         let faults = Arc::clone(&ground.weather);
         disk.inject(Box::new(move |batch| faults.judge(batch)));
@@ -204,13 +203,13 @@ impl Story {
             let id = document["workflow_id"].as_str().unwrap_or_default().to_owned();
             let applied = flow.workflows().apply(&people::actor("admin"), &id, &document.to_string()).await;
             if let Err(error) = applied {
-                self.ground.judge.fault(format!("{document} can't be applied: {error:?}"));
+                self.ground.judge.fault(format!("cannot apply {document}: {error:?}"));
             }
             self.ground.judge.tell(|| format!("workflow {document}"));
         }
     }
 
-    /// Things happen, at any time and in any order.
+    /// The phase with faults: random events at random times.
     async fn bad_times(&mut self) {
         self.ground.weather.calm(false);
         self.start();
@@ -284,10 +283,10 @@ impl Story {
         Happening::Answer
     }
 
-    /// Does something to a node, and undoes it after a while if it still lives.
+    /// Applies a fault to a random node, and removes it after a while.
     fn hold(&self, begin: impl Fn(&Node), end: impl Fn(&Wire, &AtomicBool) + Send + 'static) {
         let Some(node) = &self.nodes[self.any()] else { return };
-        self.ground.judge.tell(|| "a node is held".to_owned());
+        self.ground.judge.tell(|| "a node is frozen or partitioned".to_owned());
         begin(node);
         let (wire, away, ends) = (Arc::clone(&node.wire), Arc::clone(&node.away), 1 + self.dice.below(40_000));
         tokio::spawn(async move {
@@ -303,7 +302,7 @@ impl Story {
     fn restart(&mut self) {
         self.leaving.retain(|leaving| !leaving.is_finished());
         if self.ground.alone && !self.leaving.is_empty() {
-            // The folder is still locked.
+            // The data folder is still locked.
             return;
         }
         for at in 0..self.nodes.len() {
@@ -334,7 +333,7 @@ impl Story {
             )
         };
         let (flow, judge) = (node.flow.clone(), Arc::clone(&self.ground.judge));
-        // Whoever asks may hang up before the answer is there.
+        // A client may give up before it gets the answer.
         let patience = *dice.pick(&[PATIENCE, PATIENCE, Duration::from_millis(1 + dice.below(60))]);
         tokio::spawn(async move {
             let started = tokio::time::timeout(patience, flow.start(&who, ask)).await;
@@ -352,7 +351,7 @@ impl Story {
         });
     }
 
-    /// The machine's clock jumps, and after a while it is right again.
+    /// The wall clock jumps, and is corrected after a while.
     fn jump(&self) {
         let (by, ends) = (*self.dice.pick(&[86_400, 7, -7, -3_600]), 1 + self.dice.below(40_000));
         self.ground.judge.tell(|| format!("the clock jumps by {by} seconds"));
@@ -364,7 +363,7 @@ impl Story {
         });
     }
 
-    /// A signal that comes twice.
+    /// Inserts a duplicate signal.
     fn echo(&self) {
         let Some((run, told)) = people::echo(&self.dice, &self.disk) else { return };
         let now = self.ground.clock.now();
@@ -377,9 +376,9 @@ impl Story {
         }
     }
 
-    /// Nothing goes wrong any more and everybody answers, until nothing is left to do.
+    /// The phase without faults: people answer everything until no work is left.
     async fn good_times(&mut self) {
-        self.ground.judge.tell(|| "good times".to_owned());
+        self.ground.judge.tell(|| "no more faults".to_owned());
         self.ground.weather.calm(true);
         futures::future::join_all(self.leaving.drain(..)).await;
         self.restart();
@@ -415,7 +414,7 @@ impl Story {
     async fn report(self, seed: u64) -> Report {
         settle::check(&self.disk, &self.ground).await;
         if self.time.circled.load(Ordering::Relaxed) {
-            self.ground.judge.fault("somebody turned in circles".to_owned());
+            self.ground.judge.fault("busy loop: the clock was read too often at one instant".to_owned());
         }
         let (commits, sent, digest) = self.ground.judge.digest();
         let (faults, lines) = self.ground.judge.verdict();

@@ -1,7 +1,6 @@
-//! Tools that fail, hang, answer late or never, as the weather is.
+//! Tools that fail, hang or answer late, as the injected faults decide.
 //!
-//! At the moment at which something reaches the outside the tool looks into the store: the effect
-//! must be written down there as dispatched.
+//! When a call reaches the outside, the tool reads the store: the effect must already be recorded as dispatched.
 
 use super::judge::Judge;
 use super::weather::Weather;
@@ -68,24 +67,19 @@ fn declared((name, effect, idempotent, checkable): (&'static str, EffectKind, bo
     }
 }
 
-/// A tool in the weather.
+/// A tool under fault injection.
 pub struct Simulated {
-    /// What it says of itself.
     pub spec: Arc<Spec>,
-    /// What ties it to the world.
     pub wire: Arc<Wire>,
-    /// Where its work stands.
     pub outside: Arc<Outside>,
-    /// How the world behaves.
     pub weather: Arc<Weather>,
-    /// The store, looked into directly.
+    /// The store, read without faults.
     pub disk: Arc<MemoryRecords>,
-    /// Who is told what is wrong.
     pub judge: Arc<Judge>,
 }
 
 impl Simulated {
-    /// Something reaches the outside now.
+    /// A call reaches the outside. Reports a violation unless the effect is recorded as dispatched.
     async fn act(&self, ctx: &CallContext, what: &str) {
         self.wire.pass().await;
         self.judge.sent(&self.spec.name, &ctx.idempotency_key, what);
@@ -94,14 +88,14 @@ impl Simulated {
         }
         let row = self.disk.row(&EFFECTS, vec![ctx.effect_id.into()]);
         let written = row.is_some_and(|row| {
-            // A check changes nothing; it may come from a node that has lost its run.
+            // A check changes nothing, so it may come from a node that lost the run.
             (row.text("status") == "dispatched" || what == "check")
                 && row.uuid("run_id") == ctx.run_id
                 && row.uuid("step_id") == ctx.step_id
                 && row.text("idempotency_key").starts_with(&ctx.idempotency_key)
         });
         if !written {
-            self.judge.fault(format!("{} {what} {} was not written ahead", self.spec.name, ctx.idempotency_key));
+            self.judge.fault(format!("{} {what} {} was sent before it was recorded", self.spec.name, ctx.idempotency_key));
         }
     }
 

@@ -1,4 +1,4 @@
-//! How badly the world behaves, and the dice that decide.
+//! Fault injection for the simulator: which faults occur, decided by the seed.
 
 use crate::memory::ClaimFate;
 use crate::seeded::Seeded;
@@ -11,30 +11,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How likely a thing is, in parts of a thousand.
+/// The probability of each fault, per mille.
 #[derive(Clone, Copy, Debug)]
 pub struct Odds {
-    /// A batch is refused.
+    /// The store rejects a batch as unavailable.
     pub refused: u64,
-    /// A batch is committed and its answer lost.
+    /// A batch is committed, but its answer is lost.
     pub unsure: u64,
-    /// A lane is taken away.
+    /// A lane is fenced.
     pub fenced: u64,
-    /// A batch can't be serialised.
+    /// A batch fails with a serialisation conflict.
     pub contended: u64,
-    /// A read fails.
     pub unread: u64,
-    /// A lane can't be claimed yet: everybody waits.
+    /// Claiming a lane takes longer.
     pub claim_slow: u64,
-    /// An attempt to claim a lane fails.
+    /// Claiming a lane fails.
     pub claim_fails: u64,
-    /// A call does not simply work.
+    /// A tool call misbehaves.
     pub odd_call: u64,
 }
 
-/// The weather of one world.
+/// The fault injector of one simulation.
 pub struct Weather {
-    /// The dice.
     pub dice: Seeded,
     odds: Odds,
     calm: AtomicBool,
@@ -42,11 +40,11 @@ pub struct Weather {
 }
 
 impl Weather {
-    /// Weather after a seed; some worlds are worse than others.
+    /// Draws the probabilities from a seed; some seeds have more faults than others.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let dice = Seeded::new(seed ^ 0x5eed_0fda_7a5e_ed00);
-        // Some kinds of trouble stay away from a world, so that the others are not drowned in them.
+        // Each kind of fault is often absent, so that one kind does not mask the others.
         let odd = |of: u64| *dice.pick(&[0, 0, 1, 3]) * dice.below(of + 1);
         let odds = Odds {
             refused: odd(20),
@@ -61,18 +59,18 @@ impl Weather {
         Self { dice, odds, calm: AtomicBool::new(true), outage: AtomicBool::new(false) }
     }
 
-    /// Nothing goes wrong from now on, or everything may.
+    /// Turns fault injection off (`true`) or on.
     pub fn calm(&self, calm: bool) {
         self.calm.store(calm, Ordering::Relaxed);
     }
 
-    /// Whether nothing goes wrong.
+    /// Whether fault injection is off.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         self.calm.load(Ordering::Relaxed)
     }
 
-    /// The store takes nothing for a while.
+    /// Begins or ends an outage of the store.
     pub fn outage(&self, outage: bool) {
         self.outage.store(outage, Ordering::Relaxed);
     }
@@ -81,17 +79,17 @@ impl Weather {
         !self.is_calm() && self.outage.load(Ordering::Relaxed)
     }
 
-    /// Whether something of these odds happens now.
+    /// Draws whether a fault with this probability occurs now.
     pub fn strikes(&self, per_mille: u64) -> bool {
         !self.is_calm() && self.dice.below(1_000) < per_mille
     }
 
-    /// Whether a call does something else than its work.
+    /// Draws whether a tool call misbehaves.
     pub fn odd_call(&self) -> bool {
         self.strikes(self.odds.odd_call)
     }
 
-    /// Time that anything takes, so that nobody can rely on an order.
+    /// Waits a random short time, so that nothing can rely on an order.
     pub async fn linger(&self) {
         match self.dice.below(16) {
             0 => tokio::time::sleep(Duration::from_millis(1 + self.dice.below(40))).await,
@@ -104,7 +102,7 @@ impl Weather {
         }
     }
 
-    /// What becomes of an attempt to claim a lane.
+    /// Draws the outcome of an attempt to claim a lane.
     pub fn claim(&self) -> ClaimFate {
         if self.is_out() || self.strikes(self.odds.claim_fails) {
             ClaimFate::Failed
@@ -115,7 +113,7 @@ impl Weather {
         }
     }
 
-    /// What becomes of a batch.
+    /// Draws the outcome of a batch; `None` applies it.
     pub fn judge(&self, _batch: &Batch) -> Option<BatchOutcome> {
         let down = || BatchOutcome::Unavailable(unavailable());
         if self.is_out() || self.strikes(self.odds.refused) {
@@ -132,19 +130,18 @@ impl Weather {
 }
 
 fn unavailable() -> Unavailable {
-    Unavailable::new(Outage::Transient, "the weather is bad")
+    Unavailable::new(Outage::Transient, "injected outage")
 }
 
-/// Records in the weather: calls take time, and reads may fail.
+/// Records under fault injection: calls take time, and reads may fail.
 pub struct Weathered {
     inner: Arc<dyn Records>,
     weather: Arc<Weather>,
-    /// This node alone can't reach the store.
+    /// This node is partitioned from the store.
     away: Arc<AtomicBool>,
 }
 
 impl Weathered {
-    /// The records as a node sees them; `away` says that it can't reach them.
     #[must_use]
     pub fn new(inner: Arc<dyn Records>, weather: Arc<Weather>, away: Arc<AtomicBool>) -> Self {
         Self { inner, weather, away }

@@ -1,8 +1,8 @@
-//! What ties an engine to the world, and can be cut.
+//! A switch between an engine and its ports, which can freeze or cut them.
 //!
-//! An engine acts only through its ports. Once they are cut, whatever its tasks still do can't be
-//! seen by anybody: that is a crash, and a held wire is a process that somebody has stopped. A
-//! frozen tool call is dropped by its deadline as if the process had woken up right then.
+//! An engine acts only through its ports. Once they are cut, nothing its tasks still do is visible: that is a
+//! crash. Frozen ports are a process that is stopped (SIGSTOP). The deadline of a tool call still drops it while
+//! frozen, as if the process had resumed at that moment.
 
 use async_trait::async_trait;
 use chimera_core::record::{Page, Select, Tx};
@@ -14,33 +14,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
-/// How an engine stands to the world.
+/// The state of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// It acts.
+    /// Calls pass.
     Up,
-    /// It stands still, and will go on.
+    /// Calls wait until it is up again.
     Frozen,
-    /// It is gone.
+    /// Calls never return. Final.
     Cut,
 }
 
-/// A moment at which an engine may be cut off, counted from one.
+/// A point at which to cut a wire; numbers start at one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
-    /// This transaction was committed, and nobody was told.
+    /// The transaction is committed, but its receipt is not delivered.
     AfterCommit(u64),
-    /// This call was written down, and nothing was sent.
+    /// The call is recorded as dispatched, but not sent.
     BeforeSend(u64),
-    /// This call reached the other side, and its answer was not written down.
+    /// The call was sent, but its answer is not recorded.
     AfterSend(u64),
 }
 
-/// The wire of one engine.
 pub struct Wire {
     link: Mutex<Link>,
-    /// Rings when the link changes. Whoever waits is woken in turn, where a watched value would wake
-    /// its waiters in an order of chance, and a seed would not repeat itself.
+    /// Notified when the link changes. It wakes waiters in order; a `watch` channel wakes them in random order, and a
+    /// seed would not reproduce its simulation.
     turned: Notify,
     cut_at: Option<Moment>,
     commits: watch::Sender<u64>,
@@ -54,7 +53,7 @@ impl Default for Wire {
 }
 
 impl Wire {
-    /// A wire that is cut at a moment.
+    /// A wire that cuts itself at `moment`.
     #[must_use]
     pub fn cut_at(moment: Option<Moment>) -> Self {
         Self {
@@ -66,25 +65,24 @@ impl Wire {
         }
     }
 
-    /// How it stands.
     #[must_use]
     pub fn link(&self) -> Link {
         *self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Transactions and outside calls so far.
+    /// Committed transactions and outside calls so far.
     #[must_use]
     pub fn counted(&self) -> (u64, u64) {
         (*self.commits.borrow(), self.sends.load(Ordering::Relaxed))
     }
 
-    /// Says when something was committed.
+    /// Changes with every commit.
     #[must_use]
     pub fn moves(&self) -> watch::Receiver<u64> {
         self.commits.subscribe()
     }
 
-    /// Changes how it stands; what is cut stays cut.
+    /// Sets the link. A cut link stays cut.
     pub fn set(&self, link: Link) {
         let mut now = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         if *now != Link::Cut && *now != link {
@@ -94,7 +92,7 @@ impl Wire {
         }
     }
 
-    /// Goes on while it is up, waits while it is frozen, and never comes back once it is cut.
+    /// Returns while the link is up, waits while it is frozen, and never returns once it is cut.
     pub async fn pass(&self) {
         self.is(Link::Up).await;
     }
@@ -121,14 +119,12 @@ impl Wire {
     }
 }
 
-/// Records behind a wire.
 pub struct WiredRecords {
     inner: Arc<dyn Records>,
     wire: Arc<Wire>,
 }
 
 impl WiredRecords {
-    /// The records as the engine behind the wire sees them.
     #[must_use]
     pub fn new(inner: Arc<dyn Records>, wire: Arc<Wire>) -> Self {
         Self { inner, wire }
@@ -173,20 +169,18 @@ impl Records for WiredRecords {
     }
 }
 
-/// A tool behind a wire.
 pub struct WiredTool {
     inner: Arc<dyn Tool>,
     wire: Arc<Wire>,
 }
 
 impl WiredTool {
-    /// The tool as the engine behind the wire sees it.
     #[must_use]
     pub fn new(inner: Arc<dyn Tool>, wire: Arc<Wire>) -> Self {
         Self { inner, wire }
     }
 
-    /// Gives the number of the call if it reaches outside.
+    /// Waits for the link. Returns the number of the call if it reaches the outside.
     async fn leaves(&self, dry: bool) -> Option<u64> {
         self.wire.pass().await;
         if dry || self.inner.spec().effect == EffectKind::Pure {

@@ -1,11 +1,11 @@
-//! Workflows after a seed: chains, diamonds, conditions, joins, maps, children, delays, people.
+//! Random workflows: chains, diamonds, conditions, joins, maps, children, delays, approvals.
 
 use crate::seeded::Seeded;
 use serde_json::{Value, json};
 
 const WORDS: [&str; 9] = ["pure", "read", "once", "again", "checked", "again", "pure", "fixed", "firm"];
 
-/// The child that others start.
+/// The id of the child workflow.
 pub(super) const LEAF: &str = "leaf";
 
 /// A workflow without children.
@@ -14,7 +14,7 @@ pub(super) fn leaf(dice: &Seeded) -> Value {
     document(LEAF, dice, 1 + dice.below(2), false)
 }
 
-/// A workflow of some nodes.
+/// A workflow of two to six nodes that may start children.
 #[must_use]
 pub(super) fn workflow(id: &str, dice: &Seeded) -> Value {
     document(id, dice, 2 + dice.below(5), true)
@@ -96,7 +96,7 @@ fn node(name: &str, dice: &Seeded, nested: bool) -> Value {
     node
 }
 
-/// A patch that adds a node behind another.
+/// A patch that adds a node after another.
 #[must_use]
 pub(super) fn patch(dice: &Seeded, number: u64) -> Value {
     let name = format!("p{number}");

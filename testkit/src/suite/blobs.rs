@@ -14,18 +14,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// More than a store takes in one piece.
+/// Larger than the parts in which a store uploads.
 const LARGE: usize = 8 * 1024 * 1024 + 100_000;
 
 /// A fresh store under test.
 pub struct Fixture {
-    /// The store.
     pub blobs: Arc<dyn Blobs>,
-    /// The folder in which its objects lie as files, at `sha256/ab/cdef…`.
+    /// The folder that holds its objects as files, at `sha256/ab/cdef…`.
     pub objects: PathBuf,
 }
 
-/// Runs the whole contract; `make` gives a fresh store that refuses content beyond its argument.
+/// Runs the whole contract. `make` creates a store that refuses content larger than its argument.
 pub async fn contract(make: impl AsyncFn(u64) -> Fixture) {
     content_is_got_back_as_it_was_put(&make(BLOB_BYTES_MAX).await).await;
     the_same_content_twice_is_one_blob(&make(BLOB_BYTES_MAX).await).await;
@@ -39,7 +38,7 @@ pub async fn contract(make: impl AsyncFn(u64) -> Fixture) {
     a_link_lives_no_longer_than_allowed(&make(BLOB_BYTES_MAX).await).await;
 }
 
-/// Content as a stream of pieces of odd sizes, some empty.
+/// Content as a stream of chunks of odd sizes, some empty.
 #[must_use]
 pub fn incoming(content: &[u8]) -> UploadStream {
     let mut pieces: Vec<io::Result<Bytes>> = vec![Ok(Bytes::new())];
@@ -47,18 +46,16 @@ pub fn incoming(content: &[u8]) -> UploadStream {
     stream::iter(pieces).boxed()
 }
 
-/// All of a blob's content.
 pub async fn all(blob: Blob) -> Result<Vec<u8>, BlobError> {
     blob.content.map_ok(|piece| piece.to_vec()).try_concat().await
 }
 
-/// The address of content.
 #[must_use]
 pub fn id_of(content: &[u8]) -> BlobId {
     BlobId::new(Digest32(Sha256::digest(content).into()))
 }
 
-/// Content that repeats nowhere near.
+/// Pseudo-random content.
 #[must_use]
 pub fn sample(len: usize, seed: u32) -> Vec<u8> {
     let step = |state: &mut u32| {
@@ -73,7 +70,7 @@ fn file_of(objects: &Path, id: BlobId) -> PathBuf {
     objects.join("sha256").join(&hex[..2]).join(&hex[2..])
 }
 
-/// Every file below a folder.
+/// Every file below a folder, recursively.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.flat_map(|e| if e.path().is_dir() { files(&e.path()) } else { vec![e.path()] }).collect()

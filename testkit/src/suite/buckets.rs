@@ -9,20 +9,18 @@ const BYTES_MAX: usize = 1_000_000;
 
 /// A store under test, with two empty buckets.
 pub struct Fixture {
-    /// The store.
     pub buckets: Arc<dyn Buckets>,
     /// The names of two buckets in it.
     pub names: [String; 2],
 }
 
-/// An object with this content and mark.
 #[must_use]
 pub fn object(content: &str, mark: &str) -> Object {
     let content_type = "text/plain; charset=utf-8".to_owned();
     Object { content: Bytes::copy_from_slice(content.as_bytes()), content_type, mark: mark.to_owned() }
 }
 
-/// Runs the whole contract; `make` gives a fresh store.
+/// Runs the whole contract. `make` creates a fresh store.
 pub async fn contract(make: impl AsyncFn() -> Fixture) {
     an_object_is_got_back_as_it_was_put(&make().await).await;
     what_is_taken_stays_unless_it_may_be_replaced(&make().await).await;
@@ -41,7 +39,7 @@ async fn an_object_is_got_back_as_it_was_put(on: &Fixture) {
     }
     let address = on.buckets.address(one, "a b/c");
     assert!(address.contains("://") && address.ends_with("/a%20b/c"), "{address}");
-    assert_eq!(on.buckets.get(other, "a/b.txt", BYTES_MAX).await, Ok(None), "buckets are apart");
+    assert_eq!(on.buckets.get(other, "a/b.txt", BYTES_MAX).await, Ok(None), "buckets are separate");
 }
 
 async fn what_is_taken_stays_unless_it_may_be_replaced(on: &Fixture) {
@@ -56,7 +54,7 @@ async fn what_is_taken_stays_unless_it_may_be_replaced(on: &Fixture) {
     }
 }
 
-/// For stores that check and write in one step; the S3 server of the tests does not.
+/// For stores that check and write atomically; the S3 server of the tests does not.
 pub async fn of_two_that_come_at_once_one_wins(on: &Fixture) {
     let bucket = &on.names[0];
     for round in 0..10 {
@@ -80,7 +78,7 @@ async fn what_is_deleted_is_gone(on: &Fixture) {
         assert_eq!(on.buckets.get(bucket, "d/one", BYTES_MAX).await, Ok(None));
     }
     assert_eq!(on.buckets.get(bucket, "d/two", BYTES_MAX).await, Ok(Some(object("d/two", ""))));
-    assert!(on.buckets.put(bucket, "d/one", &object("again", "2"), false).await.is_ok(), "the place is free");
+    assert!(on.buckets.put(bucket, "d/one", &object("again", "2"), false).await.is_ok(), "the key is free again");
     assert_eq!(on.buckets.get(bucket, "d/one", BYTES_MAX).await, Ok(Some(object("again", "2"))));
 }
 

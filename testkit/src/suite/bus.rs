@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 /// Two ends of one bus; on a shared one, two nodes.
 pub struct Fixture {
-    /// Where messages are sent from.
+    /// Publishes.
     pub near: Arc<dyn Bus>,
-    /// Where they are listened to.
+    /// Subscribes.
     pub far: Arc<dyn Bus>,
 }
 
-/// Runs the whole contract; `make` gives a fresh bus.
+/// Runs the whole contract. `make` creates a fresh bus.
 pub async fn contract(make: impl AsyncFn() -> Fixture) {
     messages_arrive_once_and_in_order(&make().await).await;
     topics_are_kept_apart(&make().await).await;
@@ -24,17 +24,17 @@ pub async fn contract(make: impl AsyncFn() -> Fixture) {
     what_is_too_large_is_refused(&make().await).await;
 }
 
-/// Listens, or fails the test.
+/// Subscribes, or fails the test.
 pub async fn listen(bus: &Arc<dyn Bus>, topic: &str) -> Subscription {
     bus.subscribe(topic).await.unwrap()
 }
 
-/// Sends, or fails the test.
+/// Publishes, or fails the test.
 pub async fn say(bus: &Arc<dyn Bus>, topic: &str, text: &str) {
     bus.publish(topic, Bytes::copy_from_slice(text.as_bytes())).await.unwrap();
 }
 
-/// The message with this text.
+/// The event of a message with this text.
 #[must_use]
 pub fn message(text: &str) -> Option<BusEvent> {
     Some(BusEvent::Message(Bytes::copy_from_slice(text.as_bytes())))

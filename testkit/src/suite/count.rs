@@ -1,4 +1,4 @@
-//! Counting rows, as every record store does it.
+//! The contract of `Records::count`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite is a test")]
 
@@ -8,7 +8,7 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::record::{CountQuery, RowGroup, Scope, Select};
 use chimera_engine::port::{Random, ReadError, Records};
 
-/// Rows are counted for each value of a column, with the oldest of them, and no further than wanted.
+/// Rows are counted by the value of a column, with the oldest time of each group, up to `rows_max`.
 pub async fn rows_are_counted_by_a_value_up_to_a_bound(store: &dyn Records, s: &Seeded) {
     let tenant = s.opaque_id();
     for status in ["running", "failed", "running"] {

@@ -20,11 +20,11 @@ pub trait Fixture: Send + Sync {
     /// Two nodes that share the store.
     fn nodes(&self) -> [Arc<dyn Counters>; 2];
 
-    /// Lets time pass for a store that has its own; the suite's `now` moves by as much.
+    /// Lets time pass for a store with its own clock; the suite advances its `now` by the same amount.
     async fn elapse(&self, by: Duration);
 }
 
-/// Runs the whole contract; `make` gives a fresh store.
+/// Runs the whole contract. `make` creates a fresh store.
 pub async fn contract(make: impl AsyncFn() -> Box<dyn Fixture>) {
     a_claim_belongs_to_its_holder(make().await.as_ref()).await;
     of_many_claims_exactly_one_wins(make().await.as_ref()).await;
@@ -49,7 +49,7 @@ async fn a_claim_belongs_to_its_holder(on: &dyn Fixture) {
     assert_eq!(a.read("k", START).await, Ok(None));
     assert_eq!(a.claim("k", "run 1", TTL, START).await, Ok(ClaimOutcome::Claimed));
     assert_eq!(b.claim("k", "run 2", TTL, START).await, held("run 1"));
-    assert_eq!(a.claim("k", "run 1", TTL, START).await, held("run 1"), "also by its holder, who sees it is his");
+    assert_eq!(a.claim("k", "run 1", TTL, START).await, held("run 1"), "also by its holder, who gets its own value");
     assert_eq!(b.claim("other", "run 2", TTL, START).await, Ok(ClaimOutcome::Claimed));
     assert_eq!(b.read("k", START).await, Ok(Some("run 1".into())));
     assert_eq!(b.release("k", "run 2", START).await, Ok(false));
@@ -76,12 +76,12 @@ async fn a_claim_ends_by_itself(on: &dyn Fixture) {
     let [a, b] = on.nodes();
     assert_eq!(a.claim("k", "first", TTL, START).await, Ok(ClaimOutcome::Claimed));
     on.elapse(Duration::from_secs(5)).await;
-    assert_eq!(b.claim("k", "second", TTL, START.plus_seconds(5)).await, held("first"), "and a refusal adds no time");
+    assert_eq!(b.claim("k", "second", TTL, START.plus_seconds(5)).await, held("first"), "and a refused claim does not extend the TTL");
     on.elapse(Duration::from_secs(5)).await;
     let now = START.plus_seconds(10);
     assert_eq!(a.read("k", now).await, Ok(None));
     assert_eq!(b.claim("k", "second", TTL, now).await, Ok(ClaimOutcome::Claimed));
-    assert_eq!(a.release("k", "first", now).await, Ok(false), "who comes late gives nothing up");
+    assert_eq!(a.release("k", "first", now).await, Ok(false), "an expired holder releases nothing");
     assert_eq!(a.read("k", now).await, Ok(Some("second".into())));
 }
 
@@ -98,13 +98,13 @@ async fn a_window_allows_its_limit_and_no_more(on: &dyn Fixture) {
         assert_eq!(
             refused,
             Ok(RateDecision::Refused { retry_after: Duration::from_secs(80), reset_at }),
-            "refusals don't add up"
+            "refused hits don't count"
         );
     }
     assert_eq!(
         b.hit("bob", minute, START).await,
         Ok(RateDecision::Allowed { remaining: 2, reset_at }),
-        "others are not touched"
+        "other keys are not affected"
     );
     assert!(matches!(a.hit("none", quota(0, 60), START).await, Ok(RateDecision::Refused { .. })));
 }
@@ -145,8 +145,8 @@ async fn two_nodes_together_never_exceed_the_limit(on: &dyn Fixture) {
     assert_eq!(remaining, (0..50).collect::<Vec<u32>>(), "each allowed hit saw a different count");
 }
 
-/// A walk through time with a fixed seed, beside the simplest store that can be right. Steps of
-/// time are far longer than the test takes, so that a store's own clock can't tell them apart.
+/// A seeded random sequence of hits, compared with a simple model. Its time steps are far longer than the test takes,
+/// so that a store's own clock makes no difference.
 async fn every_hit_is_decided_like_the_one_function_says(on: &dyn Fixture) {
     let nodes = on.nodes();
     let minute = quota(7, 60);

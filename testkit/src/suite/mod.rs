@@ -1,4 +1,4 @@
-//! Contract suites: every sentence of a port's contract, run against each implementation.
+//! Contract suites: one test per statement of a port's contract, run against each implementation.
 
 pub mod blobs;
 pub mod buckets;

@@ -1,4 +1,4 @@
-//! Pages of large rows: bounded in bytes, and complete all the same.
+//! Pages of large rows: bounded in bytes, and complete.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite is a test")]
 
@@ -10,15 +10,15 @@ use chimera_core::record::{Direction, Insert, Json, Page, Row, Scope, Select, Tx
 use chimera_engine::port::Records;
 use uuid::Uuid;
 
-/// Rows of which so many fill a page.
+/// So many equal rows fill a page.
 const ROWS_PER_PAGE: usize = 8;
-/// The row that is larger than a page may be.
+/// The index of the row that is larger than a page may be.
 const LARGEST: usize = 5;
-/// Rows that a caller asks for: few, and more than are there.
+/// Page limits: fewer rows and more rows than there are.
 const ASKED: [usize; 2] = [20, 1_000];
 
-/// The page ends with rows left when they would make it too large, a row that is too large alone is a page, and whoever
-/// goes on behind the cursors gets all of them once and in order.
+/// A page ends early when the next row would make it too large. A row over the limit is a page of its own. Following the
+/// cursors returns every row once and in order.
 pub async fn a_page_is_bounded_in_bytes(store: &dyn Records, s: &Seeded) {
     let owner = run(s);
     let (mut inserts, mut ids) = (Vec::new(), Vec::new());
@@ -47,7 +47,7 @@ pub async fn a_page_is_bounded_in_bytes(store: &dyn Records, s: &Seeded) {
     let (rows, more) = store.first(base.clone(), ids.len() - 1).await.expect("the first rows");
     assert_eq!((rows.len(), more), (ids.len() - 1, true));
     let bare = store.read(base.without(&["payload"]).take(ids.len())).await.expect("a page");
-    assert_eq!((bare.rows.len(), bare.next), (ids.len(), None), "what is not read takes no place");
+    assert_eq!((bare.rows.len(), bare.next), (ids.len(), None), "columns that are not fetched do not count");
     assert!(bare.rows.iter().all(|row| row.get("payload").is_null() && row.text("kind") == "large"));
 }
 
@@ -64,7 +64,7 @@ async fn in_pages(store: &dyn Records, mut select: Select) -> Vec<Uuid> {
     loop {
         let Page { rows, next } = store.read(select.clone()).await.expect("a page");
         let bytes: usize = rows.iter().map(Row::bytes).sum();
-        assert!(!rows.is_empty(), "a page without rows that says there are more");
+        assert!(!rows.is_empty(), "an empty page with a cursor");
         assert!(rows.len() == 1 || bytes <= PAGE_BYTES_MAX, "{} rows of {bytes} bytes", rows.len());
         pages += 1;
         seen.extend(rows.iter().map(|row| row.uuid("id")));

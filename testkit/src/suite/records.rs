@@ -1,7 +1,6 @@
-//! What a record store promises, one function per sentence.
+//! The contract of `chimera_engine::port::Records`, one function per statement.
 //!
-//! Each function works on rows of its own, so one store serves all of them. They panic on the
-//! first broken promise.
+//! Each function uses its own rows, so all can run on one store. They panic on the first violation.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite is a test")]
 
@@ -66,9 +65,9 @@ pub async fn a_change_is_atomic(store: &dyn Records, s: &Seeded) {
     let both =
         Tx { inserts: vec![lost.insert().unwrap(), kept.insert().unwrap()], entries: vec![sealed], ..Tx::default() };
     assert!(matches!(commit(store, both).await, Err(CommitError::Conflict(Conflict::Exists(_)))));
-    assert!(run_row(store, lost.id).await.is_none(), "half a change was kept");
+    assert!(run_row(store, lost.id).await.is_none(), "part of a rejected transaction was kept");
     let entries = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).with("subject_id", subject.as_str());
-    assert!(one(store, entries).await.is_none(), "the entry of a lost change was kept");
+    assert!(one(store, entries).await.is_none(), "the entry of a rejected transaction was kept");
 }
 
 /// A conflict says which row or key, and whether it is taken, changed or missing.
@@ -98,7 +97,7 @@ pub async fn a_conflict_names_what_clashed(store: &dyn Records, s: &Seeded) {
     assert!(matches!(missing, Err(CommitError::Conflict(Conflict::Missing(k))) if k.values == [nobody.into()]));
 }
 
-/// A row that can't be there is missing to its children; what is told is why it can't.
+/// A rejected row is also missing for its children. The conflict names the cause, not the missing parent.
 pub async fn a_loser_is_told_of_its_own_loss_and_not_of_what_follows_from_it(store: &dyn Records, s: &Seeded) {
     let key = s.opaque_id();
     let with_step = |row: &build::RunRow| {
@@ -108,13 +107,13 @@ pub async fn a_loser_is_told_of_its_own_loss_and_not_of_what_follows_from_it(sto
     commit(store, with_step(&run(s).keyed(&key))).await.expect("a fresh row and its child commit");
     let (second, beside) = (run(s).keyed(&key), run(s));
     let answers = join_all([with_step(&beside), with_step(&second)].map(|tx| commit(store, tx))).await;
-    assert_eq!(answers[0], Ok(()), "a loss was laid to somebody else");
+    assert_eq!(answers[0], Ok(()), "the conflict was attributed to another transaction");
     let Err(CommitError::Conflict(Conflict::Exists(taken))) = &answers[1] else { panic!("{:?}", answers[1]) };
     assert_eq!((taken.columns, &taken.values), (["idempotency_key"].as_slice(), &vec![key.into()]));
     assert!(run_row(store, second.id).await.is_none() && run_row(store, beside.id).await.is_some());
 }
 
-/// A `Tx` that loses does not disturb those committed with it.
+/// A `Tx` that conflicts does not affect others in its batch.
 pub async fn one_loser_among_many_fails_alone(store: &dyn Records, s: &Seeded) {
     let taken = run(s);
     commit(store, taken.tx().unwrap()).await.expect("a fresh row commits");
@@ -129,7 +128,7 @@ pub async fn one_loser_among_many_fails_alone(store: &dyn Records, s: &Seeded) {
     }
 }
 
-/// Two `Tx`s of one affinity commit in the order in which they were sent.
+/// `Tx`s of one affinity commit in the order in which they were submitted.
 pub async fn changes_of_one_affinity_keep_their_order(store: &dyn Records, s: &Seeded) {
     let row = run(s);
     commit(store, row.tx().unwrap()).await.expect("a fresh row commits");
@@ -174,7 +173,7 @@ pub async fn the_ordered_part_runs_as_written(store: &dyn Records, s: &Seeded) {
     assert_eq!(left.rows.iter().map(|r| r.text("kind")).collect::<Vec<_>>(), ["after"]);
 }
 
-/// Entries are numbered without a gap and each hash follows from the one before.
+/// Entries are numbered without gaps, and each hash follows from the previous one.
 pub async fn every_entry_has_its_place_in_an_unbroken_chain(store: &dyn Records, s: &Seeded) {
     let tx = |n: usize| Tx { entries: (0..n).map(|_| entry(s, "acme", "chained").unwrap()).collect(), ..Tx::default() };
     let answers = join_all([3, 1, 2].map(|n| store.commit(tx(n)))).await;
@@ -219,7 +218,7 @@ pub async fn verify_chains(store: &dyn Records) -> usize {
     entries
 }
 
-/// The record and the change commit together; the second of two loses and changes nothing.
+/// The record and the change commit together. The second of two requests conflicts and changes nothing.
 pub async fn an_idempotency_record_commits_with_what_it_guards(store: &dyn Records, s: &Seeded) {
     let key = s.opaque_id();
     let record = || {
@@ -237,14 +236,14 @@ pub async fn an_idempotency_record_commits_with_what_it_guards(store: &dyn Recor
     let runs: Vec<_> = (0..8).map(|_| run(s)).collect();
     let tx = |row: &build::RunRow| Tx { inserts: vec![record(), row.insert().unwrap()], ..Tx::default() };
     let answers = join_all(runs.iter().map(|row| store.commit(tx(row)))).await;
-    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "the key was given out twice");
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "two requests used one key");
     for (row, answer) in runs.iter().zip(answers) {
         assert_eq!(run_row(store, row.id).await.is_some(), answer.is_ok());
     }
 }
 
-/// Of many who find a column still empty and fill it, one succeeds, also where the key is of bytes and
-/// every change goes through a lane of its own.
+/// Of many concurrent updates that expect an empty column, exactly one succeeds, also with a binary key and
+/// through different lanes.
 pub async fn what_may_be_used_once_is_used_by_one_of_many(store: &dyn Records, s: &Seeded) {
     let mut digest = [0; 32];
     s.fill(&mut digest);
@@ -276,7 +275,7 @@ pub async fn what_may_be_used_once_is_used_by_one_of_many(store: &dyn Records, s
     assert_eq!(found.expect("the row").get("used_at").as_time(), Some(NOON));
 }
 
-/// Values keep their type and content, null and the odd characters included.
+/// Values keep their type and content, including null and unusual characters.
 pub async fn every_kind_of_value_comes_back_as_it_went_in(store: &dyn Records, s: &Seeded) {
     let (objective, plan, task) = (s.row_id(NOON), s.row_id(NOON), s.row_id(NOON));
     let doc = |text: &str| Value::Json(Json::parse(text).unwrap());
@@ -358,7 +357,7 @@ pub async fn every_kind_of_value_comes_back_as_it_went_in(store: &dyn Records, s
     }
 }
 
-/// Pages follow each other without a gap or a repeat, in either direction.
+/// Pages have no gaps or repeats, in either direction.
 pub async fn pages_are_complete_bounded_and_ordered(store: &dyn Records, s: &Seeded) {
     let owner = run(s);
     let kinds = ["a", "b", "c"];
@@ -397,7 +396,7 @@ pub async fn pages_are_complete_bounded_and_ordered(store: &dyn Records, s: &See
     assert!(matches!(store.read(unknown).await, Err(ReadError::Invalid { table: "runs", .. })));
 }
 
-/// The tenant is part of every query's key.
+/// Every query is restricted to its tenant.
 pub async fn a_tenant_sees_only_its_own_rows(store: &dyn Records, s: &Seeded) {
     let (ours, theirs) = (s.opaque_id(), s.opaque_id());
     let (mine, other) = (run(s).of(&ours), run(s).of(&theirs));
@@ -411,7 +410,7 @@ pub async fn a_tenant_sees_only_its_own_rows(store: &dyn Records, s: &Seeded) {
     assert!(matches!(store.read(untenanted).await, Err(ReadError::Invalid { .. })));
 }
 
-/// Bad values are refused before anything is written, with the column named.
+/// Invalid values are refused before anything is written, and the error names the column.
 pub async fn what_no_store_can_hold_is_refused(store: &dyn Records, s: &Seeded) {
     let row = run(s);
     let with = |column: &'static str, value: Value| {
@@ -442,14 +441,14 @@ pub async fn what_no_store_can_hold_is_refused(store: &dyn Records, s: &Seeded) 
     let unchained = Insert { table: &AUDIT_LOG_ENTRIES, cells: unchained.cells.into_iter().enumerate().collect() };
     let unchained = Tx { inserts: vec![unchained], ..Tx::default() };
     let reserved = InvalidTx::Reserved { table: "audit_log_entries" };
-    assert_eq!(refused(commit(store, unchained).await), reserved, "an entry behind the committer's back");
+    assert_eq!(refused(commit(store, unchained).await), reserved, "an entry that bypasses the committer");
     let unlocked = Step::Delete { table: &LEDGER_LANES, conditions: vec![], rows: RowCount::AtMost(9) };
     let reserved = InvalidTx::Reserved { table: "ledger_lanes" };
     assert_eq!(refused(commit(store, Tx { steps: vec![unlocked], ..Tx::default() }).await), reserved);
     assert!(run_row(store, row.id).await.is_none());
 }
 
-/// A store that takes changes says so.
+/// A working store is ready.
 pub async fn it_says_that_it_is_ready(store: &dyn Records) {
     assert_eq!(store.ready().await, Ok(()));
 }

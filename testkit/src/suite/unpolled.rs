@@ -1,4 +1,4 @@
-//! Reads that were begun and are not looked at.
+//! Reads that were started and are not polled.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite is a test")]
 
@@ -9,10 +9,10 @@ use chimera_engine::port::Records;
 use futures::future::{BoxFuture, FutureExt};
 use std::time::Duration;
 
-/// As many as any store reads at a time, twice.
+/// Twice as many as any store reads concurrently.
 const BEGUN: usize = 2 * if POSTGRES_READS_MAX > SQLITE_READS_MAX { POSTGRES_READS_MAX } else { SQLITE_READS_MAX };
 
-/// A caller begins many reads, waits for another one first, and comes back to them later: nothing waits for ever.
+/// A caller starts many reads, awaits another one first, and finishes them later. No read blocks forever.
 pub async fn reads_that_nobody_looks_at_hold_up_nobody(store: &dyn Records) {
     let select = || Select::from(&RUNS, Scope::System).take(1);
     let mut begun: Vec<BoxFuture<'_, bool>> = Vec::new();
@@ -26,11 +26,11 @@ pub async fn reads_that_nobody_looks_at_hold_up_nobody(store: &dyn Records) {
         });
     }
     for read in &mut begun {
-        // One look: it has begun, or waits for its turn.
+        // One poll: the read has started, or is queued.
         let _ = futures::poll!(read);
     }
     let first = tokio::time::timeout(Duration::from_secs(60), store.read(select())).await;
-    first.expect("a read beside others that nobody looks at").expect("a page");
+    first.expect("a read beside others that are not polled").expect("a page");
     for read in begun {
         assert!(read.await, "a read that was begun before");
     }

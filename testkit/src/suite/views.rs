@@ -1,4 +1,4 @@
-//! What the views show of tables that may not carry a tenant, and what a store fills in by itself.
+//! Views over tables without a tenant column, and column defaults.
 
 use crate::build::NOON;
 use crate::seeded::Seeded;
@@ -46,7 +46,7 @@ async fn seen(store: &dyn Records, scope: Scope, id: Uuid) -> Option<Row> {
     store.read(select).await.expect("a read").rows.pop()
 }
 
-/// A row is shown with its scope and details, to its tenant; without a scope it is nobody's.
+/// A row is shown with its scope and details, to its tenant only. A row without a scope is not visible.
 pub async fn a_scoped_row_is_shown_whole_and_to_its_tenant_only(store: &dyn Records, s: &Seeded) {
     let (ours, theirs) = (s.opaque_id(), s.opaque_id());
     let (whole, unscoped, torn) = (s.row_id(NOON), s.row_id(NOON), s.row_id(NOON));

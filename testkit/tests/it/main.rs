@@ -1,6 +1,6 @@
-//! The tests of the workspace as a whole.
+//! Tests of the workspace as a whole.
 //!
-//! `tidy` reads the source tree and `cargo metadata` and holds them to the rules of the house.
+//! `tidy` checks the source tree and `cargo metadata` against the coding rules.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod tidy;

@@ -91,7 +91,7 @@ impl Policy for ForbidTool {
     }
 }
 
-/// A front door, and what is behind it.
+/// A server with access control, its clock, and the recorded calls of its tools.
 pub(crate) struct AccessServer {
     pub(crate) house: FlowServer,
     pub(crate) clock: Arc<OffsetClock>,
@@ -99,7 +99,7 @@ pub(crate) struct AccessServer {
     tools: BTreeMap<&'static str, Asked>,
 }
 
-/// An answer.
+/// A response, read to its end.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -125,7 +125,7 @@ impl Answer {
     }
 }
 
-/// The tools: the document's examples and a few more.
+/// The tools of the specification's examples, and a few more.
 fn tools() -> Vec<Puppet> {
     let says = |name: &'static str, reach: EffectKind, capabilities: &[&str]| {
         let capabilities: Vec<String> = capabilities.iter().map(|name| (*name).to_owned()).collect();
@@ -195,13 +195,13 @@ pub(crate) fn ground(world: &World, records: &Arc<MemoryRecords>, shared: Option
     }
 }
 
-/// An edge whose ids no other edge gives out.
+/// An edge whose ids are unique among all edges of the world.
 fn edge_of(world: &World) -> Edge {
     let random = Arc::clone(&world.random) as Arc<dyn chimera_engine::port::Random>;
     Edge::new(Arc::clone(&world.clock), random).with_request_timeout(Duration::from_secs(20))
 }
 
-/// An entry that may do these things at its kind's own level.
+/// An entry with these scopes, at the default level of its kind.
 pub(crate) fn entry(id: &str, scopes: &[&str]) -> Entry {
     let level = chimera_core::access::registry::shipped(TENANT)
         .iter()
@@ -212,7 +212,7 @@ pub(crate) fn entry(id: &str, scopes: &[&str]) -> Entry {
 }
 
 impl AccessServer {
-    /// Another node on the same store, with its own memory of everything else.
+    /// Another node on the same store, with its own directory and counters.
     pub(crate) async fn second_node(&self, settings: Settings, shared: Option<Arc<dyn Counters>>) -> AccessServer {
         let ground = ground(&self.house.stage.world, &self.house.stage.records, shared);
         let directory = ground.directory(settings).await;
@@ -233,17 +233,17 @@ impl AccessServer {
         self.clock.now().millis() / 1_000
     }
 
-    /// What was asked of a tool.
+    /// The recorded calls of a tool.
     pub(crate) fn asked(&self, tool: &str) -> &Asked {
         &self.tools[tool]
     }
 
-    /// How often any tool was really called.
+    /// The number of real calls of all tools.
     pub(crate) fn effects(&self) -> usize {
         self.tools.values().map(|asked| asked.count("execute")).sum()
     }
 
-    /// A token that says what a test wants.
+    /// A token with changed claims.
     pub(crate) fn token_with(&self, actor: &str, change: impl FnOnce(&mut Claims)) -> String {
         let iat = self.now();
         let mut claims = Claims {
@@ -261,14 +261,14 @@ impl AccessServer {
         token_key().sign(&claims).unwrap()
     }
 
-    /// A request that somebody has signed and has a token for.
+    /// A request with the actor's token and signature.
     pub(crate) fn request(&self, actor: &str, method: Method, path: &str, body: &Value) -> RequestBuilder {
         let token = token(actor, self.clock.now());
         let request = self.house.client.request(method, self.house.server.url(path)).bearer_auth(token);
         crate::flow::signed(request, self.clock.now(), actor, body)
     }
 
-    /// Asks for something to be done.
+    /// Posts to `/act`.
     pub(crate) async fn act(&self, actor: &str, body: Value) -> Answer {
         sent(self.request(actor, Method::POST, "/act", &body)).await
     }
@@ -281,7 +281,7 @@ impl AccessServer {
         self.ask(actor, Method::GET, path, NOTHING).await
     }
 
-    /// Sends a body with a token and a signature of a test's own making.
+    /// Posts a body to `/act` with the given token and signature.
     pub(crate) async fn raw(&self, token: &str, signature: Option<&str>, body: &str) -> Answer {
         let request = self.house.client.post(self.house.server.url("/act")).bearer_auth(token);
         let request = request.header("content-type", "application/json").body(body.to_owned());
@@ -298,7 +298,7 @@ impl AccessServer {
             .await
     }
 
-    /// Signs an actor in.
+    /// Gets a token from `/auth/token`.
     pub(crate) async fn sign_in(&self, actor: &str, nonce: &str) -> Answer {
         let body = json!({"actor": actor, "issued_at": self.now(), "nonce": nonce});
         self.post(actor, "/auth/token", &body).await
@@ -317,7 +317,7 @@ impl AccessServer {
         refused.map(|row| row.get("data_json").as_json().unwrap().to_value()["details"].clone()).collect()
     }
 
-    /// How many decisions of the ledger rejected something.
+    /// The number of rejections in the ledger.
     pub(crate) fn rejections(&self) -> usize {
         let rows = self.house.stage.rows(&AUDIT_LOGS);
         rows.iter().filter(|row| row.text("decision_outcome") == "rejected").count()
@@ -333,12 +333,12 @@ pub(crate) async fn sent(request: RequestBuilder) -> Answer {
     Answer { status, headers, body }
 }
 
-/// A step that everybody in the shipped registry but `anonymous` may ask for.
+/// A step that every actor of the shipped registry except `anonymous` may request.
 pub(crate) fn harmless() -> Value {
     json!([{"tool": "local.summarize", "input": {"text": "One. Two."}}])
 }
 
-/// The signature of a text by somebody.
+/// The body signature of an actor.
 pub(crate) fn by(actor: &str, body: &str) -> String {
     signature(actor, body.as_bytes())
 }

@@ -55,7 +55,7 @@ pub(crate) async fn furnished(setup: Setup, change: impl FnOnce(Edge) -> Edge) -
     FlowServer { server: served(edge).await, stage, client: client() }
 }
 
-/// Access control in front of a stage.
+/// Access control for the engine of a stage.
 pub(crate) async fn front(stage: &Stage, settings: Settings) -> Arc<Actions> {
     let ground = Ground {
         records: stage.records.clone(),
@@ -136,7 +136,7 @@ impl FlowServer {
         within_timeout(self.stage.step(id_of(&run["run_id"]), node, status)).await
     }
 
-    /// Waits until a run looks as wanted.
+    /// Waits until a run satisfies a condition.
     pub(crate) async fn sees(&self, run: &Value, wanted: impl Fn(&Value) -> bool) -> Value {
         within_timeout(self.stage.until(id_of(&run["run_id"]), wanted)).await
     }
@@ -144,7 +144,7 @@ impl FlowServer {
 
 /// Fails the test if the future takes too long.
 async fn within_timeout<T>(waiting: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it never came to that")
+    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("timed out")
 }
 
 /// A signed request, with its body if there is one.
@@ -163,7 +163,7 @@ pub(crate) fn signed(
     if text.is_empty() { request } else { request.header("content-type", "application/json").body(text) }
 }
 
-/// The code of a problem document.
+/// The error code of a problem document.
 pub(crate) fn code(problem: &Value) -> &str {
     problem["error"]["code"].as_str().unwrap_or("no problem document")
 }
@@ -173,7 +173,7 @@ pub(crate) fn path(run: &Value, rest: &str) -> String {
     format!("/runs/{}{rest}", run["run_id"].as_str().unwrap())
 }
 
-/// The example of the docs: compute, ask a person, change something.
+/// The example of the docs: compute, wait for an approval, change something.
 pub(crate) fn reviewed() -> Air {
     chimera_testkit::flow::workflow("reviewed")
         .function("think", "think", json!({"n": 1}))

@@ -4,7 +4,7 @@ use super::look_at;
 use crate::support::{Place, until};
 use serde_json::Value;
 
-/// How a run of golden data is ended, and how it stands then.
+/// Name of a run in the golden data, how to end it, and its final status.
 const ENDS: &[(&str, End, &str)] = &[
     ("completed", End::Ended, "completed"),
     ("failed", End::Ended, "failed"),
@@ -30,7 +30,7 @@ enum End {
     Cancel,
 }
 
-/// What `send` would have given.
+/// The answer that `send` would have got.
 const ANSWER: &str = r#"{"status": 200, "headers": {}, "body": {"ok": true}, "truncated": false}"#;
 
 fn until_so(place: &Place, run: &str, what: &str, is_so: impl Fn(&Value) -> bool) {

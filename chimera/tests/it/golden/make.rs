@@ -1,4 +1,4 @@
-//! Makes data with a run in every state, with the real binary.
+//! Creates data with a run in every state, with the real binary.
 
 use super::{Store, look_at};
 use crate::support::{Place, until};
@@ -34,14 +34,14 @@ fn outside() -> (SocketAddr, Receiver<TcpStream>) {
     (address, waiting)
 }
 
-/// Runs by what they are, as they are asked for.
+/// Creates runs and keeps them by name.
 struct Made<'a> {
     place: &'a Place,
     runs: Map<String, Value>,
 }
 
 impl Made<'_> {
-    /// Asks for a run and waits until it is so.
+    /// Starts a run and waits until a condition holds.
     fn run(&mut self, name: &str, args: &[&str], is_so: impl Fn(&Value) -> bool) -> String {
         // A run that fails at once ends the command with another status.
         let said = self.place.run(&[&["act", "--json"], args].concat());

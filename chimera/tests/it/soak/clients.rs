@@ -1,7 +1,7 @@
-//! Clients that start runs over HTTP, ask again until they are answered, and see every run to its end.
+//! Clients that start runs over HTTP, retry until they get an answer, and follow every run to its end.
 //!
-//! While a store is put back they pause: whoever asks holds `pause` for reading, from the request until
-//! what the answer says is written down.
+//! They pause during a restore: a client holds a read lock on `pause` from its request until it has recorded the
+//! answer.
 
 use super::doubts::Settled;
 use super::outside::Outside;
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::time::Duration;
 
-/// What every node lets in.
+/// The HMAC key of `admin` on every node.
 pub(crate) const KEY: &str = "the-key-of-admin-on-all-nodes";
 
-/// What all nodes sign access tokens with.
+/// The key with which all nodes sign access tokens.
 pub(crate) const SECRET: &str = "the-secret-of-all-nodes";
 
-/// A token of admin that outlives every campaign.
+/// A token of `admin` that never expires during a campaign.
 fn token() -> String {
     let key = TokenKey::Hs256 { secret: Secret::new(SECRET), restricted_to: None };
     let claims = Claims {
@@ -46,16 +46,16 @@ fn now() -> Timestamp {
 
 /// Clients that start runs.
 const STARTERS: usize = 3;
-/// Clients that look after those that were started.
+/// Clients that wait for the end of started runs.
 const FOLLOWERS: usize = 2;
-/// Runs that may be unfinished at a time.
+/// Maximum number of unfinished runs.
 const UNFINISHED_MAX: usize = 60;
-/// A node that stands still takes connections and says nothing.
+/// The read timeout: a suspended node accepts connections but does not answer.
 const SILENCE: Duration = Duration::from_secs(4);
-/// How long nobody may be there to be asked.
+/// How long no node may be up.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Where the nodes are that can be asked.
+/// The addresses of the nodes that are up.
 #[derive(Default)]
 pub(crate) struct Nodes {
     up: Mutex<BTreeMap<usize, String>>,
@@ -73,14 +73,14 @@ impl Nodes {
         self.changed.notify_all();
     }
 
-    /// Waits until there is one.
+    /// Waits until a node is up.
     pub(crate) fn until_up(&self) {
         let up = self.up.lock().unwrap();
         let (_up, waited) = self.changed.wait_timeout_while(up, PATIENCE, |up| up.is_empty()).unwrap();
         assert!(!waited.timed_out(), "no node came up");
     }
 
-    /// One of them, each in turn.
+    /// The address of a node, round-robin.
     fn one(&self) -> Option<String> {
         let up = self.up.lock().unwrap();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -92,44 +92,44 @@ impl Nodes {
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) run: String,
-    /// When it was asked for first.
+    /// When it was first requested, as a [`Clients::moment`].
     pub(crate) asked: u64,
-    /// When somebody said that it is there.
+    /// When it was acknowledged.
     pub(crate) told: u64,
 }
 
-/// A run that was lost when its store was put back.
+/// A run that was lost in a restore.
 #[derive(Clone, Debug)]
 pub(crate) struct Gone {
-    /// Its key, if anybody had been told of it.
+    /// Its idempotency key, if it was acknowledged.
     pub(crate) key: Option<String>,
     pub(crate) run: String,
 }
 
-/// What the clients share.
+/// The state shared by all clients.
 pub(crate) struct Clients {
     pub(crate) nodes: Nodes,
     pub(crate) outside: Arc<Outside>,
     pub(crate) pause: RwLock<()>,
-    /// Counts what is done, to tell what came before what.
+    /// A logical clock that orders requests, acknowledgements and backups.
     moment: AtomicU64,
     /// No more runs are started.
     closing: AtomicBool,
-    /// People settle nothing while a node stands still: it may yet do what it was about to.
+    /// A node is suspended. No outcomes are reported meanwhile, because it may still send a call.
     frozen: AtomicBool,
     pub(crate) unfinished: Mutex<VecDeque<String>>,
-    /// Runs that are asked for or have not ended.
+    /// Runs that are requested or have not ended.
     pub(crate) count: AtomicUsize,
     starting: AtomicUsize,
     /// Runs that were acknowledged and have not ended.
     pub(crate) open: Mutex<BTreeSet<String>>,
-    /// Every run that was acknowledged and is not gone, with its key.
+    /// Every acknowledged run that was not lost, by key.
     pub(crate) acknowledged: Mutex<BTreeMap<String, Known>>,
-    /// Every run that is gone.
+    /// Every lost run.
     pub(crate) gone: Mutex<Vec<Gone>>,
-    /// Keys of runs that are gone, until somebody asks under them again.
+    /// Keys of lost runs that have to be requested again.
     pub(crate) again: Mutex<Vec<String>>,
-    /// Every run that had something left to do when its store was put back, children as well.
+    /// Every run, including children, that had work left at a restore.
     pub(crate) restored: Mutex<BTreeSet<String>>,
     pub(crate) settled: Settled,
 }
@@ -155,10 +155,10 @@ impl Clients {
         }
     }
 
-    /// Works until `campaign` is over and every run has ended; gives the runs by their key.
+    /// Runs the clients until `campaign` is over and every run has ended. Returns the runs by key.
     pub(crate) fn work(&self, campaign: impl FnOnce()) -> BTreeMap<String, Known> {
         std::thread::scope(|scope| {
-            // A campaign that fails must not leave its clients working for ever.
+            // The clients must stop even if the campaign panics.
             let closing = Closing(self);
             (0..STARTERS).for_each(|number| drop(scope.spawn(move || self.start_runs(number))));
             (0..FOLLOWERS).for_each(|_| drop(scope.spawn(|| self.follow_runs())));
@@ -177,12 +177,12 @@ impl Clients {
         self.frozen.load(Ordering::SeqCst)
     }
 
-    /// A moment that is later than every other one so far.
+    /// The next tick of the logical clock.
     pub(crate) fn moment(&self) -> u64 {
         self.moment.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Whether nothing is left to do.
+    /// Whether no work is left.
     pub(crate) fn are_done(&self) -> bool {
         self.starting.load(Ordering::SeqCst) == 0 && self.count.load(Ordering::SeqCst) == 0
     }
@@ -192,18 +192,18 @@ impl Clients {
         self.acknowledged.lock().unwrap().len()
     }
 
-    /// Waits until every run that is under way now has ended or needs a person.
+    /// Waits until every run that is open now has ended or has a call with unknown outcome.
     pub(crate) fn until_ended(&self) {
         let mut open = self.open.lock().unwrap().clone();
         let over = self.until(|| {
-            // One look for all: after a restore there may be a thousand.
+            // One request for all: after a restore there may be a thousand.
             let in_doubt = self.runs_in_doubt();
             open.retain(|run| !in_doubt.contains(run) && !self.has_ended(run));
             open.is_empty()
         });
         if let Some(run) = open.first().filter(|_| !over) {
             let shown = ["", "/steps"].map(|rest| self.ask("GET", &format!("/runs/{run}{rest}"), None));
-            panic!("{run} and {} more neither ended nor came into doubt: {shown:#?}", open.len() - 1);
+            panic!("{run} and {} more neither ended nor have an unknown outcome: {shown:#?}", open.len() - 1);
         }
     }
 
@@ -213,21 +213,21 @@ impl Clients {
             if done() {
                 return true;
             }
-            // Whatever it is, requests tell that something goes on; without any it is looked at anyway.
+            // Checks again after the next request outside, or after a short timeout.
             self.outside.look_up(self.outside.count() + 1_000_000);
         }
         false
     }
 
     fn start_runs(&self, number: usize) {
-        // A client that fails must not leave those waiting who follow its runs.
+        // The followers must not wait forever if this client panics.
         let _ended = Ended(&self.starting);
         let mut runs = 0;
         loop {
             let seen = self.outside.count();
             let again = std::mem::take(&mut *self.again.lock().unwrap());
             if !again.is_empty() {
-                // All at once: with Redis, whose claims of these keys stand, each is answered only after a while.
+                // All concurrently: Redis still holds claims of these keys, so each answer takes a while.
                 std::thread::scope(|scope| again.into_iter().for_each(|key| drop(scope.spawn(|| self.start_run(key)))));
             } else if self.closing.load(Ordering::SeqCst) {
                 return;
@@ -239,7 +239,7 @@ impl Clients {
         }
     }
 
-    /// Asks for a run under its key until somebody says that it is there.
+    /// Requests a run under its key until it is acknowledged.
     fn start_run(&self, key: String) {
         self.count.fetch_add(1, Ordering::SeqCst);
         let asked = self.moment();
@@ -248,7 +248,7 @@ impl Clients {
             let _unpaused = self.pause.read().unwrap();
             let Some(run) = self.started(&key) else { continue };
             let was = |gone: &Gone| gone.run == run;
-            assert!(!self.gone.lock().unwrap().iter().any(was), "{key} is said to be {run}, which is gone");
+            assert!(!self.gone.lock().unwrap().iter().any(was), "{key} is answered with {run}, which was lost");
             self.open.lock().unwrap().insert(run.clone());
             self.unfinished.lock().unwrap().push_back(run.clone());
             let known = Known { run, asked, told: self.moment() };
@@ -257,19 +257,19 @@ impl Clients {
         }
     }
 
-    /// The run under a key, which is started if there is none. None: nobody says so now.
+    /// Starts the run of a key, or finds the existing one. `None` if no node answers with a run.
     pub(crate) fn started(&self, key: &str) -> Option<String> {
         let body = json!({"workflow_id": "load", "idempotency_key": key, "autonomy_level": "L3_ExecuteSilent"});
         match self.ask("POST", "/act", Some(&body)) {
             Some((200 | 202, said)) => Some(said["run_id"].as_str().unwrap().to_owned()),
             Some((409, said)) => {
                 let run = said["error"]["details"]["run_id"].as_str().map(str::to_owned);
-                // Without one, an earlier attempt whose answer was not waited for is still on its way.
+                // Without a run id, an earlier attempt that timed out is still in flight.
                 assert!(run.is_some() || said["error"]["code"] == "CONFLICT_IDEMPOTENCY", "{said}");
                 run
             }
             None | Some((429 | 503, _)) => None,
-            Some(other) => panic!("a run can't be started: {other:?}"),
+            Some(other) => panic!("cannot start a run: {other:?}"),
         }
     }
 
@@ -295,7 +295,7 @@ impl Clients {
         }
     }
 
-    /// Whether a run has ended, which it may do only well.
+    /// Whether a run has completed. Fails the test if it ended in another way.
     fn has_ended(&self, run: &str) -> bool {
         let Some((200, shown)) = self.ask("GET", &format!("/runs/{run}"), None) else { return false };
         let status = shown["status"].as_str().unwrap();
@@ -303,13 +303,13 @@ impl Clients {
         status == "completed"
     }
 
-    /// Asks a node. None: there is none, or it was killed before its answer was whole.
+    /// Sends a request to a node. `None` if no node is up or the answer was incomplete.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
         ask_at(&self.nodes.one()?, method, path, body)
     }
 }
 
-/// Asks the node at an address.
+/// Sends a request to the node at an address.
 pub(crate) fn ask_at(address: &str, method: &str, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(SILENCE)).unwrap();
@@ -327,12 +327,12 @@ pub(crate) fn ask_at(address: &str, method: &str, path: &str, body: Option<&Valu
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let (status, answer): (u16, Value) = (head.split(' ').nth(1)?.parse().ok()?, serde_json::from_str(body).ok()?);
-    // A node whose clock is wrong takes no signature that was made now; it will.
+    // A node with a wrong clock rejects a current signature as stale; the caller retries.
     let stale = status == 401 && answer["error"]["details"]["reason"] == "stale";
     (!stale).then_some((status, answer))
 }
 
-/// Counts a client down, however it ended.
+/// Decrements the count of starters when dropped, also after a panic.
 struct Ended<'a>(&'a AtomicUsize);
 
 impl Drop for Ended<'_> {
@@ -341,7 +341,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Ends the clients' work, however the campaign ended.
+/// Tells the clients to finish when dropped, also after a panic.
 struct Closing<'a>(&'a Clients);
 
 impl Drop for Closing<'_> {

@@ -7,33 +7,33 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-/// What the reason of every doubt says that a restore brought.
+/// In the reason of every doubt caused by a restore.
 const SINCE_BACKUP: &str = "after the backup was taken";
 
-/// Doubts that are settled with commands after each restore; the others are settled over HTTP.
+/// Doubts settled with CLI commands after each restore; the others are settled over HTTP.
 const BY_COMMAND: usize = 2;
 
-/// People who settle doubts at a time: a restore may bring thousands.
+/// Threads that settle doubts: a restore may cause thousands.
 const PEOPLE: usize = 8;
 
 /// The doubts that were settled so far.
 #[derive(Default)]
 pub(crate) struct Settled {
-    /// Step and since when it was in doubt, of calls that were cut.
+    /// Step id and time of doubts about interrupted calls.
     cut: Mutex<BTreeSet<(String, String)>>,
-    /// The same of what may have been done after a backup.
+    /// Step id and time of doubts caused by restores.
     restored: Mutex<BTreeSet<(String, String)>>,
-    /// The runs around those that were seen in doubt, or themselves.
+    /// The root run of each run seen in doubt.
     roots: Mutex<BTreeMap<String, String>>,
 }
 
 impl Settled {
-    /// How many a kill brought, and how many a restore.
+    /// The number caused by kills, and by restores.
     pub(crate) fn count(&self) -> (usize, usize) {
         (self.cut.lock().unwrap().len(), self.restored.lock().unwrap().len())
     }
 
-    /// Notes that a doubt was settled; gives whether that is new.
+    /// Records a settled doubt. Returns whether it is new.
     fn note(&self, doubt: &Value) -> bool {
         let text = |name: &str| doubt[name].as_str().unwrap().to_owned();
         let by_restore = text("reason").contains(SINCE_BACKUP);
@@ -43,7 +43,7 @@ impl Settled {
 }
 
 impl Clients {
-    /// Settles what is in doubt until every run has ended.
+    /// Settles doubts until every run has ended.
     pub(crate) fn settle_doubts(&self) {
         while !self.are_done() {
             self.nodes.until_up();
@@ -53,7 +53,7 @@ impl Clients {
                 for share in doubts.chunks(doubts.len().div_ceil(PEOPLE).max(1)) {
                     scope.spawn(move || {
                         for doubt in share {
-                            // Who can't be asked now is asked again.
+                            // If no node answers, the next round retries.
                             let _ = self.settle(doubt);
                         }
                     });
@@ -64,7 +64,7 @@ impl Clients {
         }
     }
 
-    /// The calls in doubt; none if nobody says.
+    /// All calls in doubt; none if no node answers.
     fn doubts(&self) -> Vec<Value> {
         let (mut doubts, mut path) = (Vec::new(), "/doubts?limit=1000".to_owned());
         loop {
@@ -76,12 +76,12 @@ impl Clients {
         }
     }
 
-    /// The runs in which something is in doubt, or in one that they started.
+    /// The root runs with a call in doubt.
     pub(crate) fn runs_in_doubt(&self) -> BTreeSet<String> {
         self.doubts().iter().filter_map(|doubt| self.root(doubt)).collect()
     }
 
-    /// The run that a client knows, of a doubt in it or in its child.
+    /// The root run of a doubt.
     fn root(&self, doubt: &Value) -> Option<String> {
         let run = doubt["run_id"].as_str().unwrap();
         if let Some(root) = self.settled.roots.lock().unwrap().get(run) {
@@ -93,13 +93,13 @@ impl Clients {
         Some(root)
     }
 
-    /// Where outside somebody has to look.
+    /// The effect outside that a doubt is about.
     fn place(&self, doubt: &Value) -> Option<outside::Place> {
         let (root, node) = (self.root(doubt)?, doubt["node_id"].as_str().unwrap());
         let restored = self.restored.lock().unwrap().contains(doubt["run_id"].as_str().unwrap());
-        assert!(restored || node == "once", "only this may come into doubt without a restore: {doubt:#}");
+        assert!(restored || node == "once", "only `once` may be in doubt without a restore: {doubt:#}");
         let item = doubt["map_index"].as_i64().map_or(0, |index| index + 1);
-        // Of a run that would be started it is seen outside what it does.
+        // A child run shows outside by its own effect.
         Some((root, if node == "part" { "inner" } else { node }.to_owned(), item))
     }
 
@@ -114,14 +114,14 @@ impl Clients {
         } else {
             json!({"outcome": "never"})
         };
-        // Whether it counted shows when the run goes on.
+        // The run continues if the report was accepted.
         if let (202, _) = self.ask("POST", doubt["settle_url"].as_str().unwrap(), Some(&found))? {
             self.note_settled(doubt);
         }
         Some(())
     }
 
-    /// Waits for the doubts that a restore brings, and settles the first with the commands that they name.
+    /// Waits for the doubts of a restore, and settles the first ones with the commands that they suggest.
     pub(crate) fn settle_by_command(&self, place: &Place) {
         let mut listed = Value::Null;
         until("a doubt", || {

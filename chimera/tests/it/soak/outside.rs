@@ -7,13 +7,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long it may be silent while somebody waits for it.
+/// The timeout of waits for requests.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What a run asked for: run, node, item.
+/// Identifies an effect: root run, node, item.
 pub(crate) type Place = (String, String, i64);
 
-/// The requests for one thing.
+/// The requests for one effect.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) keys: BTreeSet<String>,
@@ -21,7 +21,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Whether it was done; the first request to be stubborn about is refused.
+    /// Whether it took effect. The first request of `stubborn` is refused.
     pub(crate) fn is_done(&self, node: &str) -> bool {
         self.requests > usize::from(node == "stubborn")
     }
@@ -32,7 +32,7 @@ struct Noted {
     asked: BTreeMap<Place, Asked>,
     notes: BTreeMap<String, Vec<Value>>,
     count: u64,
-    /// Calls in doubt that a person has settled: work goes on, although nobody is asked for anything.
+    /// Settled doubts; they count as progress although they send no request.
     settled: u64,
     connections: usize,
 }
@@ -55,7 +55,7 @@ impl Outside {
                 let outside = Arc::clone(&serving);
                 outside.noted().connections += 1;
                 std::thread::spawn(move || {
-                    // Whoever is killed in the middle of a request has not made it.
+                    // A node that is killed in the middle of a request has not made it.
                     drop(outside.serve(stream.unwrap()));
                     outside.noted().connections -= 1;
                     outside.more.notify_all();
@@ -101,7 +101,7 @@ impl Outside {
         }
     }
 
-    /// Notes a request, which is its effect, and gives the answer.
+    /// Records a request, which is its effect, and returns the answer.
     fn note(&self, method: &str, path: &str, key: String, body: &[u8]) -> (u16, Value) {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         let mut noted = self.noted();
@@ -124,18 +124,18 @@ impl Outside {
         (200, json!({"ok": true}))
     }
 
-    /// How many requests there were.
+    /// The number of requests so far.
     pub(crate) fn count(&self) -> u64 {
         self.noted().count
     }
 
-    /// A person has settled a call.
+    /// Counts a settled doubt.
     pub(crate) fn settled(&self) {
         self.noted().settled += 1;
         self.more.notify_all();
     }
 
-    /// Waits until so many more things were asked for; repetitions don't count, or nobody would get on.
+    /// Waits for this many new effects. Repetitions don't count, or a campaign could pass without progress.
     pub(crate) fn more(&self, things: usize) {
         let mut noted = self.noted();
         let wanted = noted.asked.len() + things;
@@ -146,34 +146,32 @@ impl Outside {
                 .wait_timeout_while(noted, PATIENCE, |noted| (noted.asked.len(), noted.settled) == before)
                 .unwrap();
             noted = now;
-            assert!(!waited.timed_out(), "nothing happens outside any more: {} of {wanted}", noted.asked.len());
+            assert!(!waited.timed_out(), "no progress outside: {} of {wanted} effects", noted.asked.len());
         }
     }
 
-    /// Waits for another request, but not long: what is waited for may need none.
+    /// Waits until `count` requests were made, but at most 200 ms.
     pub(crate) fn look_up(&self, count: u64) {
         let bound = Duration::from_millis(200);
         drop(self.more.wait_timeout_while(self.noted(), bound, |noted| noted.count < count).unwrap());
     }
 
-    /// Waits until all that was sent by those who are gone now is noted.
+    /// Waits until every request that killed nodes had sent is recorded.
     pub(crate) fn until_quiet(&self) {
-        // Connections are taken in order: when this one is answered, those before it are counted.
+        // Connections are accepted in order: when this one is answered, all earlier ones are counted.
         let mut last = TcpStream::connect(self.address).unwrap();
         last.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         last.read_exact(&mut [0]).unwrap();
         drop(last);
         let (noted, waited) =
             self.more.wait_timeout_while(self.noted(), PATIENCE, |noted| noted.connections > 0).unwrap();
-        assert!(!waited.timed_out(), "{} connections of nobody", noted.connections);
+        assert!(!waited.timed_out(), "{} connections are still open", noted.connections);
     }
 
-    /// Whether something was done.
     pub(crate) fn has_done(&self, place: &Place) -> bool {
         self.noted().asked.get(place).is_some_and(|asked| asked.is_done(&place.1))
     }
 
-    /// Everything that was asked for.
     pub(crate) fn asked(&self) -> BTreeMap<Place, Asked> {
         self.noted().asked.clone()
     }

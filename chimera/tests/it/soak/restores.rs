@@ -12,25 +12,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Child;
 use std::sync::atomic::Ordering;
 
-/// One restore in so many kills.
+/// Kills per restore.
 const RESTORE_EVERY: usize = 10;
 
-/// Kills before the first backup, so that a short campaign has one as well.
+/// Kills before the first backup; few, so that a short campaign has one too.
 const KILLS_BEFORE: usize = 1;
 
-/// Kills between a backup and going back to it.
+/// Kills between a backup and its restore.
 const KILLS_SINCE: usize = 2;
 
-/// Runs that are asked for again under their key although they are not gone.
+/// Existing runs that are requested again under their key.
 const REPEATED: usize = 3;
 
-/// Where a campaign stands with its backups.
+/// The backups and restores of a campaign.
 #[derive(Default)]
 pub(crate) struct Restores {
-    /// The backup to go back to.
+    /// The backup to restore next.
     backup: Option<Backup>,
     pub(crate) count: usize,
-    /// How often each thing was asked for that may not be asked for again.
+    /// Effects that may not be requested again, with their number of requests.
     pub(crate) sealed: BTreeMap<outside::Place, usize>,
 }
 
@@ -41,11 +41,11 @@ struct Backup {
     ended: u64,
 }
 
-/// What a store says that is held: every run with its status.
+/// Every run of a held store, with its status.
 type Present = BTreeMap<String, String>;
 
 impl Soak {
-    /// Takes a backup or goes back to one, if it is time to.
+    /// Takes or restores a backup if it is due.
     pub(crate) fn back_up_or_restore(&mut self) {
         match &self.restores.backup {
             None if self.kills >= self.restores.count * RESTORE_EVERY + KILLS_BEFORE => self.back_up(),
@@ -54,7 +54,7 @@ impl Soak {
         }
     }
 
-    /// Takes a backup while clients go on; now and then a node is killed meanwhile.
+    /// Takes a backup under load; half of the time a node is killed meanwhile.
     fn back_up(&mut self) {
         let name = format!("backup-{}", self.restores.count);
         let begun = self.clients.moment();
@@ -69,7 +69,7 @@ impl Soak {
         self.restores.backup = Some(Backup { name, kills: self.kills, begun, ended });
     }
 
-    /// Ends all nodes, puts the store back, looks at it while it is held, and goes on from there.
+    /// Stops all nodes, restores the store, checks it while it is held, resumes it, and restarts the nodes.
     fn restore(&mut self) {
         let backup = self.restores.backup.take().unwrap();
         let clients = std::sync::Arc::clone(&self.clients);
@@ -95,7 +95,7 @@ impl Soak {
         self.seal(&present, asked);
         self.restores.count += 1;
         println!(
-            "restore {}: {} runs were told, {} are gone: {}",
+            "restore {}: {} runs with work left, {} lost: {}",
             self.restores.count,
             restored.len(),
             gone.len(),
@@ -128,7 +128,7 @@ impl Soak {
         no_fault_in(&log, self.machine.was_broken());
     }
 
-    /// Reads work on every node, and changes are refused.
+    /// Checks that every node answers reads and refuses changes. Returns the runs.
     fn look_while_held(&self) -> Present {
         let mut present = Present::new();
         for server in self.nodes.iter().flatten() {
@@ -150,7 +150,7 @@ impl Soak {
         present
     }
 
-    /// Finds out which runs are gone and lets clients begin those anew; gives the names of the gone.
+    /// Finds lost runs and queues them for the clients. Returns the keys of the lost runs.
     fn account(&self, backup: &Backup, present: &Present, asked: &BTreeMap<outside::Place, Asked>) -> Vec<String> {
         let clients = &self.clients;
         let (mut acknowledged, mut gone) = (clients.acknowledged.lock().unwrap(), clients.gone.lock().unwrap());
@@ -158,8 +158,8 @@ impl Soak {
         let (pending, open_before) = (clients.count.load(Ordering::SeqCst) - open.len(), open.len());
         for (key, Known { run, asked, told }) in &*acknowledged {
             let there = present.contains_key(run);
-            assert!(there || *told > backup.begun, "{key}, {run}: acknowledged before the backup, and not in it");
-            assert!(!there || *asked < backup.ended, "{key}, {run}: asked for after the backup, and in it");
+            assert!(there || *told > backup.begun, "{key}, {run}: acknowledged before the backup, but not in it");
+            assert!(!there || *asked < backup.ended, "{key}, {run}: requested after the backup, but in it");
         }
         let is_there = |_: &String, known: &mut Known| present.contains_key(&known.run);
         let lost: Vec<(String, Known)> = acknowledged.extract_if(.., |key, known| !is_there(key, known)).collect();
@@ -171,34 +171,34 @@ impl Soak {
             .into_iter()
             .filter(|run| !known.contains(run) && !known_gone.contains(*run) && !present.contains_key(*run));
         let unheard: Vec<Gone> = unheard.map(|run| Gone { key: None, run: run.clone() }).collect();
-        assert!(unheard.len() <= pending, "more runs acted than were asked for: {unheard:?}");
+        assert!(unheard.len() <= pending, "more runs had effects than were requested: {unheard:?}");
         let mut names: Vec<String> = lost.iter().map(|(key, _)| key.clone()).collect();
-        names.extend(unheard.iter().map(|gone| format!("{} (nobody was told of it)", gone.run)));
+        names.extend(unheard.iter().map(|gone| format!("{} (never acknowledged)", gone.run)));
         clients.again.lock().unwrap().extend(lost.iter().map(|(key, _)| key.clone()));
         gone.extend(lost.into_iter().map(|(key, known)| Gone { key: Some(key), run: known.run }).chain(unheard));
-        // What had ended after the backup has not ended now.
+        // Runs that ended after the backup are open again.
         let still = known.into_iter().filter(|run| is_open(&present[*run])).cloned();
         *open = still.collect();
         *unfinished = open.iter().cloned().collect();
-        // Clients that are about to ask count themselves meanwhile.
+        // Clients that are about to send a request change the count concurrently.
         clients.count.fetch_add(open.len(), Ordering::SeqCst);
         clients.count.fetch_sub(open_before, Ordering::SeqCst);
         names
     }
 
-    /// What is done is not asked for again, and nobody acts for a run that is gone, whose effects can be
-    /// told by their keys.
+    /// Records the effects that may not be requested again: those that happened, and those of lost runs. Checks by
+    /// idempotency key that no existing run acts for a lost one.
     fn seal(&mut self, present: &Present, asked: BTreeMap<outside::Place, Asked>) {
         let prefixes: BTreeSet<String> = present.keys().map(|run| run.replace('-', "")).collect();
         for (place, asked) in asked {
             let (run, node, _) = &place;
             let there = present.contains_key(run);
             let by: Vec<&str> = asked.keys.iter().filter_map(|key| key.split(':').next()).collect();
-            // What a child run does has a key of the child's.
+            // The key of a child's effect contains the id of the child.
             if node != "inner" {
                 assert_eq!(by, [run.replace('-', "")], "{place:?}");
             } else if !there {
-                assert!(!by.iter().any(|by| prefixes.contains(*by)), "{place:?} of a run that is gone: {by:?}");
+                assert!(!by.iter().any(|by| prefixes.contains(*by)), "{place:?} of a lost run: {by:?}");
             }
             if !there || asked.is_done(node) {
                 self.restores.sealed.entry(place).or_insert(asked.requests);
@@ -206,7 +206,7 @@ impl Soak {
         }
     }
 
-    /// Who repeats a request for a run that is there is told of that run.
+    /// A repeated request for an existing run is answered with that run.
     fn repeats_are_answered(&self) {
         let known = self.clients.acknowledged.lock().unwrap().clone();
         for (key, known) in known.iter().rev().take(REPEATED) {
@@ -214,7 +214,7 @@ impl Soak {
         }
     }
 
-    /// How many runs are gone of which a client knew, and of which nobody did.
+    /// The number of lost runs that were acknowledged, and that were not.
     pub(crate) fn gone(&self) -> (usize, usize) {
         let gone = self.clients.gone.lock().unwrap();
         let told = gone.iter().filter(|gone| gone.key.is_some()).count();
@@ -231,12 +231,12 @@ fn is_open(status: &str) -> bool {
     !matches!(status, "completed" | "failed" | "cancelled" | "rolled_back")
 }
 
-/// Whether a run that was told comes to something that only a person can settle.
+/// Whether a resumed run has a doubt that only a person can settle.
 fn is_doubtful(run: &Value) -> bool {
     run["in_doubt"].as_array().unwrap().iter().any(|step| step["tool"] != "acme.note")
 }
 
-/// Every run in a store, children as well.
+/// Every run in a store, including children.
 fn all_runs(address: &str) -> Present {
     let (mut runs, mut path) = (Present::new(), "/runs?limit=1000".to_owned());
     loop {
@@ -249,8 +249,8 @@ fn all_runs(address: &str) -> Present {
     }
 }
 
-/// The runs that were told of the restore, which are all that have something left to do. One that has ended is told
-/// only of what people said to it in its last moment.
+/// The resumed runs that had work left. Checks that they are all open runs. A run that has ended is listed only for its
+/// dropped signals.
 fn told_of(resumed: &Value, present: &Present) -> BTreeSet<String> {
     assert_eq!(resumed["resumed"], true, "{resumed}");
     let id = |run: &Value| run["run_id"].as_str().unwrap().to_owned();
@@ -258,6 +258,6 @@ fn told_of(resumed: &Value, present: &Present) -> BTreeSet<String> {
     let runs = runs.filter(|run| is_open(&present[&id(run)]) || run["dropped"] == json!([]));
     let told: BTreeSet<String> = runs.map(id).collect();
     let open = present.iter().filter(|(_, status)| is_open(status)).map(|(run, _)| run.clone());
-    assert_eq!(told, open.collect(), "what is told is not what has something left to do");
+    assert_eq!(told, open.collect(), "the resumed runs are not the open runs");
     told
 }

@@ -10,41 +10,38 @@ use std::collections::BTreeMap;
 const DAY: i64 = 86_400;
 const HOUR: i64 = 3_600;
 
-/// Looks at the outside, a fifth of a second each, that a trouble lasts in which nothing is done.
+/// How long a blocking fault lasts, in waits of 200 ms.
 const LOOKS: u64 = 6;
 
-/// One kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Trouble {
-    /// Every flush takes longer, and with it every claim of a lane.
+    /// Every flush, and so every claim of a lane, takes longer.
     SlowDisk,
-    /// Flushes fail.
     FailingFlush,
-    /// Nothing can be written.
     FullDisk,
     /// The wall clock is a day ahead.
     DayAhead,
     /// The wall clock is an hour behind.
     HourBack,
-    /// Redis is gone.
+    /// Redis is down.
     LostRedis,
     /// No lane can be claimed.
     SlowClaim,
 }
 
 impl Trouble {
-    /// Whether nothing can be done while it lasts.
+    /// Whether it blocks all work.
     pub(crate) const fn blocks(self) -> bool {
         matches!(self, Self::FailingFlush | Self::FullDisk | Self::LostRedis | Self::SlowClaim)
     }
 
-    /// Whether a node says so in its log as an error.
+    /// Whether a node logs it as an error.
     const fn breaks_the_store(self) -> bool {
         matches!(self, Self::FailingFlush | Self::FullDisk | Self::SlowClaim)
     }
 }
 
-/// The machine that the nodes run on.
+/// The machine that the nodes run on, with injected faults.
 pub(crate) struct Machine {
     disk: Disk,
     clock: WallClock,
@@ -57,7 +54,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// A machine with a disk of its own.
+    /// A machine for one node with SQLite.
     pub(crate) fn embedded() -> Self {
         Self {
             disk: Disk::new(),
@@ -71,13 +68,13 @@ impl Machine {
         }
     }
 
-    /// A machine with a database and a Redis.
+    /// A machine with PostgreSQL and Redis.
     pub(crate) fn shared() -> Self {
         let database = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
         Self { redis: Some(PrivateRedis::start()), database: Some(database), ..Self::embedded() }
     }
 
-    /// A place whose servers run on this machine.
+    /// Configures a place so that its servers run on this machine.
     pub(crate) fn place(&self, place: Place) -> Place {
         let env = together(&[self.disk.env(), self.clock.env()]);
         let place = env.iter().fold(place, |place, (name, value)| place.server_env(name, value));
@@ -91,7 +88,7 @@ impl Machine {
         }
     }
 
-    /// What can go wrong with it.
+    /// The possible faults, repeated by weight.
     pub(crate) const fn troubles(&self) -> &'static [Trouble] {
         use Trouble::{DayAhead, FailingFlush, FullDisk, HourBack, LostRedis, SlowClaim, SlowDisk};
         match self.redis {
@@ -100,7 +97,7 @@ impl Machine {
         }
     }
 
-    /// Something goes wrong from now on.
+    /// Injects a fault.
     pub(crate) fn begin(&mut self, trouble: Trouble) {
         self.heal();
         match trouble {
@@ -120,12 +117,12 @@ impl Machine {
         *self.seen.entry(trouble).or_default() += 1;
     }
 
-    /// Lets time pass in which nothing can be done.
+    /// Waits while a fault blocks all work.
     pub(crate) fn endure(&self, outside: &Outside) {
         (0..LOOKS).for_each(|_| outside.look_up(u64::MAX));
     }
 
-    /// Everything works again.
+    /// Ends the current fault.
     pub(crate) fn heal(&mut self) {
         self.disk.slow(0);
         self.clock.set(0);
@@ -135,27 +132,27 @@ impl Machine {
         }
     }
 
-    /// Redis knows nothing any more.
+    /// Restarts Redis, which loses its data.
     pub(crate) fn forget(&mut self) {
         self.redis.iter_mut().for_each(PrivateRedis::start_again);
     }
 
-    /// The clock is right from now on.
+    /// Corrects the wall clock.
     pub(crate) fn set_clock_right(&self) {
         self.clock.set(0);
     }
 
-    /// Whether nodes had reason to call the store broken.
+    /// Whether a fault has broken the store at some time.
     pub(crate) const fn was_broken(&self) -> bool {
         self.broken
     }
 
-    /// What makes a node that starts wait for its lane.
+    /// A fault that makes a starting node wait for its lane.
     pub(crate) const fn slow_start(&self) -> Trouble {
         if self.database.is_some() { Trouble::SlowClaim } else { Trouble::SlowDisk }
     }
 
-    /// How often there was which trouble.
+    /// The number of faults of each kind.
     pub(crate) fn seen(&self) -> String {
         self.seen.iter().map(|(trouble, times)| format!("{trouble:?} {times}")).collect::<Vec<_>>().join(", ")
     }

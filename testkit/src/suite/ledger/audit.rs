@@ -1,4 +1,4 @@
-//! The audit writer: every record of a decision or none, and no act without them.
+//! The audit writer: a decision's records commit together, and no action commits without them.
 
 use super::{Stage, all_rows, entries};
 use crate::build::run;
@@ -15,14 +15,14 @@ async fn system(records: &dyn Records, table: &'static Table) -> Vec<Row> {
     all_rows(records, Select::from(table, Scope::System)).await
 }
 
-/// An act (a row that must not be there without its audit entry) and the decision that allowed it.
+/// An action (a row that must not exist without its audit entry) with the decision that allowed it.
 fn decided(world: &World, decision: Decision) -> (Tx, String) {
     let mut tx = run(&world.random).tx().unwrap();
     let id = world.writer().decision(&mut tx, decision).unwrap();
     (tx, id)
 }
 
-/// Everything that an audited act may leave behind.
+/// Row counts of everything that an audited action writes.
 async fn traces(records: &dyn Records) -> [usize; 4] {
     let rows = [&RUNS, &SCOPED_AUDIT_LOGS, &RECORD_SCOPES].map(|table| system(records, table));
     let [runs, logs, scopes] = rows;
@@ -79,15 +79,15 @@ pub(super) async fn an_act_that_loses_leaves_no_half_entry(stage: &Stage) {
     let (tx, _) = decided(&stage.world, decision("acme"));
     commit(&*stage.one, tx.clone()).await.unwrap();
     let (before, mut late) = (traces(&*stage.two).await, decided(&stage.world, decision("acme")).0);
-    // The decision is new, the act was done already.
+    // The decision is new, but the action is a duplicate.
     late.inserts[0] = tx.inserts[0].clone();
     assert!(matches!(commit(&*stage.two, late).await, Err(CommitError::Conflict(_))));
     assert!(matches!(commit(&*stage.two, tx).await, Err(CommitError::Conflict(_))), "the very same decision");
     assert_eq!(traces(&*stage.one).await, before);
 }
 
-/// When the row in `audit_logs` can't be written, nothing of the act is there; once it can be, all
-/// of it is. `hurt` makes the table refuse rows, `mend` lets it take them again.
+/// While `audit_logs` cannot be written, nothing of the action commits; afterwards all of it does. `hurt` makes the
+/// table refuse rows, `mend` lets it accept them again.
 pub async fn without_its_audit_row_an_act_does_not_happen(
     records: &dyn Records,
     hurt: impl AsyncFn(),

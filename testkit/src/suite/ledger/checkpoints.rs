@@ -1,4 +1,4 @@
-//! Checkpoints: what they cover, and who may make them.
+//! Checkpoints: what they cover, and concurrent makers.
 
 use super::{Stage, all_rows, entries, joined};
 use chimera_core::ledger::checkpoint::SignedCheckpoint;
@@ -12,7 +12,7 @@ use chimera_engine::port::Records;
 use futures::future::join_all;
 use sha2::{Digest, Sha256};
 
-/// The root as RFC 6962 defines it, without our tree.
+/// The Merkle root as RFC 6962 defines it, computed independently of the tree under test.
 fn root(leaves: &[Vec<u8>]) -> [u8; 32] {
     let hash = |parts: &[&[u8]]| parts.iter().fold(Sha256::new(), |hasher, part| hasher.chain_update(part)).finalize();
     match leaves {
@@ -46,7 +46,7 @@ pub(super) async fn without_anything_new_there_is_no_checkpoint(stage: &Stage) {
 }
 
 pub(super) async fn a_checkpoint_has_the_right_root_of_every_lane(stage: &Stage) {
-    // More than one block of stored tree hashes, begun in one checkpoint and ended in another.
+    // More than one block of stored tree hashes, started in one checkpoint and completed in another.
     for (affinity, count) in [(0, 200), (1, 7), (0, 100), (1, 1)] {
         stage.world.write(&*stage.one, affinity, "acme", count).await;
         stage.world.write(&*stage.two, affinity, "zeta", count + 1).await;

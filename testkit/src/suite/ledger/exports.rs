@@ -1,4 +1,4 @@
-//! Proofs and exports: they hold what they should and are checked without the store.
+//! Proofs and exports: they are complete, and verified without the store.
 
 use super::{Stage, entries, joined};
 use crate::seeded::Seeded;
@@ -19,7 +19,7 @@ fn check(stage: &Stage, bytes: &[u8]) -> VerificationReport {
     verify(bytes, &stage.world.keys()).unwrap()
 }
 
-/// How many entries a tenant has.
+/// The number of a tenant's entries.
 async fn owned(stage: &Stage, tenant: &str) -> u64 {
     entries(&*stage.two).await.iter().filter(|row| row.text("tenant_id") == tenant).count() as u64
 }
@@ -53,7 +53,7 @@ pub(super) async fn a_covered_entry_has_a_proof_for_its_own_tenant_only(stage: &
         other.entry.sealed.entry.subject_id.push('2');
         assert_eq!(other.verify(&keys), Err(LedgerFault::Content));
     }
-    assert_eq!(prove(&*stage.one, scope("acme"), lane, first - 1).await.unwrap(), None, "it is another tenant's");
+    assert_eq!(prove(&*stage.one, scope("acme"), lane, first - 1).await.unwrap(), None, "it belongs to another tenant");
     assert_eq!(prove(&*stage.one, scope("acme"), lane, 99_999).await.unwrap(), None);
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn a_whole_export_holds_everything_and_verifies(stage: &Stage) 
     assert!(report.is_intact() && report.signed_end && report.trusted, "{report:?}");
     assert_eq!(report.entries as usize, entries(&*stage.one).await.len());
     assert_eq!((report.entries, report.checkpoints), (done.entries, done.checkpoints));
-    assert_eq!(report.covered, report.entries - 2, "the last ones are behind the newest checkpoint");
+    assert_eq!(report.covered, report.entries - 2, "the last ones are after the newest checkpoint");
 }
 
 pub(super) async fn a_tenants_export_holds_only_its_entries_and_verifies(stage: &Stage) {
@@ -77,7 +77,7 @@ pub(super) async fn a_tenants_export_holds_only_its_entries_and_verifies(stage: 
         assert_eq!((report.entries, done.entries), (owned(stage, tenant).await, report.entries));
         let text = String::from_utf8(bytes).unwrap();
         let others = ["acme", "zeta"].iter().filter(|other| **other != tenant);
-        others.for_each(|other| assert!(!text.contains(&format!("\"{other}\"")), "{other} stands in {tenant}'s"));
+        others.for_each(|other| assert!(!text.contains(&format!("\"{other}\"")), "{other} appears in the export of {tenant}"));
     }
 }
 

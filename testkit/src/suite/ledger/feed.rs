@@ -1,4 +1,4 @@
-//! The feed: every entry once, in the order of its lane, whoever comes and goes.
+//! The feed: every entry once, in the order of its lane, across restarts of consumers and nodes.
 
 use super::{Site, Stage, all_rows, entries, joined};
 use crate::world::World;
@@ -10,7 +10,7 @@ use chimera_engine::port::{Clock as _, CommitError, Records};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a consumer has acknowledged, lane by lane.
+/// The acknowledged entries, by lane.
 type Places = BTreeMap<i64, Vec<i64>>;
 
 fn note(places: &mut Places, entries: &[StoredEntry]) {
@@ -21,7 +21,7 @@ async fn open(records: &Arc<dyn Records>, consumer: &str) -> Feed {
     Feed::open(Arc::clone(records), consumer).await.unwrap()
 }
 
-/// Reads until nothing is left, and acknowledges.
+/// Reads and acknowledges until the feed is empty.
 async fn drain(world: &World, feed: &mut Feed, acked: &mut Places) {
     loop {
         let entries = feed.next(7).await.unwrap();
@@ -33,7 +33,7 @@ async fn drain(world: &World, feed: &mut Feed, acked: &mut Places) {
     }
 }
 
-/// Every entry of the ledger, each lane in its order, none twice.
+/// Asserts that every entry of the ledger was acknowledged once, in the order of its lane.
 async fn assert_complete(records: &dyn Records, acked: &Places) {
     let mut expected = Places::new();
     for row in entries(records).await {
@@ -87,7 +87,7 @@ pub(super) async fn no_entry_is_missed_or_repeated_while_writers_write(stage: &S
         let entries = feed.next(5).await.unwrap();
         rounds += 1;
         if rounds % 5 == 0 {
-            // The consumer dies with what it was given, and goes on at another node.
+            // The consumer crashes with unacknowledged entries, and continues on another node.
             feed = open(nodes.next().unwrap(), "concurrent").await;
             continue;
         }
@@ -105,7 +105,7 @@ pub(super) async fn of_two_processes_under_one_name_one_is_told_to_stop(stage: &
     let clock = &stage.world.clock;
     let (mut one, mut two) = (open(&stage.one, "twice").await, open(&stage.two, "twice").await);
     for _ in 0..2 {
-        // First the cursor is new, then it moves.
+        // First the cursor is inserted, then updated.
         stage.world.write(&*stage.one, 0, "acme", 1).await;
         one.next(1_000).await.unwrap();
         two.next(1_000).await.unwrap();
@@ -132,6 +132,6 @@ pub(super) async fn a_cursor_moves_with_the_consumers_own_change_or_not_at_all(s
     feed.acked(&parts);
     let cursors = Select::from(&FEED_CURSORS, Scope::System).with("consumer", "atomic");
     let moved: i64 = all_rows(&*stage.two, cursors).await.iter().map(|row| row.int("seq")).sum();
-    assert_eq!(moved, given.len() as i64, "only what the transaction said");
+    assert_eq!(moved, given.len() as i64, "only what the transaction acknowledged");
     feed.ack(&stage.world.clock).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Requests under an idempotency key: they happen once, whoever asks again, and when.
+//! Requests with an idempotency key take effect once, however often they are repeated.
 
 use super::{Stage, entries};
 use crate::world::event;
@@ -17,14 +17,14 @@ fn request(user: &str, key: &str, body: &Value) -> KeyedRequest {
     KeyedRequest::new(&owner, key, body).unwrap().with_resource("run-1")
 }
 
-/// The change that a request asks for: it leaves one entry about `subject`.
+/// The change of a request: one entry about `subject`.
 fn change(stage: &Stage, subject: &str) -> Tx {
     let mut tx = Tx::default();
     stage.world.writer().event(&mut tx, EventRecord { subject_id: subject.into(), ..event("acme") }).unwrap();
     tx
 }
 
-/// How often it happened.
+/// How often the change was made.
 async fn happened(stage: &Stage, subject: &str) -> usize {
     entries(&*stage.two).await.iter().filter(|row| row.text("subject_id") == subject).count()
 }

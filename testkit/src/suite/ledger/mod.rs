@@ -1,7 +1,7 @@
-//! What the ledger above a record store promises, one function per sentence.
+//! The contract of the ledger on a record store, one function per statement.
 //!
-//! Every topic begins with a store of its own that is empty. Where several nodes may share the
-//! data, the sentences run on two of them at once.
+//! Every topic starts with an empty store. If several nodes may share the data, the tests use two nodes
+//! at once.
 
 mod audit;
 mod checkpoints;
@@ -16,17 +16,17 @@ use chimera_core::record::{Row, Scope, Select};
 use chimera_engine::port::Records;
 use std::sync::Arc;
 
-/// Where the data of one store is: nodes come and go, the data stays.
+/// The data of one store, which survives its nodes.
 #[async_trait]
 pub trait Site: Send + Sync {
-    /// Starts a node. Unless the site is shared, the one before was stopped and dropped.
+    /// Starts a node. Unless the site is shared, the previous node was stopped and dropped.
     async fn start(&self) -> Arc<dyn Records>;
 
     /// Whether several nodes may run at once.
     fn is_shared(&self) -> bool;
 }
 
-/// Two nodes, or the same one twice, and the world around them.
+/// Two nodes (the same one twice if the site is not shared), and the fixtures.
 pub(crate) struct Stage {
     pub(crate) one: Arc<dyn Records>,
     pub(crate) two: Arc<dyn Records>,
@@ -40,12 +40,12 @@ impl Stage {
         Self { one, two, world: Arc::new(World::new(1)) }
     }
 
-    /// The nodes, one after the other for ever.
+    /// The nodes in rotation, without end.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<dyn Records>> {
         [&self.one, &self.two].into_iter().cycle()
     }
 
-    /// Writers on all nodes and lanes at once, `commits` each, every third with two entries.
+    /// Spawns concurrent writers on all nodes and lanes with `commits` commits each, every third with two entries.
     pub(crate) fn writers(&self, writers: u64, commits: u64) -> Vec<tokio::task::JoinHandle<()>> {
         let spawn = |(n, node): (u64, &Arc<dyn Records>)| {
             let (node, world) = (Arc::clone(node), Arc::clone(&self.world));
@@ -65,14 +65,14 @@ impl Stage {
     }
 }
 
-/// Waits for tasks and passes on their panics.
+/// Waits for tasks and propagates their panics.
 pub(crate) async fn joined(tasks: Vec<tokio::task::JoinHandle<()>>) {
     for task in tasks {
         task.await.unwrap();
     }
 }
 
-/// Every row that a query finds, page after page.
+/// Every row of a query, all pages.
 pub(crate) async fn all_rows(records: &dyn Records, mut select: Select) -> Vec<Row> {
     let mut rows = Vec::new();
     loop {

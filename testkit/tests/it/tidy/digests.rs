@@ -1,11 +1,11 @@
-//! A digest that could not be made is an error. A default in its place is one digest for everything that
-//! could not be digested, and whoever approves one of them has approved all.
+//! A digest that cannot be computed is an error. A default would give every such value the same digest, and an
+//! approval of one would approve all.
 
 use super::finding::{Finding, assert_none};
 use super::rust::Rust;
 use super::tree;
 
-/// What stands on a line that makes or reads a digest.
+/// Words that mark a line that computes or reads a digest.
 const DIGESTS: &[&str] = &["digest", "hash", "canonical", "hex::encode"];
 
 fn check(file: &Rust) -> Vec<Finding> {

@@ -1,5 +1,5 @@
-//! Documents lead somewhere: every relative link resolves, and no path of anybody's machine is in
-//! them.
+//! Documents are consistent: every relative link resolves, the schema version is current, and no path of a
+//! particular machine appears.
 
 use super::finding::{Finding, assert_none};
 use super::tree;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 const MACHINE_PATHS: &[&str] = &["/home/", "/root/", "/work/", "/Users/", "C:\\", "../shared"];
 
-/// Line and target of every link of a Markdown text, outside code.
+/// Line and target of every link in a Markdown text, outside code.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (line, prose) in prose(text) {
@@ -35,7 +35,7 @@ fn prose(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// The anchors that the headings of a Markdown text make.
+/// The anchors of the headings in a Markdown text.
 fn anchors(text: &str) -> Vec<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     headings
@@ -47,7 +47,7 @@ fn anchors(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The path that `target` means in the file at `from`.
+/// The path that `target` refers to in the file at `from`.
 fn resolve(from: &str, target: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -61,7 +61,7 @@ fn resolve(from: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// Links that lead nowhere; `exists` knows files and folders, `texts` the Markdown ones.
+/// Broken links. `texts` holds the Markdown files by path.
 fn broken(path: &str, exists: &dyn Fn(&str) -> bool, texts: &BTreeMap<&str, &str>) -> Vec<Finding> {
     let inside =
         links(texts[path]).into_iter().filter(|(_, target)| !target.contains("://") && !target.starts_with("mailto:"));
@@ -71,12 +71,12 @@ fn broken(path: &str, exists: &dyn Fn(&str) -> bool, texts: &BTreeMap<&str, &str
             let file = if file.is_empty() { path.to_owned() } else { resolve(path, file) };
             let headed = |text: &&str| anchors(text).iter().any(|known| known == anchor);
             let good = exists(&file) && (anchor.is_empty() || texts.get(file.as_str()).is_none_or(headed));
-            (!good).then(|| Finding::new(path, line, format!("the link to {target} leads nowhere")))
+            (!good).then(|| Finding::new(path, line, format!("broken link to {target}")))
         })
         .collect()
 }
 
-/// Whether a text names such a path from its beginning, not as the middle of another.
+/// Whether a text contains the path, not as the middle of another path.
 fn names(text: &str, machine: &str) -> bool {
     let inside = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '}');
     text.match_indices(machine).any(|(at, _)| !text[..at].ends_with(inside))
@@ -85,7 +85,7 @@ fn names(text: &str, machine: &str) -> bool {
 fn machine_paths(path: &str, lines: &[(usize, &str)]) -> Vec<Finding> {
     let found = lines.iter().filter_map(|(line, text)| {
         let machine = MACHINE_PATHS.iter().find(|machine| names(text, machine))?;
-        Some(Finding::new(path, *line, format!("{machine} is a path of one machine: describe the place instead")))
+        Some(Finding::new(path, *line, format!("{machine} is a path of a particular machine: describe the location instead")))
     });
     found.collect()
 }
@@ -99,18 +99,18 @@ fn every_link_in_the_documents_leads_somewhere() {
     assert_none(&texts.keys().flat_map(|path| broken(path, &exists, &texts)).collect::<Vec<_>>());
 }
 
-/// What `chimera doctor` says of the schema, in a document that shows it.
+/// Outdated schema versions in quoted output of `chimera doctor`.
 fn schema_versions(path: &str, text: &str, newest: usize) -> Vec<Finding> {
     let shown = text.lines().enumerate().filter_map(|(at, line)| Some((at + 1, line.strip_prefix("ok    schema")?)));
     let other = shown.filter(|(_, rest)| rest.trim() != format!("version {newest}"));
-    other.map(|(line, _)| Finding::new(path, line, format!("the schema has version {newest}: show that"))).collect()
+    other.map(|(line, _)| Finding::new(path, line, format!("outdated schema version: show version {newest}"))).collect()
 }
 
 #[test]
 fn the_schema_that_documents_show_is_the_newest() {
     let is_migration = |path: &str| path.starts_with("storage/migrations/sqlite/");
     let newest = tree::files().iter().filter(|file| is_migration(&file.path)).count();
-    assert!(newest > 0, "the migrations are read");
+    assert!(newest > 0, "no migrations found");
     let files = tree::files().iter().filter(|file| file.path.ends_with(".md"));
     assert_none(&files.flat_map(|file| schema_versions(&file.path, &file.text, newest)).collect::<Vec<_>>());
 }
@@ -140,9 +140,9 @@ mod tests {
         assert_eq!(
             seen,
             [
-                (2, "the link to gone.md leads nowhere"),
-                (2, "the link to #none leads nowhere"),
-                (7, "the link to b.md#none leads nowhere"),
+                (2, "broken link to gone.md"),
+                (2, "broken link to #none"),
+                (7, "broken link to b.md#none"),
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! An error enum fits on a screen, and its messages can stand inside a sentence.
+//! Error enums are small, and their messages start in lower case, so that they can follow a colon.
 
 use super::finding::{Exception, Finding, assert_none, except};
 use super::rust::{Rust, body, closing, is_name};
@@ -7,12 +7,12 @@ use super::tree;
 
 const VARIANTS_MAX: usize = 8;
 
-/// Names that are written with a capital wherever they stand.
+/// Names that always start with a capital.
 const PROPER_NAMES: &[&str] = &["PostgreSQL", "SQLite", "Redis", "Chimera", "Merkle"];
 
 const EXCEPTIONS: &[Exception] = &[];
 
-/// How many variants stand between the braces at `open` and its partner.
+/// The number of variants in the braces that open at `open`.
 fn variants(file: &Rust, open: usize) -> usize {
     let (mut depth, mut count, mut fresh) = (0_usize, 0, true);
     for token in &file.tokens[open + 1..closing(&file.tokens, open)] {
@@ -37,7 +37,7 @@ fn too_many(file: &Rust) -> Vec<Finding> {
         .filter_map(|at| {
             let count = variants(file, body(&file.tokens, at)?);
             let what = format!(
-                "{} has {count} variants, at most {VARIANTS_MAX}: join those that callers treat alike",
+                "{} has {count} variants, more than {VARIANTS_MAX}: merge those that callers treat alike",
                 file.tokens[at + 1].word
             );
             (count > VARIANTS_MAX).then(|| Finding::new(&file.path, file.tokens[at].line, what))
@@ -58,7 +58,7 @@ fn capitals(file: &Rust) -> Vec<Finding> {
         let capital = letters.next().is_some_and(char::is_uppercase) && letters.next().is_some_and(char::is_lowercase);
         capital && !PROPER_NAMES.contains(&word)
     });
-    shouts.map(|(line, _)| Finding::new(&file.path, *line, "an error message begins in lower case")).collect()
+    shouts.map(|(line, _)| Finding::new(&file.path, *line, "start the error message in lower case")).collect()
 }
 
 #[test]
@@ -71,10 +71,10 @@ fn error_messages_begin_in_lower_case() {
     assert_none(&tree::rust().iter().flat_map(capitals).collect::<Vec<_>>());
 }
 
-/// The one place that has the kind's words, for errors that the system gave no number.
+/// The one file that prints an `ErrorKind`, for errors without an OS error number.
 const WORDS: &str = "core/src/error/os.rs";
 
-/// Kinds of `io::Error` are compared; what people read says `io_reason`.
+/// An `ErrorKind` may be compared, but messages use `io_reason`.
 fn printed_kinds(file: &Rust) -> Vec<Finding> {
     let compares = ["==", "!=", "match ", "matches!("];
     let prints = |line: &usize| {
@@ -82,7 +82,7 @@ fn printed_kinds(file: &Rust) -> Vec<Finding> {
         file.path != WORDS && !compares.iter().any(|word| text.contains(word))
     };
     let lines = ["error.kind()", "reason.kind()"].into_iter().flat_map(|call| file.lines_outside_tests(call));
-    let what = "many errors of the system have no kind: print chimera_core::error::io_reason(&error)";
+    let what = "many OS errors have no ErrorKind: print chimera_core::error::io_reason(&error)";
     lines.filter(prints).map(|line| Finding::new(&file.path, line, what)).collect()
 }
 

@@ -1,8 +1,8 @@
-//! What a rule found, and how a test reports it.
+//! Findings of a rule, exceptions, and how a test reports them.
 
 use std::fmt;
 
-/// One breach of a rule.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) file: String,
@@ -10,7 +10,7 @@ pub(super) struct Finding {
     pub(super) what: String,
 }
 
-/// A file that may break a rule, and why it has to.
+/// A file that may violate a rule, and why.
 pub(super) struct Exception {
     pub(super) file: &'static str,
     pub(super) why: &'static str,
@@ -28,18 +28,18 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Fails with every finding on a line of its own.
+/// Fails with one line per finding.
 pub(super) fn assert_none(findings: &[Finding]) {
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert!(findings.is_empty(), "{} finding(s)\n{}\n", lines.len(), lines.join("\n"));
 }
 
-/// Drops what is excepted, and reports each exception that nothing needs any more.
+/// Drops excepted findings, and reports each unused exception.
 pub(super) fn except(findings: Vec<Finding>, exceptions: &[Exception]) -> Vec<Finding> {
     let needless = exceptions.iter().filter(|exception| findings.iter().all(|found| found.file != exception.file));
     let mut left: Vec<Finding> = needless
         .map(|exception| {
-            let what = format!("the exception ({}) is not needed any more: take it off the list", exception.why);
+            let what = format!("the exception ({}) is unused: remove it from the list", exception.why);
             Finding::new(exception.file, 1, what)
         })
         .collect();

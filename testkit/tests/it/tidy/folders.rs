@@ -1,17 +1,17 @@
-//! Every folder that is made is its owner's alone: whoever makes one in another way opens the data to others.
+//! Every data folder is created readable by its owner only, through one of two functions.
 
 use super::finding::{Finding, assert_none};
 use super::rust::Rust;
 use super::tree;
 
-/// The places that make folders, with the mode that all of them have.
+/// The files that create folders, with the right mode.
 const MAKERS: &[&str] = &["storage/src/folder.rs", "chimera/src/home.rs"];
 
 fn check(file: &Rust) -> Vec<Finding> {
     let is_product = file.path.contains("/src/") && file.layer() != "testkit" && !MAKERS.contains(&file.path.as_str());
     let patterns: &[&str] = if is_product { &["create_dir", "create_dir_all", "DirBuilder"] } else { &[] };
     let lines = patterns.iter().flat_map(|pattern| file.lines_outside_tests(pattern));
-    let what = "make folders with folder::create or home::private_folder: they are their owner's alone";
+    let what = "create folders with folder::create or home::private_folder, which make them readable by their owner only";
     lines.map(|line| Finding::new(&file.path, line, what)).collect()
 }
 

@@ -1,6 +1,6 @@
-//! Functions stay small: past 70 lines at most one in a hundred, and none past 120.
+//! Functions stay small: at most one in a hundred has more than 70 lines, and none more than 120.
 //!
-//! A handler of the HTTP edge has at most 30: it reads, asks the engine, and answers.
+//! An HTTP handler has at most 30: it parses the request, calls the engine, and answers.
 
 use super::finding::{Exception, Finding, assert_none, except};
 use super::rust::Rust;
@@ -15,18 +15,18 @@ const EXCEPTIONS: &[Exception] = &[];
 fn longer_than(lines_max: usize, file: &Rust) -> Vec<Finding> {
     let long = file.functions().into_iter().filter(|function| function.lines > lines_max);
     long.map(|function| {
-        let what = format!("{} has {} lines, at most {lines_max}: name its parts", function.name, function.lines);
+        let what = format!("{} has {} lines, more than {lines_max}: extract functions", function.name, function.lines);
         Finding::new(&file.path, function.line, what)
     })
     .collect()
 }
 
-/// Nothing while the long ones are within one percent of all, else every long one.
+/// The long functions if they are more than one percent of all, else none.
 fn over_quota(long: Vec<Finding>, all: usize) -> Vec<Finding> {
     if long.len() * 100 <= all { Vec::new() } else { long }
 }
 
-/// The async functions in the folders of `api`; what they share at the top are no handlers.
+/// Long async functions in the folders of `api`. Functions at the top level of `api` are not handlers.
 fn long_handlers(file: &Rust) -> Vec<Finding> {
     let in_folder = file.path.strip_prefix("api/src/").is_some_and(|rest| rest.contains('/'));
     if !in_folder {
@@ -65,7 +65,7 @@ mod tests {
         let text = format!("\nfn long() {{\n{}}}\nfn short() {{}}\n", "    x();\n".repeat(69));
         let found = longer_than(70, &Rust::new("core/src/x.rs", &text));
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].to_string(), "core/src/x.rs:2: long has 71 lines, at most 70: name its parts");
+        assert_eq!(found[0].to_string(), "core/src/x.rs:2: long has 71 lines, more than 70: extract functions");
         assert_eq!(longer_than(71, &Rust::new("core/src/x.rs", &text)), []);
     }
 

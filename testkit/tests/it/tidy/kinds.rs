@@ -1,17 +1,17 @@
-//! The registry says who is a person. A name says it only where no entry does, which is the registry's own
-//! default: whoever else looks at a name takes a service for a person, or a person for a service.
+//! The registry decides whether an actor is a person or a service. Only its own default may derive that from a
+//! name; any other code that does gets some actors wrong.
 
 use super::finding::{Finding, assert_none};
 use super::rust::Rust;
 use super::tree;
 
-/// The registry's default, and rows that were written before kinds were kept.
+/// The registry's default, and the decoder of rows from before kinds were stored.
 const DEFAULT: &[&str] = &["core/src/access/kind.rs", "core/src/access/registry.rs", "core/src/access/actor.rs"];
 
-/// How a kind is taken from a name.
+/// Calls that derive a kind from a name.
 const BY_NAME: &[&str] = &["access::kind_of", "kind::kind_of", "Kind::of("];
 
-/// How the names of people and services begin.
+/// Prefixes of the names of people and services.
 const PREFIXES: &[&str] = &["\"user_", "\"service_", "\"n8n_"];
 
 fn check(file: &Rust) -> Vec<Finding> {
@@ -22,7 +22,7 @@ fn check(file: &Rust) -> Vec<Finding> {
     let compared = ["starts_with(", "strip_prefix("].into_iter().flat_map(|call| file.lines_outside_tests(call));
     let compared = compared.filter(|line| PREFIXES.iter().any(|prefix| text(line).contains(prefix)));
     let lines = BY_NAME.iter().flat_map(|call| file.lines_outside_tests(call)).chain(compared);
-    lines.map(|line| Finding::new(&file.path, line, "a name does not say who is a person: ask the registry")).collect()
+    lines.map(|line| Finding::new(&file.path, line, "do not derive an actor's kind from its name: ask the registry")).collect()
 }
 
 #[test]

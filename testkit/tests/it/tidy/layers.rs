@@ -1,14 +1,14 @@
-//! Arrows between our crates point one way only.
+//! Dependencies between the crates of the workspace point one way only.
 //!
-//! The table below is the picture in ARCHITECTURE.md. A crate that is not in it has no place yet:
-//! give it one in both, or put the code where it belongs.
+//! The table below matches the one in ARCHITECTURE.md. Add a new crate to both, or put its code into an existing
+//! crate.
 
 use super::finding::{Finding, assert_none};
 use super::manifests::line_of;
 use super::tree;
 use serde_json::Value;
 
-/// A crate, what it may use, and what its tests may use besides.
+/// A crate, the crates it may use, and those that its tests may use in addition.
 struct Layer {
     name: &'static str,
     uses: &'static [&'static str],
@@ -56,7 +56,7 @@ pub(super) struct Edge<'a> {
     pub(super) ours: bool,
 }
 
-/// Every dependency that a crate of the workspace declares; `text` reads a manifest.
+/// Every dependency declared by a crate of the workspace. `text` returns a manifest.
 pub(super) fn edges<'a>(metadata: &'a Value, text: &'a dyn Fn(&str) -> &'a str) -> Vec<Edge<'a>> {
     let members = metadata["workspace_members"].as_array().map(Vec::as_slice).unwrap_or_default();
     let root = metadata["workspace_root"].as_str().unwrap_or_default();
@@ -85,11 +85,11 @@ fn check(edges: &[Edge<'_>]) -> Vec<Finding> {
     let ours = edges.iter().filter(|edge| edge.ours);
     ours.filter_map(|edge| {
         let Some(layer) = LAYERS.iter().find(|layer| layer.name == edge.from) else {
-            let what = format!("{} is no layer: add it to the table in layers.rs and to ARCHITECTURE.md", edge.from);
+            let what = format!("{} is not a known layer: add it to the table in layers.rs and to ARCHITECTURE.md", edge.from);
             return Some(Finding::new(&edge.manifest, edge.line, what));
         };
         let allowed = layer.uses.contains(&edge.to) || (edge.for_tests && layer.tests_use.contains(&edge.to));
-        let what = || format!("{} must not use {}: turn the arrow round with a port in engine", edge.from, edge.to);
+        let what = || format!("{} must not use {}: invert the dependency with a port in engine", edge.from, edge.to);
         (!allowed).then(|| Finding::new(&edge.manifest, edge.line, what()))
     })
     .collect()

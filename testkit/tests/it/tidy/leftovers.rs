@@ -1,5 +1,5 @@
-//! Nothing half-finished stays: no marks for later, no debug output, no switched-off tests, no
-//! tests that wait by the clock, and no ticket numbers, which mean nothing to a reader of the code.
+//! Nothing unfinished is committed: no marks for later, no debug output, no ignored tests, no sleeping tests, and no
+//! ticket numbers, which mean nothing to a reader of the code.
 
 use super::finding::{Exception, Finding, assert_none, except};
 use super::rust::Rust;
@@ -7,20 +7,19 @@ use super::tree;
 
 const MARKS: &[&str] = &["TODO", "FIXME", "XXX", "HACK"];
 
-/// What no code may hold, and what to do about it.
+/// Forbidden code, and what to do instead.
 const FORBIDDEN: &[(&str, &str)] = &[
-    ("dbg!", "debug output: take it out, or log it with tracing"),
-    ("todo!", "unfinished code: finish it or leave it out"),
-    ("unimplemented!", "unfinished code: finish it or leave it out"),
-    ("#[ignore", "a test that is switched off proves nothing: repair it or take it out"),
+    ("dbg!", "debug output: remove it, or log it with tracing"),
+    ("todo!", "unfinished code: finish it or remove it"),
+    ("unimplemented!", "unfinished code: finish it or remove it"),
+    ("#[ignore", "an ignored test proves nothing: fix it or remove it"),
 ];
 
 const PRINTS: &[&str] = &["println!", "print!", "eprintln!", "eprint!"];
 
 const PRINT_EXCEPTIONS: &[Exception] = &[];
 
-/// The places that may print: the binary's output and its last words, what tests report, build
-/// scripts.
+/// Whether the code may print: the binary's output module and `main.rs`, tests, build scripts.
 fn may_print(file: &Rust, line: usize) -> bool {
     let speaks = file.path.starts_with("chimera/src/output") || file.path == "chimera/src/main.rs";
     speaks || file.is_test(line) || file.path.ends_with("/build.rs")
@@ -32,14 +31,14 @@ fn marks(path: &str, lines: &[(usize, &str)]) -> Vec<Finding> {
         words.find(|word| MARKS.contains(word)).map(str::to_owned)
     };
     let found = lines.iter().filter_map(|(line, text)| Some((*line, mark(text)?)));
-    found.map(|(line, mark)| Finding::new(path, line, format!("a leftover {mark}: do it now or drop it"))).collect()
+    found.map(|(line, mark)| Finding::new(path, line, format!("leftover {mark}: do it now or remove it"))).collect()
 }
 
-/// A hash mark with digits in a comment; an attribute and a hash mark alone are no tickets.
+/// Comments with `#` and digits. An attribute or a `#` alone is no ticket number.
 fn tickets(path: &str, comments: &[(usize, &str)]) -> Vec<Finding> {
     let names_ticket = |text: &str| text.split('#').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let found = comments.iter().filter(|(_, text)| names_ticket(text));
-    found.map(|(line, _)| Finding::new(path, *line, "a ticket number: say the reason itself")).collect()
+    found.map(|(line, _)| Finding::new(path, *line, "ticket number: state the reason itself")).collect()
 }
 
 fn forbidden(file: &Rust) -> Vec<Finding> {
@@ -53,17 +52,17 @@ fn forbidden(file: &Rust) -> Vec<Finding> {
 fn prints(file: &Rust) -> Vec<Finding> {
     let lines = PRINTS.iter().flat_map(|pattern| file.find(pattern)).map(|at| file.tokens[at].line);
     let lines = lines.filter(|line| !may_print(file, *line));
-    lines.map(|line| Finding::new(&file.path, line, "prints: use the binary's output module, or tracing")).collect()
+    lines.map(|line| Finding::new(&file.path, line, "prints: use the output module of the binary, or tracing")).collect()
 }
 
-/// Tests wait for what they need, not for a time; what waits for them lives in `testkit/src`.
+/// Tests wait for an event, not for a time. The helpers that wait live in `testkit/src`.
 fn sleeps(file: &Rust) -> Vec<Finding> {
     if file.path.starts_with("testkit/src/") {
         return Vec::new();
     }
     let calls = ["sleep(", "sleep_until(", "park_timeout("].iter().flat_map(|pattern| file.find(pattern));
     let lines = calls.map(|at| file.tokens[at].line).filter(|line| file.is_test(*line));
-    lines.map(|line| Finding::new(&file.path, line, "a test that sleeps: wait for the event itself")).collect()
+    lines.map(|line| Finding::new(&file.path, line, "sleep in a test: wait for the event itself")).collect()
 }
 
 #[test]

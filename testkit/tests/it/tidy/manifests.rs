@@ -1,4 +1,4 @@
-//! Every crate takes its lints, its edition and its dependencies from the workspace.
+//! Every crate inherits its lints, edition and dependencies from the workspace.
 
 use super::finding::{Finding, assert_none};
 use super::tree;
@@ -11,7 +11,7 @@ fn is_inherited(value: Option<&toml::Value>) -> bool {
     value.and_then(|value| value.get("workspace")).and_then(toml::Value::as_bool) == Some(true)
 }
 
-/// The line that begins with a key, or the first.
+/// The line that starts with a key, or 1.
 pub(super) fn line_of(text: &str, key: &str) -> usize {
     let names = |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.starts_with(['.', ' ', '=', ']']));
     text.lines().position(|line| names(line.trim_start_matches('['))).map_or(1, |at| at + 1)
@@ -27,7 +27,7 @@ fn member(path: &str, text: &str) -> Vec<Finding> {
         found.push(finding("lints", "write `[lints] workspace = true`".into()));
     }
     if manifest.contains_key("features") {
-        found.push(finding("features", "no cargo features: one edition for everybody".into()));
+        found.push(finding("features", "cargo features are not allowed: every build has the same features".into()));
     }
     for key in INHERITED {
         if !is_inherited(manifest.get("package").and_then(|package| package.get(key))) {
@@ -41,13 +41,13 @@ fn member(path: &str, text: &str) -> Vec<Finding> {
     {
         if !is_inherited(Some(value)) {
             found
-                .push(finding(name, format!("write `{name}.workspace = true` and its version into the root manifest")));
+                .push(finding(name, format!("write `{name}.workspace = true`, and its version in the root manifest")));
         }
     }
     found
 }
 
-/// Names out of order in `[workspace.dependencies]`; a blank line starts a new list.
+/// Unsorted names in `[workspace.dependencies]`. A blank line starts a new list.
 fn unsorted(path: &str, text: &str) -> Vec<Finding> {
     let lines = text.lines().enumerate().skip_while(|(_, line)| *line != "[workspace.dependencies]").skip(1);
     let lines: Vec<(usize, &str)> = lines.take_while(|(_, line)| !line.starts_with('[')).collect();
@@ -59,7 +59,7 @@ fn unsorted(path: &str, text: &str) -> Vec<Finding> {
 
 #[test]
 fn every_crate_inherits_from_the_workspace() {
-    // The fuzz targets are a workspace of their own, since they need another compiler.
+    // The fuzz targets are a separate workspace, because they need a nightly compiler.
     let manifests =
         tree::files().iter().filter(|file| file.path.ends_with("/Cargo.toml") && !file.path.starts_with("fuzz/"));
     let found: Vec<Finding> = manifests.flat_map(|file| member(&file.path, &file.text)).collect();

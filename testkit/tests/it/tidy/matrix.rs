@@ -1,7 +1,7 @@
 //! A room uses only rooms before it, in every crate.
 //!
-//! Every path that begins with `crate`, `super` or one of our crates is followed to the room that it names. The matrix of
-//! all uses is printed with `--nocapture`; an entry above its diagonal is a finding, and there is no list of exceptions.
+//! Every path that starts with `crate`, `super` or one of our crates is resolved to its room. `--nocapture` prints the
+//! matrix of all uses. An entry above the diagonal is a finding; there is no list of exceptions.
 
 use super::finding::{Finding, assert_none};
 use super::rooms::LAYERS;
@@ -23,7 +23,7 @@ pub(super) const ROOMS: &[(&str, u8)] = &[
     ("audit", 5),
 ];
 
-/// Crates whose rooms count, as paths name them.
+/// Crates with rooms, as paths name them.
 const CRATES: &[&str] =
     &["chimera_core", "chimera_engine", "chimera_storage", "chimera_connect", "chimera_sandbox", "chimera_api"];
 
@@ -31,13 +31,13 @@ fn rank(room: &str) -> Option<u8> {
     ROOMS.iter().find(|(name, _)| *name == room).map(|(_, rank)| *rank)
 }
 
-/// A room that a file uses, and the line of the first time.
+/// A room that a file uses, and the line.
 struct Use<'a> {
     room: &'a str,
     line: usize,
 }
 
-/// The room of a file, if it stands in one.
+/// The layer and room of a file, if it is in a room.
 fn room_of(path: &str) -> Option<(&str, &str)> {
     let (layer, rest) = path.split_once("/src/")?;
     let first = rest.split('/').next()?;
@@ -45,13 +45,13 @@ fn room_of(path: &str) -> Option<(&str, &str)> {
     (LAYERS.contains(&layer) && rank(room).is_some()).then_some((layer, room))
 }
 
-/// How many modules a file is below the root of its crate.
+/// The depth of a file's module below the root of its crate.
 fn depth(path: &str) -> usize {
     let rest = path.split_once("/src/").map_or(path, |(_, rest)| rest);
     rest.split('/').count() - usize::from(rest.ends_with("/mod.rs"))
 }
 
-/// Every room that the paths of a file name, without those of comments.
+/// Every room that the paths of a file name, outside comments.
 fn uses<'a>(path: &str, text: &'a str) -> Vec<Use<'a>> {
     let mut found = Vec::new();
     let mut offset = 0;
@@ -68,7 +68,7 @@ fn uses<'a>(path: &str, text: &'a str) -> Vec<Use<'a>> {
     found
 }
 
-/// Where a line begins a path that may lead to a room.
+/// Positions where a line starts a path that may name a room.
 fn roots(code: &str) -> Vec<(usize, &str)> {
     let begins = |at: usize| !code[..at].ends_with(|last: char| last.is_alphanumeric() || last == '_' || last == ':');
     let of = |root: &'static str| {
@@ -78,7 +78,7 @@ fn roots(code: &str) -> Vec<(usize, &str)> {
     ["crate", "super"].into_iter().chain(CRATES.iter().copied()).flat_map(of).collect()
 }
 
-/// What follows a root, if it leads to the root of a crate: `super` only as often as the file is deep.
+/// The rest of a path that starts at the root of a crate. `super` counts only if repeated as often as the file is deep.
 fn leaves_to_root<'a>(root: &str, rest: &'a str, path: &str) -> Option<&'a str> {
     let mut rest = rest.strip_prefix("::")?;
     if root != "super" {
@@ -121,7 +121,7 @@ fn check(path: &str, text: &str) -> Vec<Finding> {
     let Some((_, room)) = room_of(path) else { return Vec::new() };
     let forbidden = uses(path, text).into_iter().filter(|used| !may_use(room, used.room));
     let what = |used: &Use<'_>| {
-        format!("{room} uses {}, which does not come before it: see docs/adr/0016-rooms-have-an-order.md", used.room)
+        format!("{room} uses {}, which is not before it: see docs/adr/0016-rooms-have-an-order.md", used.room)
     };
     forbidden.map(|used| Finding::new(path, used.line, what(&used))).collect()
 }
@@ -130,15 +130,15 @@ fn check(path: &str, text: &str) -> Vec<Finding> {
 const SHARED_USES: &[(&str, &str, &str, &str)] = &[
     ("core", "record", "ledger", "a transaction carries its ledger entries"),
     ("engine", "commit", "ledger", "a batch chains the entries of its transactions"),
-    ("engine", "error", "ledger", "an entry that can't be written fails the use case"),
+    ("engine", "error", "ledger", "an entry that cannot be written fails the use case"),
     ("engine", "error", "access", "refusals for a missing scope and a repeated nonce"),
     ("engine", "offload", "access", "work is shared fairly by tenant and actor"),
-    ("engine", "turns", "access", "places are shared fairly by tenant and actor"),
+    ("engine", "turns", "access", "slots are shared fairly by tenant and actor"),
     ("engine", "port", "ledger", "randomness fills the salt of an entry"),
     ("engine", "port", "flow", "spans carry the trace id of a run"),
 ];
 
-/// The layer and name of a shared module that rooms build on. `catalog` lists what every room has.
+/// The layer and name of a shared module. `catalog` is exempt, because it lists the tables of every room.
 fn shared_module(path: &str) -> Option<(&str, &str)> {
     let (layer, rest) = path.split_once("/src/")?;
     let first = rest.split('/').next()?;
@@ -200,7 +200,7 @@ fn shared_modules_name_only_the_rooms_in_the_list() {
         files.any(|file| uses(&file.path, &file.text).iter().any(|used| used.room == *room))
     };
     let idle = SHARED_USES.iter().filter(|entry| !used(entry));
-    assert_none(&idle.map(|entry| Finding::new(entry.0, 1, format!("{entry:?} is not needed"))).collect::<Vec<_>>());
+    assert_none(&idle.map(|entry| Finding::new(entry.0, 1, format!("{entry:?} is unused: remove it from the list"))).collect::<Vec<_>>());
     let stray = Rust::new("core/src/json/strict.rs", "use crate::flow::Run;\n");
     assert_eq!(check_shared(&stray).len(), 1);
 }
@@ -229,7 +229,7 @@ fn a_use_of_a_later_room_is_found_however_it_is_spelled() {
     for text in fine {
         assert!(check("engine/src/access/deep/file.rs", text).is_empty(), "{text}");
     }
-    assert!(check("engine/src/port/file.rs", "use crate::flow::Run;").is_empty(), "what is shared stands in no room");
+    assert!(check("engine/src/port/file.rs", "use crate::flow::Run;").is_empty(), "shared modules are in no room");
 }
 
 #[test]

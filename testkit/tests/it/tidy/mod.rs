@@ -1,8 +1,8 @@
-//! The rules of the house as tests, one file per rule or small family of rules.
+//! The coding rules as tests, one file per rule or small group of rules.
 //!
-//! Every rule is a pure function from text to findings, with a unit test that shows it failing,
-//! and one test that runs it over the tree. Exceptions are named lists that may only shrink:
-//! an exception that nothing needs any more is itself a finding.
+//! Every rule is a pure function from text to findings, with a unit test that shows it failing and one test
+//! that runs it over the tree. Exceptions are named lists that may only shrink: an unused exception is itself a
+//! finding.
 
 mod digests;
 mod docs;

@@ -1,5 +1,4 @@
-//! Names say what a thing is: no words that fit everything, no history. A test's name is a
-//! sentence.
+//! Names are specific: no filler words, no version suffixes. The name of a test is a sentence.
 
 use super::finding::{Finding, assert_none};
 use super::rust::{Rust, is_name};
@@ -8,7 +7,7 @@ use super::tree;
 const EMPTY_WORDS: &[&str] = &["Manager", "Helper", "Helpers", "Util", "Utils", "Common", "Impl", "Misc", "V2"];
 const EMPTY_FILES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc", "manager", "impl"];
 
-/// The words of a name in camel case: `HttpServerImpl` is Http, Server, Impl.
+/// The words of a camel-case name: `HttpServerImpl` is Http, Server, Impl.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for c in name.chars() {
@@ -27,7 +26,7 @@ fn types(file: &Rust) -> Vec<Finding> {
         .filter_map(|pair| {
             let words = words(&pair[1].word);
             let empty = words.iter().find(|word| EMPTY_WORDS.contains(&word.as_str()))?;
-            let what = format!("{} says {empty}: name it after what it is", pair[1].word);
+            let what = format!("{} contains the filler word {empty}: name it after what it is", pair[1].word);
             Some(Finding::new(&file.path, pair[1].line, what))
         })
         .collect()
@@ -36,17 +35,17 @@ fn types(file: &Rust) -> Vec<Finding> {
 fn functions(file: &Rust) -> Vec<Finding> {
     let named = file.tokens.windows(2).filter(|pair| ["fn", "mod", "const", "static"].contains(&pair[0].word.as_str()));
     let old = named.filter(|pair| pair[1].word.to_lowercase().ends_with("_v2"));
-    old.map(|pair| Finding::new(&file.path, pair[1].line, format!("{} tells history: replace the first", pair[1].word)))
+    old.map(|pair| Finding::new(&file.path, pair[1].line, format!("{} has a version suffix: replace the old one", pair[1].word)))
         .collect()
 }
 
 fn path(path: &str) -> Option<Finding> {
     let parts = path.split('/').map(|part| part.strip_suffix(".rs").unwrap_or(part));
     let empty = parts.into_iter().find(|part| EMPTY_FILES.contains(part) || part.ends_with("_v2"))?;
-    Some(Finding::new(path, 1, format!("{empty} is no place: put each thing where its name leads")))
+    Some(Finding::new(path, 1, format!("{empty} is too vague: put each item into a file named after it")))
 }
 
-/// Tests whose names are no sentences: three words at least, and not the word test.
+/// Tests whose names are not sentences: fewer than three words, or a `test_` prefix.
 fn mumbled_tests(file: &Rust) -> Vec<Finding> {
     let marks = ["#[test]", "#[tokio::test"].iter().flat_map(|mark| file.find(mark));
     let named = marks.filter_map(|at| {
@@ -54,7 +53,7 @@ fn mumbled_tests(file: &Rust) -> Vec<Finding> {
         Some(&name[1])
     });
     let mumbled = named.filter(|name| name.word.split('_').count() < 3 || name.word.starts_with("test_"));
-    let what = |name: &str| format!("{name} is no sentence: say what holds, like `a_stale_epoch_can_not_write`");
+    let what = |name: &str| format!("{name} is not a sentence: state what holds, like `a_stale_epoch_can_not_write`");
     mumbled.map(|name| Finding::new(&file.path, name.line, what(&name.word))).collect()
 }
 

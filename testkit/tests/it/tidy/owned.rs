@@ -1,13 +1,13 @@
-//! Some crates belong to one layer, and no other layer names them, in manifests or in source.
+//! Some dependencies belong to one layer. No other layer names them, in manifests or in source.
 //!
-//! The binary names concrete adapters in `compose.rs` and the files below it, and nowhere else.
+//! The binary names concrete adapters only in `compose.rs` and the files below it.
 
 use super::finding::{Exception, Finding, assert_none, except};
 use super::layers::{Edge, edges};
 use super::rust::Rust;
 use super::tree;
 
-/// A crate from outside, its owner, and whether tests elsewhere may use it.
+/// An external crate, its owner, and whether tests of other layers may use it.
 struct Owned {
     name: &'static str,
     owner: &'static str,
@@ -43,12 +43,12 @@ const OWNED: &[Owned] = &[
 const ADAPTERS: &[&str] = &["chimera_storage", "chimera_connect", "chimera_sandbox"];
 
 const EXCEPTIONS: &[Exception] = &[
-    Exception { file: "chimera/Cargo.toml", why: "the OTLP exporter is handed its HTTP client by the binary" },
+    Exception { file: "chimera/Cargo.toml", why: "the binary passes an HTTP client to the OTLP exporter" },
     Exception { file: "storage/Cargo.toml", why: "chooses the TLS of the client inside object_store" },
 ];
 
 const NAME_EXCEPTIONS: &[Exception] = &[
-    Exception { file: "chimera/src/telemetry/otlp.rs", why: "hands the OTLP exporter its HTTP client" },
+    Exception { file: "chimera/src/telemetry/otlp.rs", why: "passes an HTTP client to the OTLP exporter" },
     Exception { file: "storage/src/blob/s3.rs", why: "object_store's signer takes its Method" },
 ];
 
@@ -59,7 +59,7 @@ fn declared(edges: &[Edge<'_>]) -> Vec<Finding> {
         let crate_ = OWNED.iter().find(|owned| owned.name == edge.to)?;
         let folder = edge.manifest.split('/').next().unwrap_or_default();
         let allowed = folder == crate_.owner || (edge.for_tests && crate_.in_tests);
-        let what = || format!("{} belongs to {}: reach it through a port of engine", edge.to, crate_.owner);
+        let what = || format!("{} belongs to {}: use a port of engine", edge.to, crate_.owner);
         (!allowed).then(|| Finding::new(&edge.manifest, edge.line, what()))
     };
     edges.iter().filter_map(breach).collect()
@@ -70,8 +70,8 @@ fn named(file: &Rust) -> Vec<Finding> {
     foreign
         .flat_map(|owned| {
             let path = format!("{}::", owned.name.replace('-', "_"));
-            let what = move || format!("{} belongs to {}: reach it through a port of engine", owned.name, owned.owner);
-            // The test kit has modules that are named after the servers they start.
+            let what = move || format!("{} belongs to {}: use a port of engine", owned.name, owned.owner);
+            // Modules of the test kit are named after the servers they start.
             let ours =
                 |at: usize| file.tokens[..at].iter().rev().find(|token| !token.word.trim_matches(':').is_empty());
             let ours = move |at: usize| ours(at).is_some_and(|token| token.word == "chimera_testkit");
@@ -88,7 +88,7 @@ fn adapters(file: &Rust) -> Vec<Finding> {
         return Vec::new();
     }
     let lines = ADAPTERS.iter().flat_map(|name| file.lines_outside_tests(&format!("{name}::")));
-    lines.map(|line| Finding::new(&file.path, line, "only compose.rs names adapters: take a port from it")).collect()
+    lines.map(|line| Finding::new(&file.path, line, "only compose.rs names adapters: take a port as an argument")).collect()
 }
 
 #[test]

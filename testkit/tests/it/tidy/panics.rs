@@ -1,6 +1,6 @@
-//! The second net behind the lints: nothing outside tests may bring the process down.
+//! No code outside tests panics or exits the process.
 //!
-//! The lints can be switched off in place; this can't.
+//! The clippy lints check the same, but can be allowed in place; this test cannot.
 
 use super::finding::{Exception, Finding, assert_none, except};
 use super::rust::Rust;
@@ -12,8 +12,8 @@ const FORBIDDEN: &[(&str, &str)] = &[
     (".unwrap_err()", "unwrap_err outside tests: match instead"),
     (".expect_err(", "expect_err outside tests: match instead"),
     ("panic!", "panic outside tests: return an error"),
-    ("unreachable!", "unreachable outside tests: let the types say so, or return an error"),
-    ("process::exit(", "exit skips what must be flushed: return from main"),
+    ("unreachable!", "unreachable outside tests: encode it in types, or return an error"),
+    ("process::exit(", "exit skips flushing: return from main"),
 ];
 
 const EXCEPTIONS: &[Exception] = &[];

@@ -14,7 +14,7 @@ const CONSTRUCTORS: &[&str] = &["Permit::new(", "Permit::of("];
 
 /// Functions that check no credential, and the one file that may call each.
 const CALLERS: &[(&str, &str, &str)] = &[
-    ("local_operator(", "chimera/src/compose/flow.rs", "whoever runs a command on the data folder owns it"),
+    ("local_operator(", "chimera/src/compose/flow.rs", "a user who can run commands on the data folder owns it"),
     ("link_holder(", "engine/src/flow/link.rs", "the row of the link was read and is valid"),
 ];
 
@@ -25,7 +25,7 @@ fn check(file: &Rust) -> Vec<Finding> {
     let constructed = CONSTRUCTORS.iter().flat_map(|constructor| file.lines_outside_tests(constructor));
     let foreign = CALLERS.iter().filter(|(_, caller, _)| *caller != file.path);
     let called = foreign.flat_map(|(function, ..)| file.lines_outside_tests(function));
-    let what = "a Permit is made here: take one as an argument, or check a credential in engine/src/access";
+    let what = "creates a Permit: take one as an argument, or check a credential in engine/src/access";
     constructed.chain(called).map(|line| Finding::new(&file.path, line, what)).collect()
 }
 
@@ -40,7 +40,7 @@ fn every_named_caller_still_calls() {
         tree::rust().iter().any(|file| file.path == caller && !file.lines_outside_tests(function).is_empty())
     };
     let idle = CALLERS.iter().filter(|(function, caller, _)| !calls(function, caller));
-    assert_none(&idle.map(|(_, caller, _)| Finding::new(*caller, 1, "calls it no more")).collect::<Vec<_>>());
+    assert_none(&idle.map(|(_, caller, _)| Finding::new(*caller, 1, "no longer calls it: remove the entry from CALLERS")).collect::<Vec<_>>());
 }
 
 #[test]

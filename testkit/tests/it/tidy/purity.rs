@@ -1,21 +1,21 @@
-//! What a simulator drives must be repeatable: `core` touches nothing outside, and neither it nor
-//! `engine` depends on hash order or on a coin toss between ready branches.
+//! The simulator needs deterministic code: `core` does no I/O, and neither `core` nor `engine` depends on hash
+//! order or on a random choice between ready branches.
 
 use super::finding::{Exception, Finding, assert_none, except};
 use super::rust::Rust;
 use super::tree;
 
 const CORE: &[(&str, &str)] = &[
-    ("async", "core is synchronous: the engine waits"),
-    ("tokio::", "core is synchronous: the engine waits"),
-    ("std::fs", "core opens no file: pass what was read"),
-    ("std::net", "core opens no connection: put a port into engine"),
+    ("async", "core is synchronous: async code belongs in engine"),
+    ("tokio::", "core is synchronous: async code belongs in engine"),
+    ("std::fs", "core does no I/O: pass the content"),
+    ("std::net", "core does no I/O: add a port to engine"),
     ("std::env", "core reads no environment: pass the setting"),
-    ("std::process", "core starts nothing: put a port into engine"),
-    ("std::thread", "core has no threads: the engine has the loops"),
+    ("std::process", "core starts no processes: add a port to engine"),
+    ("std::thread", "core has no threads: loops belong in engine"),
     ("SystemTime", "core reads no clock: pass the time"),
     ("Instant", "core reads no clock: pass the time"),
-    ("getrandom", "core draws nothing: pass the random bytes"),
+    ("getrandom", "core generates no randomness: pass the random bytes"),
 ];
 
 const ENGINE: &[(&str, &str)] = &[
@@ -23,10 +23,10 @@ const ENGINE: &[(&str, &str)] = &[
     ("tokio::fs", "engine does no I/O of its own: use a port"),
     ("std::net", "engine does no I/O of its own: use a port"),
     ("tokio::net", "engine does no I/O of its own: use a port"),
-    ("tokio::process", "engine starts nothing: use a port"),
+    ("tokio::process", "engine starts no processes: use a port"),
     ("std::env", "engine reads no environment: pass the setting"),
     ("SystemTime", "engine reads no clock: use port::Clock"),
-    ("getrandom", "engine draws nothing: use port::Random"),
+    ("getrandom", "engine generates no randomness: use port::Random"),
 ];
 
 const BOTH: &[(&str, &str)] = &[
@@ -58,7 +58,7 @@ fn coin_tosses(file: &Rust) -> Vec<Finding> {
         let first = file.tokens.get(at + 3).map(|token| token.word.as_str());
         first != Some("biased")
     });
-    let what = "select! picks a ready branch at random: begin it with `biased;`";
+    let what = "select! picks a ready branch at random: start it with `biased;`";
     selects.map(|at| Finding::new(&file.path, file.tokens[at].line, what)).collect()
 }
 

@@ -1,14 +1,13 @@
-//! Every layer has the same nine rooms, and a short list of what they share.
+//! Every layer has the same nine rooms and a short list of shared modules.
 //!
-//! A new name at the top of a layer is a decision: it goes into a room, or into the list below
-//! with the reason why no room can hold it. It also keeps one test binary per crate, because
-//! every binary links everything.
+//! A new module at the top of a layer goes into a room, or into the list below with the reason why no room can
+//! hold it. Also checks that each crate has one test binary, because every binary links everything.
 
 use super::finding::{Finding, assert_none};
 use super::matrix::ROOMS;
 use super::tree;
 
-/// Layer, what its rooms share, and why.
+/// Layer, shared module, and why it is shared.
 const SHARED: &[(&str, &str, &str)] = &[
     ("core", "catalog", "the tables of every room, for the stores"),
     ("core", "error", "one table of stable codes"),
@@ -16,62 +15,62 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("core", "json", "canonical documents and their digests"),
     ("core", "limits", "every limit on one page"),
     ("core", "record", "tables, transactions and reads as data"),
-    ("core", "redact", "what must not be read, masked in every text that leaves"),
-    ("core", "secret", "a name of a secret, and the secret that is never shown"),
-    ("core", "text", "words of others, made fit to be stored"),
-    ("core", "time", "the one spelling of an instant"),
-    ("core", "tool", "what a tool says of itself"),
-    ("core", "words", "enums whose values are words of a table"),
+    ("core", "redact", "masks secrets in every text that leaves the process"),
+    ("core", "secret", "the name of a secret, and a secret value that is never printed"),
+    ("core", "text", "sanitises foreign text before it is stored"),
+    ("core", "time", "the one format of a timestamp"),
+    ("core", "tool", "the declaration of a tool"),
+    ("core", "words", "enums stored as words in tables"),
     ("engine", "commit", "the one way to change state"),
-    ("engine", "error", "why a use case did not happen, as every surface tells it"),
-    ("engine", "offload", "work that callers choose, off the threads that answer"),
+    ("engine", "error", "why a use case failed, for every interface"),
+    ("engine", "offload", "CPU-bound work of callers, off the request threads"),
     ("engine", "port", "what the engine needs from outside"),
-    ("engine", "pulse", "whether the loops of every room still do their work"),
+    ("engine", "pulse", "liveness of the background loops of every room"),
     ("engine", "rows", "all rows of a query, page by page"),
-    ("engine", "turns", "a few places of the process, each tenant in its turn"),
-    ("storage", "bench", "the ceiling that the store's own numbers are held against"),
+    ("engine", "turns", "a fair semaphore: slots shared by tenants in turn"),
+    ("storage", "bench", "the baseline for benchmarks of the store"),
     ("storage", "blob", "content-addressed bytes: folder and S3"),
     ("storage", "bucket", "objects by bucket and key: folder and S3"),
     ("storage", "bus", "hints between nodes: in process and Redis"),
     ("storage", "counter", "claims and windows: in process and Redis"),
-    ("storage", "folder", "how folders of the data are made: for their owner alone"),
-    ("storage", "migrate", "embedded, forward-only changes of the schema"),
+    ("storage", "folder", "creates data folders, readable by their owner only"),
+    ("storage", "migrate", "embedded, forward-only migrations"),
     ("storage", "records", "the record stores: SQLite and PostgreSQL"),
     ("storage", "redis", "the connection that bus and counters share"),
     ("storage", "secret", "names resolved where they are used"),
     ("connect", "aside", "CPU-bound work of tools and on answers, off the threads that answer"),
     ("connect", "client", "a Chimera server, for the command line of another process"),
     ("connect", "http", "the HTTP client that every call goes through"),
-    ("api", "caller", "somebody who was let in"),
-    ("api", "edge", "what the handlers are given"),
+    ("api", "caller", "the authenticated caller"),
+    ("api", "edge", "the state of the handlers"),
     ("api", "extract", "the one way to read a request body"),
-    ("api", "gate", "what every request passes before its handler"),
-    ("api", "json", "strict JSON at the door"),
+    ("api", "gate", "the checks before every handler"),
+    ("api", "json", "strict parsing of JSON bodies"),
     ("api", "ops", "health, readiness, metrics, documentation"),
-    ("api", "page", "pages for people, all with one look"),
-    ("api", "place", "what an address or a parameter names"),
+    ("api", "page", "HTML pages with one layout"),
+    ("api", "place", "parses path and query parameters"),
     ("api", "problem", "every error as problem+json"),
-    ("api", "refusals", "the refusals that many endpoints share, for OpenAPI"),
-    ("api", "request", "what surrounds every request"),
-    ("api", "route", "what a route demands of whoever asks"),
+    ("api", "refusals", "error responses that many endpoints share, for OpenAPI"),
+    ("api", "request", "middleware of every request"),
+    ("api", "route", "the security requirements of a route"),
     ("api", "routes", "the route table on a page"),
     ("api", "server", "connections and their limits"),
     ("api", "trace", "W3C trace context in and out"),
     ("chimera", "ambient", "the real clock, randomness and environment"),
-    ("chimera", "backend", "where commands turn to: a server, or the store itself"),
-    ("chimera", "backup", "what a backup is made of"),
+    ("chimera", "backend", "what commands work on: a server, or the store directly"),
+    ("chimera", "backup", "the content of a backup"),
     ("chimera", "bench", "the benchmark of the record store"),
     ("chimera", "cli", "the command line on a page"),
     ("chimera", "command", "one file per command"),
     ("chimera", "compose", "the only file that names adapters"),
     ("chimera", "config", "layered settings on a page"),
-    ("chimera", "doctor", "what a server needs, looked at one by one"),
-    ("chimera", "failure", "how a command fails: code, words, hint, exit status"),
+    ("chimera", "doctor", "checks of everything that a server needs"),
+    ("chimera", "failure", "how a command fails: code, message, hint, exit status"),
     ("chimera", "home", "the data folder and who may use it"),
-    ("chimera", "mask", "what must not be read, for all who write something down"),
-    ("chimera", "output", "data to stdout, words to stderr"),
+    ("chimera", "mask", "masks secrets in everything that is written"),
+    ("chimera", "output", "data to stdout, messages to stderr"),
     ("chimera", "reference", "reference pages compared with the code"),
-    ("chimera", "serve", "a running server from the lock to the last flushed line"),
+    ("chimera", "serve", "a running server, from taking the lock to shutdown"),
     ("chimera", "telemetry", "logs, traces, metrics"),
 ];
 
@@ -88,8 +87,8 @@ fn check(path: &str) -> Option<Finding> {
         || SHARED.iter().any(|(place, shared, _)| *place == layer && *shared == name);
     let what = || {
         format!(
-            "{name} is neither a room ({}) nor shared by the rooms of {layer}: move it into its room, \
-             or add it to SHARED in rooms.rs with the reason",
+            "{name} is neither a room ({}) nor a shared module of {layer}: move it into a room, \
+             or add it to SHARED in rooms.rs with a reason",
             ROOMS.iter().map(|(room, _)| *room).collect::<Vec<_>>().join(", ")
         )
     };

@@ -1,9 +1,8 @@
-//! One Rust file as the rules see it: its tokens, its functions, and which lines are tests.
+//! A parsed Rust file for the rules: its tokens, its functions, and which lines are tests.
 
 use super::scan::{self, Kind, Token};
 use std::ops::RangeInclusive;
 
-/// A source file, read once.
 pub(super) struct Rust {
     pub(super) path: String,
     pub(super) text: String,
@@ -32,13 +31,13 @@ impl Rust {
         self.path.split('/').next().unwrap_or_default()
     }
 
-    /// Whether the whole file exists for tests only.
+    /// Whether the whole file is test code.
     pub(super) fn is_test_file(&self) -> bool {
         self.layer() == "testkit"
             || self.path.split('/').any(|part| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs"))
     }
 
-    /// Whether a line exists for tests only.
+    /// Whether a line is test code.
     pub(super) fn is_test(&self, line: usize) -> bool {
         self.is_test_file() || self.tests.iter().any(|region| region.contains(&line))
     }
@@ -68,7 +67,7 @@ impl Rust {
             .collect()
     }
 
-    /// Line and text of every comment; a comment of several lines stands at each of them.
+    /// Line and text of every comment, one item per line.
     pub(super) fn comments(&self) -> Vec<(usize, &str)> {
         let spans = scan::spans(&self.text).into_iter().filter(|span| span.kind == Kind::Comment);
         spans
@@ -79,7 +78,7 @@ impl Rust {
             .collect()
     }
 
-    /// Every function that has a body, also those inside others.
+    /// Every function with a body, including nested ones.
     pub(super) fn functions(&self) -> Vec<Function> {
         let tokens = &self.tokens;
         let starts = tokens.windows(2).enumerate().filter(|(_, pair)| pair[0].word == "fn" && is_name(&pair[1].word));
@@ -98,7 +97,7 @@ pub(super) fn is_name(word: &str) -> bool {
     word.starts_with(|first: char| first.is_alphabetic() || first == '_')
 }
 
-/// The brace that closes the one at `open`; the last token when there is none.
+/// The brace that closes the one at `open`, or the last token if there is none.
 pub(super) fn closing(tokens: &[Token], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
@@ -112,7 +111,7 @@ pub(super) fn closing(tokens: &[Token], open: usize) -> usize {
     tokens.len() - 1
 }
 
-/// The brace that opens the body of the item at `at`, unless the item ends without one.
+/// The brace that opens the body of the item at `at`; `None` if it has no body.
 pub(super) fn body(tokens: &[Token], at: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(at) {

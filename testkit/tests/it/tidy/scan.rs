@@ -1,9 +1,8 @@
-//! Cuts Rust source into code, comments and literals, and code into tokens.
+//! Splits Rust source into code, comments and literals, and code into tokens.
 //!
-//! It knows what a text search gets wrong: nested comments, escapes, raw strings, and that `'a`
-//! may be a lifetime or the start of a character. It does not know grammar.
+//! It handles what a text search gets wrong: nested comments, escapes, raw strings, and `'a`, which may be a lifetime
+//! or the start of a character literal. It does not parse the grammar.
 
-/// What a stretch of source is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Code,
@@ -11,7 +10,7 @@ pub(super) enum Kind {
     Literal,
 }
 
-/// A stretch of source of one kind, as byte offsets.
+/// A range of source of one kind, as byte offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) kind: Kind,
@@ -19,7 +18,7 @@ pub(super) struct Span {
     pub(super) end: usize,
 }
 
-/// A word, a single mark, or a whole literal (spelled `""`).
+/// A word, a single punctuation character, or a whole literal (represented as `""`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) word: String,
@@ -27,7 +26,7 @@ pub(super) struct Token {
     pub(super) line: usize,
 }
 
-/// How every literal is spelled as a token.
+/// The word of every literal token.
 pub(super) const LITERAL: &str = "\"\"";
 
 /// The whole text as spans without gaps.
@@ -93,7 +92,7 @@ const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// Where the word that starts at `at` ends; `at` itself when there is none.
+/// The end of the word at `at`; `at` itself if there is none.
 fn word_end(bytes: &[u8], at: usize) -> usize {
     at + bytes[at..].iter().take_while(|byte| is_word(**byte)).count()
 }
@@ -126,7 +125,7 @@ fn block_comment_end(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// The end of the string whose opening quote stands at `quote`.
+/// The end of the string whose opening quote is at `quote`.
 fn string_end(bytes: &[u8], quote: usize) -> usize {
     let mut at = quote + 1;
     while at < bytes.len() {
@@ -139,7 +138,7 @@ fn string_end(bytes: &[u8], quote: usize) -> usize {
     bytes.len()
 }
 
-/// The end of a character literal, or nothing when the quote starts a lifetime.
+/// The end of a character literal; `None` if the quote starts a lifetime.
 fn character_end(bytes: &[u8], quote: usize) -> Option<usize> {
     let first = *bytes.get(quote + 1)?;
     if first == b'\\' {

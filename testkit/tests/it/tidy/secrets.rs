@@ -1,7 +1,7 @@
-//! What was called with a secret gives nothing back that still holds it.
+//! The result of a call made with a secret never contains the secret.
 //!
-//! One file of `connect` resolves secrets. Whoever uses it passes what comes back through its mask, once for every
-//! set of secrets, so that no adapter has to remember which of its texts come from the other side.
+//! One file of `connect` resolves secrets. Its users pass the result of each call through its mask, so no adapter has to
+//! track which of its texts come from the other side.
 
 use super::finding::{Finding, assert_none};
 use super::rust::Rust;
@@ -17,7 +17,7 @@ fn check(file: &Rust) -> Vec<Finding> {
     let resolves = [lines("secrets.resolve("), lines("secrets.resolve_for(")].concat().into_iter();
     let mut found: Vec<Finding> = resolves
         .map(|line| {
-            Finding::new(&file.path, line, "a secret is resolved: use a Keyring, which masks it in what comes back")
+            Finding::new(&file.path, line, "resolves a secret: use a Keyring, which masks it in the result")
         })
         .collect();
     let made = [lines("Keyring::of_call("), lines("Keyring::of_process(")].concat();
@@ -26,7 +26,7 @@ fn check(file: &Rust) -> Vec<Finding> {
         found.push(Finding::new(
             &file.path,
             *line,
-            "a Keyring is made: pass the result of the call through its `clean`",
+            "creates a Keyring: pass the result of the call through its `clean`",
         ));
     }
     found

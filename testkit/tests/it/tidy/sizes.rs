@@ -1,4 +1,4 @@
-//! Files stay small, and each says at its head what it is.
+//! Files stay small, and each has a header that says what it is.
 
 use super::finding::{Exception, Finding, assert_none, except};
 use super::tree;
@@ -8,7 +8,7 @@ const MEDIAN_MAX: usize = 150;
 const P90_MAX: usize = 350;
 const HEADER_LINES_MAX: usize = 15;
 
-/// Files that are a page by their nature, and how long the page is.
+/// Files with a stricter limit of lines.
 const PAGES: &[(&str, usize)] = &[("chimera/src/main.rs", 100)];
 
 const EXCEPTIONS: &[Exception] = &[];
@@ -16,23 +16,23 @@ const EXCEPTIONS: &[Exception] = &[];
 fn too_long(path: &str, text: &str) -> Option<Finding> {
     let lines = text.lines().count();
     let lines_max = PAGES.iter().find(|(page, _)| *page == path).map_or(LINES_MAX, |(_, lines_max)| *lines_max);
-    let what = || format!("{lines} lines, at most {lines_max}: split the file by idea, not by number");
+    let what = || format!("{lines} lines, more than {lines_max}: split the file by idea, not by number");
     (lines > lines_max).then(|| Finding::new(path, lines_max + 1, what()))
 }
 
-/// The header's table, if it has one, is the file's map and doesn't count as prose.
+/// Lines of a table in the header do not count.
 fn header(path: &str, text: &str) -> Option<Finding> {
     let lines = text.lines().take_while(|line| line.starts_with("//!"));
     let lines = lines.filter(|line| !line.starts_with("//! |")).count();
     let what = match lines {
-        0 => "starts without a `//!` header: say what this is, what it is not, and the one surprising thing",
+        0 => "no `//!` header: say what this is, what it is not, and the one surprising thing",
         1..=HEADER_LINES_MAX => return None,
-        _ => "the `//!` header has more than 15 lines: move what is long to ARCHITECTURE.md",
+        _ => "the `//!` header has more than 15 lines: move details to ARCHITECTURE.md",
     };
     Some(Finding::new(path, 1, what))
 }
 
-/// The value below which `percent` of the sorted values lie.
+/// The given percentile of sorted values.
 fn percentile(sorted: &[usize], percent: usize) -> usize {
     sorted[(sorted.len() * percent).div_ceil(100).saturating_sub(1)]
 }

@@ -1,7 +1,7 @@
-//! SQL lives in `storage`, and what has no tenant of its own is read through its view.
+//! SQL is only in `storage`, and tables without a tenant column are read through their views.
 //!
-//! Some documents fix their tables to the last column, and none of these columns is a tenant. A
-//! SELECT from such a table would see every tenant's rows; the view beside it carries the tenant.
+//! Some specifications fix every column of their tables, without a tenant. A SELECT from such a table would see the rows
+//! of every tenant; the view of the table adds the tenant.
 
 use super::finding::{Exception, Finding, assert_none, except};
 use super::rust::Rust;
@@ -29,7 +29,7 @@ fn words(text: &str) -> Vec<String> {
     text.split(marks).filter(|word| !word.is_empty()).map(str::to_uppercase).collect()
 }
 
-/// Whether a text has the shape of a statement, not of a sentence that begins with its verb.
+/// Whether a text is a statement, not a sentence that starts with the same verb.
 fn is_sql(text: &str) -> bool {
     let words = words(text);
     let word = |at: usize| words.get(at).map(String::as_str).unwrap_or_default();
@@ -43,7 +43,7 @@ fn is_sql(text: &str) -> bool {
     }
 }
 
-/// The table without a tenant that a text reads.
+/// The table without a tenant column that a text reads.
 fn reads_bare(text: &str) -> Option<&'static str> {
     let words = words(text);
     let named = |at: usize| {
@@ -61,7 +61,7 @@ fn outside_storage(file: &Rust) -> Vec<Finding> {
         return Vec::new();
     }
     let strings = file.strings().into_iter().filter(|(line, text)| !file.is_test(*line) && is_sql(text));
-    strings.map(|(line, _)| Finding::new(&file.path, line, "SQL outside storage: say it as Tx or Select")).collect()
+    strings.map(|(line, _)| Finding::new(&file.path, line, "SQL outside storage: use Tx or Select")).collect()
 }
 
 fn bare_in_text(file: &Rust) -> Vec<Finding> {
@@ -82,7 +82,7 @@ fn bare_in_data(file: &Rust) -> Vec<Finding> {
 }
 
 fn bare(table: &str) -> String {
-    format!("{table} has no tenant: read scoped_{table}")
+    format!("{table} has no tenant column: read scoped_{table}")
 }
 
 #[test]

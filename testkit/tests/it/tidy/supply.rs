@@ -1,7 +1,7 @@
-//! What comes from outside: licences that fit, nothing from the list of bans, one source.
+//! External crates: allowed licences, no banned crates, one source.
 //!
-//! `deny.toml` is the only list. cargo-deny reads it too and knows more (advisories, duplicates),
-//! but need not be installed for these rules to hold.
+//! `deny.toml` is the only list. cargo-deny reads it too and checks more (advisories, duplicates), but these tests work
+//! without it.
 
 use super::finding::{Finding, assert_none};
 use super::tree;
@@ -16,7 +16,7 @@ fn texts(table: &Table, section: &str, key: &str) -> BTreeSet<String> {
     list.into_iter().flatten().filter_map(text).collect()
 }
 
-/// Whether one of the ways to read a licence expression is allowed as a whole.
+/// Whether a licence expression (SPDX) is satisfied by the allowed licences.
 fn satisfied(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -67,7 +67,7 @@ fn licences(packages: &[serde_json::Value], allowed: &BTreeSet<String>) -> Vec<F
     wrong
         .map(|package| {
             let what =
-                format!("{} has the licence {}, which deny.toml doesn't allow", package["name"], package["license"]);
+                format!("{} has the licence {}, which deny.toml does not allow", package["name"], package["license"]);
             Finding::new("Cargo.lock", 1, what)
         })
         .collect()
@@ -81,7 +81,7 @@ fn locked(lock: &Table, banned: &BTreeSet<String>) -> Vec<Finding> {
             let name = text(package, "name")?;
             let foreign = text(package, "source").filter(|source| source != CRATES_IO);
             let what = match (banned.contains(&name), foreign) {
-                (true, _) => format!("{name} is banned by deny.toml: `cargo tree -i {name}` says who brings it"),
+                (true, _) => format!("{name} is banned by deny.toml: `cargo tree -i {name}` shows what depends on it"),
                 (false, Some(source)) => format!("{name} comes from {source}: use crates.io"),
                 (false, None) => return None,
             };

@@ -1,6 +1,6 @@
-//! The source tree, read once: every file that people write, by its path from the root.
+//! The source tree, read once: every hand-written file by its path from the root.
 //!
-//! It is read from disk and not from version control, so that a rule speaks before a commit.
+//! It is read from disk, not from version control, so that rules apply before a commit.
 
 use super::rust::Rust;
 use std::fs;
@@ -8,18 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// A file that is text.
 pub(super) struct File {
     pub(super) path: String,
     pub(super) text: String,
 }
 
-/// The root of the workspace.
 pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("testkit lies in the workspace").to_path_buf()
 }
 
-/// Every text file but what is built, hidden or locked; `.ci` is not hidden from us.
+/// Every text file except build output, hidden files and `Cargo.lock`; `.ci` is included.
 pub(super) fn files() -> &'static [File] {
     static FILES: OnceLock<Vec<File>> = OnceLock::new();
     FILES.get_or_init(|| {
@@ -30,7 +28,6 @@ pub(super) fn files() -> &'static [File] {
     })
 }
 
-/// Every Rust file.
 pub(super) fn rust() -> &'static [Rust] {
     static RUST: OnceLock<Vec<Rust>> = OnceLock::new();
     RUST.get_or_init(|| {
@@ -39,13 +36,12 @@ pub(super) fn rust() -> &'static [Rust] {
     })
 }
 
-/// The text of one file.
 pub(super) fn text(path: &str) -> &'static str {
     let file = files().iter().find(|file| file.path == path);
     file.map(|file| file.text.as_str()).unwrap_or_else(|| panic!("{path} is missing"))
 }
 
-/// What cargo knows of the packages that this platform builds.
+/// The output of `cargo metadata` for this platform.
 pub(super) fn metadata() -> &'static serde_json::Value {
     static METADATA: OnceLock<serde_json::Value> = OnceLock::new();
     METADATA.get_or_init(|| {

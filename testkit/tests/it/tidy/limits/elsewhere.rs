@@ -1,7 +1,7 @@
-//! No limit stands outside `core/src/limits`: neither a constant, wherever it is declared, nor a bare number.
+//! No limit is defined outside `core/src/limits`, neither as a constant nor as a bare number.
 //!
-//! A constant looks like a limit when it is a duration, or a number whose name says so. One that is made of limits (the
-//! same limit in another unit) is none. What only looks like one is in [`NOT_LIMITS`], with the reason.
+//! A constant looks like a limit if it is a duration, or a number with a telling name. A constant computed from limits
+//! (the same limit in another unit) is not one. [`NOT_LIMITS`] lists false positives, with reasons.
 
 use super::all;
 use crate::tidy::finding::{Finding, assert_none};
@@ -10,7 +10,7 @@ use crate::tidy::scan::Token;
 use crate::tidy::tree;
 use std::collections::BTreeSet;
 
-/// Words of a name that make a number a limit.
+/// Words in a name that mark a number as a limit.
 const WORDS: &str = "ATTEMPTS BACKLOG BUDGET BYTES CAPACITY CHARS COLUMNS CONCURRENCY COUNT DEFAULT DELAY DEPTH EVERY GRACE \
     INTERVAL ITEMS KIB LEASE LIMIT LINES MAX MICROS MILLIS MIN MINUTES MS PAGE PAGES PATIENCE PAUSE QUEUE QUOTA \
     RETRIES ROWS SECONDS SHOWN SIZE TIMEOUT TRIES TTL WAIT WINDOW";
@@ -19,7 +19,7 @@ const WORDS: &str = "ATTEMPTS BACKLOG BUDGET BYTES CAPACITY CHARS COLUMNS CONCUR
 const NUMBERS: &[&str] =
     &["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f64"];
 
-/// Calls that bound something by a bare number, and from which number on.
+/// Calls that bound something, and the smallest bare number that counts as a limit there.
 const CALLS: &[(&str, u64)] = &[
     ("Duration::from_secs(", 0),
     ("Duration::from_millis(", 0),
@@ -32,9 +32,9 @@ const CALLS: &[(&str, u64)] = &[
 ];
 
 const CALL: &str =
-    "a bare number bounds something here: give it a name in core/src/limits, with what happens beyond it";
+    "bare number as a limit: define it in core/src/limits, and document what happens beyond it";
 
-/// A file, its constants that look like limits, and why nobody can run into them.
+/// A file, its constants that look like limits, and why they are not.
 type NotLimits = (&'static str, &'static str, &'static str);
 
 const NOT_LIMITS: &[NotLimits] = &[
@@ -111,7 +111,7 @@ struct Constant<'a> {
     value: &'a [Token],
 }
 
-/// Every constant and static of a file, also those inside functions, traits and impls.
+/// Every constant and static of a file, including those inside functions, traits and impls.
 fn constants(file: &Rust) -> Vec<Constant<'_>> {
     let tokens = &file.tokens;
     let declared = tokens.windows(3).enumerate().filter(|(_, three)| {
@@ -130,14 +130,14 @@ fn constants(file: &Rust) -> Vec<Constant<'_>> {
         .collect()
 }
 
-/// Whether a type and a name are those of a limit.
+/// Whether type and name are those of a limit.
 fn looks_like_limit(constant: &Constant<'_>) -> bool {
     let kind = constant.kind.rsplit(':').next().unwrap_or_default();
     let says_so = || constant.name.word.split('_').any(|word| WORDS.split(' ').any(|known| known == word));
     kind == "Duration" || ((NUMBERS.contains(&kind) || kind.starts_with("NonZero")) && says_so())
 }
 
-/// Constants of a file that are limits; `known` are the names of those in `core/src/limits`.
+/// Constants of a file that look like limits. `known` holds the names in `core/src/limits`.
 fn constants_elsewhere(file: &Rust, known: &BTreeSet<String>, except: &[NotLimits]) -> Vec<Finding> {
     let names: Vec<&str> =
         except.iter().filter(|(path, ..)| *path == file.path).flat_map(|(_, names, _)| names.split(' ')).collect();
@@ -149,7 +149,7 @@ fn constants_elsewhere(file: &Rust, known: &BTreeSet<String>, except: &[NotLimit
     found
         .map(|constant| {
             let what = format!(
-                "{} looks like a limit: move it to core/src/limits, with what happens beyond it",
+                "{} looks like a limit: move it to core/src/limits, and document what happens beyond it",
                 constant.name.word
             );
             Finding::new(&file.path, constant.name.line, what)
@@ -157,7 +157,7 @@ fn constants_elsewhere(file: &Rust, known: &BTreeSet<String>, except: &[NotLimit
         .collect()
 }
 
-/// Bare numbers in calls that bound something.
+/// Bare numbers in [`CALLS`].
 fn bare_numbers(file: &Rust) -> Vec<Finding> {
     let number = |token: &Token| token.word.replace('_', "").parse::<u64>().ok();
     let mut lines = BTreeSet::new();
@@ -171,12 +171,12 @@ fn bare_numbers(file: &Rust) -> Vec<Finding> {
             }
         }
     }
-    // A constant is found by itself.
+    // Constants are reported by `constants_elsewhere`.
     let declared: BTreeSet<usize> = constants(file).iter().map(|constant| constant.name.line).collect();
     lines.difference(&declared).map(|line| Finding::new(&file.path, *line, CALL)).collect()
 }
 
-/// Exceptions that nothing needs any more.
+/// Unused exceptions.
 fn needless(files: &[Rust], except: &[NotLimits]) -> Vec<Finding> {
     let is_there = |file: &str, name: &str| {
         let mut files = files.iter().filter(|found| found.path == file);
@@ -184,11 +184,11 @@ fn needless(files: &[Rust], except: &[NotLimits]) -> Vec<Finding> {
     };
     let named = except.iter().flat_map(|(file, names, why)| names.split(' ').map(move |name| (file, name, why)));
     let needless = named.filter(|(file, name, _)| !is_there(file, name));
-    let what = |name: &str, why: &str| format!("{name} is no exception ({why}): take it off the list");
+    let what = |name: &str, why: &str| format!("{name} ({why}) is an unused exception: remove it from the list");
     needless.map(|(file, name, why)| Finding::new(*file, 1, what(name, why))).collect()
 }
 
-/// The files that may have no limits.
+/// Whether a file may not define limits.
 fn is_elsewhere(file: &Rust) -> bool {
     !file.is_test_file()
         && file.path != "core/src/limits.rs"
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [2]);
         let needless = needless(&[file], &except);
         assert_eq!(needless.len(), 1);
-        assert!(needless[0].what.starts_with("OLD_BYTES is no exception (a format)"));
+        assert!(needless[0].what.starts_with("OLD_BYTES (a format) is an unused exception"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Limits have names in `core/src/limits`, each says what it bounds, and the reference lists them all.
+//! Limits are named constants in `core/src/limits`. Each documents what it bounds, and the reference lists them all.
 
 mod elsewhere;
 mod page;
@@ -8,7 +8,7 @@ use super::finding::{Finding, assert_none};
 use super::tree;
 use std::collections::BTreeMap;
 
-/// The files of limits, in the order of the reference: the rooms, then what they share.
+/// The files of limits with their titles, in the order of the reference.
 const FILES: &[(&str, &str)] = &[
     ("access", "Access"),
     ("flow", "Workflows and runs"),
@@ -20,12 +20,12 @@ const FILES: &[(&str, &str)] = &[
     ("process", "Process and command line"),
 ];
 
-/// One public constant of these files.
+/// A public constant in one of these files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Limit {
     file: String,
     line: usize,
-    /// The comment of the section that it stands in.
+    /// The title of its section, from a `//` comment.
     section: String,
     name: String,
     kind: String,
@@ -38,13 +38,13 @@ struct Limit {
 
 fn path(name: &str) -> String {
     match name {
-        // The language is a crate of its own, and has its own limits.
+        // The expression language is a separate crate with its own limits.
         "expr" => "expr/src/limits.rs".to_owned(),
         name => format!("core/src/limits/{name}.rs"),
     }
 }
 
-/// Every public constant of a file, with the words around it.
+/// Parses every public constant of a file, with its section and doc comment.
 fn read(file: &str, source: &str) -> Vec<Limit> {
     let (mut limits, mut doc, mut section) = (Vec::new(), Vec::new(), String::new());
     for (at, line) in source.lines().enumerate() {
@@ -79,28 +79,29 @@ fn all() -> Vec<Limit> {
     FILES.iter().flat_map(|(name, _)| read(&path(name), tree::text(&path(name)))).collect()
 }
 
-/// Words in backticks that are spelled like a code of an error.
+/// Words in backticks that look like error codes.
 fn codes(text: &str) -> Vec<&str> {
     let quoted = text.split('`').skip(1).step_by(2);
     quoted.filter(|word| word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')).collect()
 }
 
-/// What a limit lacks: words about both sides of it, a code that exists, a value that can be shown, a name of its own.
+/// Limits without documentation of both sides, with an unknown error code, with a value that cannot be shown, or with a
+/// duplicate name.
 fn check(limits: &[Limit], is_code: impl Fn(&str) -> bool) -> Vec<Finding> {
     let (mut found, mut names) = (Vec::new(), BTreeMap::new());
     for limit in limits {
         let mut say = |what: String| found.push(Finding::new(&limit.file, limit.line, what));
         if limit.bounds.is_empty() || limit.beyond.is_empty() {
-            say(format!("{}: one sentence says what it bounds, the next what happens beyond it", limit.name));
+            say(format!("{}: document what it bounds in one sentence, and what happens beyond it in the next", limit.name));
         }
         for code in codes(&limit.beyond).into_iter().filter(|code| !is_code(code)) {
-            say(format!("{}: there is no error {code}", limit.name));
+            say(format!("{}: unknown error code {code}", limit.name));
         }
         if value::shown(limit, limits).is_none() {
-            say(format!("{}: the reference can't show `{}`", limit.name, limit.value));
+            say(format!("{}: cannot evaluate `{}` for the reference", limit.name, limit.value));
         }
         if let Some(other) = names.insert(&limit.name, &limit.file) {
-            say(format!("{} stands in {other} too: one name, one limit", limit.name));
+            say(format!("{} is also defined in {other}: rename one", limit.name));
         }
     }
     found
@@ -151,11 +152,11 @@ mod tests {
         assert_eq!(
             found,
             [
-                "BODY_BYTES: there is no error TOO_BIG",
-                "WAIT: one sentence says what it bounds, the next what happens beyond it",
-                "WAIT: the reference can't show `Duration::from_hours(1)`",
-                "BODY_BYTES: there is no error TOO_BIG",
-                "BODY_BYTES stands in a.rs too: one name, one limit",
+                "BODY_BYTES: unknown error code TOO_BIG",
+                "WAIT: document what it bounds in one sentence, and what happens beyond it in the next",
+                "WAIT: cannot evaluate `Duration::from_hours(1)` for the reference",
+                "BODY_BYTES: unknown error code TOO_BIG",
+                "BODY_BYTES is also defined in a.rs: rename one",
             ]
         );
         assert_eq!(check(&limits[..1], |_| true), []);

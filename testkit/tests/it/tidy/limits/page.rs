@@ -1,6 +1,6 @@
-//! The reference of limits, made from their files and from the reference of settings.
+//! Generates the reference of limits from their source files and the reference of settings.
 //!
-//! `UPDATE_DOCS=1 ./test tidy::limits` writes the page anew.
+//! `UPDATE_DOCS=1 ./test tidy::limits` rewrites the page.
 
 use super::{FILES, Limit, all, codes, path, value};
 use crate::tidy::tree;
@@ -23,7 +23,7 @@ A limit with a setting can be changed. The others are the same in every installa
 |---|---:|---:|---|
 ";
 
-/// The rows of the reference of settings whose value is a number between two others.
+/// The rows of the reference of settings whose value is a number within a range.
 fn settings(reference: &str) -> String {
     let mut rows = String::new();
     for line in reference.lines() {
@@ -44,7 +44,7 @@ fn settings(reference: &str) -> String {
     rows
 }
 
-/// A text with every code of an error as a link to its page.
+/// Links every error code in a text to its page.
 fn linked(text: &str) -> String {
     let mut text = text.replace('|', "\\|");
     let mut known = codes(&text).into_iter().map(str::to_owned).collect::<Vec<_>>();
@@ -85,7 +85,7 @@ fn the_reference_lists_every_limit() {
         std::fs::write(&path, &wanted).expect("the page can be written");
     }
     let page = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(page == wanted, "{PAGE} is not what core/src/limits says: run `UPDATE_DOCS=1 ./test tidy::limits`");
+    assert!(page == wanted, "{PAGE} differs from core/src/limits: run `UPDATE_DOCS=1 ./test tidy::limits`");
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! The value of a limit as a reader wants to see it: `64 KiB`, `30 days`, `10,000`.
+//! Formats the value of a limit for readers: `64 KiB`, `30 days`, `10,000`.
 
 use super::Limit;
 
 const SECOND_MS: u64 = 1_000;
 const DAY_SECONDS: u64 = 86_400;
 
-/// The value with its unit, which the type or the name tells; nothing when it can't be read.
+/// The value with its unit, taken from the type or the name; `None` if it cannot be evaluated.
 pub(super) fn shown(limit: &Limit, all: &[Limit]) -> Option<String> {
     let has = |unit: &str| limit.name.split('_').any(|word| word == unit);
     if limit.kind == "Duration" {
@@ -77,7 +77,7 @@ fn bytes(count: u64) -> String {
     }
 }
 
-/// A number with its thousands apart.
+/// A number with thousands separators.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
