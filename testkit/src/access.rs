@@ -148,7 +148,7 @@ impl Secrets for NoSecrets {
 }
 
 /// The ports that access control is built from.
-pub struct Ground {
+pub struct AccessFixture {
     pub records: Arc<dyn Records>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
@@ -159,7 +159,7 @@ pub struct Ground {
     pub shared: Option<Arc<dyn Counters>>,
 }
 
-impl Ground {
+impl AccessFixture {
     /// A directory with these settings, already refreshed from the store.
     pub async fn directory(&self, settings: Settings) -> Arc<Directory> {
         let parts = DirectoryPorts {
@@ -177,7 +177,7 @@ impl Ground {
     }
 
     #[must_use]
-    pub fn door(&self, directory: &Arc<Directory>) -> Authenticator {
+    pub fn authenticator(&self, directory: &Arc<Directory>) -> Authenticator {
         let without = directory.counter_fallback();
         let shared = self.shared.clone().unwrap_or_else(|| Arc::clone(&self.own));
         let rates = Rates { shared, own: Arc::clone(&self.own), without };
@@ -188,7 +188,7 @@ impl Ground {
     #[must_use]
     pub fn access(&self, directory: &Arc<Directory>, flow: Flow) -> Arc<Actions> {
         Arc::new(Actions::new(
-            Arc::new(Access::new(Arc::clone(directory), self.door(directory))),
+            Arc::new(Access::new(Arc::clone(directory), self.authenticator(directory))),
             flow,
             Arc::new(VerbPlanner),
         ))

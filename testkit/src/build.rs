@@ -14,7 +14,7 @@ use uuid::Uuid;
 pub const NOON: Timestamp = Timestamp::from_micros(1_770_379_200_000_000);
 
 /// A builder's result; an error is a mistake in the test.
-pub type Built<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+pub type BuildResult<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Builds the row of a run.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl RunRow {
         self
     }
 
-    pub fn insert(&self) -> Built<Insert> {
+    pub fn insert(&self) -> BuildResult<Insert> {
         let cells = vec![
             ("id", self.id.into()),
             ("actor", "user_1".into()),
@@ -72,7 +72,7 @@ impl RunRow {
         Ok(Insert::new(&RUNS, cells)?)
     }
 
-    pub fn tx(&self) -> Built<Tx> {
+    pub fn tx(&self) -> BuildResult<Tx> {
         Ok(Tx { inserts: vec![self.insert()?], ..Tx::default() })
     }
 }
@@ -82,7 +82,7 @@ pub fn run_update(id: Uuid, version: i64, status: &str) -> Result<Update, Invali
     Update::versioned(&RUNS, vec![id.into()], version, vec![("status", status.into())])
 }
 
-pub fn signal(seeded: &Seeded, run: Uuid, kind: &str) -> Built<Insert> {
+pub fn signal(seeded: &Seeded, run: Uuid, kind: &str) -> BuildResult<Insert> {
     let cells = vec![
         ("run_id", run.into()),
         ("id", seeded.row_id(NOON).into()),
@@ -111,7 +111,7 @@ pub fn step(seeded: &Seeded, run: Uuid) -> Result<Insert, InvalidTx> {
     Insert::new(&STEPS, cells)
 }
 
-pub fn entry(seeded: &Seeded, tenant: &str, event: &str) -> Built<SealedEntry> {
+pub fn entry(seeded: &Seeded, tenant: &str, event: &str) -> BuildResult<SealedEntry> {
     let entry = Entry {
         id: seeded.opaque_id(),
         tenant_id: tenant.to_owned(),

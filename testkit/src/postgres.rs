@@ -149,7 +149,7 @@ impl PrivatePostgres {
 
     fn start_on_free_port(&mut self) -> Result<()> {
         self.port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        self.start_again()
+        self.restart()
     }
 
     /// The URL of the database `postgres`.
@@ -218,10 +218,10 @@ impl PrivatePostgres {
 
     /// Suspends every process of the server (SIGSTOP) until the guard is dropped: connections are accepted, but nothing
     /// is answered.
-    pub fn freeze(&self) -> Result<Frozen> {
+    pub fn freeze(&self) -> Result<FreezeGuard> {
         let pid = self.pid()?;
         run(Command::new("sh").args(["-c", SIGNAL_ALL, "freeze", &pid, "STOP"]))?;
-        Ok(Frozen { pid })
+        Ok(FreezeGuard { pid })
     }
 
     fn pid(&self) -> Result<String> {
@@ -230,7 +230,7 @@ impl PrivatePostgres {
     }
 
     /// Restarts a stopped or killed server with the same port and data, and waits until it answers.
-    pub fn start_again(&self) -> Result<()> {
+    pub fn restart(&self) -> Result<()> {
         let log = self.folder.join("log");
         let options = format!("-p {}", self.port);
         self.control(&["start", "-o", &options, "-l", &log.to_string_lossy()])
@@ -298,11 +298,11 @@ impl Drop for TableLock {
 }
 
 /// Resumes a frozen server when dropped.
-pub struct Frozen {
+pub struct FreezeGuard {
     pid: String,
 }
 
-impl Drop for Frozen {
+impl Drop for FreezeGuard {
     fn drop(&mut self) {
         let _ = run(Command::new("sh").args(["-c", SIGNAL_ALL, "thaw", &self.pid, "CONT"]));
     }

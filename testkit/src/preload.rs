@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 /// Compiles `preload/NAME.c` into `folder`. Returns the path of the library.
 #[must_use]
-pub fn compiled(name: &str, folder: &Path) -> PathBuf {
+pub fn compile(name: &str, folder: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("preload/{name}.c"));
     let library = folder.join(format!("{name}.so"));
     let mut cc = Command::new("cc");
@@ -37,7 +37,7 @@ impl WallClock {
     #[must_use]
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let library = compiled("clock", folder.path());
+        let library = compile("clock", folder.path());
         let path = folder.path().join("wrong");
         let wrong = File::create(&path).expect("a file");
         let env = [("LD_PRELOAD", library), ("PRELOAD_CLOCK", path)];
@@ -59,23 +59,23 @@ impl WallClock {
 }
 
 /// A disk that a test makes slow or broken, for processes started with [`Disk::env`].
-pub struct Disk {
+pub struct FaultyDisk {
     _folder: TempDir,
     state: File,
     env: [(String, String); 2],
 }
 
-impl Default for Disk {
+impl Default for FaultyDisk {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Disk {
+impl FaultyDisk {
     #[must_use]
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let library = compiled("disk", folder.path());
+        let library = compile("disk", folder.path());
         let path = folder.path().join("state");
         let state = File::create(&path).expect("a file");
         let env = [("LD_PRELOAD", library), ("PRELOAD_DISK", path)];
@@ -112,24 +112,24 @@ impl Disk {
 }
 
 /// Kills processes started with [`Crash::env`] before one of their changes to the file system.
-pub struct Crash {
+pub struct KillSwitch {
     _folder: TempDir,
     state: File,
     env: [(String, String); 2],
 }
 
-impl Default for Crash {
+impl Default for KillSwitch {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Crash {
+impl KillSwitch {
     /// Kills nothing yet.
     #[must_use]
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let library = compiled("crash", folder.path());
+        let library = compile("crash", folder.path());
         let path = folder.path().join("state");
         let state = File::create(&path).expect("a file");
         let env = [("LD_PRELOAD", library), ("PRELOAD_CRASH", path)];
@@ -160,7 +160,7 @@ const ENOSPC: i32 = 28;
 
 /// The environment that preloads several libraries into one process.
 #[must_use]
-pub fn together(libraries: &[&[(String, String)]]) -> Vec<(String, String)> {
+pub fn merge_env(libraries: &[&[(String, String)]]) -> Vec<(String, String)> {
     let mut env: Vec<(String, String)> = Vec::new();
     for (name, value) in libraries.iter().copied().flatten() {
         match env.iter_mut().find(|(known, _)| known == name) {

@@ -21,18 +21,18 @@ pub enum Cut {
 pub struct Proxy {
     address: SocketAddr,
     cut: Arc<AtomicU8>,
-    instead: Instead,
+    replacement: Replacement,
 }
 
 /// The replacement for the next marker.
-type Instead = Arc<Mutex<Option<&'static [u8]>>>;
+type Replacement = Arc<Mutex<Option<&'static [u8]>>>;
 
 impl Proxy {
     /// Relays to `target`, and looks for `marker` in the client's bytes.
     pub async fn start(target: SocketAddr, marker: &'static [u8]) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let proxy = Self { address: listener.local_addr()?, cut: Arc::default(), instead: Arc::default() };
-        let (cut, instead) = (Arc::clone(&proxy.cut), Arc::clone(&proxy.instead));
+        let proxy = Self { address: listener.local_addr()?, cut: Arc::default(), replacement: Arc::default() };
+        let (cut, instead) = (Arc::clone(&proxy.cut), Arc::clone(&proxy.replacement));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 tokio::spawn(relay(client, target, marker, Arc::clone(&cut), Arc::clone(&instead)));
@@ -53,22 +53,22 @@ impl Proxy {
     }
 
     /// Replaces the next marker with `other`, which must have the same length.
-    pub fn pass_instead(&self, other: &'static [u8]) {
-        *lock(&self.instead) = Some(other);
+    pub fn replace_next(&self, other: &'static [u8]) {
+        *lock(&self.replacement) = Some(other);
     }
 
     /// Whether nothing is armed any more.
     #[must_use]
     pub fn is_spent(&self) -> bool {
-        self.cut.load(Ordering::SeqCst) == 0 && lock(&self.instead).is_none()
+        self.cut.load(Ordering::SeqCst) == 0 && lock(&self.replacement).is_none()
     }
 }
 
-fn lock(instead: &Instead) -> std::sync::MutexGuard<'_, Option<&'static [u8]>> {
+fn lock(instead: &Replacement) -> std::sync::MutexGuard<'_, Option<&'static [u8]>> {
     instead.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn relay(mut client: TcpStream, target: SocketAddr, marker: &'static [u8], cut: Arc<AtomicU8>, instead: Instead) {
+async fn relay(mut client: TcpStream, target: SocketAddr, marker: &'static [u8], cut: Arc<AtomicU8>, instead: Replacement) {
     let Ok(mut server) = TcpStream::connect(target).await else { return };
     let (mut up, mut down) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     loop {

@@ -79,7 +79,7 @@ impl PrivateRedis {
     ///
     /// # Panics
     /// When it does not start.
-    pub fn start_again(&mut self) {
+    pub fn restart(&mut self) {
         self.stop();
         self.keeper = launch(self.port, &self.options);
         assert!(self.keeper.is_some(), "redis-server does not start again");

@@ -82,7 +82,7 @@ impl PrivateS3 {
     ///
     /// # Panics
     /// When it does not start.
-    pub fn start_again(&mut self) {
+    pub fn restart(&mut self) {
         self.stop();
         self.running = launch(self.folder.path(), self.port);
         assert!(self.running.is_some(), "the S3 server does not start again");

@@ -53,7 +53,7 @@ impl PrivateSmtp {
         let folder = tempfile::tempdir().expect("a folder");
         let mut options = json!({});
         if tls != Tls::None {
-            certify(&folder);
+            create_certificate(&folder);
             let file = |name: &str| folder.path().join(name).display().to_string();
             let implicit = tls == Tls::Implicit;
             options["tls"] = json!({"certificate": file("cert.pem"), "key": file("key.pem"), "implicit": implicit});
@@ -112,7 +112,7 @@ impl Drop for PrivateSmtp {
 }
 
 /// Creates a fresh key and self-signed certificate for `localhost`.
-fn certify(folder: &TempDir) {
+fn create_certificate(folder: &TempDir) {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
         .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"])

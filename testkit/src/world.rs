@@ -15,13 +15,13 @@ use uuid::Uuid;
 /// The name of the ledger under test.
 pub const ORIGIN: &str = "test.example/ledger";
 
-pub struct World {
+pub struct LedgerFixture {
     pub clock: FakeClock,
     pub random: Seeded,
     pub signer: Signer,
 }
 
-impl World {
+impl LedgerFixture {
     /// Different seeds give different ids.
     #[must_use]
     pub fn new(seed: u64) -> Self {
@@ -35,7 +35,7 @@ impl World {
     }
 
     /// Advances the clock.
-    pub fn wait_seconds(&self, seconds: i64) {
+    pub fn advance_seconds(&self, seconds: i64) {
         self.clock.advance(seconds * 1_000_000);
     }
 

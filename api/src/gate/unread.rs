@@ -238,7 +238,7 @@ mod tests {
 
     /// Behind a proxy.
     async fn ask_of(router: &Router, tenant: &str) -> Response {
-        let permit = chimera_testkit::flow::somebody(tenant, "ann");
+        let permit = chimera_testkit::flow::full_permit(tenant, "ann");
         let peer = Peer { address: "192.0.2.1".parse().unwrap(), is_proxy: true };
         let request = Request::builder().uri("/large").extension(peer).extension(permit).body(Body::empty());
         router.clone().oneshot(request.unwrap()).await.unwrap()

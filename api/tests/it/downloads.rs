@@ -20,12 +20,12 @@ use tokio::sync::Notify;
 
 const PIECE: usize = 64 * 1024;
 
-type Make = Box<dyn Fn() -> DownloadStream + Send + Sync>;
+type MakeStream = Box<dyn Fn() -> DownloadStream + Send + Sync>;
 
 /// One blob of a given size that is made while it is read; every link opens it.
 struct GeneratedBlob {
     size: u64,
-    make: Make,
+    make: MakeStream,
 }
 
 #[async_trait]

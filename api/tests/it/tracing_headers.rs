@@ -5,7 +5,7 @@ use crate::support::{client, edge, served};
 use chimera_api::{Origin, TraceContext};
 use chimera_core::flow::trace::SpanId;
 use chimera_core::id;
-use chimera_testkit::flow::{Listener, chain, id_of};
+use chimera_testkit::flow::{SpanCollector, chain, id_of};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use uuid::Uuid;
@@ -86,7 +86,7 @@ async fn a_request_for_a_run_begins_the_trace_of_the_run_and_every_answer_names_
 
 #[tokio::test]
 async fn a_run_hangs_under_the_exported_span_of_its_request_which_is_told_of_the_callers() {
-    let (listener, told) = (Arc::<Listener>::default(), Arc::<Mutex<Vec<(Uuid, String)>>>::default());
+    let (listener, told) = (Arc::<SpanCollector>::default(), Arc::<Mutex<Vec<(Uuid, String)>>>::default());
     let (spans, seen) = (Arc::clone(&listener), Arc::clone(&told));
     let link = move |_: &tracing::Span, origin: &Origin<'_>| {
         let (run, caller) = (origin.run?, origin.caller?.to_string());

@@ -1,6 +1,6 @@
 //! A restart without the tools that runs were started with, and the doctor's report on overdue signals.
 
-use crate::support::{Place, until};
+use crate::support::{Workspace, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::{Value, json};
 
@@ -40,21 +40,21 @@ const PAY: &str = r#"{
 }"#;
 
 /// The doctor's finding about runs.
-fn runs(place: &Place) -> Value {
+fn runs(place: &Workspace) -> Value {
     let report: Value = serde_json::from_str(&place.run(&["doctor", "--json"]).stdout).unwrap();
     report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "runs").unwrap().clone()
 }
 
 #[test]
 fn a_run_can_be_seen_and_cancelled_after_a_restart_without_its_tool() {
-    let place = Place::new().trusting().env("CHIMERA_LISTEN", "127.0.0.1:9").file("pay.json", PAY);
+    let place = Workspace::new().with_actors().env("CHIMERA_LISTEN", "127.0.0.1:9").file("pay.json", PAY);
     let place = place.env("CHIMERA_FLOW__TOOLS_DIR", "tools");
     std::fs::create_dir(place.path("tools")).unwrap();
     std::fs::write(place.path("tools/acme.toml"), ACME).unwrap();
     let server = place.dev(&[]);
     place.json(&["workflow", "apply", "pay.json"]);
     let run = place.json(&["act", "--workflow", "pay"])["run_id"].as_str().unwrap().to_owned();
-    until("it asks", || {
+    wait_until("it asks", || {
         let shown = place.json(&["runs", "show", &run]);
         (shown["status"] != "awaiting_approval").then(|| shown.to_string())
     });
@@ -69,7 +69,7 @@ fn a_run_can_be_seen_and_cancelled_after_a_restart_without_its_tool() {
     let refused = place.run(&["act", "--workflow", "pay"]);
     assert!(refused.stderr.contains("VALIDATION_FAILED"), "{}", refused.stderr);
     place.json(&["runs", "cancel", &run]);
-    until("it is cancelled", || {
+    wait_until("it is cancelled", || {
         let shown = place.json(&["runs", "show", &run]);
         (shown["status"] != "cancelled").then(|| shown.to_string())
     });
@@ -85,8 +85,8 @@ fn the_doctor_counts_signals_that_have_waited_for_more_than_a_minute() {
             "INSERT INTO run_signals (run_id, id, tenant_id, kind, payload, created_at) VALUES ({id}, {id}, 'acme', 'cancel', '{{}}', {ago})"
         )
     };
-    let file = Place::new().trusting();
-    let shared = Place::new().trusting().env("CHIMERA_DATABASE_URL", &url);
+    let file = Workspace::new().with_actors();
+    let shared = Workspace::new().with_actors().env("CHIMERA_DATABASE_URL", &url);
     for place in [&file, &shared] {
         assert_eq!(place.run(&["migrate"]).status, 0);
         assert_eq!(runs(place)["verdict"], "ok");

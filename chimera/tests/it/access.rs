@@ -1,6 +1,6 @@
 //! Access control from the command line: actions, tokens, signatures, actors and their keys.
 
-use crate::support::{Place, until};
+use crate::support::{Workspace, wait_until};
 use chimera_core::access::mac;
 use chimera_core::secret::Secret;
 use chimera_testkit::postgres::PrivatePostgres;
@@ -10,7 +10,7 @@ const STEP: &str = r#"local.summarize={"text":"One is. Two is."}"#;
 
 #[test]
 fn what_is_asked_for_at_each_level_is_shown_with_plan_risk_and_what_waits() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     let goal = place.run(&["act", "Summarize \"One is. Two is.\"", "--level", "L2"]);
     assert_eq!(goal.status, 0, "{}", goal.stderr);
@@ -45,7 +45,7 @@ fn what_is_asked_for_at_each_level_is_shown_with_plan_risk_and_what_waits() {
 /// A node that gets a decision hint reads the store and publishes nothing; otherwise hints would loop forever.
 #[test]
 fn after_a_decision_the_server_rests() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     let draft = place.json(&["act", "--step", STEP, "--as", "user_ada"]);
     let run = draft["run_id"].as_str().unwrap();
@@ -62,7 +62,7 @@ fn after_a_decision_the_server_rests() {
         (uptime.split(' ').next().unwrap().parse::<f64>().unwrap() * 100.0) as u64
     };
     let mut since = (clock(), busy());
-    until("a second of rest", || {
+    wait_until("a second of rest", || {
         let (spent, passed) = (busy() - since.1, clock() - since.0);
         if passed >= 100 {
             since = (clock(), busy());
@@ -73,7 +73,7 @@ fn after_a_decision_the_server_rests() {
 
 #[test]
 fn a_second_request_under_a_key_is_refused_or_gets_the_run() {
-    let place = Place::new();
+    let place = Workspace::new();
     let _server = place.dev(&[]);
     let keyed = ["act", "--step", STEP, "--level", "L2", "--idempotency-key", "k1"];
     let first = place.json(&keyed);
@@ -85,7 +85,7 @@ fn a_second_request_under_a_key_is_refused_or_gets_the_run() {
 
 #[test]
 fn what_to_ask_for_is_said_once() {
-    let place = Place::new();
+    let place = Workspace::new();
     for args in [&["act"][..], &["act", "words", "--workflow", "w"], &["act", "--step", "t={}", "--input", "a=1"]] {
         assert_eq!(place.run(args).status, 2, "{args:?}");
     }
@@ -95,7 +95,7 @@ fn what_to_ask_for_is_said_once() {
 
 #[test]
 fn a_body_is_signed_to_its_last_byte() {
-    let place = Place::new().file("body", "{\"a\":1}\n").file("bare", "{\"a\":1}");
+    let place = Workspace::new().file("body", "{\"a\":1}\n").file("bare", "{\"a\":1}");
     let sign = |args: &[&str]| place.run(&[&["sign"], args].concat());
     let key = Secret::new("a key");
     for (file, bytes) in [("body", &b"{\"a\":1}\n"[..]), ("bare", b"{\"a\":1}")] {
@@ -110,7 +110,7 @@ fn a_body_is_signed_to_its_last_byte() {
 
 #[test]
 fn a_token_is_the_actors_own_and_may_be_narrowed() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     let tokens = place.json(&["token", "--as", "user_ada", "--scopes", "local.summarize,notion.read,slack.*"]);
     assert_eq!(tokens["scopes"], serde_json::json!(["local.summarize", "notion.read"]), "{tokens}");
@@ -119,20 +119,20 @@ fn a_token_is_the_actors_own_and_may_be_narrowed() {
     assert!(nothing.stderr.contains("holds none of the requested scopes (slack.*)"), "{}", nothing.stderr);
     assert!(nothing.stdout.is_empty(), "{}", nothing.stdout);
     let url = format!("http://{}", server.address);
-    let other = Place::new().env("CHIMERA_TOKEN", token.trim_end());
+    let other = Workspace::new().env("CHIMERA_TOKEN", token.trim_end());
     assert_eq!(other.run(&["runs", "list", "--server", &url]).status, 0);
     assert!(other.run(&["actor", "list", "--server", &url]).stderr.contains("error[RBAC_FORBIDDEN]"));
 }
 
 /// The first key is created without a server, later ones by the server. A replaced key expires on time.
-fn first_key(place: &Place) {
+fn first_key(place: &Workspace) {
     let made = place.json(&["actor", "add", "admin"]);
     let admin = made["hmac_key"].as_str().unwrap().to_owned();
     let server = place.serve(&[]);
     let locked = place.run(&["actor", "add", "user_ann"]);
     assert!(locked.status == 4 && locked.stderr.contains("stop the server and try again"), "{}", locked.stderr);
     let url = format!("http://{}", server.address);
-    let here = |key: &str| Place::new().env("CHIMERA_HMAC_KEY", key).env("CHIMERA_SERVER", &url);
+    let here = |key: &str| Workspace::new().env("CHIMERA_HMAC_KEY", key).env("CHIMERA_SERVER", &url);
     let operator = here(&admin);
     let made = operator.json(&["actor", "add", "service_bot", "--scopes", "local.summarize", "--quota", "7"]);
     let bot_key = made["hmac_key"].as_str().unwrap();
@@ -153,7 +153,7 @@ fn first_key(place: &Place) {
     assert!(overlapping["keys_before_until"].is_string(), "{overlapping}");
     assert_eq!(bot.run(&["token"]).status, 0, "both keys are valid during the overlap");
     operator.json(&["actor", "secret", "service_bot", "--revoke-old"]);
-    until("the end of the old key", || {
+    wait_until("the end of the old key", || {
         let refused = bot.run(&["token"]);
         assert!(!refused.stderr.contains(bot_key), "{}", refused.stderr);
         (!refused.stderr.contains("error[SIGNATURE_INVALID]")).then_some(refused.stderr)
@@ -168,18 +168,18 @@ fn first_key(place: &Place) {
 /// CORE-108, CORE-109
 #[test]
 fn the_operator_makes_the_first_key_in_a_data_folder_that_nobody_serves() {
-    first_key(&Place::new());
+    first_key(&Workspace::new());
 }
 
 #[test]
 fn the_operator_makes_the_first_key_in_postgres() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-    first_key(&Place::new().env("CHIMERA_DATABASE_URL", &url));
+    first_key(&Workspace::new().env("CHIMERA_DATABASE_URL", &url));
 }
 
 #[test]
 fn no_key_is_made_for_a_mistyped_name_and_no_scope_is_taken_by_typo() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.json(&["actor", "add", "service_bot", "--scopes", "local.summarize,notion.read,slack.*"]);
     let mistyped = place.run(&["actor", "secret", "service_bto"]);
     assert!(mistyped.status != 0 && mistyped.stdout.is_empty(), "{}", mistyped.stdout);
@@ -195,7 +195,7 @@ fn no_key_is_made_for_a_mistyped_name_and_no_scope_is_taken_by_typo() {
 
 #[test]
 fn everybody_who_has_a_key_is_listed_and_can_be_changed() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.json(&["actor", "add", "user_ann"]);
     let listed = place.json(&["actor", "list"]);
     let ann = listed["items"].as_array().unwrap().iter().find(|entry| entry["id"] == "user_ann").unwrap();
@@ -228,7 +228,7 @@ fn everybody_who_has_a_key_is_listed_and_can_be_changed() {
 
 #[test]
 fn an_entry_keeps_what_is_not_said_and_nonsense_is_refused() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.json(&[
         "actor",
         "add",
@@ -251,8 +251,8 @@ fn an_entry_keeps_what_is_not_said_and_nonsense_is_refused() {
 #[test]
 fn the_doctor_names_what_nodes_must_share_and_that_nobody_can_sign_in() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
-    let verdicts = |place: &Place| -> Vec<String> {
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &url);
+    let verdicts = |place: &Workspace| -> Vec<String> {
         let report: Value = serde_json::from_str(&place.run(&["doctor", "--json"]).stdout).unwrap();
         let warned = report["checks"].as_array().unwrap().iter().filter(|check| check["verdict"] == "warn");
         warned.map(|check| check["name"].as_str().unwrap().to_owned()).collect()
@@ -267,6 +267,6 @@ fn the_doctor_names_what_nodes_must_share_and_that_nobody_can_sign_in() {
         .env("CHIMERA_ACCESS__TOKEN_KEY", "secret://token")
         .env("CHIMERA_ACCESS__SEAL_KEY", "secret://seal");
     assert_eq!(verdicts(&set).iter().filter(|name| name.starts_with("shared_") || *name == "actors").count(), 2);
-    let alone = Place::new();
+    let alone = Workspace::new();
     assert!(!verdicts(&alone).iter().any(|name| name.starts_with("shared_")));
 }

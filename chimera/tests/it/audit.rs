@@ -1,12 +1,12 @@
 //! The ledger from the command line: listing, exporting, and verifying offline.
 
-use crate::support::{Place, Said};
+use crate::support::{Workspace, CommandOutput};
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::Value;
 
 /// The data of a stopped server whose ledger has `starts` starts and stops.
-fn ledger(starts: usize) -> Place {
-    let place = Place::new();
+fn ledger(starts: usize) -> Workspace {
+    let place = Workspace::new();
     for _ in 0..starts {
         assert_eq!(place.dev(&[]).stop().0, Some(0));
     }
@@ -14,12 +14,12 @@ fn ledger(starts: usize) -> Place {
 }
 
 /// Verifies in an empty folder that has only this file.
-fn verify_elsewhere(text: &str, args: &[&str]) -> Said {
-    let elsewhere = Place::new().file("export.jsonl", text);
+fn verify_elsewhere(text: &str, args: &[&str]) -> CommandOutput {
+    let elsewhere = Workspace::new().file("export.jsonl", text);
     elsewhere.run(&[&["audit", "verify", "export.jsonl"], args].concat())
 }
 
-fn export(place: &Place, args: &[&str]) -> String {
+fn export(place: &Workspace, args: &[&str]) -> String {
     let said = place.run(&[&["audit", "export"], args].concat());
     assert_eq!(said.status, 0, "{}", said.stderr);
     said.stdout
@@ -107,7 +107,7 @@ fn what_is_no_whole_export_is_refused_in_words() {
         assert_eq!(said.status, 3, "{name}: {}", said.stderr);
         assert!(said.stderr.contains("the end is missing or does not match"), "{name}: {}", said.stderr);
     }
-    let place = Place::new();
+    let place = Workspace::new();
     for (path, words) in [(".", "is a directory"), ("none.jsonl", "no such file or directory (ENOENT)")] {
         let said = place.run(&["audit", "verify", path]);
         assert_eq!((said.status, said.stdout.as_str()), (1, ""), "{}", said.stderr);
@@ -135,7 +135,7 @@ fn a_tenants_export_says_what_no_checkpoint_covers_yet() {
 
 #[test]
 fn without_any_checkpoint_a_tenants_export_asks_for_patience() {
-    let place = Place::new();
+    let place = Workspace::new();
     let _live = place.dev(&[]);
     let said = place.run(&["audit", "export", "--tenant", "system", "--out", "one.jsonl"]);
     assert_eq!(said.status, 3);
@@ -146,10 +146,10 @@ fn without_any_checkpoint_a_tenants_export_asks_for_patience() {
 #[test]
 fn the_ledger_of_postgres_is_verified_with_a_key_where_the_folder_is_not() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &url);
     assert_eq!(place.serve(&[]).stop().0, Some(0));
     let key = public_key(&export(&place, &[]));
-    let elsewhere = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    let elsewhere = Workspace::new().env("CHIMERA_DATABASE_URL", &url);
     let said = elsewhere.run(&["audit", "verify"]);
     assert_eq!(said.status, 4, "{}", said.stderr);
     insta::assert_snapshot!(said.stderr);
@@ -172,7 +172,7 @@ fn an_export_touches_no_file_but_the_one_it_was_told_to_write() {
 
 #[test]
 fn what_was_never_migrated_is_told_and_not_called_broken() {
-    let place = Place::new();
+    let place = Workspace::new();
     std::fs::create_dir(place.path(".chimera")).unwrap();
     std::fs::write(place.path(".chimera/chimera.db"), b"").unwrap();
     let said = place.run(&["audit", "verify"]);

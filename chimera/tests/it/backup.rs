@@ -1,13 +1,13 @@
 //! Backups, restores, and stores that were rolled back or changed, with the real binary.
 
-use crate::soak::outside::Outside;
-use crate::support::{Place, Server, until};
+use crate::soak::outside::EffectServer;
+use crate::support::{Workspace, Server, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Waits for an approval, then for a delay, then sends a request.
-fn workflow(outside: &Outside) -> String {
+fn workflow(outside: &EffectServer) -> String {
     let send = |id: &str, delay: u32| {
         json!({"id": id, "type": "function", "fn": "http.request", "delay_seconds": delay, "inputs": {
             "method": "POST", "url": format!("http://{}/{id}", outside.address),
@@ -23,37 +23,37 @@ fn workflow(outside: &Outside) -> String {
     .to_string()
 }
 
-fn place(outside: &Outside) -> Place {
-    Place::new()
-        .trusting()
+fn place(outside: &EffectServer) -> Workspace {
+    Workspace::new()
+        .with_actors()
         .env("CHIMERA_EGRESS_ALLOW", &outside.address.to_string())
         .env("CHIMERA_SECRET_BACKUP", "correct horse battery staple")
         .env("CHIMERA_SECRET_WRONG", "incorrect horse")
         .file("send.json", &workflow(outside))
 }
 
-fn started(place: &Place) -> String {
+fn started(place: &Workspace) -> String {
     place.json(&["act", "--workflow", "send"])["run_id"].as_str().unwrap().to_owned()
 }
 
-fn until_status(place: &Place, run: &str, status: &str) -> Value {
+fn until_status(place: &Workspace, run: &str, status: &str) -> Value {
     let mut shown = Value::Null;
-    until(status, || {
+    wait_until(status, || {
         shown = place.json(&["runs", "show", run]);
         (shown["status"] != status).then(|| shown.to_string())
     });
     shown
 }
 
-fn approve(place: &Place, run: &str) {
+fn approve(place: &Workspace, run: &str) {
     until_status(place, run, "awaiting_approval");
     place.json(&["runs", "approve", run, "--as", "user_ada"]);
 }
 
 /// Waits until the outcome of a node is unknown. Returns the step id.
-fn in_doubt(place: &Place, run: &str, node: &str) -> String {
+fn in_doubt(place: &Workspace, run: &str, node: &str) -> String {
     let mut step = None;
-    until("doubt", || {
+    wait_until("doubt", || {
         let steps = place.json(&["runs", "steps", run]);
         let found = steps["steps"].as_array().unwrap().iter().find(|step| step["node_id"] == node).cloned();
         step = found.filter(|step| step["status"] == "outcome_unknown");
@@ -63,8 +63,8 @@ fn in_doubt(place: &Place, run: &str, node: &str) -> String {
 }
 
 /// Reads work, changes are refused, and readiness and the doctor give the reason.
-fn is_held(place: &Place, server: &Server, because: &str) {
-    server.until_not_ready("records", "held: ");
+fn is_held(place: &Workspace, server: &Server, because: &str) {
+    server.wait_until_not_ready("records", "held: ");
     let (_, document) = server.readiness();
     assert!(document.to_string().contains(because), "{document}");
     let refused = place.run(&["act", "--workflow", "send", "--json"]);
@@ -78,7 +78,7 @@ fn is_held(place: &Place, server: &Server, because: &str) {
 
 #[test]
 fn an_older_file_is_noticed_after_a_kill_and_nothing_is_done_twice() {
-    let outside = Outside::start();
+    let outside = EffectServer::start();
     let place = place(&outside);
     let server = place.dev(&[]);
     place.json(&["workflow", "apply", "send.json"]);
@@ -107,7 +107,7 @@ fn an_older_file_is_noticed_after_a_kill_and_nothing_is_done_twice() {
     let resumed = place.json(&["resume", "--after-restore", "--yes"]);
     assert_eq!((&resumed["resumed"], resumed["runs"].as_array().unwrap().len()), (&json!(true), 1), "{resumed}");
     let server = place.dev(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     approve(&place, &waits);
     let step = in_doubt(&place, &waits, "first");
     assert_eq!(outside.count(), count, "nothing was sent");
@@ -126,7 +126,7 @@ fn an_older_file_is_noticed_after_a_kill_and_nothing_is_done_twice() {
 
 #[test]
 fn a_backup_is_made_beside_a_server_verified_and_restored_held() {
-    let outside = Outside::start();
+    let outside = EffectServer::start();
     let place = place(&outside);
     let server = place.dev(&[]);
     place.json(&["workflow", "apply", "send.json"]);
@@ -171,8 +171,8 @@ fn a_backup_is_made_beside_a_server_verified_and_restored_held() {
 
 #[test]
 fn two_nodes_of_a_restored_database_are_held_and_go_on_together() {
-    let (outside, postgres) = (Outside::start(), PrivatePostgres::start().unwrap());
-    let node = |outside: &Arc<Outside>| {
+    let (outside, postgres) = (EffectServer::start(), PrivatePostgres::start().unwrap());
+    let node = |outside: &Arc<EffectServer>| {
         place(outside)
             .env("CHIMERA_DATABASE_URL", &postgres.url())
             .env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger")
@@ -193,13 +193,13 @@ fn two_nodes_of_a_restored_database_are_held_and_go_on_together() {
     // The other node keeps running while the database is restored.
     let restored = one.json(&["restore", "--from", "b", "--force"]);
     assert!(restored["put_aside"].as_str().unwrap().starts_with("schema before_restore_"), "{restored}");
-    second.until_not_ready("records", "held: ");
+    second.wait_until_not_ready("records", "held: ");
     let first = one.dev(&[]);
     is_held(&one, &first, "restored from a backup");
     let resumed = one.json(&["resume", "--after-restore", "--yes"]);
     assert_eq!(resumed["runs"][0]["run_id"], run.as_str(), "{resumed}");
-    first.until_ready();
-    second.until_ready();
+    first.wait_until_ready();
+    second.wait_until_ready();
     approve(&one, &run);
     in_doubt(&one, &run, "first");
     assert_eq!(outside.count(), 2, "nothing was sent a second time");
@@ -210,12 +210,12 @@ fn two_nodes_of_a_restored_database_are_held_and_go_on_together() {
 
 #[test]
 fn a_restore_that_can_not_succeed_touches_nothing() {
-    let outside = Outside::start();
+    let outside = EffectServer::start();
     let place = place(&outside);
     assert_eq!(place.dev(&[]).stop().0, Some(0));
     place.json(&["backup", "--out", "kept", "--key", "secret://backup"]);
     let before = std::fs::read(place.path(".chimera/chimera.db")).unwrap();
-    let untouched = |said: &crate::support::Said, status: i32, words: &str| {
+    let untouched = |said: &crate::support::CommandOutput, status: i32, words: &str| {
         assert_eq!(said.status, status, "{}", said.stderr);
         assert!(said.stderr.contains(words), "{}", said.stderr);
         assert_eq!(std::fs::read(place.path(".chimera/chimera.db")).unwrap(), before, "{words}");
@@ -235,7 +235,7 @@ fn a_restore_that_can_not_succeed_touches_nothing() {
 
 #[test]
 fn what_only_reads_is_not_in_doubt_and_an_answer_that_is_piped_in_is_said_not_to_count() {
-    let outside = Outside::start();
+    let outside = EffectServer::start();
     let ask = |id: &str, method: &str| {
         let inputs = json!({"method": method, "url": format!("http://{}/{id}", outside.address)});
         json!({"id": id, "type": "function", "fn": "http.request", "inputs": inputs})
@@ -265,7 +265,7 @@ fn what_only_reads_is_not_in_doubt_and_an_answer_that_is_piped_in_is_said_not_to
 
 #[test]
 fn a_ledger_of_which_only_the_mark_is_left_is_not_called_intact() {
-    let place = Place::new();
+    let place = Workspace::new();
     assert_eq!(place.dev(&[]).stop().0, Some(0));
     let entries = place.json(&["audit", "verify"])["report"]["entries"].as_u64().unwrap();
     let words = format!("knows of {entries} entries");
@@ -286,7 +286,7 @@ fn a_ledger_of_which_only_the_mark_is_left_is_not_called_intact() {
 
 #[test]
 fn a_mark_that_is_empty_or_can_not_be_read_is_told() {
-    let place = Place::new();
+    let place = Workspace::new();
     let (status, log) = place.dev(&[]).stop();
     assert!(status == Some(0) && !log.contains("mark"), "{log}");
     for (content, words) in [("", "is empty"), ("not a mark", "can't be read")] {
@@ -299,7 +299,7 @@ fn a_mark_that_is_empty_or_can_not_be_read_is_told() {
 
 #[test]
 fn a_backup_of_damaged_data_is_refused_and_leaves_nothing() {
-    let place = Place::new();
+    let place = Workspace::new();
     assert_eq!(place.dev(&[]).stop().0, Some(0));
     chimera_testkit::sqlite_file::damage_root(&place.path(".chimera/chimera.db"), "tool_calls");
     let refused = place.run(&["backup", "--out", "kept"]);

@@ -1,9 +1,9 @@
 //! The benchmark's report, and its cleanup. No test asserts on speed.
 
-use crate::support::Place;
+use crate::support::Workspace;
 use chimera_testkit::postgres::PrivatePostgres;
 
-fn report(place: &Place, store: &str, lanes: u64) {
+fn report(place: &Workspace, store: &str, lanes: u64) {
     let report = place.json(&["bench", "store", "--transactions", "300"]);
     assert_eq!((&report["record_store"], &report["lanes"]), (&store.into(), &lanes.into()), "{report}");
     for part in ["store", "bare_loop"] {
@@ -26,7 +26,7 @@ fn report(place: &Place, store: &str, lanes: u64) {
 
 #[test]
 fn the_embedded_store_is_measured_beside_its_bare_loop() {
-    let place = Place::new();
+    let place = Workspace::new();
     // The leftovers of a killed benchmark.
     std::fs::create_dir_all(place.path(".chimera/bench-00112233445566778899aabbccddeeff/bare-1")).unwrap();
     report(&place, "SQLite", 1);
@@ -38,7 +38,7 @@ fn the_embedded_store_is_measured_beside_its_bare_loop() {
 #[test]
 fn postgres_is_measured_in_a_schema_of_its_own_that_is_gone_afterwards() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &url);
     report(&place, "PostgreSQL", 2);
     assert_eq!(place.run(&["migrate", "--check"]).status, 3, "the benchmark migrated the real schema");
 }
@@ -46,7 +46,7 @@ fn postgres_is_measured_in_a_schema_of_its_own_that_is_gone_afterwards() {
 #[test]
 fn the_front_door_is_measured_beside_the_engine_alone() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &url);
     for (store, name) in [("sqlite", "SQLite"), ("postgres", "PostgreSQL")] {
         let report = place.json(&["bench", "act", "--runs", "40", "--concurrency", "8", "--store", store]);
         assert_eq!((&report["record_store"], &report["runs"], &report["steps"]), (&name.into(), &40.into(), &1.into()));

@@ -1,6 +1,6 @@
 //! Runs the client examples exactly as documented: curl, Python, Node, n8n.
 
-use crate::support::{Place, Server};
+use crate::support::{Workspace, Server};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
@@ -34,7 +34,7 @@ fn said(command: &mut Command, server: &Server) -> String {
 fn every_example_client_acts_and_approves() {
     program("openssl", "openssl");
     program("curl", "curl");
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     let clients = [("bash", "bash", "act.sh"), ("python3", "python3", "act.py"), ("node", "nodejs", "act.mjs")];
     for (name, package, file) in clients {
@@ -59,7 +59,7 @@ fn the_n8n_workflow_signs_what_it_sends_and_its_retries_start_nothing() {
     let workflow: Value = serde_json::from_str(&std::fs::read_to_string(example("n8n/act.json")).unwrap()).unwrap();
     assert!(workflow["nodes"].as_array().unwrap().iter().any(|node| node["type"] == "n8n-nodes-base.code"));
     let harness = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients/n8n.mjs");
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     let execute = |execution: &str| -> Value {
         let mut node = program("node", "nodejs");

@@ -1,7 +1,7 @@
 //! Clock jumps under a running server. A preloaded library changes the server's clock; commands see the right
 //! time.
 
-use crate::support::{Place, Server, until};
+use crate::support::{Workspace, Server, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::preload::WallClock;
 use serde_json::Value;
@@ -16,29 +16,29 @@ const LATER: &str = r#"{
   "nodes": [{"id": "echo", "type": "function", "fn": "local.echo", "delay_seconds": 2, "inputs": {"message": "late"}}]
 }"#;
 
-fn begin(clock: &WallClock) -> (Place, Server) {
-    let place = clock.env().iter().fold(Place::new(), |place, (name, value)| place.server_env(name, value));
-    let place = place.trusting().file("later.json", LATER);
+fn begin(clock: &WallClock) -> (Workspace, Server) {
+    let place = clock.env().iter().fold(Workspace::new(), |place, (name, value)| place.server_env(name, value));
+    let place = place.with_actors().file("later.json", LATER);
     let server = place.dev(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     place.json(&["workflow", "apply", "later.json"]);
     (place, server)
 }
 
 /// Signs in with the right time, and acts.
-fn act(place: &Place) {
+fn act(place: &Workspace) {
     let said = place.run(&["act", "--step", r#"local.echo={"message":"hi"}"#]);
     assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
 }
 
-fn start(place: &Place) -> String {
+fn start(place: &Workspace) -> String {
     let started = place.json(&["act", "--workflow", "later"]);
     assert_ne!(started["status"], "completed", "{started}");
     started["run_id"].as_str().unwrap().to_owned()
 }
 
-fn until_completed(place: &Place, run: &str) {
-    until("the end of the run", || {
+fn until_completed(place: &Workspace, run: &str) {
+    wait_until("the end of the run", || {
         let shown = place.json(&["runs", "show", run]);
         (shown["status"] != "completed").then(|| shown.to_string())
     });
@@ -62,14 +62,14 @@ fn a_day_ahead_for_two_seconds_refuses_nobody_and_is_told_until_the_clock_is_rig
     let clock = WallClock::new();
     let (place, server) = begin(&clock);
     clock.set(DAY);
-    server.until_not_ready("clock", "jumped by 86400 seconds");
+    server.wait_until_not_ready("clock", "jumped by 86400 seconds");
     act(&place);
     assert!(takes_token(&server), "while the clock is wrong");
     clock.set(0);
     act(&place);
     assert!(takes_token(&server), "once the clock is right");
-    server.until_ready();
-    until("the count of jumps", || {
+    server.wait_until_ready();
+    wait_until("the count of jumps", || {
         let metrics = server.ask("GET /metrics HTTP/1.1");
         (!metrics.contains("chimera_clock_jumps_total 1\n")).then_some(metrics)
     });
@@ -83,24 +83,24 @@ fn an_hour_back_freezes_no_timer_and_when_the_clock_is_right_again_so_is_everyth
     let (place, server) = begin(&clock);
     let before = start(&place);
     clock.set(-HOUR);
-    server.until_not_ready("clock", "jumped by -3600 seconds");
+    server.wait_until_not_ready("clock", "jumped by -3600 seconds");
     let after = start(&place);
     until_completed(&place, &before);
     until_completed(&place, &after);
     clock.set(0);
     act(&place);
     assert!(takes_token(&server));
-    server.until_ready();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0));
 }
 
 /// A place whose servers and commands use this clock.
-fn place_of(clock: &WallClock) -> Place {
-    clock.env().iter().fold(Place::new(), |place, (name, value)| place.env(name, value)).trusting()
+fn place_of(clock: &WallClock) -> Workspace {
+    clock.env().iter().fold(Workspace::new(), |place, (name, value)| place.env(name, value)).with_actors()
 }
 
 /// The doctor's finding about the clock.
-fn diagnosis(place: &Place) -> (String, String) {
+fn diagnosis(place: &Workspace) -> (String, String) {
     let said = place.run(&["doctor", "--json"]);
     let found: Value = serde_json::from_str(&said.stdout).unwrap();
     let clock = found["checks"].as_array().unwrap().iter().find(|check| check["name"] == "clock").unwrap();
@@ -123,8 +123,8 @@ fn a_node_that_starts_a_day_behind_its_ledger_begins_nothing_until_the_clock_is_
     let before = entries();
     clock.set(-DAY);
     for _ in 0..2 {
-        let server = place.listening();
-        server.until_not_ready("clock", "behind");
+        let server = place.start_listening();
+        server.wait_until_not_ready("clock", "behind");
         assert!(server.ask("POST /act HTTP/1.1\r\ncontent-length: 0").contains("NOT_READY"));
         assert!(server.ask("GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200"));
         let (status, log) = server.stop();
@@ -136,10 +136,10 @@ fn a_node_that_starts_a_day_behind_its_ledger_begins_nothing_until_the_clock_is_
     assert_eq!((verdict.as_str(), words.matches("20").count() >= 2), ("fail", true), "{words}");
     let refused = place.run(&["actor", "add", "user_bob"]);
     assert!(refused.stderr.contains("NOT_READY") && refused.stderr.contains("behind"), "{}", refused.stderr);
-    let server = place.listening();
-    server.until_not_ready("clock", "behind");
+    let server = place.start_listening();
+    server.wait_until_not_ready("clock", "behind");
     clock.set(0);
-    server.until_ready();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0));
 }
 
@@ -153,7 +153,7 @@ fn a_clock_that_was_ahead_before_is_accepted_by_an_operator() {
     let accepted = place.json(&["resume", "--accept-clock"]);
     assert_eq!(accepted["accepted"], true, "{accepted}");
     let server = place.serve(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0));
     assert_eq!(place.json(&["resume", "--accept-clock"])["accepted"], false);
     assert_eq!(diagnosis(&place).0, "ok");
@@ -167,7 +167,7 @@ fn accepting_a_clock_tells_what_waits_for_times_of_the_clock_before() {
     let server = place.dev(&[]);
     place.json(&["workflow", "apply", "later.json"]);
     let run = start(&place);
-    until("the wait", || {
+    wait_until("the wait", || {
         let steps = place.json(&["runs", "steps", &run]);
         steps["steps"][0]["retry_at"].is_null().then(|| steps.to_string())
     });
@@ -187,11 +187,11 @@ fn beside_a_database_a_clock_that_is_ahead_is_found_out_as_well() {
     let place = place_of(&clock).env("CHIMERA_DATABASE_URL", &url);
     for wrong in [DAY, -DAY] {
         clock.set(wrong);
-        let server = place.listening();
-        server.until_not_ready("clock", "they differ by 86");
+        let server = place.start_listening();
+        server.wait_until_not_ready("clock", "they differ by 86");
         assert_eq!(diagnosis(&place).0, "fail");
         clock.set(0);
-        server.until_ready();
+        server.wait_until_ready();
         assert_eq!(server.stop().0, Some(0));
         assert_ne!(diagnosis(&place).0, "fail");
     }

@@ -1,10 +1,10 @@
 //! Commands that exit by themselves.
 
-use crate::support::Place;
+use crate::support::Workspace;
 
 #[test]
 fn help_lists_every_command() {
-    let said = Place::new().run(&["--help"]);
+    let said = Workspace::new().run(&["--help"]);
     assert_eq!(said.status, 0);
     insta::assert_snapshot!(said.stdout);
 }
@@ -48,7 +48,7 @@ fn every_command_explains_itself() {
         "runs patch",
     ] {
         let args: Vec<&str> = command.split(' ').chain(["--help"]).collect();
-        let said = Place::new().run(&args);
+        let said = Workspace::new().run(&args);
         assert_eq!(said.status, 0, "{command}");
         insta::assert_snapshot!(format!("help_{}", command.replace(' ', "_")), said.stdout);
     }
@@ -56,11 +56,11 @@ fn every_command_explains_itself() {
 
 #[test]
 fn wrong_usage_ends_with_status_two() {
-    let said = Place::new().run(&["audit", "lst"]);
+    let said = Workspace::new().run(&["audit", "lst"]);
     assert_eq!((said.status, said.stdout.as_str()), (2, ""));
     insta::assert_snapshot!(said.stderr);
     for args in [["audit", "list", "--limit", "0"], ["bench", "store", "--transactions", "0"]] {
-        let said = Place::new().run(&args);
+        let said = Workspace::new().run(&args);
         assert_eq!(said.status, 2, "{args:?}");
         assert!(said.stderr.contains("at least 1"), "{}", said.stderr);
     }
@@ -68,7 +68,7 @@ fn wrong_usage_ends_with_status_two() {
 
 #[test]
 fn the_doctor_gives_a_verdict_and_a_hint_for_each_part() {
-    let place = Place::new();
+    let place = Workspace::new();
     let said = place.run(&["doctor", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
     let verdict = |name: &str| {
@@ -87,7 +87,7 @@ fn the_doctor_gives_a_verdict_and_a_hint_for_each_part() {
 #[test]
 fn the_doctor_sees_a_key_that_others_may_read() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new();
+    let place = Workspace::new();
     place.dev(&[]).stop();
     let key = place.path(".chimera/keys/ledger.key");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -99,7 +99,7 @@ fn the_doctor_sees_a_key_that_others_may_read() {
 #[test]
 fn the_doctor_sees_a_data_folder_that_others_may_look_into() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new();
+    let place = Workspace::new();
     place.dev(&[]).stop();
     std::fs::set_permissions(place.path(".chimera"), std::fs::Permissions::from_mode(0o755)).unwrap();
     let said = place.run(&["doctor"]);
@@ -107,7 +107,7 @@ fn the_doctor_sees_a_data_folder_that_others_may_look_into() {
 }
 
 /// The verdict of the doctor on each part.
-fn verdicts(place: &Place) -> std::collections::BTreeMap<String, String> {
+fn verdicts(place: &Workspace) -> std::collections::BTreeMap<String, String> {
     let said = place.run(&["doctor", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!(said.status == 0, report["ok"] == true);
@@ -117,13 +117,13 @@ fn verdicts(place: &Place) -> std::collections::BTreeMap<String, String> {
 
 #[test]
 fn the_doctor_does_not_call_a_data_folder_fine_that_is_a_file() {
-    let found = verdicts(&Place::new().file(".chimera", ""));
+    let found = verdicts(&Workspace::new().file(".chimera", ""));
     assert_eq!((found["data_folder"].as_str(), found["store"].as_str()), ("fail", "fail"));
 }
 
 #[test]
 fn the_doctor_looks_for_the_secrets_that_are_named() {
-    let missing = Place::new()
+    let missing = Workspace::new()
         .env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger")
         .env("CHIMERA_SECRETS__FILE", "none.toml")
         .env("CHIMERA_SECRETS__DIR", "none");
@@ -137,7 +137,7 @@ fn the_doctor_looks_for_the_secrets_that_are_named() {
 
 #[test]
 fn the_doctor_says_that_an_empty_data_file_has_no_schema() {
-    let place = Place::new();
+    let place = Workspace::new();
     std::fs::create_dir(place.path(".chimera")).unwrap();
     std::fs::write(place.path(".chimera/chimera.db"), "").unwrap();
     let said = place.run(&["doctor"]);

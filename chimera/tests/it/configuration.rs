@@ -1,12 +1,12 @@
 //! Configuration errors and `config print`, with the real binary.
 
-use crate::support::Place;
+use crate::support::Workspace;
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::json;
 
 #[test]
 fn a_misspelled_key_is_refused_with_its_line_and_a_hint() {
-    let said = Place::new()
+    let said = Workspace::new()
         .file("chimera.toml", "# mine\nlisten_at = \"x\"\n[log]\nlevl = \"info\"\n")
         .run(&["config", "print"]);
     assert_eq!((said.status, said.stdout.as_str()), (4, ""));
@@ -15,7 +15,7 @@ fn a_misspelled_key_is_refused_with_its_line_and_a_hint() {
 
 #[test]
 fn a_misspelled_variable_is_refused_as_json_when_asked_for() {
-    let said = Place::new().env("CHIMERA_DATABSE_URL", "postgres://u:hunter2@h/d").run(&["config", "print", "--json"]);
+    let said = Workspace::new().env("CHIMERA_DATABSE_URL", "postgres://u:hunter2@h/d").run(&["config", "print", "--json"]);
     assert_eq!(said.status, 4);
     assert!(!said.stderr.contains("hunter2"));
     insta::assert_snapshot!(said.stderr);
@@ -23,7 +23,7 @@ fn a_misspelled_variable_is_refused_as_json_when_asked_for() {
 
 #[test]
 fn a_value_of_another_kind_names_key_source_and_expectation() {
-    let said = Place::new().env("CHIMERA_STORE__LANES", "many").run(&["serve", "--listen", "here"]);
+    let said = Workspace::new().env("CHIMERA_STORE__LANES", "many").run(&["serve", "--listen", "here"]);
     assert_eq!(said.status, 4);
     insta::assert_snapshot!(said.stderr);
 }
@@ -31,7 +31,7 @@ fn a_value_of_another_kind_names_key_source_and_expectation() {
 #[test]
 fn a_log_level_that_does_not_exist_is_refused_by_every_command() {
     for args in [&["config", "print"][..], &["serve"], &["doctor"]] {
-        let said = Place::new().file("chimera.toml", "[log]\nlevel = \"shout\"\n").run(args);
+        let said = Workspace::new().file("chimera.toml", "[log]\nlevel = \"shout\"\n").run(args);
         assert_eq!((said.status, said.stdout.as_str()), (4, ""), "{args:?}");
         let start = "error[CONFIG_INVALID]: chimera.toml:2: `log.level` must be a level such as";
         assert!(said.stderr.starts_with(start) && said.stderr.contains("not \"shout\""), "{}", said.stderr);
@@ -40,7 +40,7 @@ fn a_log_level_that_does_not_exist_is_refused_by_every_command() {
 
 #[test]
 fn printing_masks_secrets_and_shows_where_each_value_came_from() {
-    let place = Place::new()
+    let place = Workspace::new()
         .file("mine.toml", "database_url = \"postgres://chimera:hunter2@db/main\"\n[log]\nlevel = \"debug\"\n")
         .env("CHIMERA_REDIS_URL", "redis://:hunter2@cache:6379")
         .env("CHIMERA_S3_URL", "s3://key:hunter2@bucket/prefix?endpoint=http://minio:9000&secret=hunter2")
@@ -60,16 +60,16 @@ fn printing_masks_secrets_and_shows_where_each_value_came_from() {
 
 #[test]
 fn what_is_printed_is_a_configuration_file_again() {
-    let place = Place::new();
+    let place = Workspace::new();
     let printed = place.run(&["config", "print", "--origins"]).stdout;
-    let again = Place::new().file("chimera.toml", &printed).run(&["config", "print"]);
+    let again = Workspace::new().file("chimera.toml", &printed).run(&["config", "print"]);
     assert_eq!(again.status, 0, "{}", again.stderr);
     assert_eq!(again.stdout, place.run(&["config", "print"]).stdout);
 }
 
 #[test]
 fn a_named_file_that_is_missing_is_refused() {
-    let said = Place::new().run(&["config", "print", "--config", "none.toml"]);
+    let said = Workspace::new().run(&["config", "print", "--config", "none.toml"]);
     assert_eq!(said.status, 4);
     insta::assert_snapshot!(said.stderr);
 }
@@ -91,7 +91,7 @@ const SERVICE_LINKS: &[(&str, &str)] = &[
 
 #[test]
 fn a_server_starts_beside_services_of_its_name_and_still_refuses_what_is_misspelled() {
-    let linked = || SERVICE_LINKS.iter().fold(Place::new(), |place, (name, value)| place.env(name, value));
+    let linked = || SERVICE_LINKS.iter().fold(Workspace::new(), |place, (name, value)| place.env(name, value));
     assert_eq!(linked().serve(&[]).stop().0, Some(0));
     let said = linked().env("CHIMERA_LISTN", "127.0.0.1:0").env("CHIMERA_MAIL_PORT", "25").run(&["serve"]);
     assert_eq!(said.status, 4);
@@ -103,7 +103,7 @@ fn booleans_numbers_and_lists_are_given_natively_or_as_text() {
     let native =
         "egress_allow = [\"a.example\"]\n[scopes]\nstrict = true\n[access]\ncautious = true\n[store]\nlanes = 3\n";
     let text = "egress_allow = \"a.example\"\n[scopes]\nstrict = \"true\"\n[access]\ncautious = \"yes\"\n[store]\nlanes = \"3\"\n";
-    let environment = Place::new()
+    let environment = Workspace::new()
         .env("CHIMERA_EGRESS_ALLOW", "a.example")
         .env("CHIMERA_SCOPES__STRICT", "true\n")
         .env("CHIMERA_ACCESS__CAUTIOUS", "1")
@@ -111,14 +111,14 @@ fn booleans_numbers_and_lists_are_given_natively_or_as_text() {
     let printed = environment.json(&["config", "print"]);
     assert_eq!((&printed["scopes.strict"], &printed["store.lanes"]), (&true.into(), &3.into()));
     for file in [native, text] {
-        assert_eq!(Place::new().file("chimera.toml", file).json(&["config", "print"]), printed);
+        assert_eq!(Workspace::new().file("chimera.toml", file).json(&["config", "print"]), printed);
     }
 }
 
 #[test]
 fn a_name_or_an_ipv6_address_can_be_listened_at_and_commands_find_the_server() {
     for (given, host) in [("localhost:0", "127.0.0.1:"), ("[::1]:0", "[::1]:")] {
-        let place = Place::new().env("CHIMERA_LISTEN", given);
+        let place = Workspace::new().env("CHIMERA_LISTEN", given);
         let server = place.serve_as_configured();
         assert!(server.address.starts_with(host), "{given}: {}", server.address);
         assert_eq!(server.readiness().0, 200);
@@ -134,7 +134,7 @@ fn an_address_that_can_not_be_listened_at_is_refused_in_words() {
     // A label of more than 63 letters is invalid, so no resolver queries the network for it.
     let nowhere = format!("{}:8080", "n".repeat(64));
     for address in [":8080", "8080", "localhost", "::1:8080", "http://localhost:8080", &nowhere] {
-        let said = Place::new().run(&["serve", "--listen", address]);
+        let said = Workspace::new().run(&["serve", "--listen", address]);
         assert_eq!(said.status, 4, "{address}: {}", said.stderr);
         story += &said.stderr;
     }
@@ -146,7 +146,7 @@ fn a_database_url_with_a_line_break_or_the_long_scheme_is_understood() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
     let long = url.replacen("postgres://", "postgresql://", 1);
     for url in [format!("{url}\n"), format!(" {long} ")] {
-        let said = Place::new().env("CHIMERA_DATABASE_URL", &url).run(&["migrate"]);
+        let said = Workspace::new().env("CHIMERA_DATABASE_URL", &url).run(&["migrate"]);
         assert_eq!(said.status, 0, "{}", said.stderr);
     }
 }
@@ -154,7 +154,7 @@ fn a_database_url_with_a_line_break_or_the_long_scheme_is_understood() {
 #[test]
 fn a_database_url_that_can_not_be_used_is_refused_for_good() {
     let url = "postgres://u:hunter2@127.0.0.1:1/d?sslrootcert=/etc/root.pem";
-    let said = Place::new().env("CHIMERA_DATABASE_URL", url).run(&["serve", "--json"]);
+    let said = Workspace::new().env("CHIMERA_DATABASE_URL", url).run(&["serve", "--json"]);
     assert_eq!(said.status, 4, "{}", said.stderr);
     assert!(!said.stderr.contains("hunter2"), "{}", said.stderr);
     let error: serde_json::Value = serde_json::from_str(&said.stderr).unwrap();
@@ -165,7 +165,7 @@ fn a_database_url_that_can_not_be_used_is_refused_for_good() {
 #[test]
 fn a_tilde_in_a_variable_is_the_home_folder() {
     let home = tempfile::tempdir().unwrap();
-    let place = Place::new().env("HOME", home.path().to_str().unwrap()).env("CHIMERA_DATA_DIR", "~/data");
+    let place = Workspace::new().env("HOME", home.path().to_str().unwrap()).env("CHIMERA_DATA_DIR", "~/data");
     assert_eq!(place.run(&["migrate"]).status, 0);
     assert!(home.path().join("data/chimera.db").is_file() && !place.path("~").exists());
 }
@@ -180,7 +180,7 @@ fn no_server_starts_with_a_key_that_people_share() {
         ("ops_*", "[[actor]]\nid = \"ops_ann\"\nkind = \"human\"\nscopes = []\n"),
         ("*_bot", "[[actor]]\nid = \"ann*\"\nkind = \"human\"\nscopes = []\n"),
     ] {
-        let place = Place::new()
+        let place = Workspace::new()
             .file("actors.toml", actors)
             .env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml")
             .env("CHIMERA_ACCESS__HMAC_ACTOR", pattern)
@@ -204,7 +204,7 @@ fn a_role_that_can_not_be_is_told_before_anything_starts() {
         (&*format!("{clerk}[[actor]]\nid = \"bot\"\nroles = [\"clrk\"]\n"), "there is no role clrk"),
         (&*format!("{clerk}[[actor]]\nid = \"bot\"\ntenant = \"acme\"\nroles = [\"clerk\"]\n"), "there is no role"),
     ] {
-        let place = Place::new().file("actors.toml", actors).env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml");
+        let place = Workspace::new().file("actors.toml", actors).env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml");
         let said = place.run(&["actor", "list"]);
         assert_eq!(said.status, 4, "{actors}: {}", said.stderr);
         assert!(said.stderr.contains("CONFIG_INVALID") && said.stderr.contains(told), "{actors}: {}", said.stderr);
@@ -215,7 +215,7 @@ fn a_role_that_can_not_be_is_told_before_anything_starts() {
 fn roles_are_listed_as_the_configuration_names_them() {
     let roles = "[[role]]\nname = \"ours\"\nscopes = [\"runs.read\", \"audit.read\"]\n\
         [[role]]\nname = \"clerk\"\ntenant = \"acme\"\nscopes = [\"workflows.read\"]\n";
-    let place = Place::new().file("actors.toml", roles).env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml");
+    let place = Workspace::new().file("actors.toml", roles).env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml");
     let ours = json!({"name": "ours", "tenant": "default", "scopes": ["runs.read", "audit.read"]});
     let clerk = json!({"name": "clerk", "tenant": "acme", "scopes": ["workflows.read"]});
     assert_eq!(place.json(&["role", "list"]), json!({"items": [&clerk, &ours]}));
@@ -228,7 +228,7 @@ fn roles_are_listed_as_the_configuration_names_them() {
     );
     let said = place.run(&["role", "list", "--tenant", "acne"]);
     assert!(said.status == 1 && said.stderr.contains("acme"), "{said:?}");
-    let none = Place::new();
+    let none = Workspace::new();
     assert!(none.run(&["role", "list"]).stderr.contains("access.actors_file"));
     assert_eq!(none.json(&["role", "list"]), json!({"items": []}));
 }

@@ -1,13 +1,13 @@
 //! Killed processes, concurrent starts, and commands that run next to a live server.
 
-use crate::support::{Place, until};
+use crate::support::{Workspace, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::Child;
 
 /// The number of verified entries. Fails if a kill broke a chain.
-fn entries_of(place: &Place, args: &[&str]) -> u64 {
+fn entries_of(place: &Workspace, args: &[&str]) -> u64 {
     let found = place.json(&[&["audit", "verify"], args].concat());
     assert_eq!(found["intact"], true, "{found}");
     found["report"]["entries"].as_u64().unwrap()
@@ -19,14 +19,14 @@ fn kill(mut child: Child) {
 }
 
 /// The scratch folders of benchmarks below `data`.
-fn scratch(place: &Place, data: &str) -> Vec<String> {
+fn scratch(place: &Workspace, data: &str) -> Vec<String> {
     let folders = std::fs::read_dir(place.path(data)).into_iter().flatten().flatten();
     let names = folders.map(|entry| entry.file_name().into_string().unwrap());
     names.filter(|name| name.starts_with("bench-")).map(|name| format!("{data}/{name}")).collect()
 }
 
 /// The number of entries; zero while there is no file with a schema yet.
-fn written(place: &Place, folder: &str) -> u64 {
+fn written(place: &Workspace, folder: &str) -> u64 {
     let said = place.run(&["audit", "verify", "--data", folder, "--json"]);
     let found: Value = serde_json::from_str(&said.stdout).unwrap_or_default();
     found["report"]["entries"].as_u64().unwrap_or(0)
@@ -34,13 +34,13 @@ fn written(place: &Place, folder: &str) -> u64 {
 
 #[test]
 fn a_kill_under_load_leaves_an_intact_ledger_with_everything_that_was_seen() {
-    let place = Place::new();
+    let place = Workspace::new();
     // Kills later each time: with one writer, then with many.
     for (round, enough) in [1, 40, 400, 900].into_iter().enumerate() {
         let data = format!("d{round}");
         let child = place.start(&["bench", "store", "--data", &data, "--transactions", "3000"]);
         let mut seen = 0;
-        until("entries", || {
+        wait_until("entries", || {
             seen = scratch(&place, &data).first().map_or(0, |folder| written(&place, folder));
             (seen < enough).then(|| format!("{seen} entries"))
         });
@@ -55,17 +55,17 @@ fn a_kill_under_load_leaves_an_intact_ledger_with_everything_that_was_seen() {
 }
 
 /// A place whose commands use the schema of a benchmark that has just started.
-fn inside(place: &Place, url: &str, data: &str) -> (Child, Place) {
+fn inside(place: &Workspace, url: &str, data: &str) -> (Child, Workspace) {
     let mut child = place.start(&["bench", "store", "--data", data, "--transactions", "3000"]);
     let mut line = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let fields: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
     let schema = fields["metadata"]["schema"].as_str().unwrap();
     let url = format!("{url}?options=-csearch_path%3D{schema}");
-    (child, Place::new().env("CHIMERA_DATABASE_URL", &url))
+    (child, Workspace::new().env("CHIMERA_DATABASE_URL", &url))
 }
 
-fn written_to_schema(inside: &Place) -> u64 {
+fn written_to_schema(inside: &Workspace) -> u64 {
     let said = inside.run(&["audit", "verify", "--json"]);
     let found: Value = serde_json::from_str(&said.stdout).unwrap_or_default();
     found["report"]["entries"].as_u64().unwrap_or(0)
@@ -75,11 +75,11 @@ fn written_to_schema(inside: &Place) -> u64 {
 fn a_kill_under_load_on_postgres_leaves_intact_chains_that_go_on() {
     let postgres = PrivatePostgres::start().unwrap();
     let url = postgres.url();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &url).env("CHIMERA_LOG__LEVEL", "info");
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &url).env("CHIMERA_LOG__LEVEL", "info");
     for (data, enough) in [("a", 10), ("b", 500)] {
         let (child, inside) = inside(&place, &url, data);
         let mut seen = 0;
-        until("entries", || {
+        wait_until("entries", || {
             seen = written_to_schema(&inside);
             (seen < enough).then(|| format!("{seen} entries"))
         });
@@ -94,12 +94,12 @@ fn a_kill_under_load_on_postgres_leaves_intact_chains_that_go_on() {
 #[test]
 fn processes_that_start_together_on_one_fresh_postgres_share_it_and_no_chain_breaks() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-    let places: Vec<Place> = (0..3).map(|_| Place::new().env("CHIMERA_DATABASE_URL", &url)).collect();
+    let places: Vec<Workspace> = (0..3).map(|_| Workspace::new().env("CHIMERA_DATABASE_URL", &url)).collect();
     let servers: Vec<_> = std::thread::scope(|scope| {
         let started: Vec<_> = places.iter().map(|place| scope.spawn(|| place.serve(&[]))).collect();
         started.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    servers.iter().for_each(|server| server.until_ready());
+    servers.iter().for_each(|server| server.wait_until_ready());
     for server in servers {
         assert_eq!(server.stop().0, Some(0));
     }
@@ -110,7 +110,7 @@ fn processes_that_start_together_on_one_fresh_postgres_share_it_and_no_chain_bre
 #[test]
 fn benchmarks_beside_each_other_on_one_postgres_leave_its_ledger_alone() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &url);
     assert_eq!(place.serve(&[]).stop().0, Some(0));
     let small = |data: &str| place.start(&["bench", "store", "--data", data, "--transactions", "300"]);
     let running = [small("a"), small("b")];
@@ -123,7 +123,7 @@ fn benchmarks_beside_each_other_on_one_postgres_leave_its_ledger_alone() {
 
 #[test]
 fn of_two_that_start_together_on_one_folder_one_serves_and_the_other_is_refused() {
-    let place = Place::new();
+    let place = Workspace::new();
     let start = || place.start(&["dev", "--json", "--no-examples", "--listen", "127.0.0.1:0"]);
     let mut both = [start(), start()];
     let mut said: Vec<String> = Vec::new();
@@ -145,7 +145,7 @@ fn of_two_that_start_together_on_one_folder_one_serves_and_the_other_is_refused(
 
 #[test]
 fn commands_that_only_read_work_beside_a_live_server_and_leave_it_unharmed() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     for args in [
         &["audit", "list"][..],
@@ -163,7 +163,7 @@ fn commands_that_only_read_work_beside_a_live_server_and_leave_it_unharmed() {
         assert_eq!(said.status, 5, "{args:?}: {}", said.stderr);
         assert!(said.stderr.starts_with("error[DATA_DIR_LOCKED]"), "{}", said.stderr);
     }
-    server.until_ready();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0));
     let found = place.json(&["audit", "verify"]);
     assert_eq!((&found["report"]["entries"], &found["report"]["covered"]), (&2.into(), &2.into()), "{found}");

@@ -1,28 +1,28 @@
 //! A damaged data file, with the real binary: rejected at start, reported by requests that hit it, by readiness
 //! and by the doctor.
 
-use crate::support::{Place, Said, Server};
+use crate::support::{Workspace, CommandOutput, Server};
 use chimera_testkit::sqlite_file::damage_root;
 use serde_json::Value;
 
 const STEP: &str = r#"local.echo={"message":"hi"}"#;
 
-fn stopped() -> Place {
-    let place = Place::new();
+fn stopped() -> Workspace {
+    let place = Workspace::new();
     assert_eq!(place.dev(&[]).stop().0, Some(0));
     place
 }
 
-fn damage(place: &Place, table: &str) {
+fn damage(place: &Workspace, table: &str) {
     damage_root(&place.path(".chimera/chimera.db"), table);
 }
 
-fn error(said: &Said) -> Value {
+fn error(said: &CommandOutput) -> Value {
     let line: Value = serde_json::from_str(said.stderr.lines().last().unwrap()).unwrap();
     line["error"].clone()
 }
 
-fn check(place: &Place, args: &[&str], name: &str) -> (i32, String, String) {
+fn check(place: &Workspace, args: &[&str], name: &str) -> (i32, String, String) {
     let said = place.run(&[args, &["--json"]].concat());
     let found: Value = serde_json::from_str(&said.stdout).unwrap();
     let check = found["checks"].as_array().unwrap().iter().find(|check| check["name"] == name).unwrap().clone();
@@ -46,13 +46,13 @@ fn a_start_on_damaged_data_is_refused_with_what_is_damaged_and_what_to_do() {
 }
 
 /// Every action fails, so the server may not report that it is ready.
-fn assert_acts_and_readiness_agree(place: &Place, server: &Server) {
+fn assert_acts_and_readiness_agree(place: &Workspace, server: &Server) {
     for _ in 0..3 {
         let refused = place.run(&["act", "--step", STEP, "--json"]);
         let told = error(&refused);
         assert_eq!((&told["code"], &told["retryable"]), (&"STORE_DAMAGED".into(), &false.into()), "{told}");
         assert_eq!(told["retry_after_seconds"], Value::Null);
-        server.until_not_ready("records", "the data file is damaged");
+        server.wait_until_not_ready("records", "the data file is damaged");
     }
 }
 
@@ -60,7 +60,7 @@ fn assert_acts_and_readiness_agree(place: &Place, server: &Server) {
 fn damage_that_commits_meet_while_a_server_runs_makes_it_not_ready_until_a_restart() {
     let place = stopped();
     let server = place.dev(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     damage(&place, "tool_calls");
     assert_acts_and_readiness_agree(&place, &server);
     server.stop();
@@ -68,10 +68,10 @@ fn damage_that_commits_meet_while_a_server_runs_makes_it_not_ready_until_a_resta
 
 #[test]
 fn once_damage_is_known_nothing_new_is_begun_though_other_tables_are_whole_and_reads_go_on() {
-    let place = Place::new().trusting();
+    let place = Workspace::new().with_actors();
     assert_eq!(place.dev(&[]).stop().0, Some(0));
     let server = place.dev(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     let run = place.json(&["act", "--step", STEP])["run_id"].as_str().unwrap().to_owned();
     damage(&place, "run_patches");
     let acted = place.run(&["act", "--step", STEP]);
@@ -84,7 +84,7 @@ fn once_damage_is_known_nothing_new_is_begun_though_other_tables_are_whole_and_r
     assert_eq!((&told["code"], &told["retryable"]), (&"STORE_DAMAGED".into(), &false.into()), "{told}");
     assert!(told["message"].as_str().unwrap().contains("run_patches"), "{told}");
     assert!(get("/runs").starts_with("HTTP/1.1 200"));
-    server.until_not_ready("records", "damaged: run_patches");
+    server.wait_until_not_ready("records", "damaged: run_patches");
     server.stop();
 }
 

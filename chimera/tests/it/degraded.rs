@@ -2,14 +2,14 @@
 //! is wrong, what to do, and whether a retry helps.
 
 use crate::disk::SmallDisk;
-use crate::support::{Place, Server, until};
+use crate::support::{Workspace, Server, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
-use chimera_testkit::preload::Disk;
+use chimera_testkit::preload::FaultyDisk;
 use serde_json::Value;
 use std::time::Duration;
 
 /// The error of a failed command, as JSON.
-fn refusal(place: &Place, args: &[&str]) -> Value {
+fn refusal(place: &Workspace, args: &[&str]) -> Value {
     let said = place.run(&[args, &["--json"]].concat());
     assert_ne!(said.status, 0, "{}", said.stdout);
     let last = said.stderr.lines().last().unwrap();
@@ -17,14 +17,14 @@ fn refusal(place: &Place, args: &[&str]) -> Value {
 }
 
 /// One finding of the doctor.
-fn finding(place: &Place, name: &str) -> Value {
+fn finding(place: &Workspace, name: &str) -> Value {
     let said = place.run(&["doctor", "--json"]);
     let report: Value = serde_json::from_str(&said.stdout).unwrap();
     let found = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == name);
     found.unwrap_or_else(|| panic!("{report}")).clone()
 }
 
-fn start_refused(place: &Place) -> Value {
+fn start_refused(place: &Workspace) -> Value {
     refusal(place, &["serve", "--listen", "127.0.0.1:0"])
 }
 
@@ -32,9 +32,9 @@ fn start_refused(place: &Place) -> Value {
 #[allow(clippy::disallowed_methods, reason = "how long the stop takes is what is tested")]
 fn a_stop_beside_a_database_that_answers_nothing_ends_with_the_grace_time() {
     let postgres = PrivatePostgres::options().without_fsync().start().unwrap();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &postgres.url()).env("CHIMERA_SHUTDOWN__GRACE_SECONDS", "2");
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &postgres.url()).env("CHIMERA_SHUTDOWN__GRACE_SECONDS", "2");
     let server = place.serve(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     let frozen = postgres.freeze().unwrap();
     let begun = std::time::Instant::now();
     let (status, log) = server.stop();
@@ -48,10 +48,10 @@ fn a_stop_beside_a_database_that_answers_nothing_ends_with_the_grace_time() {
 #[test]
 fn a_start_beside_a_database_that_answers_nothing_says_what_it_waits_for_and_ends_in_words() {
     let postgres = PrivatePostgres::options().without_fsync().start().unwrap();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &postgres.url());
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &postgres.url());
     let frozen = postgres.freeze().unwrap();
-    let (patient, stopped) = (place.listening(), Place::new().env("CHIMERA_DATABASE_URL", &postgres.url()));
-    let stopped = stopped.listening();
+    let (patient, stopped) = (place.start_listening(), Workspace::new().env("CHIMERA_DATABASE_URL", &postgres.url()));
+    let stopped = stopped.start_listening();
     for server in [&patient, &stopped] {
         assert!(server.ask("GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200"));
         let (status, said) = server.readiness();
@@ -71,12 +71,12 @@ fn a_start_beside_a_database_that_answers_nothing_says_what_it_waits_for_and_end
     assert_eq!(place.serve(&[]).stop().0, Some(0));
 }
 
-fn act(place: &Place) -> Value {
+fn act(place: &Workspace) -> Value {
     refusal(place, &["act", "--step", r#"local.echo={"message":"hi"}"#])
 }
 
-fn acts(place: &Place) {
-    until("an act", || {
+fn acts(place: &Workspace) {
+    wait_until("an act", || {
         let said = place.run(&["act", "--step", r#"local.echo={"message":"hi"}"#]);
         (said.status != 0).then_some(said.stderr)
     });
@@ -86,7 +86,7 @@ fn acts(place: &Place) {
 fn a_database_that_is_read_only_is_not_worth_asking_again_and_when_it_takes_changes_the_node_goes_on() {
     let postgres = PrivatePostgres::shared().unwrap();
     let url = postgres.fresh_database().unwrap();
-    let place = Place::new().trusting().env("CHIMERA_DATABASE_URL", &url);
+    let place = Workspace::new().with_actors().env("CHIMERA_DATABASE_URL", &url);
     let server = place.dev(&[]);
     acts(&place);
     let name = url.rsplit('/').next().unwrap();
@@ -97,10 +97,10 @@ fn a_database_that_is_read_only_is_not_worth_asking_again_and_when_it_takes_chan
         postgres.execute(&postgres.url(), &cut).unwrap();
     };
     set("on");
-    server.until_not_ready("records", "the database is read-only: it is a standby, or default_transaction_read_only");
+    server.wait_until_not_ready("records", "the database is read-only: it is a standby, or default_transaction_read_only");
     let refused = act(&place);
     assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
-    let second = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    let second = Workspace::new().env("CHIMERA_DATABASE_URL", &url);
     let refused = start_refused(&second);
     assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
     assert!(refused["message"].as_str().unwrap().contains("the database is read-only"), "{refused}");
@@ -108,7 +108,7 @@ fn a_database_that_is_read_only_is_not_worth_asking_again_and_when_it_takes_chan
     assert_eq!(found["message"], "PostgreSQL is read-only");
     assert!(found["hint"].as_str().unwrap().contains("standby"), "{found}");
     set("off");
-    server.until_ready();
+    server.wait_until_ready();
     acts(&place);
     assert_eq!(server.stop().0, Some(0));
 }
@@ -117,7 +117,7 @@ fn a_database_that_is_read_only_is_not_worth_asking_again_and_when_it_takes_chan
 fn a_database_without_a_table_or_a_right_is_not_ready_and_the_doctor_names_what_is_missing() {
     let postgres = PrivatePostgres::shared().unwrap();
     let url = postgres.fresh_database().unwrap();
-    let place = Place::new().trusting().env("CHIMERA_DATABASE_URL", &url);
+    let place = Workspace::new().with_actors().env("CHIMERA_DATABASE_URL", &url);
     let server = place.dev(&[]);
     acts(&place);
     postgres.execute(&url, "ALTER TABLE steps RENAME TO steps_x").unwrap();
@@ -125,12 +125,12 @@ fn a_database_without_a_table_or_a_right_is_not_ready_and_the_doctor_names_what_
     for _ in 0..2 {
         let refused = act(&place);
         assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
-        server.until_not_ready("records", told);
+        server.wait_until_not_ready("records", told);
     }
     let found = finding(&place, "schema");
     assert_eq!((&found["verdict"], &found["message"]), (&"fail".into(), &told.into()), "{found}");
     postgres.execute(&url, "ALTER TABLE steps_x RENAME TO steps").unwrap();
-    server.until_ready();
+    server.wait_until_ready();
     acts(&place);
     assert_eq!(finding(&place, "schema")["verdict"], "ok");
     assert_eq!(server.stop().0, Some(0));
@@ -141,7 +141,7 @@ fn a_database_without_a_table_or_a_right_is_not_ready_and_the_doctor_names_what_
 fn a_trigger_of_somebody_else_makes_the_store_unusable_and_the_doctor_names_it() {
     let postgres = PrivatePostgres::shared().unwrap();
     let url = postgres.fresh_database().unwrap();
-    let place = Place::new().trusting().env("CHIMERA_DATABASE_URL", &url);
+    let place = Workspace::new().with_actors().env("CHIMERA_DATABASE_URL", &url);
     assert!(!place.run(&["doctor"]).stdout.contains("server"), "no server runs");
     let server = place.dev(&[]);
     acts(&place);
@@ -158,17 +158,17 @@ fn a_trigger_of_somebody_else_makes_the_store_unusable_and_the_doctor_names_it()
         let refused = act(&place);
         assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
         assert!(refused["message"].as_str().unwrap().contains(told), "{refused}");
-        server.until_not_ready("records", told);
+        server.wait_until_not_ready("records", told);
         for check in ["server", "schema"] {
             let found = finding(&place, check);
             assert_eq!(found["verdict"], "fail");
             assert!(found["message"].as_str().unwrap().contains(told), "{found}");
         }
-        let refused = start_refused(&Place::new().env("CHIMERA_DATABASE_URL", &url));
+        let refused = start_refused(&Workspace::new().env("CHIMERA_DATABASE_URL", &url));
         assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
         assert!(refused["message"].as_str().unwrap().contains(told), "{refused}");
         postgres.execute(&url, "DROP TRIGGER dba ON steps").unwrap();
-        server.until_ready();
+        server.wait_until_ready();
         acts(&place);
     }
     assert_eq!(finding(&place, "server")["verdict"], "ok");
@@ -179,7 +179,7 @@ fn a_trigger_of_somebody_else_makes_the_store_unusable_and_the_doctor_names_it()
 #[test]
 fn a_data_folder_that_can_not_be_made_is_not_worth_trying_again() {
     for folder in ["/proc/nowhere", "/dev/null/data"] {
-        let refused = start_refused(&Place::new().env("CHIMERA_DATA_DIR", folder));
+        let refused = start_refused(&Workspace::new().env("CHIMERA_DATA_DIR", folder));
         assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
         assert!(refused["message"].as_str().unwrap().contains(folder), "{refused}");
     }
@@ -189,7 +189,7 @@ fn a_data_folder_that_can_not_be_made_is_not_worth_trying_again() {
 fn a_data_folder_on_a_read_only_disk_is_not_worth_asking_again() {
     let disk = SmallDisk::new(64);
     let data = disk.data();
-    let place = Place::new().via(disk.entrance()).env("CHIMERA_DATA_DIR", &data);
+    let place = Workspace::new().wrapped_in(disk.entrance()).env("CHIMERA_DATA_DIR", &data);
     assert_eq!(place.serve(&[]).stop().0, Some(0));
     disk.make_read_only();
     for args in [&["serve", "--listen", "127.0.0.1:0"][..], &["migrate"]] {
@@ -208,52 +208,52 @@ fn a_data_folder_on_a_read_only_disk_is_not_worth_asking_again() {
 #[test]
 fn a_file_that_may_not_grow_any_more_is_like_a_full_disk_and_ends_no_node() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
-    let place = Place::new().trusting();
+    let place = Workspace::new().with_actors();
     let server = place.dev(&[]);
     acts(&place);
     let pid = Pid::from_raw(i32::try_from(server.id()).unwrap());
     let limit = |bytes| assert!(prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).is_ok());
     limit(Some(1));
-    server.until_not_ready("records", "a file has reached the size that this process may write (ulimit -f)");
+    server.wait_until_not_ready("records", "a file has reached the size that this process may write (ulimit -f)");
     let refused = act(&place);
     assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNAVAILABLE".into(), &true.into()), "{refused}");
     assert!(server.ask("GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200"));
     limit(None);
-    server.until_ready();
+    server.wait_until_ready();
     acts(&place);
     assert_eq!(server.stop().0, Some(0));
 }
 
 #[test]
 fn a_disk_that_fails_is_told_in_the_systems_words() {
-    let disk = Disk::new();
-    let place = disk.env().iter().fold(Place::new(), |place, (name, value)| place.server_env(name, value));
+    let disk = FaultyDisk::new();
+    let place = disk.env().iter().fold(Workspace::new(), |place, (name, value)| place.server_env(name, value));
     let server: Server = place.serve(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     disk.fail_flushes();
-    server.until_not_ready("data_folder", "the data folder can't be written: input/output error (EIO)");
-    server.until_not_ready("blobs", "the folder failed: input/output error (EIO)");
+    server.wait_until_not_ready("data_folder", "the data folder can't be written: input/output error (EIO)");
+    server.wait_until_not_ready("blobs", "the folder failed: input/output error (EIO)");
     // The outcome of the failed commit is unknown. Later commits fail with the reason at once.
-    server.until_not_ready("records", "the disk reports an input/output error");
+    server.wait_until_not_ready("records", "the disk reports an input/output error");
     disk.slow(0);
-    server.until_ready();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0));
 }
 
 #[test]
 fn a_mark_of_the_ledger_that_is_no_file_is_named_as_that() {
     for url in [None, Some(PrivatePostgres::shared().unwrap().fresh_database().unwrap())] {
-        let place = url.iter().fold(Place::new(), |place, url| place.env("CHIMERA_DATABASE_URL", url));
+        let place = url.iter().fold(Workspace::new(), |place, url| place.env("CHIMERA_DATABASE_URL", url));
         let name = if url.is_some() { "ledger.postgres.mark" } else { "ledger.mark" };
         let mark = place.path(&format!(".chimera/{name}"));
         let server = place.serve(&[]);
-        server.until_ready();
+        server.wait_until_ready();
         std::fs::rename(&mark, place.path("aside")).unwrap();
         std::fs::create_dir(&mark).unwrap();
         let words = format!("the ledger's mark {name} can't be used: is a directory (EISDIR)");
-        server.until_not_ready("records", &words);
+        server.wait_until_not_ready("records", &words);
         std::fs::remove_dir(&mark).unwrap();
-        server.until_ready();
+        server.wait_until_ready();
         assert_eq!(server.stop().0, Some(0));
         std::fs::remove_file(&mark).unwrap();
         std::fs::create_dir(&mark).unwrap();
@@ -269,10 +269,10 @@ fn a_mark_of_the_ledger_that_is_no_file_is_named_as_that() {
 
 #[test]
 fn a_second_node_is_refused_though_the_lock_file_was_removed() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.serve(&[]);
     std::fs::remove_file(place.path(".chimera/lock")).unwrap();
     assert_eq!(start_refused(&place)["code"], "DATA_DIR_LOCKED");
-    server.until_ready();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0));
 }

@@ -1,6 +1,6 @@
 //! Unknown outcomes, failures and pending work, as operators of a real server see them.
 
-use crate::support::{Place, Server, until};
+use crate::support::{Workspace, Server, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::smtp::PrivateSmtp;
 use serde_json::{Value, json};
@@ -82,13 +82,13 @@ fn vendor() -> String {
 }
 
 /// A server with a vendor, a workflow and an operator who gets mail about runs.
-fn served(smtp: &PrivateSmtp, database: Option<&str>) -> (Place, Server) {
+fn served(smtp: &PrivateSmtp, database: Option<&str>) -> (Workspace, Server) {
     let address = vendor();
     let workflow = |id: &str, path: &str| {
         let node = json!({"id": "pay", "type": "function", "fn": "acme.pay", "inputs": {"path": path}});
         json!({"air_version": "1.0", "workflow_id": id, "nodes": [node], "edges": []}).to_string()
     };
-    let mut place = Place::new()
+    let mut place = Workspace::new()
         .env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml")
         .env("CHIMERA_EGRESS_ALLOW", &address)
         .env("CHIMERA_FLOW__TOOLS_DIR", "tools")
@@ -111,7 +111,7 @@ fn served(smtp: &PrivateSmtp, database: Option<&str>) -> (Place, Server) {
     (place, server)
 }
 
-fn act(place: &Place, workflow: &str) -> String {
+fn act(place: &Workspace, workflow: &str) -> String {
     let said = place.run(&["act", "--workflow", workflow, "--json"]);
     let run: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
     run["run_id"].as_str().unwrap().to_owned()
@@ -126,7 +126,7 @@ fn metrics(server: &Server) -> BTreeMap<String, f64> {
 }
 
 fn until_metric(server: &Server, name: &str, wanted: f64) {
-    until(name, || {
+    wait_until(name, || {
         let found = metrics(server).get(name).copied();
         (found != Some(wanted)).then(|| format!("{found:?}"))
     });
@@ -146,7 +146,7 @@ fn a_call_in_doubt_is_listed_counted_logged_and_told_and_the_command_it_names_se
         assert_eq!(place.run(&["runs", "doubts"]).stderr, "no calls in doubt\n");
         let run = act(&place, "lost");
         let mut listed = Value::Null;
-        until("the doubt", || {
+        wait_until("the doubt", || {
             listed = place.json(&["runs", "doubts"]);
             listed["items"].as_array().unwrap().is_empty().then(|| place.json(&["runs", "show", &run]).to_string())
         });
@@ -173,7 +173,7 @@ fn a_call_in_doubt_is_listed_counted_logged_and_told_and_the_command_it_names_se
         assert_eq!(counted["chimera_steps_total{outcome=\"outcome_unknown\"}"], 1.0);
         let calls = r#"chimera_tool_calls_total{tool="acme.pay",call="execute",outcome="unknown"}"#;
         assert_eq!(counted[calls], 1.0);
-        until("the mail", || smtp.accepted().is_empty().then(|| "none yet".to_owned()));
+        wait_until("the mail", || smtp.accepted().is_empty().then(|| "none yet".to_owned()));
         let mail = smtp.accepted()[0].clone();
         assert_eq!(mail["to"], json!(["ada@acme.example"]));
         let content = mail["content"].as_str().unwrap().replace("=\r\n", "");
@@ -183,7 +183,7 @@ fn a_call_in_doubt_is_listed_counted_logged_and_told_and_the_command_it_names_se
         let words: Vec<&str> = command.split(' ').skip(1).collect();
         let settled = place.run(&words);
         assert_eq!(settled.status, 0, "{command}: {}", settled.stderr);
-        until("the end", || {
+        wait_until("the end", || {
             let shown = place.json(&["runs", "show", &run]);
             (shown["status"] != "completed").then(|| shown.to_string())
         });
@@ -205,7 +205,7 @@ fn a_failed_run_adds_one_warning_with_its_reason() {
     let smtp = PrivateSmtp::start();
     let (place, server) = served(&smtp, None);
     let run = act(&place, "refused");
-    until("the end", || {
+    wait_until("the end", || {
         let shown = place.json(&["runs", "show", &run]);
         (shown["status"] != "failed").then(|| shown.to_string())
     });
@@ -227,11 +227,11 @@ fn every_metric_that_a_server_exports_is_described_and_on_its_page_and_no_other(
     let smtp = PrivateSmtp::start();
     let (place, server) = served(&smtp, None);
     let run = act(&place, "refused");
-    until("the end", || {
+    wait_until("the end", || {
         let shown = place.json(&["runs", "show", &run]);
         (shown["status"] != "failed").then(|| shown.to_string())
     });
-    until("a look at the store", || {
+    wait_until("a look at the store", || {
         let text = server.ask("GET /metrics HTTP/1.1");
         (!text.contains("\nchimera_metrics_sampled_timestamp_seconds")).then(|| text.clone())
     });

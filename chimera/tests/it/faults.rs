@@ -2,14 +2,14 @@
 //! recovers by itself, and has lost nothing that it acknowledged.
 
 use crate::disk::SmallDisk;
-use crate::support::{Place, Server};
+use crate::support::{Workspace, Server};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::redis::PrivateRedis;
 use chimera_testkit::s3::PrivateS3;
 use serde_json::Value;
 
 /// The ledger is intact, and has these events in this order.
-fn assert_nothing_is_lost(place: &Place, data: &[&str], events: &[&str]) {
+fn assert_nothing_is_lost(place: &Workspace, data: &[&str], events: &[&str]) {
     let found = place.json(&[&["audit", "verify"], data].concat());
     assert_eq!(found["intact"], true, "{found}");
     let listed = place.json(&[&["audit", "list", "--limit", "1000"], data].concat());
@@ -34,14 +34,14 @@ fn assert_told(server: Server, part: &str) {
 #[test]
 fn a_full_disk_is_told_and_when_there_is_room_again_everything_goes_on() {
     let disk = SmallDisk::new(8);
-    let place = Place::new().via(disk.entrance());
+    let place = Workspace::new().wrapped_in(disk.entrance());
     let data = disk.data();
     let server = place.dev(&["--data", &data]);
-    server.until_ready();
+    server.wait_until_ready();
     disk.fill();
-    server.until_not_ready("records", "the disk is full");
+    server.wait_until_not_ready("records", "the disk is full");
     disk.empty();
-    server.until_ready();
+    server.wait_until_ready();
     assert_told(server, "records");
     assert_nothing_is_lost(&place, &["--data", &data], &["NodeStarted", "NodeStopped"]);
 }
@@ -49,15 +49,15 @@ fn a_full_disk_is_told_and_when_there_is_room_again_everything_goes_on() {
 #[test]
 fn a_folder_that_becomes_read_only_is_told_and_when_it_can_be_written_again_everything_goes_on() {
     let disk = SmallDisk::new(64);
-    let place = Place::new().via(disk.entrance());
+    let place = Workspace::new().wrapped_in(disk.entrance());
     let data = disk.data();
     let server = place.dev(&["--data", &data]);
-    server.until_ready();
+    server.wait_until_ready();
     disk.make_read_only();
-    server.until_not_ready("data_folder", "the data folder can't be written: read-only");
-    server.until_not_ready("blobs", "the folder is read-only");
+    server.wait_until_not_ready("data_folder", "the data folder can't be written: read-only");
+    server.wait_until_not_ready("blobs", "the folder is read-only");
     disk.make_writable();
-    server.until_ready();
+    server.wait_until_ready();
     let (status, log) = server.stop();
     assert_eq!(status, Some(0), "{log}");
     assert!(has_line(&log, "ERROR", "not ready: data_folder, blobs"), "{log}");
@@ -73,11 +73,11 @@ fn a_folder_that_becomes_read_only_is_told_and_when_it_can_be_written_again_ever
 #[test]
 fn a_stop_on_a_full_disk_ends_and_the_next_start_on_the_same_data_goes_on() {
     let disk = SmallDisk::new(8);
-    let place = Place::new().via(disk.entrance());
+    let place = Workspace::new().wrapped_in(disk.entrance());
     let data = disk.data();
     let server = place.dev(&["--data", &data]);
     disk.fill();
-    server.until_not_ready("records", "the disk is full");
+    server.wait_until_not_ready("records", "the disk is full");
     let (status, log) = server.stop();
     assert_eq!(status, Some(0), "{log}");
     assert!(has_line(&log, "WARNING", "could not record the stop in the ledger"), "{log}");
@@ -92,17 +92,17 @@ fn a_stop_on_a_full_disk_ends_and_the_next_start_on_the_same_data_goes_on() {
 #[test]
 fn a_lost_postgres_is_told_and_when_it_is_back_everything_goes_on() {
     let postgres = PrivatePostgres::start().unwrap();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &postgres.url());
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &postgres.url());
     let server = place.serve(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     postgres.stop().unwrap();
-    server.until_not_ready("records", "the database can't be reached");
-    postgres.start_again().unwrap();
-    server.until_ready();
+    server.wait_until_not_ready("records", "the database can't be reached");
+    postgres.restart().unwrap();
+    server.wait_until_ready();
     postgres.kill().unwrap();
-    server.until_not_ready("records", "the database can't be reached");
-    postgres.start_again().unwrap();
-    server.until_ready();
+    server.wait_until_not_ready("records", "the database can't be reached");
+    postgres.restart().unwrap();
+    server.wait_until_ready();
     let (status, log) = server.stop();
     assert_eq!(status, Some(0), "{log}");
     assert!(has_line(&log, "CRITICAL", "changes and their audit entries can't be written"), "{log}");
@@ -112,7 +112,7 @@ fn a_lost_postgres_is_told_and_when_it_is_back_everything_goes_on() {
 #[test]
 fn commands_beside_a_database_that_answers_nothing_end_and_say_so() {
     let postgres = PrivatePostgres::options().without_fsync().start().unwrap();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &postgres.url());
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &postgres.url());
     assert_eq!(place.serve(&[]).stop().0, Some(0));
     let frozen = postgres.freeze().unwrap();
     let commands: [&[&str]; 9] = [
@@ -144,12 +144,12 @@ fn commands_beside_a_database_that_answers_nothing_end_and_say_so() {
 #[test]
 fn a_backup_that_waits_for_a_busy_database_is_not_cut_until_that_stops() {
     let postgres = PrivatePostgres::options().without_fsync().start().unwrap();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &postgres.url());
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &postgres.url());
     assert_eq!(place.serve(&[]).stop().0, Some(0));
     let lock = postgres.lock(&postgres.url(), "audit_log_entries").unwrap();
     let mut waiting = place.start(&["backup", "--out", "copy"]);
     let waits = "SELECT 1 / count(*) FROM pg_locks WHERE NOT granted";
-    crate::support::until("the backup that waits", || {
+    crate::support::wait_until("the backup that waits", || {
         postgres.execute(&postgres.url(), waits).err().map(|error| error.to_string())
     });
     assert!(waiting.try_wait().unwrap().is_none());
@@ -164,7 +164,7 @@ fn a_backup_that_waits_for_a_busy_database_is_not_cut_until_that_stops() {
 #[test]
 fn a_start_without_the_database_is_refused_in_words() {
     let port = chimera_testkit::net::free_port();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &format!("postgres://chimera:hunter2@127.0.0.1:{port}/db"));
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &format!("postgres://chimera:hunter2@127.0.0.1:{port}/db"));
     let said = place.run(&["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!((said.status, said.stdout.as_str()), (1, ""));
     assert!(!said.stderr.contains("hunter2"));
@@ -181,14 +181,14 @@ fn a_start_without_the_database_is_refused_in_words() {
 #[test]
 fn a_lost_redis_is_told_and_when_it_is_back_the_server_is_ready_again() {
     let mut redis = PrivateRedis::start();
-    let place = Place::new().env("CHIMERA_REDIS_URL", &redis.url());
+    let place = Workspace::new().env("CHIMERA_REDIS_URL", &redis.url());
     let server = place.serve(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     redis.stop();
-    server.until_not_ready("redis", "redis refuses connections");
+    server.wait_until_not_ready("redis", "redis refuses connections");
     assert_eq!(server.readiness().1["error"]["message"], "not ready: redis");
-    redis.start_again();
-    server.until_ready();
+    redis.restart();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0));
 }
 
@@ -196,17 +196,17 @@ fn a_lost_redis_is_told_and_when_it_is_back_the_server_is_ready_again() {
 fn a_lost_s3_is_told_and_when_it_is_back_the_server_is_ready_again() {
     let mut s3 = PrivateS3::start();
     let credentials = format!("{}:{}", PrivateS3::ACCESS_KEY_ID, PrivateS3::SECRET_ACCESS_KEY);
-    let place = Place::new()
+    let place = Workspace::new()
         .env("CHIMERA_S3_URL", &s3.url("blobs"))
         .env("CHIMERA_S3_CREDENTIALS", "secret://s3")
         .env("CHIMERA_SECRET_S3", &credentials);
     let server = place.serve(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     s3.stop();
-    server.until_not_ready("blobs", "the object store can't be reached or does not answer as it should");
+    server.wait_until_not_ready("blobs", "the object store can't be reached or does not answer as it should");
     assert_eq!(server.readiness().1["error"]["message"], "not ready: blobs");
-    s3.start_again();
-    server.until_ready();
+    s3.restart();
+    server.wait_until_ready();
     let (status, log) = server.stop();
     assert_eq!(status, Some(0));
     assert!(!log.contains(PrivateS3::SECRET_ACCESS_KEY));

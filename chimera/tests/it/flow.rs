@@ -1,6 +1,6 @@
 //! Workflows and runs with the real binary: apply, run, decide, watch, roll back; and their errors.
 
-use crate::support::{Place, Server, until};
+use crate::support::{Workspace, Server, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::smtp::PrivateSmtp;
 use serde_json::{Value, json};
@@ -22,22 +22,22 @@ const NOTE: &str = r#"{
 }"#;
 
 /// A running server with the workflow `note` applied.
-fn noted() -> (Place, Server) {
-    let place = Place::new().trusting().env("CHIMERA_LISTEN", "127.0.0.1:9").file("note.json", NOTE);
+fn noted() -> (Workspace, Server) {
+    let place = Workspace::new().with_actors().env("CHIMERA_LISTEN", "127.0.0.1:9").file("note.json", NOTE);
     let server = place.dev(&[]);
     let applied = place.json(&["workflow", "apply", "note.json"]);
     assert_eq!((&applied["workflow_id"], &applied["version"]), (&json!("note"), &json!(1)));
     (place, server)
 }
 
-fn start(place: &Place) -> String {
+fn start(place: &Workspace) -> String {
     let started = place.json(&["act", "--workflow", "note", "--input", "text=hello"]);
     started["run_id"].as_str().unwrap().to_owned()
 }
 
-fn until_status(place: &Place, run: &str, status: &str) -> Value {
+fn until_status(place: &Workspace, run: &str, status: &str) -> Value {
     let mut shown = Value::Null;
-    until(status, || {
+    wait_until(status, || {
         shown = place.json(&["runs", "show", run]);
         (shown["status"] != status).then(|| shown.to_string())
     });
@@ -141,7 +141,7 @@ fn what_is_shown_to_people_is_the_same_from_the_server_and_from_its_data() {
 
 #[test]
 fn dev_begins_with_examples_and_leaves_them_alone_afterwards() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev_with_examples(&[]);
     let listed = place.json(&["workflow", "list"]);
     let ids = |listed: &Value| -> Vec<String> {
@@ -191,8 +191,8 @@ fn whoever_wants_to_know_is_told_how_a_run_ended_by_webhook_and_by_mail() {
     let (hook, smtp) = (TcpListener::bind("127.0.0.1:0").unwrap(), PrivateSmtp::start());
     let address = hook.local_addr().unwrap().to_string();
     let echo = r#"{"air_version":"1.0","workflow_id":"echo","nodes":[{"id":"e","type":"function","fn":"local.echo","inputs":{"message":"x"}}],"edges":[]}"#;
-    let place = Place::new()
-        .trusting()
+    let place = Workspace::new()
+        .with_actors()
         .env("CHIMERA_EGRESS_ALLOW", &address)
         .env("CHIMERA_NOTIFY__WEBHOOK_KEY", "secret://webhook.runs")
         .env("CHIMERA_SECRET_WEBHOOK_RUNS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
@@ -219,7 +219,7 @@ fn whoever_wants_to_know_is_told_how_a_run_ended_by_webhook_and_by_mail() {
     let request = told.join().unwrap();
     assert!(request.starts_with("POST /done ") && request.contains("webhook-signature: v1,"), "{request}");
     assert!(request.contains("\"type\":\"run.completed\""), "{request}");
-    until("the mail", || smtp.accepted().is_empty().then(|| "none yet".to_owned()));
+    wait_until("the mail", || smtp.accepted().is_empty().then(|| "none yet".to_owned()));
     assert!(smtp.accepted()[0]["content"].as_str().unwrap().contains("echo is completed"));
     server.stop();
 }
@@ -259,8 +259,8 @@ fn runs_survive_a_killed_server_and_go_on() {
 fn the_same_works_on_postgres_and_two_nodes_share_its_runs() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
     let node = || {
-        Place::new()
-            .trusting()
+        Workspace::new()
+            .with_actors()
             .env("CHIMERA_DATABASE_URL", &url)
             .env("CHIMERA_ACCESS__HMAC_ACTOR", "admin")
             .env("HMAC_SECRET_KEY", "a-key-for-both-nodes")
@@ -318,7 +318,7 @@ fn a_wrong_token_no_server_and_wrong_names_are_told_in_words() {
         );
     }
     insta::assert_snapshot!(told);
-    let stranger = Place::new().env("CHIMERA_TOKEN", "wrong").run(&["runs", "list", "--server", &url]);
+    let stranger = Workspace::new().env("CHIMERA_TOKEN", "wrong").run(&["runs", "list", "--server", &url]);
     assert_eq!(stranger.status, 1);
     assert!(stranger.stderr.contains("error[UNAUTHENTICATED]: Invalid JWT: malformed"), "{}", stranger.stderr);
     let json = place.run(&["act", "--workflow", "note", "--json"]);
@@ -329,7 +329,7 @@ fn a_wrong_token_no_server_and_wrong_names_are_told_in_words() {
 #[test]
 fn a_document_is_checked_against_the_tools_there_are() {
     let broken = NOTE.replace("s3_upload", "s4_upload").replace("\"content\": \"${inputs.text}\"", "\"content\": 1");
-    let place = Place::new().trusting().file("note.json", NOTE).file("broken.json", &broken).file("cut.json", "{");
+    let place = Workspace::new().with_actors().file("note.json", NOTE).file("broken.json", &broken).file("cut.json", "{");
     place.dev(&[]).stop();
     let fine = place.run(&["workflow", "check", "note.json"]);
     assert_eq!((fine.status, fine.stderr.as_str()), (0, "note is valid: 2 nodes, 1 edges.\n"));
@@ -344,8 +344,8 @@ fn a_document_is_checked_against_the_tools_there_are() {
 
 #[test]
 fn a_server_of_its_own_configuration_lets_in_whoever_has_its_token() {
-    let place = Place::new()
-        .trusting()
+    let place = Workspace::new()
+        .with_actors()
         .env("CHIMERA_ACCESS__HMAC_ACTOR", "admin")
         .env("HMAC_SECRET_KEY", "swordfish-and-chips")
         .env("CHIMERA_HMAC_KEY", "swordfish-and-chips")
@@ -365,7 +365,7 @@ fn a_server_of_its_own_configuration_lets_in_whoever_has_its_token() {
         printed.stdout
     );
 
-    let closed = Place::new().trusting().env("CHIMERA_TOKEN", "anything").file("note.json", NOTE);
+    let closed = Workspace::new().with_actors().env("CHIMERA_TOKEN", "anything").file("note.json", NOTE);
     let server = closed.serve(&[]);
     let refused = closed.run(&["workflow", "list", "--server", &format!("http://{}", server.address)]);
     assert_eq!(refused.status, 1);
@@ -380,8 +380,8 @@ fn rules_of_a_file_forbid_and_ask() {
     let rules = "[[rule]]\nname = \"no-echo\"\ntool = \"local.echo\"\neffect = \"deny\"\nreason = \"quiet here\"\n\
                  [[rule]]\nname = \"look-first\"\ntool = \"s3_*\"\neffect = \"ask\"\napprovers = [\"user_*\"]\n";
     let echo = r#"{"air_version":"1.0","workflow_id":"echo","nodes":[{"id":"e","type":"function","fn":"local.echo","inputs":{"message":"x"}}],"edges":[]}"#;
-    let place = Place::new()
-        .trusting()
+    let place = Workspace::new()
+        .with_actors()
         .env("CHIMERA_FLOW__POLICY_FILE", "rules.toml")
         .file("rules.toml", rules)
         .file("echo.json", echo)
@@ -395,7 +395,7 @@ fn rules_of_a_file_forbid_and_ask() {
     let run = start(&place);
     until_status(&place, &run, "awaiting_approval");
     place.json(&["runs", "approve", &run, "--step", "review"]);
-    until("the second question", || {
+    wait_until("the second question", || {
         let shown = place.json(&["runs", "show", &run]);
         (shown["approvals"][0]["node_id"] != "keep").then(|| shown.to_string())
     });
@@ -405,7 +405,7 @@ fn rules_of_a_file_forbid_and_ask() {
     assert_eq!(place.run(&["runs", "watch", &run]).status, 0);
     server.stop();
     let misspelled =
-        Place::new().trusting().env("CHIMERA_FLOW__POLICY_FILE", "r.toml").file("r.toml", "[[rule]]\nnme = \"x\"\n");
+        Workspace::new().with_actors().env("CHIMERA_FLOW__POLICY_FILE", "r.toml").file("r.toml", "[[rule]]\nnme = \"x\"\n");
     let said = misspelled.run(&["dev", "--listen", "127.0.0.1:0"]);
     assert_eq!(said.status, 4, "{}", said.stderr);
 }
@@ -416,7 +416,7 @@ fn a_tool_of_a_file_can_be_named_by_a_workflow_and_no_name_is_given_twice() {
     let ours = shipped.replace("vendor = \"github\"", "vendor = \"hub\"").replace("name = \"github.", "name = \"hub.");
     let workflow = r#"{"air_version":"1.0","workflow_id":"w","nodes":[{"id":"n","type":"function","fn":"hub.repos.read",
         "inputs":{"owner":"o","repo":"r"}}],"edges":[]}"#;
-    let place = Place::new().trusting().env("CHIMERA_FLOW__TOOLS_DIR", "tools").file("w.json", workflow);
+    let place = Workspace::new().with_actors().env("CHIMERA_FLOW__TOOLS_DIR", "tools").file("w.json", workflow);
     std::fs::create_dir(place.path("tools")).unwrap();
     std::fs::write(place.path("tools/hub.toml"), ours).unwrap();
     place.dev(&[]).stop();
@@ -431,7 +431,7 @@ fn a_tool_of_a_file_can_be_named_by_a_workflow_and_no_name_is_given_twice() {
 #[test]
 fn an_example_that_needs_mail_says_what_to_set() {
     let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/workflows");
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     let mut lacking = 0;
     for entry in std::fs::read_dir(examples).unwrap() {
@@ -451,7 +451,7 @@ fn an_example_that_needs_mail_says_what_to_set() {
 
 #[test]
 fn an_input_without_a_value_is_wrong_usage() {
-    let place = Place::new();
+    let place = Workspace::new();
     for input in ["foo", "=x"] {
         let refused = place.run(&["act", "--workflow", "note", "--input", input]);
         assert_eq!(refused.status, 2, "{}", refused.stderr);

@@ -7,7 +7,7 @@
 mod end;
 mod make;
 
-use crate::support::Place;
+use crate::support::Workspace;
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, EFFECTS, RUN_PATCHES, RUNS, STEPS, TOOL_CALLS};
 use chimera_core::record::{ColumnType, Table};
 use chimera_testkit::access::unix_seconds;
@@ -37,8 +37,8 @@ impl Store {
         }
     }
 
-    fn place(&self) -> Place {
-        let place = Place::new().trusting();
+    fn place(&self) -> Workspace {
+        let place = Workspace::new().with_actors();
         match self {
             Self::Sqlite => place,
             Self::Postgres { url } => place.env("CHIMERA_DATABASE_URL", url),
@@ -46,7 +46,7 @@ impl Store {
     }
 
     /// Packs the data of a place.
-    fn pack(&self, place: &Place, archive: &Path) {
+    fn pack(&self, place: &Workspace, archive: &Path) {
         let mut parts = vec![".chimera", "golden.json"];
         if let Self::Postgres { url } = self {
             PrivatePostgres::shared().unwrap().dump(url, &place.path("dump.sql")).unwrap();
@@ -57,7 +57,7 @@ impl Store {
     }
 
     /// A place with packed data.
-    fn unpack(&self, archive: &Path) -> (Place, Value) {
+    fn unpack(&self, archive: &Path) -> (Workspace, Value) {
         let place = self.place();
         tar(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(place.dir.path()));
         if let Self::Postgres { url } = self {
@@ -68,7 +68,7 @@ impl Store {
     }
 
     /// Shifts timestamps as if the data had just been created; otherwise every approval would have expired.
-    fn move_times(&self, place: &Place, seconds: u64) {
+    fn move_times(&self, place: &Workspace, seconds: u64) {
         for table in MOVED {
             let times = table.columns.iter().filter(|column| matches!(column.kind, ColumnType::Time | ColumnType::LocalTime));
             let set: Vec<String> = times
@@ -92,7 +92,7 @@ fn tar(command: &mut Command) {
 }
 
 /// The parts of a run that must be equal in every version.
-fn look_at(place: &Place, run: &str) -> Value {
+fn look_at(place: &Workspace, run: &str) -> Value {
     let (shown, steps) = (place.json(&["runs", "show", run]), place.json(&["runs", "steps", run]));
     let step = |step: &Value| Some((step["node_id"].as_str()?.to_owned(), step["status"].clone()));
     let steps: Map<String, Value> = steps["steps"].as_array().unwrap().iter().filter_map(step).collect();
@@ -108,7 +108,7 @@ fn look_at(place: &Place, run: &str) -> Value {
     seen
 }
 
-fn assert_intact(place: &Place) {
+fn assert_intact(place: &Workspace) {
     let found = place.json(&["audit", "verify"]);
     assert_eq!(found["intact"], true, "{found}");
     assert!(found["report"]["checkpoints"].as_u64().is_some_and(|checkpoints| checkpoints > 0), "{found}");
@@ -126,7 +126,7 @@ fn open_and_end(store: &Store, archive: &Path) {
     }
     store.move_times(&place, unix_seconds().saturating_sub(golden["made_at"].as_u64().unwrap()));
     let server = place.dev(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     end::end(&place, &golden["runs"]);
     let fresh = place.json(&["act", "--step", "local.echo={\"message\":\"x\"}"]);
     assert_eq!(fresh["status"], "completed", "{fresh}");

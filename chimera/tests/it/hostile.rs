@@ -1,6 +1,6 @@
 //! Expensive requests from one caller do not slow down others.
 
-use crate::support::{Place, Server};
+use crate::support::{Workspace, Server};
 use chimera_core::access::mac;
 use chimera_core::secret::Secret;
 use serde_json::{Value, json};
@@ -125,8 +125,8 @@ fn outside() -> SocketAddr {
 }
 
 /// A server whose tools may call `outside`, with the workflows that the hostile requests need.
-fn beset(outside: SocketAddr) -> (Place, Server) {
-    let place = Place::new().server_env("CHIMERA_EGRESS_ALLOW", &outside.to_string());
+fn beset(outside: SocketAddr) -> (Workspace, Server) {
+    let place = Workspace::new().server_env("CHIMERA_EGRESS_ALLOW", &outside.to_string());
     let server = place.dev(&[]);
     let expensive: Vec<_> = (0..250).map(|n| format!("${{inputs.list.map(a, a * a + {n}).size()}}")).collect();
     for (id, schema, value) in [
@@ -277,7 +277,7 @@ fn a_light_request_of_one_tenant_is_answered_beside_all_that_another_has_done() 
         "10000",
     ]);
     let key = added["hmac_key"].as_str().unwrap();
-    let there = Place::new()
+    let there = Workspace::new()
         .env("CHIMERA_SERVER", server.ready["url"].as_str().unwrap())
         .env("CHIMERA_ACTOR", "globex_bot")
         .env("CHIMERA_HMAC_KEY", key);

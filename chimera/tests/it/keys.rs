@@ -1,29 +1,29 @@
 //! Keys that a store depends on: which key signs the ledger, and what happens when keys are lost or swapped.
 
-use crate::support::{Place, Said};
+use crate::support::{Workspace, CommandOutput};
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::Value;
 
-fn public_keys(place: &Place) -> Vec<String> {
+fn public_keys(place: &Workspace) -> Vec<String> {
     let text = place.run(&["audit", "export"]).stdout;
     let header: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     header["keys"].as_array().unwrap().iter().map(|key| key.as_str().unwrap().to_owned()).collect()
 }
 
 /// Starts a server that must refuse to start.
-fn refused(place: &Place) -> Said {
+fn refused(place: &Workspace) -> CommandOutput {
     let said = place.run(&["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!(said.status, 4, "{}", said.stderr);
     assert!(said.stderr.contains("CONFIG_INVALID") && said.stderr.contains("ledger.trusted_keys"), "{}", said.stderr);
     said
 }
 
-fn assert_intact(place: &Place, checkpoints: u64) {
+fn assert_intact(place: &Workspace, checkpoints: u64) {
     let found = place.json(&["audit", "verify"]);
     assert_eq!((&found["intact"], &found["report"]["checkpoints"]), (&true.into(), &checkpoints.into()), "{found}");
 }
 
-fn checkpoint_key(place: &Place) -> String {
+fn checkpoint_key(place: &Workspace) -> String {
     let text = place.run(&["audit", "export"]).stdout;
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let ids: Vec<String> = lines.filter(|l| l["kind"] == "checkpoint").map(|l| l["key_id"].to_string()).collect();
@@ -33,7 +33,7 @@ fn checkpoint_key(place: &Place) -> String {
 #[test]
 fn a_node_with_another_key_is_refused_until_it_trusts_the_key_that_signed() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-    let node = || Place::new().env("CHIMERA_DATABASE_URL", &url);
+    let node = || Workspace::new().env("CHIMERA_DATABASE_URL", &url);
     let (one, two) = (node(), node());
     assert_eq!(one.serve(&[]).stop().0, Some(0));
     let said = refused(&two);
@@ -54,7 +54,7 @@ fn a_node_with_another_key_is_refused_until_it_trusts_the_key_that_signed() {
 #[test]
 fn of_nodes_with_different_keys_on_a_fresh_database_only_one_signs() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-    let (one, two) = (Place::new(), Place::new());
+    let (one, two) = (Workspace::new(), Workspace::new());
     let [one, two] = [one, two].map(|place| place.env("CHIMERA_DATABASE_URL", &url));
     let (first, second) = (one.serve(&[]), two.serve(&[]));
     assert_eq!(first.stop().0, Some(0));
@@ -69,7 +69,7 @@ fn of_nodes_with_different_keys_on_a_fresh_database_only_one_signs() {
 
 #[test]
 fn a_lost_or_exchanged_key_file_is_refused_until_the_earlier_key_is_trusted() {
-    let place = Place::new();
+    let place = Workspace::new();
     assert_eq!(place.serve(&[]).stop().0, Some(0));
     let earlier = public_keys(&place).remove(0);
     let file = place.path(".chimera/keys/ledger.key");
@@ -82,19 +82,19 @@ fn a_lost_or_exchanged_key_file_is_refused_until_the_earlier_key_is_trusted() {
     assert_intact(&place, 2);
     let text = place.run(&["audit", "export"]).stdout;
     assert_eq!(public_keys(&place)[1], earlier, "an export names both keys");
-    let elsewhere = Place::new().file("export.jsonl", &text);
+    let elsewhere = Workspace::new().file("export.jsonl", &text);
     assert_eq!(elsewhere.run(&["audit", "verify", "export.jsonl"]).status, 0);
 }
 
 #[test]
 fn a_trusted_key_that_is_no_key_is_refused() {
-    let said = Place::new().env("CHIMERA_LEDGER__TRUSTED_KEYS", "abc").run(&["config", "print"]);
+    let said = Workspace::new().env("CHIMERA_LEDGER__TRUSTED_KEYS", "abc").run(&["config", "print"]);
     assert_eq!(said.status, 4);
     assert!(said.stderr.contains("`ledger.trusted_keys` must be a list of Ed25519 public keys"), "{}", said.stderr);
 }
 
 /// The doctor's finding about a part.
-fn verdict(place: &Place, part: &str) -> (String, String) {
+fn verdict(place: &Workspace, part: &str) -> (String, String) {
     let found: Value = serde_json::from_str(&place.run(&["doctor", "--json"]).stdout).unwrap();
     let check = found["checks"].as_array().unwrap().iter().find(|check| check["name"] == part).unwrap();
     (check["verdict"].as_str().unwrap().to_owned(), check["message"].as_str().unwrap().to_owned())
@@ -102,7 +102,7 @@ fn verdict(place: &Place, part: &str) -> (String, String) {
 
 #[test]
 fn a_lost_or_exchanged_seal_key_is_refused_and_never_made_anew() {
-    let place = Place::new();
+    let place = Workspace::new();
     assert_eq!(place.run(&["actor", "add", "admin"]).status, 0);
     assert_eq!(place.serve(&[]).stop().0, Some(0));
     assert_eq!(verdict(&place, "seal_key").0, "ok");
@@ -130,7 +130,7 @@ fn a_lost_or_exchanged_seal_key_is_refused_and_never_made_anew() {
 
 #[test]
 fn what_a_seal_key_sealed_that_is_lost_for_good_is_revoked_by_an_operator() {
-    let place = Place::new();
+    let place = Workspace::new();
     assert_eq!(place.run(&["actor", "add", "admin"]).status, 0);
     assert_eq!(place.json(&["resume", "--accept-lost-keys"])["revoked"], serde_json::json!([]));
     std::fs::remove_file(place.path(".chimera/keys/seal.key")).unwrap();
@@ -144,7 +144,7 @@ fn what_a_seal_key_sealed_that_is_lost_for_good_is_revoked_by_an_operator() {
 fn two_nodes_that_start_at_once_on_a_fresh_database_both_begin_and_one_that_opens_nothing_later_does_not() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
     let node = || {
-        let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+        let place = Workspace::new().env("CHIMERA_DATABASE_URL", &url);
         place.env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger").env("CHIMERA_SECRET_LEDGER", &"ab".repeat(32))
     };
     let (one, two) = (node(), node());
@@ -158,7 +158,7 @@ fn two_nodes_that_start_at_once_on_a_fresh_database_both_begin_and_one_that_open
 
 #[test]
 fn the_doctor_sees_a_ledger_key_that_was_lost_or_exchanged() {
-    let place = Place::new();
+    let place = Workspace::new();
     assert_eq!(place.serve(&[]).stop().0, Some(0));
     assert_eq!(verdict(&place, "signing_key").0, "ok");
     let file = place.path(".chimera/keys/ledger.key");
@@ -173,9 +173,9 @@ fn the_doctor_sees_a_ledger_key_that_was_lost_or_exchanged() {
 /// Nothing is signed yet, but the ledger already records the key that will sign.
 #[test]
 fn a_ledger_key_that_is_lost_or_exchanged_before_the_first_checkpoint_is_refused() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.serve(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     server.signal("KILL");
     assert_eq!(server.wait().0, None);
     let file = place.path(".chimera/keys/ledger.key");
@@ -196,7 +196,7 @@ fn a_ledger_key_that_is_lost_or_exchanged_before_the_first_checkpoint_is_refused
 
 #[test]
 fn keys_that_only_sign_what_was_given_out_are_made_anew_with_a_warning() {
-    let place = Place::new();
+    let place = Workspace::new();
     let told = |log: &str| log.lines().filter(|line| line.contains("created a missing key")).count();
     let (status, log) = place.serve(&[]).stop();
     assert_eq!((status, told(&log)), (Some(0), 0), "the first start is no loss: {log}");
@@ -209,7 +209,7 @@ fn keys_that_only_sign_what_was_given_out_are_made_anew_with_a_warning() {
 
 #[test]
 fn a_key_that_is_cut_short_or_empty_is_told_by_its_name_by_the_doctor_and_by_the_start() {
-    let place = Place::new();
+    let place = Workspace::new();
     assert_eq!(place.dev_with_examples(&[]).stop().0, Some(0));
     let key = |name: &str| place.path(".chimera/keys").join(name);
     for (name, part) in [
@@ -236,7 +236,7 @@ fn a_key_that_is_cut_short_or_empty_is_told_by_its_name_by_the_doctor_and_by_the
 
 #[test]
 fn a_restore_brings_keys_back_that_are_damaged() {
-    let place = Place::new().env("CHIMERA_SECRET_BACKUP", "correct horse battery staple");
+    let place = Workspace::new().env("CHIMERA_SECRET_BACKUP", "correct horse battery staple");
     assert_eq!(place.dev(&[]).stop().0, Some(0));
     place.json(&["backup", "--out", "b", "--key", "secret://backup"]);
     let file = place.path(".chimera/keys/ledger.key");
@@ -254,6 +254,6 @@ fn a_restore_brings_keys_back_that_are_damaged() {
     assert_eq!(std::fs::read(&file).unwrap(), whole);
     place.json(&["resume", "--after-restore", "--yes"]);
     let server = place.dev(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0));
 }

@@ -1,6 +1,6 @@
 //! Approval links do not appear in anything stored on disk.
 
-use crate::support::{Place, mode, until};
+use crate::support::{Workspace, mode, wait_until};
 use chimera_testkit::smtp::PrivateSmtp;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -37,7 +37,7 @@ fn a_link_lies_nowhere_in_the_clear_neither_before_nor_after_it_is_sent() {
         "air_version": "1.0", "workflow_id": "ask", "edges": [],
         "nodes": [{"id": "ask", "type": "hitl", "prompt": "May it?", "show": {"long": "x".repeat(6_000)}}],
     });
-    let place = Place::new()
+    let place = Workspace::new()
         .env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml")
         .env("CHIMERA_MAIL__SERVER", "localhost")
         .env("CHIMERA_MAIL__PORT", &smtp.port().to_string())
@@ -57,7 +57,7 @@ fn a_link_lies_nowhere_in_the_clear_neither_before_nor_after_it_is_sent() {
     let waits = ask(&["--notify-email", "later@acme.example"]);
     for sent in 1..=5 {
         ask(&[]);
-        until("the mail", || (smtp.accepted().len() < sent).then(|| format!("{}", smtp.accepted().len())));
+        wait_until("the mail", || (smtp.accepted().len() < sent).then(|| format!("{}", smtp.accepted().len())));
     }
     let mail = smtp.accepted()[0]["content"].as_str().unwrap().replace("=\r\n", "");
     assert!(mail.contains("/approvals/"), "ada has a link: {mail}");

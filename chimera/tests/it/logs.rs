@@ -1,6 +1,6 @@
 //! Log lines of a real server.
 
-use crate::support::Place;
+use crate::support::Workspace;
 use serde_json::Value;
 
 fn lines(log: &str) -> Vec<Value> {
@@ -10,7 +10,7 @@ fn lines(log: &str) -> Vec<Value> {
 /// CONTENT-112, CONTENT-113, CONTENT-116
 #[test]
 fn every_line_on_stderr_is_a_json_object_with_the_four_fields() {
-    let place = Place::new().env("CHIMERA_LOG__LEVEL", "debug");
+    let place = Workspace::new().env("CHIMERA_LOG__LEVEL", "debug");
     let server = place.dev(&[]);
     server.ask("GET /healthz HTTP/1.1");
     server.ask("GET /missing HTTP/1.1");
@@ -28,7 +28,7 @@ fn every_line_on_stderr_is_a_json_object_with_the_four_fields() {
 /// CONTENT-114
 #[test]
 fn the_lines_of_one_request_share_the_callers_correlation_and_trace() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     server.ask("GET /missing HTTP/1.1\r\nx-correlation-id: order-17\r\ntraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
     server.ask("GET /healthz HTTP/1.1");
@@ -49,7 +49,7 @@ fn the_lines_of_one_request_share_the_callers_correlation_and_trace() {
 /// CONTENT-150
 #[test]
 fn an_error_answer_has_its_line_at_error_with_code_and_class() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     server.ask("GET /missing HTTP/1.1");
     let (_, log) = server.stop();
@@ -64,7 +64,7 @@ fn an_error_answer_has_its_line_at_error_with_code_and_class() {
 /// CONTENT-115
 #[test]
 fn secrets_of_requests_and_settings_are_in_no_line() {
-    let place = Place::new().env("CHIMERA_LOG__LEVEL", "trace").env("CHIMERA_SECRET_SMTP", "MARKED");
+    let place = Workspace::new().env("CHIMERA_LOG__LEVEL", "trace").env("CHIMERA_SECRET_SMTP", "MARKED");
     let server = place.dev(&["--log-format", "human"]);
     server.ask(
         "GET /x?token=MARKED HTTP/1.1\r\nauthorization: Bearer MARKED\r\ncookie: a=MARKED\r\nx-hmac-signature: MARKED",
@@ -79,7 +79,7 @@ fn secrets_of_requests_and_settings_are_in_no_line() {
 
 #[test]
 fn the_human_form_has_no_colours_where_there_is_no_terminal() {
-    let (_, log) = Place::new().dev(&["--log-format", "human"]).stop();
+    let (_, log) = Workspace::new().dev(&["--log-format", "human"]).stop();
     assert!(log.contains("INFO     chimera serving address=127.0.0.1:"), "{log}");
     assert!(!log.contains('\u{1b}'));
 }

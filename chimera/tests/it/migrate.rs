@@ -1,9 +1,9 @@
 //! `chimera migrate` and `migrate --check` on both stores.
 
-use crate::support::Place;
+use crate::support::Workspace;
 use chimera_testkit::postgres::PrivatePostgres;
 
-fn up_to_date_by_steps(place: &Place) -> String {
+fn up_to_date_by_steps(place: &Workspace) -> String {
     let mut story = String::new();
     for args in [&["migrate", "--check"][..], &["migrate"], &["migrate", "--check"], &["migrate"]] {
         for json in [&[][..], &["--json"]] {
@@ -24,16 +24,16 @@ fn up_to_date_by_steps(place: &Place) -> String {
 
 #[test]
 fn both_stores_are_brought_up_to_date_by_the_same_steps() {
-    let embedded = Place::new();
+    let embedded = Workspace::new();
     let story = up_to_date_by_steps(&embedded);
     insta::assert_snapshot!(story);
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-    assert_eq!(up_to_date_by_steps(&Place::new().env("CHIMERA_DATABASE_URL", &url)), story);
+    assert_eq!(up_to_date_by_steps(&Workspace::new().env("CHIMERA_DATABASE_URL", &url)), story);
 }
 
 #[test]
 fn asking_whether_a_schema_is_up_to_date_creates_nothing() {
-    let place = Place::new();
+    let place = Workspace::new();
     assert_eq!(place.run(&["migrate", "--check"]).status, 3);
     assert_eq!(std::fs::read_dir(place.dir.path()).unwrap().count(), 0);
 }
@@ -43,7 +43,7 @@ fn asking_whether_a_schema_is_up_to_date_creates_nothing() {
 fn a_guard_that_is_gone_is_named_by_the_doctor_and_put_back() {
     let postgres = PrivatePostgres::shared().unwrap();
     let url = postgres.fresh_database().unwrap();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &url);
     assert_eq!(place.run(&["migrate"]).status, 0);
     postgres.execute(&url, "DROP TRIGGER audit_logs_append_only ON audit_logs").unwrap();
     let told = "trigger audit_logs_append_only on audit_logs in the database is missing; chimera migrate puts it right";
@@ -67,13 +67,13 @@ fn a_guard_that_is_gone_is_named_by_the_doctor_and_put_back() {
 #[test]
 fn the_doctor_finds_a_fresh_server_healthy_on_both_stores() {
     let postgres = PrivatePostgres::options().start().unwrap();
-    let shared = Place::new()
+    let shared = Workspace::new()
         .env("CHIMERA_DATABASE_URL", &postgres.url())
         .env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger")
         .env("CHIMERA_SECRET_LEDGER", &"07".repeat(32));
     // A key that only one node has causes a warning once the database can be shared.
     let alone = ["shared_blobs", "shared_counters", "shared_tokens", "shared_seal"];
-    for (place, warned) in [(Place::new(), &[][..]), (shared, &alone)] {
+    for (place, warned) in [(Workspace::new(), &[][..]), (shared, &alone)] {
         let place = place.env("HMAC_SECRET_KEY", "a-key-of-one-actor");
         assert_eq!(place.serve(&[]).stop().0, Some(0));
         let report = place.json(&["doctor"]);
@@ -88,7 +88,7 @@ fn the_doctor_finds_a_fresh_server_healthy_on_both_stores() {
 #[test]
 fn the_doctor_warns_of_a_key_that_other_nodes_of_the_database_do_not_have() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-    let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    let place = Workspace::new().env("CHIMERA_DATABASE_URL", &url);
     assert_eq!(place.serve(&[]).stop().0, Some(0));
     let said = place.run(&["doctor"]).stdout;
     assert!(said.contains("warn  signing_key  is local to this data folder"), "{said}");
@@ -97,7 +97,7 @@ fn the_doctor_warns_of_a_key_that_other_nodes_of_the_database_do_not_have() {
 #[test]
 fn a_database_whose_commits_do_not_wait_for_the_disk_fails_the_doctor() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-    let said = Place::new().env("CHIMERA_DATABASE_URL", &url).run(&["doctor"]);
+    let said = Workspace::new().env("CHIMERA_DATABASE_URL", &url).run(&["doctor"]);
     assert_eq!(said.status, 3);
     assert!(said.stdout.contains("FAIL  durability   commits do not wait for the disk"), "{}", said.stdout);
 }

@@ -1,27 +1,27 @@
 //! Data folders whose files do not belong together, were removed under a running server, or are missing.
 
 use crate::restore::contents;
-use crate::support::{Place, Server, until};
+use crate::support::{Workspace, Server, wait_until};
 use serde_json::Value;
 use std::path::Path;
 
 const STEP: &str = r#"local.echo={"message":"hi"}"#;
 
-fn entries(place: &Place) -> u64 {
+fn entries(place: &Workspace) -> u64 {
     place.json(&["audit", "verify"])["report"]["entries"].as_u64().unwrap()
 }
 
 /// The data file and its write-ahead log.
-fn files(place: &Place) -> Vec<(String, Vec<u8>)> {
+fn files(place: &Workspace) -> Vec<(String, Vec<u8>)> {
     let names = ["chimera.db", "chimera.db-wal"];
     contents(&place.path(".chimera")).into_iter().filter(|(name, _)| names.contains(&name.as_str())).collect()
 }
 
-fn act(place: &Place, times: usize) {
+fn act(place: &Workspace, times: usize) {
     (0..times).for_each(|_| drop(place.json(&["act", "--step", STEP])));
 }
 
-fn finding(place: &Place, name: &str) -> Value {
+fn finding(place: &Workspace, name: &str) -> Value {
     let said = place.run(&["doctor", "--json"]);
     let told: Value = serde_json::from_str(&said.stdout).unwrap();
     told["checks"].as_array().unwrap().iter().find(|check| check["name"] == name).cloned().unwrap_or_default()
@@ -29,7 +29,7 @@ fn finding(place: &Place, name: &str) -> Value {
 
 #[test]
 fn an_older_data_file_beside_a_newer_log_is_refused_by_every_start_and_command_and_both_stay() {
-    let place = Place::new();
+    let place = Workspace::new();
     let data = place.path(".chimera/chimera.db");
     assert_eq!(place.dev(&[]).stop().0, Some(0));
     std::fs::copy(&data, place.path("older.db")).unwrap();
@@ -66,19 +66,19 @@ fn an_older_data_file_beside_a_newer_log_is_refused_by_every_start_and_command_a
     std::fs::copy(place.path("right.db"), &data).unwrap();
     assert_eq!(entries(&place), acknowledged);
     let server = place.dev(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0));
 }
 
 /// A server whose data file was removed is stopped as `/readyz` advises.
 fn stopped_without_its_file(take: impl FnOnce(&Path, &Path)) {
-    let place = Place::new();
+    let place = Workspace::new();
     let (data, aside) = (place.path(".chimera/chimera.db"), place.path(".chimera/aside"));
     let server = place.dev(&[]);
     act(&place, 3);
     let acknowledged = entries(&place);
     take(&data, &aside);
-    server.until_not_ready("records", "the data file was removed or replaced");
+    server.wait_until_not_ready("records", "the data file was removed or replaced");
     let log = std::fs::read(place.path(".chimera/chimera.db-wal")).unwrap();
     assert_eq!(server.stop().0, Some(0));
     assert!(std::fs::read(place.path(".chimera/chimera.db-wal")).unwrap() == log && !log.is_empty(), "the log stays");
@@ -87,7 +87,7 @@ fn stopped_without_its_file(take: impl FnOnce(&Path, &Path)) {
     }
     assert!(entries(&place) >= acknowledged);
     let server = place.dev(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0));
 }
 
@@ -106,7 +106,7 @@ fn a_data_file_that_is_replaced_by_its_copy_under_a_server_finds_its_log_again()
 
 /// The note about the records in `/readyz` of a ready server.
 fn noted(server: &Server) -> String {
-    server.until_ready();
+    server.wait_until_ready();
     let (_, document) = server.readiness();
     let checks = document["checks"].as_array().unwrap();
     let found = checks.iter().find(|check| check["name"] == "records").unwrap();
@@ -115,7 +115,7 @@ fn noted(server: &Server) -> String {
 
 #[test]
 fn a_mark_that_a_used_store_lacks_is_told_by_the_log_the_doctor_and_readiness() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     assert_eq!(noted(&server), "", "the first start misses no file");
     assert_eq!(server.stop().0, Some(0));
@@ -139,7 +139,7 @@ fn a_mark_that_a_used_store_lacks_is_told_by_the_log_the_doctor_and_readiness() 
 
 #[test]
 fn a_mark_on_a_disk_that_is_not_there_is_not_begun_anew_in_silence() {
-    let place = Place::new().env("CHIMERA_LEDGER__MARK_FILE", "marks/kept/mark");
+    let place = Workspace::new().env("CHIMERA_LEDGER__MARK_FILE", "marks/kept/mark");
     let server = place.dev(&[]);
     assert_eq!(noted(&server), "");
     assert_eq!(server.stop().0, Some(0));
@@ -156,7 +156,7 @@ fn a_mark_on_a_disk_that_is_not_there_is_not_begun_anew_in_silence() {
 
 #[test]
 fn a_ledger_that_is_held_is_not_simply_called_intact() {
-    let place = Place::new();
+    let place = Workspace::new();
     let data = place.path(".chimera/chimera.db");
     assert_eq!(place.dev(&[]).stop().0, Some(0));
     std::fs::copy(&data, place.path("older.db")).unwrap();
@@ -176,13 +176,13 @@ fn a_ledger_that_is_held_is_not_simply_called_intact() {
 
 #[test]
 fn the_doctor_says_that_the_log_was_removed_under_a_server() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     act(&place, 2);
     let acknowledged = entries(&place);
     std::fs::remove_file(place.path(".chimera/chimera.db-wal")).unwrap();
-    server.until_not_ready("records", "the write-ahead log was removed or replaced");
-    until("the reason", || {
+    server.wait_until_not_ready("records", "the write-ahead log was removed or replaced");
+    wait_until("the reason", || {
         let found = finding(&place, "store");
         let message = found["message"].as_str().unwrap_or_default();
         (!message.contains("the write-ahead log was removed")).then(|| found.to_string())

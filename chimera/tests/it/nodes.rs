@@ -1,7 +1,7 @@
 //! Two nodes with one PostgreSQL and one Redis: an idempotency key starts one run, a revocation
 //! applies everywhere, and without Redis no request passes uncounted.
 
-use crate::support::{Place, Server};
+use crate::support::{Workspace, Server};
 use chimera_core::time::Timestamp;
 use chimera_testkit::access::{signed_with, unix_seconds};
 use chimera_testkit::postgres::PrivatePostgres;
@@ -13,21 +13,21 @@ const ACTOR: &str = "n8n_workflow_demo";
 const KEY: &str = "a-key-for-both-nodes";
 
 /// Two nodes, what they share, and a client.
-struct Pair {
+struct NodePair {
     redis: PrivateRedis,
-    nodes: [(Place, Server); 2],
+    nodes: [(Workspace, Server); 2],
     client: reqwest::Client,
 }
 
 /// Starts both nodes with a quota and extra variables.
-fn pair(quota: u32, env: &[(&str, &str)]) -> Pair {
+fn pair(quota: u32, env: &[(&str, &str)]) -> NodePair {
     let database = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
     let redis = PrivateRedis::start();
     let node = || {
         let actors = format!(
             "[[actor]]\nid = \"{ACTOR}\"\nscopes = [\"local.*\"]\nquota_per_minute = {quota}\nautonomy_level = \"L2_ExecuteNotify\"\n"
         );
-        let place = Place::new()
+        let place = Workspace::new()
             .file("actors.toml", &actors)
             .env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml")
             .env("CHIMERA_DATABASE_URL", &database)
@@ -44,10 +44,10 @@ fn pair(quota: u32, env: &[(&str, &str)]) -> Pair {
     };
     let nodes = [node(), node()];
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Pair { redis, nodes, client: reqwest::Client::builder().no_proxy().build().unwrap() }
+    NodePair { redis, nodes, client: reqwest::Client::builder().no_proxy().build().unwrap() }
 }
 
-impl Pair {
+impl NodePair {
     async fn post(&self, node: usize, path: &str, token: Option<&str>, body: &Value) -> (u16, Value) {
         let text = body.to_string();
         let url = format!("http://{}{path}", self.nodes[node].1.address);
@@ -160,7 +160,7 @@ async fn without_redis_requests_are_refused_until_it_is_back() {
         assert_eq!((status, &answer["error"]["code"]), (503, &json!("STORE_UNAVAILABLE")), "{answer}");
         assert_eq!(pair.nodes[node].1.readiness().0, 503, "a node that refuses everything is not ready");
     }
-    pair.redis.start_again();
+    pair.redis.restart();
     let mut last = (0, Value::Null);
     for node in [0, 1] {
         last = pair.act(node, &token, Some("k")).await;
@@ -213,7 +213,7 @@ async fn without_redis_the_database_decides_about_keys_and_nodes_still_count() {
     }
     // A node may enter the next minute meanwhile and then allow some more, but never all.
     assert!(let_in.iter().all(|count| (20..=40).contains(count)), "{let_in:?}");
-    pair.redis.start_again();
+    pair.redis.restart();
     for _ in 0..2 {
         pair.act(0, &token, Some("k")).await;
     }

@@ -1,6 +1,6 @@
 //! Span export to a collector.
 
-use crate::support::Place;
+use crate::support::Workspace;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -50,7 +50,7 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
 #[test]
 fn a_collector_receives_the_request_span_in_the_callers_trace_and_no_secret() {
     let (address, received) = collector();
-    let place = Place::new().env("CHIMERA_OTLP__ENDPOINT", &address);
+    let place = Workspace::new().env("CHIMERA_OTLP__ENDPOINT", &address);
     let server = place.dev(&[]);
     let head = format!("GET /token=MARKED HTTP/1.1\r\ntraceparent: 00-{TRACE}-00f067aa0ba902b7-01");
     let answer = server.ask(&head);
@@ -73,7 +73,7 @@ fn a_collector_that_is_away_neither_hurts_nor_floods_the_log() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);
-    let place = Place::new().env("CHIMERA_OTLP__ENDPOINT", &address);
+    let place = Workspace::new().env("CHIMERA_OTLP__ENDPOINT", &address);
     let server = place.dev(&[]);
     for _ in 0..20 {
         assert!(server.ask("GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200"));

@@ -1,9 +1,9 @@
 //! Restores and resumes that are interrupted, rejected or incomplete, with the real binary.
 
 use crate::disk::SmallDisk;
-use crate::support::{Place, Said, until};
+use crate::support::{Workspace, CommandOutput, wait_until};
 use chimera_testkit::postgres::PrivatePostgres;
-use chimera_testkit::preload::{Crash, WallClock};
+use chimera_testkit::preload::{KillSwitch, WallClock};
 
 /// Creates a document, and so a blob.
 const PDF: &str = r##"local.markdown_to_pdf={"markdown":"# Hello"}"##;
@@ -22,7 +22,7 @@ pub(crate) fn contents(folder: &std::path::Path) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn a_log_without_its_data_file_is_never_lost_to_a_command_or_a_start() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     for _ in 0..3 {
         place.json(&["act", "--step", STEP]);
@@ -55,14 +55,14 @@ fn a_log_without_its_data_file_is_never_lost_to_a_command_or_a_start() {
     std::fs::rename(place.path("aside.db"), &data).unwrap();
     assert_eq!(entries(), acknowledged);
     let server = place.dev(&[]);
-    server.until_ready();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0));
 }
 
 #[test]
 fn a_resume_by_a_right_clock_counts_after_one_by_a_clock_that_was_ahead() {
     let clock = WallClock::new();
-    let place = Place::new().envs(clock.env());
+    let place = Workspace::new().envs(clock.env());
     assert_eq!(place.dev(&[]).stop().0, Some(0));
     place.json(&["backup", "--out", "b"]);
     for ahead in [DAY, 0, 1] {
@@ -73,17 +73,17 @@ fn a_resume_by_a_right_clock_counts_after_one_by_a_clock_that_was_ahead() {
         let doctor = place.run(&["doctor"]);
         assert_eq!(doctor.status, 0, "{ahead}: {}", doctor.stdout);
         let server = place.dev(&[]);
-        server.until_ready();
+        server.wait_until_ready();
         assert_eq!(server.stop().0, Some(0));
     }
 }
 
 /// Takes a backup `b` of a server with a blob.
-fn backed_up(place: Place) -> Place {
+fn backed_up(place: Workspace) -> Workspace {
     let place = place.env("CHIMERA_SECRET_BACKUP", "correct horse battery staple");
     let server = place.dev(&[]);
     let run = place.json(&["act", "--step", PDF])["run_id"].as_str().unwrap().to_owned();
-    until("the document", || {
+    wait_until("the document", || {
         let shown = place.json(&["runs", "show", &run]);
         (shown["status"] != "completed").then(|| shown.to_string())
     });
@@ -92,12 +92,12 @@ fn backed_up(place: Place) -> Place {
     place
 }
 
-fn restore(place: &Place, more: &[&str]) -> Said {
+fn restore(place: &Workspace, more: &[&str]) -> CommandOutput {
     place.run(&[&["restore", "--from", "b", "--key", "secret://backup"], more].concat())
 }
 
 /// Every command and every start refuses a folder with an unfinished restore, and changes nothing.
-fn is_refused(place: &Place, data: &str) {
+fn is_refused(place: &Workspace, data: &str) {
     let commands: [&[&str]; 7] = [
         &["dev", "--listen", "127.0.0.1:0"],
         &["serve", "--listen", "127.0.0.1:0"],
@@ -116,18 +116,18 @@ fn is_refused(place: &Place, data: &str) {
     assert!(doctor.status == 3 && doctor.stdout.contains("is not complete"), "{}", doctor.stdout);
 }
 
-fn goes_on(place: &Place, data: &str) {
+fn goes_on(place: &Workspace, data: &str) {
     place.json(&["resume", "--after-restore", "--yes", "--data", data]);
     let deep = place.run(&["doctor", "--deep", "--data", data]);
     assert!(deep.status == 0 && deep.stdout.contains("intact: 1"), "{}", deep.stdout);
     let server = place.dev(&["--data", data]);
-    server.until_ready();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0));
 }
 
 #[test]
 fn a_restore_that_was_cut_is_found_by_everybody_and_can_be_repeated() {
-    let place = backed_up(Place::new());
+    let place = backed_up(Workspace::new());
     // Interrupted right after its start, in a new folder and in one with data.
     std::fs::create_dir_all(place.path("new/restoring")).unwrap();
     std::fs::create_dir(place.path(".chimera/restoring")).unwrap();
@@ -141,7 +141,7 @@ fn a_restore_that_was_cut_is_found_by_everybody_and_can_be_repeated() {
 
 #[test]
 fn a_restore_that_failed_while_things_were_put_in_place_is_not_complete_and_says_where_the_old_data_is() {
-    let place = backed_up(Place::new());
+    let place = backed_up(Workspace::new());
     let blobs = place.path(".chimera/blobs/sha256");
     std::fs::remove_dir_all(&blobs).unwrap();
     // A file where a folder should be.
@@ -162,7 +162,7 @@ fn a_restore_that_failed_while_things_were_put_in_place_is_not_complete_and_says
 #[test]
 fn a_restore_that_does_not_fit_on_the_disk_changes_nothing_that_was_there() {
     let disk = SmallDisk::new(16);
-    let place = Place::new().via(disk.entrance());
+    let place = Workspace::new().wrapped_in(disk.entrance());
     let data = disk.data();
     let (here, backup) = (["--data", data.as_str()], place.path("b").display().to_string());
     assert_eq!(place.dev(&here).stop().0, Some(0));
@@ -172,18 +172,18 @@ fn a_restore_that_does_not_fit_on_the_disk_changes_nothing_that_was_there() {
     assert!(said.status == 1 && !said.stderr.contains("not complete"), "{}", said.stderr);
     disk.empty();
     let server = place.dev(&here);
-    server.until_ready();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0), "the failed restore left no trace");
     let refused = place.run(&[&["restore", "--from", &backup], &here[..]].concat());
     assert!(refused.stderr.contains("already contains data"), "{}", refused.stderr);
     let server = place.dev(&here);
-    server.until_ready();
+    server.wait_until_ready();
     assert_eq!(server.stop().0, Some(0), "a refused restore has not started");
 }
 
 #[test]
 fn a_blob_that_the_records_name_and_that_is_gone_is_missed_by_the_doctor_and_by_a_backup() {
-    let place = backed_up(Place::new());
+    let place = backed_up(Workspace::new());
     let deep = place.run(&["doctor", "--deep"]);
     assert!(deep.status == 0 && deep.stdout.contains("intact: 1, referenced by records: 1"), "{}", deep.stdout);
     std::fs::rename(place.path(".chimera/blobs"), place.path("aside")).unwrap();
@@ -205,7 +205,7 @@ fn a_blob_that_the_records_name_and_that_is_gone_is_missed_by_the_doctor_and_by_
 
 /// What a start finds after a restore was killed. An empty folder counts as none.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-enum Left {
+enum RestoreResult {
     Nothing,
     Unfinished,
     Complete,
@@ -213,18 +213,18 @@ enum Left {
 
 /// A restore that is killed repeatedly, each time a few file changes later.
 #[derive(Clone, Copy)]
-struct Killed<'a> {
-    place: &'a Place,
-    crash: &'a Crash,
+struct KilledRestore<'a> {
+    place: &'a Workspace,
+    crash: &'a KillSwitch,
     args: &'a [&'a str],
     /// The content of the folder before the restore.
     before: &'a [&'a str],
     step: usize,
 }
 
-impl Killed<'_> {
+impl KilledRestore<'_> {
     fn everywhere(&self) {
-        let mut seen: Vec<Left> = Vec::new();
+        let mut seen: Vec<RestoreResult> = Vec::new();
         for change in (1..).step_by(self.step) {
             let data = format!("killed-{change}");
             for name in self.before {
@@ -239,12 +239,12 @@ impl Killed<'_> {
             let found = self.left(&data);
             assert!(seen.last().is_none_or(|last| *last <= found), "{change}: {seen:?}, {found:?}");
             seen.push(found);
-            if found == Left::Unfinished && change % 7 == 1 {
+            if found == RestoreResult::Unfinished && change % 7 == 1 {
                 let mut again = args.clone();
                 again.retain(|arg| *arg != "--force");
                 let said = self.place.run(&again);
                 assert_eq!(said.status, 0, "{change}: {}", said.stderr);
-                assert_eq!(self.left(&data), Left::Complete, "{change}");
+                assert_eq!(self.left(&data), RestoreResult::Complete, "{change}");
             }
             if self.place.path(&data).exists() {
                 std::fs::remove_dir_all(self.place.path(&data)).unwrap();
@@ -254,55 +254,55 @@ impl Killed<'_> {
             }
             assert_eq!(ended.status.code(), None, "{change}: {}", String::from_utf8_lossy(&ended.stderr));
         }
-        let unfinished = seen.iter().filter(|left| **left == Left::Unfinished).count();
-        assert!(unfinished > 5 && seen.last() == Some(&Left::Complete), "{seen:?}");
+        let unfinished = seen.iter().filter(|left| **left == RestoreResult::Unfinished).count();
+        assert!(unfinished > 5 && seen.last() == Some(&RestoreResult::Complete), "{seen:?}");
     }
 
     /// What a start finds. Unless it is refused, it must be the whole backup or the whole previous data.
-    fn left(&self, data: &str) -> Left {
+    fn left(&self, data: &str) -> RestoreResult {
         let folder = self.place.path(data);
         if folder.join("restoring").exists() {
             let refused = self.place.run(&["serve", "--listen", "127.0.0.1:0", "--data", data]);
             assert!(refused.status == 1 && refused.stderr.contains("is not complete"), "{}", refused.stderr);
-            return Left::Unfinished;
+            return RestoreResult::Unfinished;
         }
         let doctor = self.place.run(&["doctor", "--data", data]).stdout;
         let blobs = std::fs::read_dir(folder.join("blobs/sha256")).map_or(0, Iterator::count);
         if doctor.contains("it was restored from a backup of") && blobs > 0 {
             let keys = self.args.contains(&"--key") || self.before.contains(&"keys/ledger.key");
             assert!(blobs == 1 && folder.join("keys/ledger.key").exists() == keys, "{data}");
-            return Left::Complete;
+            return RestoreResult::Complete;
         }
         let mut files = Vec::new();
         for name in ["chimera.db", "ledger.mark", "keys/ledger.key", "keys/seal.key", "blobs"] {
             files.extend(folder.join(name).exists().then_some(name));
         }
         assert_eq!(files, self.before, "{data}: {doctor}");
-        Left::Nothing
+        RestoreResult::Nothing
     }
 }
 
 /// The first step of a restore marks it as unfinished, and the last step removes the mark.
 #[test]
 fn a_restore_that_is_killed_at_any_point_is_refused_by_name_or_complete() {
-    let (crash, url) = (Crash::new(), PrivatePostgres::shared().unwrap().fresh_database().unwrap());
+    let (crash, url) = (KillSwitch::new(), PrivatePostgres::shared().unwrap().fresh_database().unwrap());
     let (key, there) = (["--key", "secret://backup", "--force"], ["chimera.db", "ledger.mark", "keys/ledger.key"]);
-    for (place, step) in [(Place::new(), 1), (Place::new().env("CHIMERA_DATABASE_URL", &url), 3)] {
+    for (place, step) in [(Workspace::new(), 1), (Workspace::new().env("CHIMERA_DATABASE_URL", &url), 3)] {
         let place = backed_up(place.envs(crash.env()));
-        let killed = Killed { place: &place, crash: &crash, args: &["--force"], before: &[], step };
+        let killed = KilledRestore { place: &place, crash: &crash, args: &["--force"], before: &[], step };
         killed.everywhere();
         // Decrypting keys is slow on purpose.
-        Killed { args: &key, step: 10, ..killed }.everywhere();
+        KilledRestore { args: &key, step: 10, ..killed }.everywhere();
         if place.path(".chimera/chimera.db").exists() {
-            Killed { args: &["--force"], before: &there, ..killed }.everywhere();
-            Killed { args: &key, before: &there, step: 10, ..killed }.everywhere();
+            KilledRestore { args: &["--force"], before: &there, ..killed }.everywhere();
+            KilledRestore { args: &key, before: &there, step: 10, ..killed }.everywhere();
         }
     }
 }
 
 #[test]
 fn a_restore_on_a_machine_that_knows_no_key_says_whom_it_trusts_and_which_keys_are_missing() {
-    let place = backed_up(Place::new());
+    let place = backed_up(Workspace::new());
     let said = place.run(&["restore", "--from", "b", "--data", "new"]);
     assert_eq!(said.status, 0, "{}", said.stderr);
     for words in [

@@ -1,6 +1,6 @@
 //! A database migrated by another version of Chimera, before the start and under a running node.
 
-use crate::support::{Place, Said, Server};
+use crate::support::{Workspace, CommandOutput, Server};
 use chimera_testkit::postgres::PrivatePostgres;
 use serde_json::{Value, json};
 
@@ -9,40 +9,40 @@ const NEWER: &str = "INSERT INTO schema_migrations (version, name, checksum, app
      SELECT 9999, '9999_later', 'x', max(applied_at) FROM schema_migrations";
 
 /// Makes the schema of a place newer.
-type MakeNewer = Box<dyn Fn(&Place)>;
+type MakeNewer = Box<dyn Fn(&Workspace)>;
 
 /// A place on each store.
-fn places() -> Vec<(Place, MakeNewer)> {
+fn places() -> Vec<(Workspace, MakeNewer)> {
     let postgres = PrivatePostgres::shared().unwrap();
     let url = postgres.fresh_database().unwrap();
-    let shared = Place::new().trusting().env("CHIMERA_DATABASE_URL", &url);
+    let shared = Workspace::new().with_actors().env("CHIMERA_DATABASE_URL", &url);
     vec![
         (
-            Place::new().trusting(),
+            Workspace::new().with_actors(),
             Box::new(|place| chimera_testkit::sqlite::execute(&place.path(".chimera/chimera.db"), NEWER).unwrap()),
         ),
         (shared, Box::new(move |_| postgres.execute(&url, NEWER).unwrap())),
     ]
 }
 
-fn refusal(said: &Said) -> Value {
+fn refusal(said: &CommandOutput) -> Value {
     let line = said.stderr.lines().last().unwrap_or_default();
     serde_json::from_str::<Value>(line).unwrap_or_else(|_| panic!("{}", said.stderr))["error"].take()
 }
 
-fn assert_refused_for_good(said: &Said) {
+fn assert_refused_for_good(said: &CommandOutput) {
     let error = refusal(said);
     assert_eq!((&error["code"], &error["retryable"]), (&json!("SCHEMA_MISMATCH"), &json!(false)), "{error}");
     assert!(error["message"].as_str().unwrap().contains("schema version 9999"), "{error}");
     assert_eq!(error["retry_after_seconds"], Value::Null, "{error}");
 }
 
-fn act(place: &Place) -> Said {
+fn act(place: &Workspace) -> CommandOutput {
     place.run(&["act", "--step", "local.echo={\"message\":\"x\"}", "--wait", "--json"])
 }
 
-fn assert_steps_aside(place: &Place, server: &Server) {
-    server.until_not_ready("records", "schema version 9999");
+fn assert_steps_aside(place: &Workspace, server: &Server) {
+    server.wait_until_not_ready("records", "schema version 9999");
     for _ in 0..2 {
         let said = act(place);
         assert_eq!(said.status, 1, "{}", said.stdout);
@@ -85,10 +85,10 @@ fn commands_and_starts_are_refused_a_newer_schema_for_good() {
 #[test]
 fn who_reads_data_that_was_never_migrated_is_refused_for_good() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
-    let file = Place::new();
+    let file = Workspace::new();
     std::fs::create_dir(file.path(".chimera")).unwrap();
     std::fs::write(file.path(".chimera/chimera.db"), b"").unwrap();
-    for place in [file, Place::new().env("CHIMERA_DATABASE_URL", &url)] {
+    for place in [file, Workspace::new().env("CHIMERA_DATABASE_URL", &url)] {
         let error = refusal(&place.run(&["runs", "list", "--json"]));
         assert_eq!((&error["code"], &error["retryable"]), (&json!("SCHEMA_MISMATCH"), &json!(false)), "{error}");
         assert_eq!(error["message"], "the data has no schema yet; chimera migrate creates it");
@@ -100,7 +100,7 @@ fn a_migration_that_the_database_refuses_is_refused_for_good_with_the_reason() {
     let postgres = PrivatePostgres::shared().unwrap();
     let url = postgres.fresh_database().unwrap();
     postgres.execute(&url, "CREATE TABLE steps (id INTEGER)").unwrap();
-    let error = refusal(&Place::new().env("CHIMERA_DATABASE_URL", &url).run(&["serve", "--json"]));
+    let error = refusal(&Workspace::new().env("CHIMERA_DATABASE_URL", &url).run(&["serve", "--json"]));
     assert_eq!((&error["code"], &error["retryable"]), (&json!("SCHEMA_MISMATCH"), &json!(false)), "{error}");
     let message = error["message"].as_str().unwrap();
     assert!(message.starts_with("migration 0003_flow failed: ") && message.contains("already exists"), "{message}");

@@ -2,7 +2,7 @@
 //!
 //! The fake servers here reject the login and echo the password in their error.
 
-use crate::support::{Place, Said};
+use crate::support::{Workspace, CommandOutput};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -75,7 +75,7 @@ fn without_secrets(what: &str, text: &str) {
     }
 }
 
-fn silent(place: &Place, args: &[&str]) -> Said {
+fn silent(place: &Workspace, args: &[&str]) -> CommandOutput {
     let said = place.run(args);
     without_secrets(&args.join(" "), &said.stdout);
     without_secrets(&args.join(" "), &said.stderr);
@@ -86,7 +86,7 @@ fn silent(place: &Place, args: &[&str]) -> Said {
 #[test]
 fn servers_that_refuse_a_password_find_nobody_to_repeat_it() {
     let ((database, asked), (cache, _told)) = (server(postgres), server(redis));
-    let place = Place::new()
+    let place = Workspace::new()
         .env("CHIMERA_LOG__LEVEL", "trace,chimera=trace")
         .env("CHIMERA_SECRET_SMTP", SMTP)
         .env("CHIMERA_DATABASE_URL", &format!("postgres://ada:{DATABASE}@127.0.0.1:{database}/main"))
@@ -112,7 +112,7 @@ fn servers_that_refuse_a_password_find_nobody_to_repeat_it() {
 #[test]
 fn a_running_server_names_none_of_its_secrets_even_to_who_knows_them() {
     let (cache, told) = server(redis);
-    let place = Place::new()
+    let place = Workspace::new()
         .env("CHIMERA_LOG__LEVEL", "trace,chimera=trace")
         .env("CHIMERA_SECRET_SMTP", SMTP)
         .env("CHIMERA_SECRETS__FILE", "secrets.toml")

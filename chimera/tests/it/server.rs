@@ -1,12 +1,12 @@
 //! Starting, stopping, and the lock on the data folder.
 
-use crate::support::{Place, Server, mode};
+use crate::support::{Workspace, Server, mode};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 #[test]
 fn dev_creates_its_private_folder_says_where_it_is_and_stops_on_request() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     assert_eq!(server.ready["token"].as_str().unwrap().split('.').count(), 3);
     let names: Vec<_> = server.ready["actors"].as_array().unwrap().iter().map(|it| it["actor"].clone()).collect();
@@ -21,7 +21,7 @@ fn dev_creates_its_private_folder_says_where_it_is_and_stops_on_request() {
 
 #[test]
 fn keys_stay_the_same_over_restarts_even_after_a_kill() {
-    let place = Place::new();
+    let place = Workspace::new();
     let key = || std::fs::read(place.path(".chimera/keys/ledger.key")).unwrap();
     let first = place.dev(&[]);
     let (actors, seed) = (first.ready["actors"].clone(), key());
@@ -33,7 +33,7 @@ fn keys_stay_the_same_over_restarts_even_after_a_kill() {
 
 #[test]
 fn a_second_server_and_a_writing_command_beside_a_live_server_are_refused() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&["--data", "d"]);
     for args in [
         &["dev", "--data", "d", "--listen", "127.0.0.1:0"][..],
@@ -49,14 +49,14 @@ fn a_second_server_and_a_writing_command_beside_a_live_server_are_refused() {
         );
     }
     assert_eq!(place.run(&["config", "print", "--data", "d"]).status, 0);
-    server.until_ready();
+    server.wait_until_ready();
 }
 
 /// A Redis that accepts connections and never answers makes the readiness check wait for its timeout.
-fn with_a_silent_redis() -> (Place, TcpListener) {
+fn with_a_silent_redis() -> (Workspace, TcpListener) {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", silent.local_addr().unwrap());
-    (Place::new().env("CHIMERA_REDIS_URL", &url), silent)
+    (Workspace::new().env("CHIMERA_REDIS_URL", &url), silent)
 }
 
 /// Sends a request that hangs, and waits until the server has started it.
@@ -101,7 +101,7 @@ fn a_second_signal_ends_at_once() {
 
 #[test]
 fn a_port_that_is_taken_is_a_clear_error() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     let said = place.run(&["dev", "--data", "other", "--listen", &server.address]);
     assert_eq!(said.status, 4);
@@ -111,7 +111,7 @@ fn a_port_that_is_taken_is_a_clear_error() {
 
 #[test]
 fn metrics_count_requests_by_route_and_never_by_address() {
-    let place = Place::new();
+    let place = Workspace::new();
     let server = place.dev(&[]);
     server.ask("GET /healthz HTTP/1.1");
     server.ask("GET /nothing/here HTTP/1.1");

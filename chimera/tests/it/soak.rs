@@ -14,11 +14,11 @@ pub(crate) mod outside;
 mod restores;
 mod trouble;
 
-use crate::support::{Place, Server};
+use crate::support::{Workspace, Server};
 use chimera_engine::port::Random;
 use chimera_testkit::seeded::Seeded;
-use clients::{Clients, KEY, Known, SECRET};
-use outside::Outside;
+use clients::{Clients, KEY, AcknowledgedRun, SECRET};
+use outside::EffectServer;
 use restores::Restores;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,10 +42,10 @@ fn kills() -> usize {
 
 /// The nodes, the clients and the outside of a campaign.
 struct Soak {
-    places: Vec<Place>,
+    places: Vec<Workspace>,
     nodes: Vec<Option<Server>>,
     clients: Arc<Clients>,
-    outside: Arc<Outside>,
+    outside: Arc<EffectServer>,
     machine: Machine,
     random: Seeded,
     kills: usize,
@@ -55,10 +55,10 @@ struct Soak {
 
 impl Soak {
     fn new(nodes: usize, machine: Machine) -> Self {
-        let outside = Outside::start();
+        let outside = EffectServer::start();
         let address = outside.address.to_string();
         let place = || {
-            let place = Place::new()
+            let place = Workspace::new()
                 .env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml")
                 .env("CHIMERA_ACCESS__HMAC_ACTOR", "admin")
                 .env("HMAC_SECRET_KEY", KEY)
@@ -78,7 +78,7 @@ impl Soak {
             machine.place(place)
         };
         let clients = Arc::new(Clients::new(Arc::clone(&outside)));
-        let places: Vec<Place> = (0..nodes).map(|_| place()).collect();
+        let places: Vec<Workspace> = (0..nodes).map(|_| place()).collect();
         let mut soak = Self {
             nodes: places.iter().map(|_| None).collect(),
             places,
@@ -140,14 +140,14 @@ impl Soak {
         self.clients.freeze(true);
         self.nodes[node].as_ref().unwrap().signal("STOP");
         self.clients.nodes.set(node, None);
-        self.clients.until_ended();
+        self.clients.wait_until_ended();
         let server = self.nodes[node].as_ref().unwrap();
         server.signal("CONT");
         let address = server.address.clone();
-        server.until_ready();
+        server.wait_until_ready();
         self.clients.nodes.set(node, Some(address));
         // Now it continues what it was about to do when it was suspended.
-        self.machine.endure(&self.outside);
+        self.machine.wait_out(&self.outside);
         self.clients.freeze(false);
         self.freezes += 1;
     }
@@ -156,7 +156,7 @@ impl Soak {
         let nodes = self.places.len();
         while self.kills < kills {
             self.trouble();
-            self.outside.more(usize::try_from(self.below(THINGS_MAX)).unwrap());
+            self.outside.wait_for_effects(usize::try_from(self.below(THINGS_MAX)).unwrap());
             let node = self.any_node();
             if nodes > 1 && self.kills / FREEZE_EVERY > self.freezes {
                 self.freeze(node);
@@ -167,11 +167,11 @@ impl Soak {
             }
             self.start_in_trouble(node);
             self.back_up_or_restore();
-            println!("{} kills, {} freezes, {} runs so far", self.kills, self.freezes, self.clients.so_far());
+            println!("{} kills, {} freezes, {} runs so far", self.kills, self.freezes, self.clients.acknowledged_count());
         }
         if nodes > 1 {
             let node = self.any_node();
-            self.outside.more(usize::try_from(self.below(THINGS_MAX)).unwrap());
+            self.outside.wait_for_effects(usize::try_from(self.below(THINGS_MAX)).unwrap());
             self.freeze(node);
         }
     }
@@ -186,7 +186,7 @@ impl Soak {
         let trouble = troubles[usize::try_from(self.below(troubles.len() as u64)).unwrap()];
         self.machine.begin(trouble);
         if trouble.blocks() {
-            self.machine.endure(&self.outside);
+            self.machine.wait_out(&self.outside);
             self.machine.heal();
         }
     }
@@ -196,7 +196,7 @@ impl Soak {
         if self.below(4) == 0 {
             self.machine.begin(self.machine.slow_start());
             let mut child = self.places[node].start(&["serve", "--listen", "127.0.0.1:0"]);
-            self.machine.endure(&self.outside);
+            self.machine.wait_out(&self.outside);
             child.kill().unwrap();
             child.wait().unwrap();
             self.kills += 1;
@@ -206,7 +206,7 @@ impl Soak {
     }
 
     /// Runs the whole campaign and checks the final state.
-    fn survives(mut self) {
+    fn run_and_check(mut self) {
         let clients = Arc::clone(&self.clients);
         let runs = clients.work(|| self.campaign(kills()));
         self.machine.heal();
@@ -229,7 +229,7 @@ impl Soak {
             cut + restored,
             restored,
         );
-        println!("faults: {}", self.machine.seen());
+        println!("faults: {}", self.machine.fault_counts());
         let gone: BTreeSet<String> = clients.gone.lock().unwrap().iter().map(|gone| gone.run.clone()).collect();
         nothing_is_lost_or_doubled(&runs, &gone, &asked);
         for (place, requests) in &self.restores.sealed {
@@ -253,9 +253,9 @@ fn no_fault_in(log: &str, was_broken: bool) {
 }
 
 fn nothing_is_lost_or_doubled(
-    runs: &BTreeMap<String, Known>,
+    runs: &BTreeMap<String, AcknowledgedRun>,
     gone: &BTreeSet<String>,
-    asked: &BTreeMap<outside::Place, outside::Asked>,
+    asked: &BTreeMap<outside::EffectId, outside::EffectRequests>,
 ) {
     let ids: BTreeSet<&String> = runs.values().map(|known| &known.run).collect();
     assert_eq!(ids.len(), runs.len(), "two keys have the same run");
@@ -276,10 +276,10 @@ fn nothing_is_lost_or_doubled(
 
 #[test]
 fn kills_at_random_under_load_lose_nothing_and_double_nothing() {
-    Soak::new(1, Machine::embedded()).survives();
+    Soak::new(1, Machine::embedded()).run_and_check();
 }
 
 #[test]
 fn kills_and_stops_of_two_nodes_on_one_postgres_lose_nothing_and_double_nothing() {
-    Soak::new(2, Machine::shared()).survives();
+    Soak::new(2, Machine::shared()).run_and_check();
 }

@@ -1,13 +1,13 @@
 //! A stop lets calls in flight finish, and readiness reports it.
 
-use crate::support::{Place, Server, until};
+use crate::support::{Workspace, Server, wait_until};
 use serde_json::json;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 /// A service that answers when the test allows it.
-fn service() -> (TcpListener, Place) {
+fn service() -> (TcpListener, Workspace) {
     let service = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = service.local_addr().unwrap().to_string();
     let workflow = json!({
@@ -16,8 +16,8 @@ fn service() -> (TcpListener, Place) {
             "inputs": {"method": "POST", "url": format!("http://{address}/"), "json": {}}}],
         "edges": [],
     });
-    let place = Place::new()
-        .trusting()
+    let place = Workspace::new()
+        .with_actors()
         .env("CHIMERA_EGRESS_ALLOW", &address)
         .file("post.json", &workflow.to_string())
         .file("chimera.toml", "[shutdown]\ngrace_seconds = 20\n");
@@ -25,7 +25,7 @@ fn service() -> (TcpListener, Place) {
 }
 
 /// Starts a run whose call reaches the service. Returns the run and the connection of the call.
-fn call(place: &Place, service: &TcpListener) -> (String, TcpStream) {
+fn call(place: &Workspace, service: &TcpListener) -> (String, TcpStream) {
     place.json(&["workflow", "apply", "post.json"]);
     let started = place.json(&["act", "--workflow", "post"]);
     let (mut call, _) = service.accept().unwrap();
@@ -42,7 +42,7 @@ fn answer(mut call: TcpStream) {
 }
 
 fn until_stopping(server: &Server) {
-    until("stopping", || {
+    wait_until("stopping", || {
         let (status, said) = server.readiness();
         let told = said["error"]["details"]["checks"]
             .as_array()
@@ -110,7 +110,7 @@ fn calls_that_outlast_the_grace_time_are_cut_and_counted() {
 #[test]
 fn a_server_that_is_to_stop_serves_on_for_the_time_that_a_load_balancer_needs() {
     let echo = r#"{"air_version":"1.0","workflow_id":"echo","nodes":[{"id":"e","type":"function","fn":"local.echo","inputs":{"message":"x"}}],"edges":[]}"#;
-    let place = Place::new().trusting().env("CHIMERA_SHUTDOWN__DELAY_SECONDS", "600").file("echo.json", echo);
+    let place = Workspace::new().with_actors().env("CHIMERA_SHUTDOWN__DELAY_SECONDS", "600").file("echo.json", echo);
     let server = place.dev(&[]);
     place.json(&["workflow", "apply", "echo.json"]);
     server.signal("TERM");

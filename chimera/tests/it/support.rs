@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
 
-pub(crate) struct Place {
+pub(crate) struct Workspace {
     pub(crate) dir: TempDir,
     env: Vec<(String, String)>,
     server_env: Vec<(String, String)>,
@@ -20,13 +20,13 @@ pub(crate) struct Place {
 
 /// The exit status and output of a finished command.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) status: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Place {
+impl Workspace {
     pub(crate) fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap(), env: Vec::new(), server_env: Vec::new(), via: Vec::new() }
     }
@@ -48,7 +48,7 @@ impl Place {
     }
 
     /// Configures actors: `admin` at L2, and `user_ada`, who may decide approvals of other actors' runs.
-    pub(crate) fn trusting(self) -> Self {
+    pub(crate) fn with_actors(self) -> Self {
         let actors = r#"
 [[tenant]]
 domains = ["acme.example", "127.0.0.1"]
@@ -74,7 +74,7 @@ autonomy_level = "L2_ExecuteNotify"
     }
 
     /// Prefixes every command with another program, for example one that enters a namespace.
-    pub(crate) fn via(mut self, program: Vec<String>) -> Self {
+    pub(crate) fn wrapped_in(mut self, program: Vec<String>) -> Self {
         self.via = program;
         self
     }
@@ -106,10 +106,10 @@ autonomy_level = "L2_ExecuteNotify"
         self.command(args).spawn().unwrap()
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Said {
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
         let Output { status, stdout, stderr } = self.command(args).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Said { status: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
+        CommandOutput { status: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
     }
 
     /// Runs a command that must succeed, and parses its JSON output.
@@ -127,7 +127,7 @@ autonomy_level = "L2_ExecuteNotify"
     /// Like [`Place::dev`], with the examples.
     pub(crate) fn dev_with_examples(&self, args: &[&str]) -> Server {
         let mut child = self.start(&[&["dev", "--json", "--listen", "127.0.0.1:0"], args].concat());
-        let (log, _) = follow(&mut child);
+        let (log, _) = follow_log(&mut child);
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("unexpected output of dev: {line:?}"));
@@ -137,33 +137,33 @@ autonomy_level = "L2_ExecuteNotify"
 
     /// Starts `chimera serve` on a free port and waits until it logs its address.
     pub(crate) fn serve(&self, args: &[&str]) -> Server {
-        self.serving(&[&["serve", "--listen", "127.0.0.1:0"], args].concat())
+        self.start_serving(&[&["serve", "--listen", "127.0.0.1:0"], args].concat())
     }
 
     /// Like [`Place::serve`], on the configured address.
     pub(crate) fn serve_as_configured(&self) -> Server {
-        self.serving(&["serve"])
+        self.start_serving(&["serve"])
     }
 
     /// Starts `chimera serve` and waits until it accepts connections, even if it is not ready.
-    pub(crate) fn listening(&self) -> Server {
+    pub(crate) fn start_listening(&self) -> Server {
         let address = format!("127.0.0.1:{}", chimera_testkit::net::free_port());
         let mut child = self.start(&["serve", "--listen", &address]);
-        let (log, _) = follow(&mut child);
-        until("the listener", || TcpStream::connect(&address).err().map(|error| error.to_string()));
+        let (log, _) = follow_log(&mut child);
+        wait_until("the listener", || TcpStream::connect(&address).err().map(|error| error.to_string()));
         Server { child, log: Some(log), ready: Value::Null, address }
     }
 
-    fn serving(&self, args: &[&str]) -> Server {
+    fn start_serving(&self, args: &[&str]) -> Server {
         let mut child = self.start(args);
-        let (log, address) = follow(&mut child);
+        let (log, address) = follow_log(&mut child);
         let Ok(address) = address.recv() else { panic!("serve did not start: {}", log.join().unwrap()) };
         Server { child, log: Some(log), ready: Value::Null, address }
     }
 }
 
 /// Reads a server's log in a thread. Returns the thread and a channel for the address in the log.
-fn follow(child: &mut Child) -> (JoinHandle<String>, Receiver<String>) {
+fn follow_log(child: &mut Child) -> (JoinHandle<String>, Receiver<String>) {
     let stderr = BufReader::new(child.stderr.take().unwrap());
     let (announce, address) = sync_channel(1);
     let log = std::thread::spawn(move || {
@@ -184,7 +184,7 @@ fn follow(child: &mut Child) -> (JoinHandle<String>, Receiver<String>) {
 
 /// Repeats a check until it returns `None`. Fails after a minute with the last reason.
 #[allow(clippy::disallowed_methods, reason = "a wait needs a timeout")]
-pub(crate) fn until(what: &str, mut no: impl FnMut() -> Option<String>) {
+pub(crate) fn wait_until(what: &str, mut no: impl FnMut() -> Option<String>) {
     let begun = std::time::Instant::now();
     while let Some(instead) = no() {
         assert!(begun.elapsed().as_secs() < 60, "timed out waiting for {what}: {instead}");
@@ -235,9 +235,9 @@ impl Server {
     }
 
     /// Waits until `/readyz` fails because of `part`, with a reason that contains `reason`.
-    pub(crate) fn until_not_ready(&self, part: &str, reason: &str) {
+    pub(crate) fn wait_until_not_ready(&self, part: &str, reason: &str) {
         let mut said = Value::Null;
-        until(&format!("{part}: {reason}"), || {
+        wait_until(&format!("{part}: {reason}"), || {
             let (status, document) = self.readiness();
             said = document;
             let checks = said["error"]["details"]["checks"].as_array().cloned().unwrap_or_default();
@@ -250,8 +250,8 @@ impl Server {
         assert!(!said.to_string().contains("chimera.db") && !said.to_string().contains("/tmp"), "{said}");
     }
 
-    pub(crate) fn until_ready(&self) {
-        until("readiness", || {
+    pub(crate) fn wait_until_ready(&self) {
+        wait_until("readiness", || {
             let (status, document) = self.readiness();
             (status != 200).then(|| document.to_string())
         });

@@ -1,6 +1,6 @@
 //! Two tenants in one process, from the command line to the disk.
 
-use crate::support::{Place, Server};
+use crate::support::{Workspace, Server};
 use serde_json::Value;
 
 /// What is shared with the second tenant.
@@ -31,8 +31,8 @@ buckets = ["reports"]
 "#;
 
 /// A server, and a place whose commands act for the second tenant.
-fn street() -> (Place, Server, Place, Value) {
-    let place = Place::new()
+fn street() -> (Workspace, Server, Workspace, Value) {
+    let place = Workspace::new()
         .file("actors.toml", SHARED)
         .env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml")
         .server_env("CHIMERA_SECRET_HTTP_127_0_0_1", "token-of-the-first");
@@ -52,7 +52,7 @@ fn street() -> (Place, Server, Place, Value) {
         "--quota",
         "1000",
     ]);
-    let there = Place::new()
+    let there = Workspace::new()
         .env("CHIMERA_SERVER", server.ready["url"].as_str().unwrap())
         .env("CHIMERA_ACTOR", "globex_bot")
         .env("CHIMERA_HMAC_KEY", key["hmac_key"].as_str().unwrap());
@@ -66,7 +66,7 @@ fn upload(bucket: &str, content: &str) -> String {
 #[test]
 fn a_second_tenant_neither_overwrites_nor_reads_what_the_first_has() {
     let (place, server, there, tenant) = street();
-    let act = |place: &Place, step: &str| place.run(&["act", "--step", step, "--json"]);
+    let act = |place: &Workspace, step: &str| place.run(&["act", "--step", step, "--json"]);
     for content in ["\"content\":\"older\"", "\"content\":\"of the first\""] {
         let said = act(&place, &upload("reports", content));
         assert_eq!(said.status, 0, "{said:?}");
@@ -127,7 +127,7 @@ fn an_operator_acts_for_a_tenant_from_the_command_line() {
     std::fs::write(place.path("air.json"), air).unwrap();
     let applied = place.run(&["workflow", "apply", "air.json", "--for-tenant", "globex"]);
     assert_eq!(applied.status, 0, "{applied:?}");
-    let names = |place: &Place, args: &[&str]| place.run(args).stdout.contains("theirs");
+    let names = |place: &Workspace, args: &[&str]| place.run(args).stdout.contains("theirs");
     assert!(names(&place, &["workflow", "list", "--for-tenant", "globex"]) && !names(&place, &["workflow", "list"]));
     let actors = place.json(&["actor", "list", "--for-tenant", "globex"]);
     assert_eq!((actors["items"].as_array().unwrap().len(), &actors["items"][0]["id"]), (1, &"globex_bot".into()));

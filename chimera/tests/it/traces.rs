@@ -2,7 +2,7 @@
 
 use crate::flow::one_request;
 use crate::otlp::collector;
-use crate::support::{Place, Server, until};
+use crate::support::{Workspace, Server, wait_until};
 use chimera_core::time::Timestamp;
 use chimera_testkit::access::{signed_with, unix_seconds};
 use chimera_testkit::redis::PrivateRedis;
@@ -20,13 +20,13 @@ use std::sync::mpsc::Receiver;
 const CALLER: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 /// The spans that a collector has received so far.
-struct Collected {
+struct CollectedSpans {
     address: String,
     received: Receiver<(String, Vec<u8>)>,
     spans: Vec<Span>,
 }
 
-impl Collected {
+impl CollectedSpans {
     fn begin() -> Self {
         let (address, received) = collector();
         Self { address, received, spans: Vec::new() }
@@ -49,7 +49,7 @@ impl Collected {
     }
 
     fn until(&mut self, trace: &str, name: &str) {
-        until(name, || {
+        wait_until(name, || {
             self.take();
             let found = self.trace(trace).values().any(|span| span.name == name);
             (!found).then(|| format!("{} spans", self.spans.len()))
@@ -127,11 +127,11 @@ fn check_tree(trace: &BTreeMap<String, &Span>) {
 /// CORE-126, CORE-127, CORE-128, CORE-129, CORE-130, CORE-131
 #[test]
 fn one_trace_leads_from_the_request_over_a_killed_server_and_an_approval_to_the_last_call() {
-    let (mut collected, redis) = (Collected::begin(), PrivateRedis::start());
+    let (mut collected, redis) = (CollectedSpans::begin(), PrivateRedis::start());
     let outside = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = outside.local_addr().unwrap().to_string();
     let called = one_request(outside);
-    let place = Place::new()
+    let place = Workspace::new()
         .env("CHIMERA_OTLP__ENDPOINT", &collected.address)
         .env("CHIMERA_EGRESS_ALLOW", &address)
         .env("CHIMERA_REDIS_URL", &redis.url())

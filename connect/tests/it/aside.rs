@@ -1,6 +1,6 @@
 //! A large answer is processed where it blocks no request.
 
-use crate::server::{Known, Reply, Server, ctx, local, toolbox};
+use crate::server::{FixedSecrets, Reply, Server, ctx, local, toolbox};
 use chimera_connect::flow::HttpRequest;
 use chimera_connect::flow::declared::tools;
 use chimera_engine::flow::port::{Tool, ToolError};
@@ -60,7 +60,7 @@ async fn holds_up_nobody(tool: &dyn Tool, input: Value, expected: impl Fn(Result
 #[tokio::test]
 async fn the_answer_of_a_request_with_many_values() {
     let server = Server::start(|_| Reply::json(200, &many())).await;
-    let tool = HttpRequest::new(local(), Known::of(&[("http.127.0.0.1", "hunter-2-hunter")])).unwrap();
+    let tool = HttpRequest::new(local(), FixedSecrets::of(&[("http.127.0.0.1", "hunter-2-hunter")])).unwrap();
     let input = json!({"url": server.url("/")});
     holds_up_nobody(&tool, input, |told| assert_eq!(told.unwrap()["body"]["data"]["many"]["key-7"], 7)).await;
     // Binary bodies are searched for the secret that was sent.

@@ -6,7 +6,7 @@ use chimera_core::access::mac;
 use chimera_core::access::signature::{UnverifiedSignature, RequestParts};
 use chimera_core::error::{Code, ErrorBody, ProblemDetails};
 use chimera_core::secret::Secret;
-use chimera_testkit::world::World;
+use chimera_testkit::world::LedgerFixture;
 use futures::StreamExt;
 use serde_json::json;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn at(server: &Server) -> client::Server {
 }
 
 fn credentials(token: Option<&str>) -> ApiCredentials {
-    let world = World::new(1);
+    let world = LedgerFixture::new(1);
     ApiCredentials {
         actor: "user_ann".into(),
         key: Some(Secret::new("the key of ann")),
@@ -28,7 +28,7 @@ fn credentials(token: Option<&str>) -> ApiCredentials {
 
 #[tokio::test]
 async fn requests_show_the_token_and_are_signed_and_answers_come_with_their_status() {
-    let server = Server::saying(202, json!({"ok": true})).await;
+    let server = Server::with_answer(202, json!({"ok": true})).await;
     let answer = at(&server).ask("POST", "runs/x/cancel", Some("{\"a\":1}".into())).await.unwrap();
     assert_eq!(answer, (202, json!({"ok": true})));
     let seen = &server.seen()[0];
@@ -47,7 +47,7 @@ async fn requests_show_the_token_and_are_signed_and_answers_come_with_their_stat
 
 #[tokio::test]
 async fn without_a_token_one_is_got_with_the_key_and_kept() {
-    let server = Server::saying(200, json!({"access_token": "fresh"})).await;
+    let server = Server::with_answer(200, json!({"access_token": "fresh"})).await;
     let client = client::Server::new(&server.url(""), credentials(None)).unwrap();
     client.ask("GET", "runs", None).await.unwrap();
     client.ask("GET", "runs", None).await.unwrap();
@@ -64,7 +64,7 @@ async fn an_address_that_is_none_and_a_lack_of_credentials_are_refused_in_words(
     assert!(matches!(client::Server::new("http://x", credentials(Some("a\nb"))), Err(ApiClientError::Unusable(_))));
     let bare = client::Server::new("http://127.0.0.1:9", ApiCredentials { key: None, ..credentials(None) }).unwrap();
     assert!(matches!(bare.ask("GET", "runs", None).await, Err(ApiClientError::Unusable(_))));
-    let server = Server::saying(200, json!({})).await;
+    let server = Server::with_answer(200, json!({})).await;
     let reader = ApiCredentials { key: None, ..credentials(Some("sesame")) };
     let reader = client::Server::new(&server.url(""), reader).unwrap();
     assert!(reader.ask("GET", "runs", None).await.is_ok(), "a token alone reads");
@@ -76,12 +76,12 @@ async fn an_address_that_is_none_and_a_lack_of_credentials_are_refused_in_words(
 async fn a_refusal_is_the_servers_own_error_and_a_stranger_is_told_apart() {
     let body = ErrorBody::new(Code::StaleApproval, "too late").with("n", 1);
     let problem = serde_json::to_value(ProblemDetails::new(Code::StaleApproval, body.clone(), "/x", "t")).unwrap();
-    let server = Server::saying(409, problem).await;
+    let server = Server::with_answer(409, problem).await;
     match at(&server).ask("GET", "runs", None).await {
         Err(ApiClientError::Refused(told)) => assert_eq!(*told, body),
         other => panic!("{other:?}"),
     }
-    let strange = Server::saying(404, json!({"message": "nginx"})).await;
+    let strange = Server::with_answer(404, json!({"message": "nginx"})).await;
     assert!(matches!(at(&strange).ask("GET", "runs", None).await, Err(ApiClientError::NotChimera { status: 404, .. })));
     let cut = Server::start(|_| Reply::Cut).await;
     assert!(matches!(at(&cut).ask("GET", "runs", None).await, Err(ApiClientError::NoAnswer { .. })));

@@ -6,7 +6,7 @@
 //! before the first byte. Only `http.request` with a writing method is neither idempotent nor checkable: it is never
 //! sent again, and a person reports the outcome.
 
-use crate::server::{Known, Reply, Seen, Server, local};
+use crate::server::{FixedSecrets, Reply, ReceivedRequest, Server, local};
 use async_trait::async_trait;
 use chimera_connect::flow::HttpRequest;
 use chimera_connect::flow::{ToolDependencies, declared};
@@ -22,9 +22,9 @@ use chimera_engine::flow::{Asking, Flow, FlowPorts, Registry, RunKey, StartRun};
 use chimera_engine::port::{NoSpans, Records};
 use chimera_storage::records::{AccessMode, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::crash::Store;
-use chimera_testkit::flow::{HintBus, Nobody, World};
+use chimera_testkit::flow::{BroadcastBus, NullNotifier, World};
 use chimera_testkit::postgres::PrivatePostgres;
-use chimera_testkit::simulate::wire::{Link, Moment, Wire, WiredRecords, WiredTool};
+use chimera_testkit::simulate::wire::{LinkState, CrashPoint, PortSwitch, SwitchedRecords, SwitchedTool};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,14 +108,14 @@ fn workflow(address: &str) -> Value {
 }
 
 /// The server, and which request it cuts.
-struct Other {
+struct CuttingServer {
     server: Server,
-    engine: Arc<Mutex<Option<Arc<Wire>>>>,
+    engine: Arc<Mutex<Option<Arc<PortSwitch>>>>,
 }
 
-impl Other {
+impl CuttingServer {
     async fn start(cut: Cut) -> Self {
-        let engine: Arc<Mutex<Option<Arc<Wire>>>> = Arc::default();
+        let engine: Arc<Mutex<Option<Arc<PortSwitch>>>> = Arc::default();
         let held = Arc::clone(&engine);
         let server = Server::start(move |seen| {
             let (Cut::Lost(at) | Cut::Closed(at)) = cut else { return Self::answer(seen) };
@@ -123,7 +123,7 @@ impl Other {
                 return Self::answer(seen);
             }
             if let (Cut::Lost(_), Some(wire)) = (cut, held.lock().unwrap().as_ref()) {
-                wire.set(Link::Cut);
+                wire.set(LinkState::Cut);
             }
             Reply::Cut
         })
@@ -131,9 +131,9 @@ impl Other {
         Self { server, engine }
     }
 
-    fn answer(seen: &[Seen]) -> Reply {
+    fn answer(seen: &[ReceivedRequest]) -> Reply {
         if seen.last().is_some_and(|last| last.line() == "GET /checked") {
-            let notes: Vec<Value> = seen.iter().filter(|s| s.line() == "POST /checked").map(Seen::json).collect();
+            let notes: Vec<Value> = seen.iter().filter(|s| s.line() == "POST /checked").map(ReceivedRequest::json).collect();
             return Reply::json(200, &json!(notes));
         }
         Reply::json(200, &json!({"ok": true}))
@@ -152,21 +152,21 @@ impl Other {
 }
 
 /// One case from start to end, with as many engines as it takes.
-struct Play {
+struct CutCase {
     world: World,
-    other: Other,
+    other: CuttingServer,
     cut: Cut,
     /// Tools whose outcome was unknown at some time.
     doubts: BTreeSet<String>,
 }
 
-impl Play {
+impl CutCase {
     async fn new(cut: Cut) -> Self {
-        Self { world: World::new(7), other: Other::start(cut).await, cut, doubts: BTreeSet::new() }
+        Self { world: World::new(7), other: CuttingServer::start(cut).await, cut, doubts: BTreeSet::new() }
     }
 
-    fn engine(&self, records: &Arc<dyn Records>, wire: &Arc<Wire>) -> Flow {
-        let toolbox = ToolDependencies { client: local(), secrets: Known::of(&[]), base_urls: BTreeMap::new() };
+    fn engine(&self, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> Flow {
+        let toolbox = ToolDependencies { client: local(), secrets: FixedSecrets::of(&[]), base_urls: BTreeMap::new() };
         let request = HttpRequest::new(toolbox.client.clone(), Arc::clone(&toolbox.secrets)).unwrap();
         let vendor = VENDOR.replace("ADDRESS", &self.other.server.address.to_string());
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(request)];
@@ -174,14 +174,14 @@ impl Play {
         tools.extend(declared.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
         let mut registry = Registry::default();
         for tool in tools {
-            registry.add(Arc::new(WiredTool::new(tool, Arc::clone(wire)))).unwrap();
+            registry.add(Arc::new(SwitchedTool::new(tool, Arc::clone(wire)))).unwrap();
         }
         Flow::new(FlowPorts {
-            records: Arc::new(WiredRecords::new(Arc::clone(records), Arc::clone(wire))),
+            records: Arc::new(SwitchedRecords::new(Arc::clone(records), Arc::clone(wire))),
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random) as _,
-            bus: Arc::new(HintBus::default()),
-            notifier: Arc::new(Nobody),
+            bus: Arc::new(BroadcastBus::default()),
+            notifier: Arc::new(NullNotifier),
             spans: Arc::new(NoSpans),
             asking: Asking::default(),
             registry: Arc::new(registry),
@@ -197,21 +197,21 @@ impl Play {
         loop {
             let records = store.open().await;
             let moment = match self.cut {
-                Cut::Unsent(at) if crashes == 0 => Some(Moment::BeforeSend(at as u64)),
+                Cut::Unsent(at) if crashes == 0 => Some(CrashPoint::BeforeSend(at as u64)),
                 _ => None,
             };
-            let wire = Arc::new(Wire::cut_at(moment));
+            let wire = Arc::new(PortSwitch::cut_at(moment));
             *self.other.engine.lock().unwrap() = Some(Arc::clone(&wire));
             let flow = self.engine(&records, &wire);
-            self.world.settle(&*records).await;
+            self.world.create_tenant(&*records).await;
             let keeper = flow.clone();
             let keeper = tokio::spawn(async move { keeper.keep().await });
             let done = tokio::select! {
                 biased;
-                () = wire.fallen() => false,
+                () = wire.wait_until_cut() => false,
                 () = self.see_it_through(&flow, &wire) => true,
             };
-            wire.set(Link::Cut);
+            wire.set(LinkState::Cut);
             keeper.abort();
             flow.stop();
             if done {
@@ -226,7 +226,7 @@ impl Play {
     }
 
     /// Starts the run, retrying if necessary, and answers what only a person can.
-    async fn see_it_through(&mut self, flow: &Flow, wire: &Wire) {
+    async fn see_it_through(&mut self, flow: &Flow, wire: &PortSwitch) {
         let (admin, ann) = (self.world.actor("admin"), self.world.actor("user_ann"));
         let document = workflow(&self.other.server.address.to_string()).to_string();
         flow.workflows().apply(&admin, "cut", &document).await.unwrap();
@@ -239,7 +239,7 @@ impl Play {
             }
             Err(error) => panic!("the run can't be started: {error:?}"),
         };
-        let mut moves = wire.moves();
+        let mut moves = wire.subscribe();
         loop {
             moves.borrow_and_update();
             let shown = flow.show(&ann, run).await.unwrap();
@@ -272,7 +272,7 @@ async fn ended_well(records: &dyn Records, cut: Cut) {
 }
 
 async fn survives(cut: Cut, store: Box<dyn Store>) {
-    let mut play = Play::new(cut).await;
+    let mut play = CutCase::new(cut).await;
     let crashes = play.play(&*store).await;
     assert_eq!(crashes, usize::from(!matches!(cut, Cut::Closed(_))), "{cut:?}");
     assert_eq!(play.other.server.lines(), cut.expected(), "{cut:?}");

@@ -1,6 +1,6 @@
 //! Tools from a custom file.
 
-use crate::server::{Known, Reply, Server, call, ctx, gist, local, toolbox};
+use crate::server::{FixedSecrets, Reply, Server, call, ctx, gist, local, toolbox};
 use chimera_connect::flow::ToolDependencies;
 use chimera_connect::flow::declared::{HttpTool, load, tools};
 use chimera_core::tool::Rollback;
@@ -67,7 +67,7 @@ fn a_changed_definition_is_another_version_whatever_the_file_calls_it() {
     }
     let elsewhere = |url: &str| {
         let base_urls = [("crm".to_owned(), url.to_owned())].into();
-        let toolbox = ToolDependencies { client: local(), secrets: Known::of(&[]), base_urls };
+        let toolbox = ToolDependencies { client: local(), secrets: FixedSecrets::of(&[]), base_urls };
         tools(CRM, "crm.toml", &toolbox).unwrap()[0].spec().version.clone()
     };
     assert_ne!(elsewhere("https://one.example"), elsewhere("https://two.example"));
@@ -76,7 +76,7 @@ fn a_changed_definition_is_another_version_whatever_the_file_calls_it() {
 #[tokio::test]
 async fn an_answer_without_what_was_promised_is_an_error_that_may_have_happened() {
     for (status, body) in [(200, json!({"data": {}})), (200, json!([])), (302, json!({}))] {
-        let server = Server::saying(status, body).await;
+        let server = Server::with_answer(status, body).await;
         let error = call(&tool(CRM, &server), json!({"name": "Ada", "list": "l"})).await.unwrap_err();
         assert_eq!(gist(&error), ("EXTERNAL_SERVICE_ERROR", false, Sent::Maybe), "{status}");
     }

@@ -54,7 +54,7 @@ pub(crate) fn owned(blobs: &Arc<dyn Blobs>) -> TenantBlobs {
 
 /// Everything belongs to the tenant `acme`. `globex` shares a bucket called `shared`, those of the S3 server, and
 /// uploads.
-pub(crate) fn neighbours() -> Arc<dyn Tenancy> {
+pub(crate) fn shared_tenancy() -> Arc<dyn Tenancy> {
     struct Neighbours;
     impl Tenancy for Neighbours {
         fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
@@ -78,7 +78,7 @@ pub(crate) fn neighbours() -> Arc<dyn Tenancy> {
 
 /// Buckets shared by these tenants.
 pub(crate) fn apart(buckets: Arc<dyn Buckets>) -> TenantBuckets {
-    TenantBuckets::new(buckets, neighbours())
+    TenantBuckets::new(buckets, shared_tenancy())
 }
 
 /// Calls a tool as the engine does: validates input and output.
@@ -134,6 +134,6 @@ pub(crate) fn tool(name: &'static str, effect: EffectKind, input: Value, output:
 }
 
 /// The schema of an object with exactly these members.
-pub(crate) fn closed(properties: Value, required: &[&str]) -> Value {
+pub(crate) fn object_schema(properties: Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }

@@ -1,6 +1,6 @@
 //! `http.request` and the client below it.
 
-use crate::server::{Known, Reply, Server, call, call_as, cancellable, client, client_knowing, ctx, gist, local};
+use crate::server::{FixedSecrets, Reply, Server, call, call_as, cancellable, client, client_with_hosts, ctx, gist, local};
 use chimera_connect::flow::HttpRequest;
 use chimera_connect::http::Client;
 use chimera_core::limits::{HTTP_RESPONSE_BYTES_MAX, HTTP_RESPONSE_HEAD_BYTES_MAX};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 fn tool(client: Client) -> HttpRequest {
-    HttpRequest::new(client, Known::of(&[("http.127.0.0.1", "hunter-2-hunter"), ("smtp", "mail-password")])).unwrap()
+    HttpRequest::new(client, FixedSecrets::of(&[("http.127.0.0.1", "hunter-2-hunter"), ("smtp", "mail-password")])).unwrap()
 }
 
 #[test]
@@ -71,7 +71,7 @@ async fn a_question_carries_no_key_and_text_stays_text() {
 /// CORE-070
 #[tokio::test]
 async fn a_dry_run_calls_nobody_and_says_what_it_would_do() {
-    let server = Server::saying(200, json!({})).await;
+    let server = Server::with_answer(200, json!({})).await;
     let input = json!({"method": "POST", "url": server.url("/pages"), "json": {"title": "Summary"}, "dry_run": true});
     let output = call(&tool(local()), input).await.unwrap();
     assert_eq!(output["status"], "dry_run");
@@ -102,7 +102,7 @@ async fn a_server_that_repeats_a_secret_does_not_get_it_into_the_record() {
 
 #[tokio::test]
 async fn a_secret_goes_to_the_host_in_its_name_and_nowhere_else() {
-    let server = Server::saying(200, json!({})).await;
+    let server = Server::with_answer(200, json!({})).await;
     let with = |url: String, value: &str| json!({"url": url, "headers": {"X-Key": value}});
     for dry in [false, true] {
         let mut input = with(server.url("/"), "secret://smtp");
@@ -143,7 +143,7 @@ async fn headers_that_belong_to_the_connection_are_refused() {
 
 #[tokio::test]
 async fn private_addresses_are_refused_in_every_spelling_and_nothing_connects() {
-    let server = Server::saying(200, json!({})).await;
+    let server = Server::with_answer(200, json!({})).await;
     let port = server.address.port();
     for host in
         ["127.0.0.1", "127.1", "2130706433", "0177.0.0.1", "0x7f.0.0.1", "[::ffff:127.0.0.1]", "localhost", "LocalHost"]
@@ -161,10 +161,10 @@ async fn private_addresses_are_refused_in_every_spelling_and_nothing_connects() 
 
 #[tokio::test]
 async fn a_name_is_judged_by_all_its_addresses() {
-    let server = Server::saying(200, json!({})).await;
+    let server = Server::with_answer(200, json!({})).await;
     let url = format!("http://api.test:{}/", server.address.port());
     let rebound: &[(&str, &[&str])] = &[("api.test", &["93.184.216.34", "127.0.0.1"])];
-    let ask = |rules: &'static [&'static str], names| call_owned(client_knowing(rules, names), url.clone());
+    let ask = |rules: &'static [&'static str], names| call_owned(client_with_hosts(rules, names), url.clone());
     assert_eq!(ask(&[], rebound).await, Err("POLICY_DENIED".to_owned()));
     assert_eq!(ask(&["*.test"], rebound).await, Err("POLICY_DENIED".to_owned()));
     assert_eq!(ask(&["other.test"], rebound).await, Err("POLICY_DENIED".to_owned()));
@@ -258,7 +258,7 @@ async fn a_slow_answer_ends_at_the_deadline_and_a_cancelled_one_at_once() {
 
 #[tokio::test]
 async fn a_call_that_was_cancelled_before_it_began_sends_nothing() {
-    let server = Server::saying(200, json!({})).await;
+    let server = Server::with_answer(200, json!({})).await;
     let (wish, ctx) = cancellable();
     wish.send(true).unwrap();
     let input = json!({"method": "POST", "url": server.url("/"), "json": {}});

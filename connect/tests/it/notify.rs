@@ -1,6 +1,6 @@
 //! Notifications that a run ended or waits, by signed webhook and by mail.
 
-use crate::server::{Known, Reply, Seen, Server, gist, local};
+use crate::server::{FixedSecrets, Reply, ReceivedRequest, Server, gist, local};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_connect::flow::notify::NotificationChannels;
@@ -12,7 +12,7 @@ use chimera_core::secret::SecretName;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::{Message, Notifier, Sent};
 use chimera_testkit::build::NOON;
-use chimera_testkit::flow::{Setup, World, chain, stage};
+use chimera_testkit::flow::{EngineSetup, World, chain, stage};
 use chimera_testkit::seeded::FakeClock;
 use chimera_testkit::smtp::PrivateSmtp;
 use ed25519_dalek::{Signature, Verifier, VerifyingKey};
@@ -24,7 +24,7 @@ use uuid::Uuid;
 const KEY: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 fn channels(smtp: Option<&PrivateSmtp>) -> NotificationChannels {
-    let secrets = Known::of(&[("webhook.runs", KEY)]);
+    let secrets = FixedSecrets::of(&[("webhook.runs", KEY)]);
     let settings = |smtp: &PrivateSmtp| MailSettings {
         server: "localhost".into(),
         port: smtp.port(),
@@ -70,10 +70,10 @@ async fn a_webhook_is_told_under_the_messages_own_id_every_time() {
 }
 
 /// Engines whose webhooks are signed with their own key, and their shared clock.
-fn own_voice(clock: &Arc<FakeClock>) -> (Setup, Arc<NotificationChannels>) {
+fn own_voice(clock: &Arc<FakeClock>) -> (EngineSetup, Arc<NotificationChannels>) {
     let egress = Egress::new(["127.0.0.1"]).unwrap();
     let settings = ClientSettings { egress, clock: clock.clone(), names: BTreeMap::new() };
-    let sender = WebhookSender::new(Client::new(settings).unwrap(), Known::of(&[]));
+    let sender = WebhookSender::new(Client::new(settings).unwrap(), FixedSecrets::of(&[]));
     let webhook = Some((sender, SigningKeySource::Own(own_key(&[9; 32]))));
     let channels = Arc::new(NotificationChannels { webhook, mail: None, clock: clock.clone() });
     let world = World { clock: clock.clone(), ..World::new(1) };
@@ -81,7 +81,7 @@ fn own_voice(clock: &Arc<FakeClock>) -> (Setup, Arc<NotificationChannels>) {
 }
 
 /// Verifies a delivery with only the public key, as a receiver does.
-fn verify(seen: &Seen, public: &str) {
+fn verify(seen: &ReceivedRequest, public: &str) {
     let key = STANDARD.decode(public.strip_prefix("whpk_").unwrap()).unwrap();
     let key = VerifyingKey::from_bytes(&key.try_into().unwrap()).unwrap();
     let signature = STANDARD.decode(seen.header("webhook-signature").strip_prefix("v1a,").unwrap()).unwrap();
@@ -111,7 +111,7 @@ async fn a_refused_webhook_is_delivered_after_a_restart_signed_anew_under_the_sa
     seen.iter().for_each(|seen| verify(seen, &public));
     assert_eq!(seen[0].header("webhook-id"), seen[1].header("webhook-id"));
     assert_eq!(seen[0].body, seen[1].body, "what is told stays the same");
-    let at = |seen: &Seen| seen.header("webhook-timestamp").parse::<i64>().unwrap();
+    let at = |seen: &ReceivedRequest| seen.header("webhook-timestamp").parse::<i64>().unwrap();
     assert_eq!(at(&seen[1]) - at(&seen[0]), 2, "the timestamp is the try's own");
     assert_ne!(seen[0].header("webhook-signature"), seen[1].header("webhook-signature"));
     let message = second.show(run).await["messages"][0].clone();

@@ -13,14 +13,14 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-struct Desk {
+struct PdfFixture {
     home: TempDir,
     blobs: Arc<dyn Blobs>,
     owned: TenantBlobs,
     tool: Arc<dyn Tool>,
 }
 
-impl Desk {
+impl PdfFixture {
     fn new() -> Self {
         let home = TempDir::new().unwrap();
         let blobs = blobs(&home.path().join("blobs"));
@@ -63,7 +63,7 @@ const SAMPLE: &str = include_str!("sample.markdown");
 /// CORE-061
 #[tokio::test]
 async fn a_whole_document_is_sound_and_its_text_reads_back() {
-    let desk = Desk::new();
+    let desk = PdfFixture::new();
     let (output, file) = desk.make(&json!({"markdown": SAMPLE, "language": "en"})).await;
     check(&file);
     let text = text_of(&file);
@@ -96,7 +96,7 @@ async fn a_whole_document_is_sound_and_its_text_reads_back() {
 
 #[tokio::test]
 async fn fonts_are_embedded_as_subsets_that_know_their_characters() {
-    let desk = Desk::new();
+    let desk = PdfFixture::new();
     let (output, file) = desk.make(&json!({"markdown": SAMPLE})).await;
     let fonts = run("pdffonts", &[file.to_str().unwrap()]);
     let lines: Vec<&str> = fonts.lines().skip(2).collect();
@@ -110,7 +110,7 @@ async fn fonts_are_embedded_as_subsets_that_know_their_characters() {
 
 #[tokio::test]
 async fn links_lead_where_they_say_and_headings_are_an_outline() {
-    let desk = Desk::new();
+    let desk = PdfFixture::new();
     let (_, file) =
         desk.make(&json!({"markdown": format!("{SAMPLE}\n[evil](javascript:alert(1)) [file](/etc/passwd)")})).await;
     let urls = run("pdfinfo", &["-url", file.to_str().unwrap()]);
@@ -134,7 +134,7 @@ async fn links_lead_where_they_say_and_headings_are_an_outline() {
 /// CORE-061
 #[tokio::test]
 async fn the_same_markdown_gives_the_same_bytes() {
-    let (one, other) = (Desk::new(), Desk::new());
+    let (one, other) = (PdfFixture::new(), PdfFixture::new());
     let input = json!({"markdown": SAMPLE});
     let (first, _) = one.make(&input).await;
     for desk in [&one, &other] {
@@ -148,7 +148,7 @@ async fn the_same_markdown_gives_the_same_bytes() {
 
 #[tokio::test]
 async fn a_dry_run_tells_pages_and_bytes_and_stores_nothing() {
-    let desk = Desk::new();
+    let desk = PdfFixture::new();
     let dry = execute(&*desk.tool, &call(1), &json!({"markdown": SAMPLE, "dry_run": true})).await.unwrap();
     let id = dry["simulated_output"]["artifact"].as_str().unwrap().parse().unwrap();
     assert_eq!(desk.blobs.stat(id).await.unwrap(), None);
@@ -159,7 +159,7 @@ async fn a_dry_run_tells_pages_and_bytes_and_stores_nothing() {
 
 #[tokio::test]
 async fn long_tables_code_and_quotes_go_on_over_pages_and_lose_nothing() {
-    let desk = Desk::new();
+    let desk = PdfFixture::new();
     let mut markdown = String::from("| Number | Words |\n|---:|---|\n");
     for number in 0..150 {
         markdown.push_str(&format!("| row{number} | some words about row {number} that fill a part of the line |\n"));
@@ -187,7 +187,7 @@ async fn long_tables_code_and_quotes_go_on_over_pages_and_lose_nothing() {
 
 #[tokio::test]
 async fn images_come_from_artifacts_and_the_document_but_not_from_the_network() {
-    let desk = Desk::new();
+    let desk = PdfFixture::new();
     let source = SAMPLE.split_once("base64,").unwrap().1.split_once(')').unwrap().0;
     let png = base64_of(source);
     let artifact = desk.owned.put(&call(1), "image/png", incoming(&png)).await.unwrap().id;
@@ -221,7 +221,7 @@ async fn images_come_from_artifacts_and_the_document_but_not_from_the_network() 
 
 #[tokio::test]
 async fn odd_documents_become_sound_files_too() {
-    let desk = Desk::new();
+    let desk = PdfFixture::new();
     let wide = format!("{}\n{}\n{}", "|a".repeat(60), "|-".repeat(60), "|word".repeat(60));
     let deep: String = (0..20).map(|depth| format!("{}- deep{depth}\n", "  ".repeat(depth))).collect();
     for markdown in [
@@ -294,7 +294,7 @@ async fn no_mixture_of_marks_brings_the_tool_down() {
         "\u{feff}",
         "=\n",
     ];
-    let desk = Desk::new();
+    let desk = PdfFixture::new();
     let random = Seeded::new(11);
     for round in 0..300 {
         let markdown: String = (0..random.below(60)).map(|_| *random.pick(PARTS)).collect();
@@ -305,7 +305,7 @@ async fn no_mixture_of_marks_brings_the_tool_down() {
 
 #[tokio::test]
 async fn a_table_in_a_list_stands_beside_its_bullet() {
-    let desk = Desk::new();
+    let desk = PdfFixture::new();
     let (_, file) = desk.make(&json!({"markdown": "1. | head |\n   |---|\n   | cell |\n2. next"})).await;
     let lines: Vec<String> = text_of(&file).lines().map(|line| line.split_whitespace().collect()).collect();
     assert!(lines.contains(&"1.head".to_owned()) && lines.contains(&"2.next".to_owned()), "{lines:?}");
@@ -313,7 +313,7 @@ async fn a_table_in_a_list_stands_beside_its_bullet() {
 
 #[tokio::test]
 async fn a_document_beyond_the_limits_is_refused() {
-    let desk = Desk::new();
+    let desk = PdfFixture::new();
     for markdown in ["x".repeat(4 * 1024 * 1024 + 1), "a\n\n\\newpage\n\n".repeat(1_001), "> ".repeat(40) + "x"] {
         let error = execute(&*desk.tool, &call(1), &json!({"markdown": markdown})).await.unwrap_err();
         assert_eq!((error.body.code.as_str(), error.body.retryable), ("PAYLOAD_TOO_LARGE", false));
@@ -336,7 +336,7 @@ fn base64_of(text: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn an_image_of_another_tenant_is_not_found_until_the_tenant_has_put_it_itself() {
-    let desk = Desk::new();
+    let desk = PdfFixture::new();
     let png = base64_of(SAMPLE.split_once("base64,").unwrap().1.split_once(')').unwrap().0);
     let artifact = desk.owned.put(&call(1), "image/png", incoming(&png)).await.unwrap();
     let input = |address: &str| json!({"markdown": format!("![x]({address})")});

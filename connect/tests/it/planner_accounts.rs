@@ -389,18 +389,18 @@ const TURNED: &[&str] = &[
 ];
 
 /// A goal with its inputs and plan.
-struct Known {
+struct KnownGoal {
     goal: String,
     inputs: Value,
     plan: Plan,
 }
 
-fn known(tools: &[Arc<Spec>]) -> Vec<Known> {
+fn known(tools: &[Arc<Spec>]) -> Vec<KnownGoal> {
     let forms = forms().into_iter().map(|goal| (goal.to_owned(), Value::Null));
     let mut seen = BTreeSet::new();
     let goals = planned().into_iter().chain(forms).filter(|(goal, _)| seen.insert(goal.clone()));
     goals
-        .filter_map(|(goal, inputs)| plan(&goal, &inputs, tools).ok().map(|plan| Known { goal, inputs, plan }))
+        .filter_map(|(goal, inputs)| plan(&goal, &inputs, tools).ok().map(|plan| KnownGoal { goal, inputs, plan }))
         .collect()
 }
 
@@ -431,7 +431,7 @@ fn is_meaningless(text: &str, before: &str, behind: &str) -> bool {
 async fn what_is_put_into_a_goal_is_refused_or_carried() {
     let tools = tools().await;
     let (mut wrong, mut tried) = (BTreeSet::new(), 0);
-    for (number, Known { goal, inputs, plan: before }) in known(&tools).into_iter().enumerate() {
+    for (number, KnownGoal { goal, inputs, plan: before }) in known(&tools).into_iter().enumerate() {
         for (place, gap) in gaps(&goal).into_iter().enumerate() {
             // Each goal gets other texts at other positions; all of them everywhere take minutes.
             for text in (0..4).map(|at| FOREIGN[(number + 5 * place + 19 * at) % FOREIGN.len()]) {
@@ -457,7 +457,7 @@ async fn what_is_put_into_a_goal_is_refused_or_carried() {
 async fn a_sign_behind_a_word_is_refused_or_carried() {
     let tools = tools().await;
     let (mut wrong, mut tried) = (BTreeSet::new(), 0);
-    for Known { goal, inputs, plan: before } in known(&tools) {
+    for KnownGoal { goal, inputs, plan: before } in known(&tools) {
         for (place, (at, word)) in words(&goal).into_iter().enumerate() {
             let end = at + word.len();
             // Four punctuation marks at each position; all of them take a minute.
@@ -505,7 +505,7 @@ async fn a_sign_behind_a_word_is_refused_or_carried() {
 async fn a_word_less_is_refused_or_another_plan() {
     let tools = tools().await;
     let (mut wrong, mut tried) = (BTreeSet::new(), 0);
-    for Known { goal, inputs, plan: before } in known(&tools) {
+    for KnownGoal { goal, inputs, plan: before } in known(&tools) {
         for (at, word) in words(&goal) {
             let changed = format!("{}{}", &goal[..at], goal[at + word.len()..].trim_start());
             tried += 1;
@@ -524,7 +524,7 @@ async fn a_word_less_is_refused_or_another_plan() {
 async fn two_words_in_the_other_order_are_refused_or_another_plan() {
     let tools = tools().await;
     let (mut wrong, mut tried) = (BTreeSet::new(), 0);
-    for Known { goal, inputs, plan: before } in known(&tools) {
+    for KnownGoal { goal, inputs, plan: before } in known(&tools) {
         let words = words(&goal);
         for pair in words.windows(2).filter(|pair| pair[0].1 != pair[1].1) {
             let [(first, a), (second, b)] = [pair[0], pair[1]];

@@ -1,6 +1,6 @@
 //! Properties that hold for every goal.
 
-use crate::given::{closed, tool};
+use crate::given::{object_schema, tool};
 use chimera_connect::act::plan;
 use chimera_core::act::PlanError;
 use chimera_core::error::Code;
@@ -18,22 +18,22 @@ fn tools() -> Vec<Arc<Spec>> {
         tool(
             "local.summarize",
             EffectKind::Pure,
-            closed(json!({"text": text}), &["text"]),
-            closed(json!({"summary": text}), &["summary"]),
+            object_schema(json!({"text": text}), &["text"]),
+            object_schema(json!({"summary": text}), &["summary"]),
         ),
         tool(
             "slack_post",
             EffectKind::Write,
-            closed(json!({"channel_alias": text, "text": text}), &["channel_alias", "text"]),
-            closed(json!({"ok": {"const": true}}), &["ok"]),
+            object_schema(json!({"channel_alias": text, "text": text}), &["channel_alias", "text"]),
+            object_schema(json!({"ok": {"const": true}}), &["ok"]),
         ),
         tool(
             "page.fetch",
             EffectKind::Read,
-            closed(json!({"url": text}), &["url"]),
-            closed(json!({"body": text}), &["body"]),
+            object_schema(json!({"url": text}), &["url"]),
+            object_schema(json!({"body": text}), &["body"]),
         ),
-        tool("crm.deals.close", EffectKind::Write, closed(json!({"title": text}), &["title"]), closed(json!({}), &[])),
+        tool("crm.deals.close", EffectKind::Write, object_schema(json!({"title": text}), &["title"]), object_schema(json!({}), &[])),
     ]
 }
 
@@ -222,7 +222,7 @@ fn an_input_that_the_schema_refuses_is_told_with_its_reason() {
     let tools = [tool(
         "slack_post",
         EffectKind::Write,
-        closed(json!({"channel_alias": short, "text": short}), &["channel_alias", "text"]),
+        object_schema(json!({"channel_alias": short, "text": short}), &["channel_alias", "text"]),
         json!({}),
     )];
     let Err(PlanError::MissingInput { tool, input, hint }) = plan("Post \"long text\" to #ops", &Value::Null, &tools)

@@ -1,13 +1,13 @@
 //! Redirects: every target is checked again, and headers for one origin never reach another.
 
-use crate::server::{Known, Reply, Server, call, client, gist, local};
+use crate::server::{FixedSecrets, Reply, Server, call, client, gist, local};
 use chimera_connect::flow::HttpRequest;
 use chimera_connect::http::Client;
 use chimera_engine::flow::port::Sent;
 use serde_json::{Value, json};
 
 fn tool(client: Client) -> HttpRequest {
-    HttpRequest::new(client, Known::of(&[("http.127.0.0.1", "hunter-2-hunter")])).unwrap()
+    HttpRequest::new(client, FixedSecrets::of(&[("http.127.0.0.1", "hunter-2-hunter")])).unwrap()
 }
 
 fn post(url: String) -> Value {
@@ -37,7 +37,7 @@ async fn the_method_changes_only_where_the_status_says_so() {
 
 #[tokio::test]
 async fn another_origin_gets_neither_credentials_nor_key() {
-    let other = Server::saying(200, json!({})).await;
+    let other = Server::with_answer(200, json!({})).await;
     let target = other.url("/landing");
     let first = Server::start(move |_| Reply::to(307, target.clone())).await;
     call(&tool(local()), post(first.url("/"))).await.unwrap();
@@ -51,7 +51,7 @@ async fn another_origin_gets_neither_credentials_nor_key() {
 
 #[tokio::test]
 async fn a_redirect_to_a_private_address_is_refused() {
-    let inside = Server::saying(200, json!({})).await;
+    let inside = Server::with_answer(200, json!({})).await;
     for (target, status, sent) in [
         (inside.url("/"), 307, Sent::No),
         (format!("http://localhost:{}/", inside.address.port()), 308, Sent::No),

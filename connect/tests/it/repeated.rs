@@ -3,7 +3,7 @@
 //! Every tool that uses a secret meets servers that put it wherever a server can put text: into an answer, an error,
 //! a field name, a header, the host name of a redirect.
 
-use crate::server::{Known, Reply, Seen, Server, call, ctx, local, toolbox};
+use crate::server::{FixedSecrets, Reply, ReceivedRequest, Server, call, ctx, local, toolbox};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_connect::flow::HttpRequest;
@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 const SECRET: &str = "Hunter2-Hunter2";
 const CRM: &str = include_str!("../data/crm.toml");
 
-fn answers(seen: &[Seen]) -> Reply {
+fn answers(seen: &[ReceivedRequest]) -> Reply {
     let last = seen.last().unwrap();
     let all = format!("{last:?} {SECRET} {}", STANDARD.encode(SECRET));
     let echo = json!({
@@ -62,7 +62,7 @@ fn speakers(server: &Server, way: &str) -> Vec<(String, Arc<dyn Tool>, Value)> {
         ("crm_tag", SECRET),
         ("account", &account.to_string()),
     ];
-    let known = || Known::of(&secrets);
+    let known = || FixedSecrets::of(&secrets);
     let slack =
         || Arc::new(SlackPost::new(local(), known(), server.url(&format!("/{way}/")).parse().unwrap()).unwrap());
     let post = |alias: &str| json!({"channel_alias": alias, "text": "x"});
@@ -136,7 +136,7 @@ async fn a_mail_password_that_a_server_repeats_is_masked() {
             from: "bot@acme.example".into(),
             roots_pem: None,
         };
-        let mail = mail_tool(settings, Known::of(&[("smtp", SECRET)])).unwrap();
+        let mail = mail_tool(settings, FixedSecrets::of(&[("smtp", SECRET)])).unwrap();
         let told = call(&*mail, json!({"to": "a@b.example", "subject": "s"})).await;
         let reply = told.as_ref().unwrap_err().body.details["reply"].as_str().unwrap().to_owned();
         assert!(reply.contains("is wrong"), "{reply}");
@@ -173,8 +173,8 @@ async fn a_secret_that_a_server_spells_is_masked() {
         ("members", key, json!({"n": members, "kept": 17})),
         ("capitals", key, json!({"n": key.to_uppercase(), "kept": 17})),
     ] {
-        let server = Server::saying(200, document).await;
-        let tool = HttpRequest::new(local(), Known::of(&[("http.127.0.0.1", secret)])).unwrap();
+        let server = Server::with_answer(200, document).await;
+        let tool = HttpRequest::new(local(), FixedSecrets::of(&[("http.127.0.0.1", secret)])).unwrap();
         let headers = json!({"Authorization": "Bearer secret://http.127.0.0.1"});
         let told = call(&tool, json!({"url": server.url("/"), "headers": headers})).await.unwrap();
         let body = &told["body"];

@@ -203,7 +203,7 @@ async fn a_lost_server_is_a_failure_that_can_be_tried_again() {
     let error = execute(&*yard.tool, &call(1), &input).await.unwrap_err();
     assert_eq!((error.body.code.as_str(), error.sent), ("EXTERNAL_SERVICE_UNAVAILABLE", Sent::No));
     assert!(error.body.retryable && !error.to_string().contains("127.0.0.1"), "{error}");
-    yard.server.start_again();
+    yard.server.restart();
     assert!(execute(&*yard.tool, &call(1), &input).await.is_ok());
 }
 

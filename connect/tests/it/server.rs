@@ -27,7 +27,7 @@ use uuid::Uuid;
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
     /// Path and query as sent.
     pub(crate) target: String,
@@ -35,7 +35,7 @@ pub(crate) struct Seen {
     pub(crate) body: Bytes,
 }
 
-impl Seen {
+impl ReceivedRequest {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -83,14 +83,14 @@ impl Reply {
 /// A server on a free port of this machine.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     count: watch::Receiver<usize>,
     task: JoinHandle<()>,
 }
 
 impl Server {
     /// Answers every request with `reply`, which gets the requests so far, the latest last.
-    pub(crate) async fn start(reply: impl Fn(&[Seen]) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(reply: impl Fn(&[ReceivedRequest]) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -104,7 +104,7 @@ impl Server {
                     let (reply, counted, all) = (Arc::clone(&reply), Arc::clone(&counted), Arc::clone(&all));
                     async move {
                         let request = note(request).await;
-                        let now: Vec<Seen> = {
+                        let now: Vec<ReceivedRequest> = {
                             let mut all = all.lock().unwrap();
                             all.push(request);
                             all.clone()
@@ -122,7 +122,7 @@ impl Server {
     }
 
     /// A server that gives every request the same answer.
-    pub(crate) async fn saying(status: u16, body: Value) -> Self {
+    pub(crate) async fn with_answer(status: u16, body: Value) -> Self {
         Self::start(move |_| Reply::json(status, &body)).await
     }
 
@@ -130,12 +130,12 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.seen().iter().map(Seen::line).collect()
+        self.seen().iter().map(ReceivedRequest::line).collect()
     }
 
     /// Waits until this many requests have arrived.
@@ -150,9 +150,9 @@ impl Drop for Server {
     }
 }
 
-async fn note(request: Request<Incoming>) -> Seen {
+async fn note(request: Request<Incoming>) -> ReceivedRequest {
     let (head, body) = request.into_parts();
-    Seen {
+    ReceivedRequest {
         method: head.method.to_string(),
         target: head.uri.to_string(),
         headers: head.headers,
@@ -175,16 +175,16 @@ async fn answer(reply: Reply) -> io::Result<Response<Full<Bytes>>> {
 }
 
 /// Secrets of a test.
-pub(crate) struct Known(pub(crate) BTreeMap<String, String>);
+pub(crate) struct FixedSecrets(pub(crate) BTreeMap<String, String>);
 
-impl Known {
+impl FixedSecrets {
     pub(crate) fn of(pairs: &[(&str, &str)]) -> Arc<dyn Secrets> {
         Arc::new(Self(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()))
     }
 }
 
 #[async_trait]
-impl Secrets for Known {
+impl Secrets for FixedSecrets {
     async fn resolve(&self, name: &SecretName) -> Result<Secret, SecretError> {
         let value = self.0.get(name.as_str()).ok_or_else(|| SecretError::Missing(name.clone()))?;
         Ok(Secret::new(value.as_str()))
@@ -193,11 +193,11 @@ impl Secrets for Known {
 
 /// A client with these egress rules, at noon.
 pub(crate) fn client(egress: &[&str]) -> Client {
-    client_knowing(egress, &[])
+    client_with_hosts(egress, &[])
 }
 
 /// The same with static host entries.
-pub(crate) fn client_knowing(egress: &[&str], names: &[(&str, &[&str])]) -> Client {
+pub(crate) fn client_with_hosts(egress: &[&str], names: &[(&str, &[&str])]) -> Client {
     let names = names.iter().map(|(name, addresses)| {
         ((*name).to_owned(), addresses.iter().map(|address| address.parse().unwrap()).collect())
     });
@@ -257,5 +257,5 @@ pub(crate) fn gist(error: &ToolError) -> (&str, bool, chimera_engine::flow::port
 /// The dependencies of tools, with every named vendor at `server`.
 pub(crate) fn toolbox(secrets: &[(&str, &str)], vendors: &[&str], server: &Server) -> ToolDependencies {
     let base_urls = vendors.iter().map(|vendor| ((*vendor).to_owned(), server.url("")));
-    ToolDependencies { client: local(), secrets: Known::of(secrets), base_urls: base_urls.collect() }
+    ToolDependencies { client: local(), secrets: FixedSecrets::of(secrets), base_urls: base_urls.collect() }
 }

@@ -1,6 +1,6 @@
 //! `slack_post`.
 
-use crate::server::{Known, Reply, Server, call, client, gist, local};
+use crate::server::{FixedSecrets, Reply, Server, call, client, gist, local};
 use chimera_connect::flow::slack::SlackPost;
 use chimera_connect::http::Client;
 use chimera_engine::flow::port::{Sent, Tool};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 fn tool(client: Client, server: &Server) -> SlackPost {
     let hook = server.url("/services/T0/B0/hook-secret-path");
-    let secrets = Known::of(&[
+    let secrets = FixedSecrets::of(&[
         ("slack.incidents", &hook),
         ("slack.bot", r#"{"token": "xoxb-1-secret", "channel": "C024"}"#),
         ("slack.odd", "not an address"),
@@ -34,7 +34,7 @@ async fn an_alias_leads_to_its_webhook() {
 
 #[tokio::test]
 async fn an_alias_leads_to_a_bot() {
-    let server = Server::saying(200, json!({"ok": true, "channel": "C024", "ts": "1503435956.000247"})).await;
+    let server = Server::with_answer(200, json!({"ok": true, "channel": "C024", "ts": "1503435956.000247"})).await;
     let output = call(&tool(local(), &server), input("bot")).await.unwrap();
     assert_eq!(output["ts"], "1503435956.000247");
     let seen = &server.seen()[0];
@@ -50,7 +50,7 @@ async fn what_slack_refuses_is_told_as_what_it_is() {
         ("ratelimited", "RATE_LIMITED", true, Sent::No),
         ("fatal_error", "EXTERNAL_SERVICE_ERROR", true, Sent::Maybe),
     ] {
-        let server = Server::saying(200, json!({"ok": false, "error": word})).await;
+        let server = Server::with_answer(200, json!({"ok": false, "error": word})).await;
         let error = call(&tool(local(), &server), input("bot")).await.unwrap_err();
         assert_eq!(gist(&error), (code, retryable, sent), "{word}");
     }

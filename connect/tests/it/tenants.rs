@@ -4,8 +4,8 @@
 //! that owns a secret, a bucket and an artifact, and for another tenant. The other tenant gets the same answer as if
 //! they did not exist, and nothing of the owner's is sent.
 
-use crate::given::{blobs, call, call_of, every_tool, neighbours, owned};
-use crate::server::{Known, Reply, Server, local};
+use crate::given::{blobs, call, call_of, every_tool, shared_tenancy, owned};
+use crate::server::{FixedSecrets, Reply, Server, local};
 use chimera_connect::flow::{ToolDependencies, http_tools, local_tools, s3_tool};
 use chimera_engine::access::TenantSecrets;
 use chimera_engine::flow::port::{CallContext, Tool};
@@ -24,7 +24,7 @@ const NEIGHBOURS: &str = "token-of-the-neighbour";
 
 /// What a tool can reach of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Reaches {
+enum ToolReach {
     /// Nothing but its input.
     Nothing,
     /// A secret.
@@ -36,10 +36,10 @@ enum Reaches {
     /// What the operator configured for every tenant that shares the tool.
     Setup,
 }
-use Reaches::{Artifact, Bucket, Nothing, Secret, Setup};
+use ToolReach::{Artifact, Bucket, Nothing, Secret, Setup};
 
 /// Every tool, what it reaches, and an input; `URL` and `CAS` stand for a server and for an artifact.
-const CASES: &[(&str, Reaches, &str)] = &[
+const CASES: &[(&str, ToolReach, &str)] = &[
     ("email_send", Setup, "{}"),
     ("github.issues.create", Secret, r#"{"owner": "acme", "repo": "rocket", "title": "Leak"}"#),
     ("github.issues.list", Secret, r#"{"owner": "acme", "repo": "rocket"}"#),
@@ -68,14 +68,14 @@ fn secrets(prefix: &str, token: &str) -> Vec<(String, String)> {
 /// The bundled tools, at a server, with these secrets.
 fn tools(home: &Path, server: &Server, secrets: &[(String, String)]) -> Vec<Arc<dyn Tool>> {
     let known: Vec<(&str, &str)> = secrets.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let secrets = Arc::new(TenantSecrets::new(Known::of(&known), neighbours()));
+    let secrets = Arc::new(TenantSecrets::new(FixedSecrets::of(&known), shared_tenancy()));
     let vendors = ["github", "google", "notion", "outlook", "slack"].map(|name| (name.to_owned(), server.url("")));
     let toolbox = ToolDependencies { client: local(), secrets, base_urls: vendors.into_iter().collect() };
     let mut tools = http_tools(&toolbox).unwrap();
     let blobs = owned(&blobs(&home.join("blobs")));
     tools.extend(local_tools(blobs.clone()).unwrap());
     let buckets = Arc::new(FolderBuckets::new(home.join("buckets")));
-    tools.push(s3_tool(TenantBuckets::new(buckets, neighbours()), blobs).unwrap());
+    tools.push(s3_tool(TenantBuckets::new(buckets, shared_tenancy()), blobs).unwrap());
     tools
 }
 
@@ -146,7 +146,7 @@ async fn a_tenant_has_the_tools_that_are_shared_with_it() {
     let home = TempDir::new().unwrap();
     let mut registry = Registry::default();
     every_tool(home.path()).await.into_iter().for_each(|tool| registry.add(tool).unwrap());
-    let registry = registry.shared_by(neighbours());
+    let registry = registry.shared_by(shared_tenancy());
     let names = |tenant: &str| registry.specs_of(tenant).map(|spec| spec.name.clone()).collect::<Vec<_>>();
     assert_eq!(names("acme").len(), CASES.len());
     let local = ["local.echo", "local.markdown_to_pdf", "local.summarize"];

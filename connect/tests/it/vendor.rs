@@ -1,6 +1,6 @@
 //! The bundled vendors against servers that check what they are sent.
 
-use crate::server::{Known, Reply, Seen, Server, call, call_as, ctx, gist, local, toolbox};
+use crate::server::{FixedSecrets, Reply, ReceivedRequest, Server, call, call_as, ctx, gist, local, toolbox};
 use chimera_connect::flow::{ToolDependencies, http_tools, vendor};
 use chimera_core::access::scope;
 use chimera_core::tool::{Metadata, EffectKind, Risk};
@@ -251,7 +251,7 @@ async fn a_busy_vendor_says_when_to_come_back_in_its_own_way() {
 
 #[tokio::test]
 async fn a_repository_is_read() {
-    let server = Server::saying(
+    let server = Server::with_answer(
         200,
         json!({"full_name": "acme/rocket", "private": true, "default_branch": "main",
         "description": null, "stargazers_count": 5, "id": 9_007_199_254_740_993_u64}),
@@ -308,7 +308,7 @@ async fn issues_are_listed_along_the_link_header() {
 
 #[tokio::test]
 async fn a_next_page_on_another_server_gets_no_credentials() {
-    let other = Server::saying(200, json!([])).await;
+    let other = Server::with_answer(200, json!([])).await;
     let link = format!("<{}>; rel=\"next\"", other.url("/steal"));
     let server = Server::start(move |_| Reply::json(200, &issues(0..1)).with("link", link.clone())).await;
     let error = call(tool("github.issues.list", &server).as_ref(), example("github.issues.list")).await.unwrap_err();
@@ -321,7 +321,7 @@ const MARK: &str = "<!-- chimera-effect:00000000-0000-0000-0000-000000000003 -->
 #[tokio::test]
 async fn an_issue_is_opened_and_undone_by_closing_it() {
     let created = json!({"number": 42, "html_url": "https://github.com/acme/rocket/issues/42", "state": "open"});
-    let server = Server::saying(201, created).await;
+    let server = Server::with_answer(201, created).await;
     let tool = tool("github.issues.create", &server);
     let input = example("github.issues.create");
     let output = call(tool.as_ref(), input.clone()).await.unwrap();
@@ -425,7 +425,7 @@ async fn a_mail_whose_answer_is_lost_or_broken_may_have_been_sent() {
     assert_eq!(gist(&error), ("EXTERNAL_SERVICE_ERROR", true, Sent::Maybe));
 }
 
-fn oauth(seen: &[Seen]) -> Reply {
+fn oauth(seen: &[ReceivedRequest]) -> Reply {
     let tokens = seen.iter().filter(|seen| seen.target == "/acme/token").count();
     match seen.last().unwrap().target.as_str() {
         "/acme/token" => {
@@ -444,7 +444,7 @@ async fn a_token_is_fetched_kept_and_fetched_again_when_it_is_refused() {
         "tenant": "acme", "token_url": server.url("/{tenant}/token")});
     let account = account.to_string();
     let base_urls = [("outlook".to_owned(), server.url(""))].into();
-    let toolbox = ToolDependencies { client: local(), secrets: Known::of(&[("outlook", &account)]), base_urls };
+    let toolbox = ToolDependencies { client: local(), secrets: FixedSecrets::of(&[("outlook", &account)]), base_urls };
     let tool = http_tools(&toolbox).unwrap().into_iter().find(|tool| tool.spec().name == "outlook.send").unwrap();
     call(tool.as_ref(), example("outlook.send")).await.unwrap();
     call(tool.as_ref(), example("outlook.send")).await.unwrap();

@@ -1,6 +1,6 @@
 //! `webhook_send` and the sender below it.
 
-use crate::server::{Known, Reply, Server, call, call_as, ctx, gist, local};
+use crate::server::{FixedSecrets, Reply, Server, call, call_as, ctx, gist, local};
 use chimera_connect::flow::webhook::{WebhookSend, WebhookSender, sign};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{Sent, Tool};
@@ -11,7 +11,7 @@ use std::time::Duration;
 const KEY: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 fn tool() -> WebhookSend {
-    let secrets = Known::of(&[("webhook.crm", KEY), ("webhook.bad", "hunter-2-hunter")]);
+    let secrets = FixedSecrets::of(&[("webhook.crm", KEY), ("webhook.bad", "hunter-2-hunter")]);
     WebhookSend::new(WebhookSender::new(local(), secrets)).unwrap()
 }
 

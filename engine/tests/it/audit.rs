@@ -6,7 +6,7 @@ use chimera_core::record::{Insert, Tx};
 use chimera_engine::ledger::audit::{AuditError, commit};
 use chimera_engine::port::Clock as _;
 use chimera_testkit::memory::MemoryRecords;
-use chimera_testkit::world::{World, decision};
+use chimera_testkit::world::{LedgerFixture, decision};
 use serde_json::{Value, json};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 
 /// The change: a row that must not exist without its audit entry.
-fn act(world: &World) -> Tx {
+fn act(world: &LedgerFixture) -> Tx {
     let now = world.clock.now();
     let cells = vec![("consumer", "act".into()), ("lane", 1.into()), ("seq", 1.into()), ("updated_at", now.into())];
     Tx { inserts: vec![Insert::new(&FEED_CURSORS, cells).unwrap()], ..Tx::default() }
@@ -26,7 +26,7 @@ fn nested(levels: usize) -> Value {
 
 #[test]
 fn a_decision_that_can_not_be_recorded_leaves_the_transaction_as_it_was() {
-    let world = World::new(1);
+    let world = LedgerFixture::new(1);
     let mut tx = act(&world);
     let mut unrecordable = decision("acme");
     unrecordable.event.subject_id = "a\0".to_owned();
@@ -39,7 +39,7 @@ fn a_decision_that_can_not_be_recorded_leaves_the_transaction_as_it_was() {
 
 #[test]
 fn a_decision_is_recorded_whatever_words_it_is_given_with() {
-    let (world, mut tx) = (World::new(1), Tx::default());
+    let (world, mut tx) = (LedgerFixture::new(1), Tx::default());
     let mut wordy = decision("acme");
     wordy.event.data = json!({"code": "X", "deep": nested(JSON_DEPTH_MAX + 1), "long": "é\0".repeat(100_000)});
     wordy.rationale = "because\0 ".repeat(100_000);
@@ -57,7 +57,7 @@ fn a_failed_audit_write_is_logged_as_critical_and_a_lost_race_is_not() {
     tracing::subscriber::with_default(critical.clone(), || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let (world, store) = (World::new(1), MemoryRecords::new());
+            let (world, store) = (LedgerFixture::new(1), MemoryRecords::new());
             commit(&store, act(&world)).await.unwrap();
             commit(&store, act(&world)).await.unwrap_err();
             assert_eq!(critical.seen(), 0);

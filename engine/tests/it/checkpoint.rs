@@ -13,14 +13,14 @@ use chimera_engine::pulse::Heartbeat;
 use chimera_testkit::build::NOON;
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::seeded::FakeClock;
-use chimera_testkit::world::{ORIGIN, World};
+use chimera_testkit::world::{ORIGIN, LedgerFixture};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
 #[tokio::test]
 async fn every_full_block_of_256_entries_leaves_one_tree_hash() {
-    let (world, store) = (World::new(1), MemoryRecords::new());
+    let (world, store) = (LedgerFixture::new(1), MemoryRecords::new());
     for _ in 0..3 {
         world.write(&store, 0, "acme", 200).await;
         world.checkpoint(&store).await;
@@ -31,7 +31,7 @@ async fn every_full_block_of_256_entries_leaves_one_tree_hash() {
 
 #[tokio::test]
 async fn nothing_is_signed_that_does_not_continue_what_was_signed() {
-    let (world, store) = (World::new(1), MemoryRecords::new());
+    let (world, store) = (LedgerFixture::new(1), MemoryRecords::new());
     world.write(&store, 0, "acme", 4).await;
     world.checkpoint(&store).await;
     world.write(&store, 0, "acme", 4).await;
@@ -55,7 +55,7 @@ async fn nothing_is_signed_that_does_not_continue_what_was_signed() {
 
 #[tokio::test]
 async fn nothing_is_signed_behind_a_key_that_is_not_known() {
-    let (world, store) = (World::new(1), MemoryRecords::new());
+    let (world, store) = (LedgerFixture::new(1), MemoryRecords::new());
     world.write(&store, 0, "acme", 1).await;
     world.checkpoint(&store).await;
     world.write(&store, 0, "acme", 1).await;
@@ -74,7 +74,7 @@ async fn nothing_is_signed_behind_a_key_that_is_not_known() {
 /// No constraint protects the tree, so an intruder could insert a hash where a future checkpoint needs one.
 #[tokio::test]
 async fn a_tree_hash_that_stands_in_the_way_is_reported_and_not_taken_for_a_lost_race() {
-    let (world, store) = (World::new(1), MemoryRecords::new());
+    let (world, store) = (LedgerFixture::new(1), MemoryRecords::new());
     world.write(&store, 0, "acme", 300).await;
     world.checkpoint(&store).await;
     store.tamper(&LEDGER_NODES, |rows| rows[0].cells[2] = Value::Int(1));
@@ -106,7 +106,7 @@ fn checkpoints_are_due_after_a_time_or_a_number_of_entries() {
 
 #[tokio::test]
 async fn the_loop_makes_checkpoints_and_a_last_one_when_it_stops() {
-    let (world, store) = (World::new(1), Arc::new(MemoryRecords::new()));
+    let (world, store) = (LedgerFixture::new(1), Arc::new(MemoryRecords::new()));
     let (stop, stopped) = watch::channel(false);
     let mut commits = store.commits();
     let checkpointer = Checkpointer {

@@ -41,7 +41,7 @@ fn inject_faults(seed: u64) -> impl FnMut(&Batch) -> Option<BatchOutcome> + Send
 
 async fn weather(seed: u64) -> (usize, usize) {
     let (seeded, store) = (Seeded::new(seed), MemoryRecords::with_lanes(2));
-    store.inject(Box::new(inject_faults(seed)));
+    store.inject_batch_fault(Box::new(inject_faults(seed)));
     let (mut kept, mut refused) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let changes: Vec<_> = (0..=seeded.below(12)).map(|_| change(&seeded)).collect();
@@ -56,7 +56,7 @@ async fn weather(seed: u64) -> (usize, usize) {
             }
         }
     }
-    store.heal();
+    store.clear_faults();
     let rows: Vec<Uuid> = store.rows(&RUNS).iter().map(|row| row.uuid("id")).collect();
     let entries = store.rows(&AUDIT_LOG_ENTRIES);
     let count = |id: &Uuid| entries.iter().filter(|row| row.text("subject_id") == id.to_string()).count();

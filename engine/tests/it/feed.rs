@@ -6,7 +6,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::ledger::LedgerError;
 use chimera_engine::ledger::feed::{Feed, FeedError};
 use chimera_testkit::memory::MemoryRecords;
-use chimera_testkit::world::World;
+use chimera_testkit::world::LedgerFixture;
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn feed(store: &Arc<MemoryRecords>) -> Feed {
 
 #[tokio::test]
 async fn a_busy_lane_does_not_starve_the_others() {
-    let (world, store) = (World::new(1), Arc::new(MemoryRecords::with_lanes(2)));
+    let (world, store) = (LedgerFixture::new(1), Arc::new(MemoryRecords::with_lanes(2)));
     world.write(&*store, 0, "acme", 50).await;
     world.write(&*store, 1, "acme", 50).await;
     let mut feed = feed(&store).await;
@@ -35,7 +35,7 @@ async fn a_busy_lane_does_not_starve_the_others() {
 
 #[tokio::test]
 async fn a_gap_stops_the_feed_instead_of_being_skipped() {
-    let (world, store) = (World::new(1), Arc::new(MemoryRecords::with_lanes(2)));
+    let (world, store) = (LedgerFixture::new(1), Arc::new(MemoryRecords::with_lanes(2)));
     world.write(&*store, 0, "acme", 3).await;
     store.tamper(&AUDIT_LOG_ENTRIES, |rows| drop(rows.remove(place(rows, 1, 2))));
     let mut feed = feed(&store).await;
@@ -45,7 +45,7 @@ async fn a_gap_stops_the_feed_instead_of_being_skipped() {
 
 #[tokio::test]
 async fn a_waiting_consumer_wakes_by_a_hint_and_also_without_one() {
-    let (world, store) = (World::new(1), Arc::new(MemoryRecords::with_lanes(2)));
+    let (world, store) = (LedgerFixture::new(1), Arc::new(MemoryRecords::with_lanes(2)));
     let (mut waiting, hint) = (feed(&store).await, Notify::new());
     let never = Duration::from_secs(100_000);
     let (entries, ()) = tokio::join!(waiting.wait(10, Some(&hint), never), async {
@@ -85,7 +85,7 @@ proptest! {
     fn acknowledged_entries_have_no_gap_and_no_duplicate(acts in acts()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let (world, store) = (World::new(1), Arc::new(MemoryRecords::with_lanes(2)));
+            let (world, store) = (LedgerFixture::new(1), Arc::new(MemoryRecords::with_lanes(2)));
             let mut consumer = feed(&store).await;
             let (mut acked, mut pending) = (Vec::new(), Vec::new());
             for act in acts.into_iter().chain([FeedOperation::Next(1_000), FeedOperation::Ack]) {

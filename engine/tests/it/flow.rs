@@ -5,7 +5,7 @@ use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::json::Digest32;
 use chimera_engine::flow::{ReplayDecision, Decide, Decision, Flow, KeeperState, StartRun};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Behave, World, engine, until, within};
+use chimera_testkit::flow::{CallBehavior, World, engine, until, within};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 async fn flow(world: &World) -> (Flow, Arc<MemoryRecords>) {
     let records = Arc::new(MemoryRecords::new());
-    world.settle(&*records).await;
+    world.create_tenant(&*records).await;
     (engine(world, Arc::clone(&records) as Arc<dyn Records>), records)
 }
 
@@ -107,9 +107,9 @@ async fn a_plan_of_l1_is_tried_dry_and_approved_once() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_tried_again_and_a_lost_answer_is_not() {
     let world = World::new(4).with(|tool, _, attempt| match (tool, attempt) {
-        ("again", 1 | 2) => Behave::RefuseBefore,
-        ("once", _) => Behave::LoseAnswer,
-        _ => Behave::Work,
+        ("again", 1 | 2) => CallBehavior::RefuseBefore,
+        ("once", _) => CallBehavior::LoseAnswer,
+        _ => CallBehavior::Work,
     });
     let (flow, _) = flow(&world).await;
     apply(&flow, &world, chain(&[("a", "again"), ("b", "once")])).await;
@@ -137,12 +137,12 @@ async fn a_finished_run_is_undone_in_reverse_and_replayed_without_a_call() {
     assert_eq!(world.outside.sent().len(), 2);
     flow.rollback(&world.actor("user_ann"), id, None, None).await.unwrap();
     wait_for_status(&flow, &world, id, "rolled_back").await;
-    assert_eq!(world.outside.standing(), 0);
+    assert_eq!(world.outside.effect_count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_crash_left_is_taken_up_again() {
-    let world = World::new(6).with(|tool, _, _| if tool == "checked" { Behave::Hang } else { Behave::Work });
+    let world = World::new(6).with(|tool, _, _| if tool == "checked" { CallBehavior::Hang } else { CallBehavior::Work });
     let (first, records) = flow(&world).await;
     apply(&first, &world, chain(&[("a", "pure"), ("b", "checked"), ("c", "again")])).await;
     let id = run(&first, &world, Level::ExecuteSilent).await;

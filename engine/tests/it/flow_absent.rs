@@ -5,7 +5,7 @@ use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::EngineError;
 use chimera_engine::flow::{ReplayDecision, StartRun};
-use chimera_testkit::flow::{Air, Puppet, Setup, Stage, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -13,8 +13,8 @@ use uuid::Uuid;
 const SILENT: Level = Level::ExecuteSilent;
 
 /// A process with the tool `gone`, whose calls can be undone.
-fn with_gone() -> Setup {
-    let tool = Puppet::new("gone", EffectKind::Write).declared(|tool| tool.rollback = Rollback::Repeatable);
+fn with_gone() -> EngineSetup {
+    let tool = ScriptedTool::new("gone", EffectKind::Write).with_declaration(|tool| tool.rollback = Rollback::Repeatable);
     stage(1).tool(tool.build())
 }
 
@@ -27,20 +27,20 @@ fn asks_first() -> Air {
 }
 
 /// Starts a run while the tool exists, and continues without it.
-async fn start_then_remove_tool(air: &Air) -> (Stage, Uuid) {
+async fn start_then_remove_tool(air: &Air) -> (EngineFixture, Uuid) {
     let first = with_gone().open().await;
     let run = first.run(air, SILENT).await;
     first.status(run, "awaiting_approval").await;
     (first.restart(stage(1)).await, run)
 }
 
-async fn retry(stage: &Stage, of: Uuid) -> Result<Uuid, EngineError> {
+async fn retry(stage: &EngineFixture, of: Uuid) -> Result<Uuid, EngineError> {
     let replay = Replay { of, mode: ReplayMode::Retry, from: None };
     Ok(stage.flow.replay(&stage.permit("user_ann"), replay, ReplayDecision::default()).await?.run_id)
 }
 
 /// The step of a node.
-async fn node(stage: &Stage, run: Uuid, id: &str) -> Value {
+async fn node(stage: &EngineFixture, run: Uuid, id: &str) -> Value {
     let steps = stage.steps(run).await;
     steps.as_array().unwrap().iter().find(|step| step["node_id"] == id).unwrap().clone()
 }
@@ -76,8 +76,8 @@ async fn a_step_whose_tool_is_gone_fails_when_its_turn_comes() {
 /// A cached output would only be looked up if the tool could be called.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_keeps_the_answers_of_a_tool_that_is_gone_can_be_read() {
-    let first = stage(1).tool(Puppet::new("gone", EffectKind::Read).build()).open().await;
-    let air = asks_first().also("cache", json!({"ttl_seconds": 60}));
+    let first = stage(1).tool(ScriptedTool::new("gone", EffectKind::Read).build()).open().await;
+    let air = asks_first().with_node_member("cache", json!({"ttl_seconds": 60}));
     let run = first.run(&air, SILENT).await;
     first.status(run, "awaiting_approval").await;
     let second = first.restart(stage(1)).await;
@@ -100,7 +100,7 @@ async fn nothing_can_be_applied_started_or_repeated_with_a_tool_that_is_gone() {
 /// Its effect is unknown, so the worst is assumed.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_a_crash_cut_is_in_doubt_when_its_tool_is_gone() {
-    let tool = Puppet::new("gone", EffectKind::Read).takes(|_| Duration::from_secs(3_600));
+    let tool = ScriptedTool::new("gone", EffectKind::Read).with_delay(|_| Duration::from_secs(3_600));
     let asked = tool.asked();
     let first = stage(1).tool(tool.build()).open().await;
     let run = first.run(&workflow("w").function("a", "gone", json!({})), SILENT).await;

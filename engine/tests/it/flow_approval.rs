@@ -11,7 +11,7 @@ use chimera_core::limits;
 use chimera_core::tool::{EffectKind, Spec};
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::{Decide, Decision, StartRun};
-use chimera_testkit::flow::{Air, Puppet, Stage, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ fn hitl(approval: Value) -> Air {
         .edge_if("ask", "no", "${nodes.ask.outputs.success == false}")
 }
 
-async fn asked(approval: Value) -> (Stage, Uuid) {
+async fn asked(approval: Value) -> (EngineFixture, Uuid) {
     let stage = stage(1).open().await;
     let run = stage.run_with(&hitl(approval), SILENT, json!({"who": "Bob"})).await;
     stage.asks(run).await;
@@ -261,7 +261,7 @@ async fn an_approval_of_another_run_is_not_found_here() {
 async fn an_edit_does_not_get_around_who_must_approve() {
     let stage = stage(1).open().await;
     let demand = json!({"approvals_needed": 2, "other_than_requester": true});
-    let run = stage.run(&chain("w", &[("a", "again")]).also("requires_approval", demand), SILENT).await;
+    let run = stage.run(&chain("w", &[("a", "again")]).with_node_member("requires_approval", demand), SILENT).await;
     let old = stage.asks(run).await.remove(0);
     stage.flow.edit(&stage.permit("user_ann"), run, id_of(&old["step_id"]), json!({"n": "mine"})).await.unwrap();
     let new = stage.asks(run).await.remove(0);
@@ -339,7 +339,7 @@ impl Policy for Freeze {
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_denies_at_dispatch_counts_more_than_the_approval_before() {
     let frozen = Arc::new(AtomicBool::new(false));
-    let tool = Puppet::new("write", EffectKind::Write);
+    let tool = ScriptedTool::new("write", EffectKind::Write);
     let made = tool.asked();
     let stage = stage(1).policy(Freeze(Arc::clone(&frozen))).tool(tool.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "write")]), Level::Ask).await;
@@ -358,7 +358,7 @@ async fn a_rule_that_denies_at_dispatch_counts_more_than_the_approval_before() {
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_denies_a_retry_ends_the_step() {
     let frozen = Arc::new(AtomicBool::new(false));
-    let tool = Puppet::new("write", EffectKind::Write).fails_at(&[1, 2, 3, 4]);
+    let tool = ScriptedTool::new("write", EffectKind::Write).failing_at(&[1, 2, 3, 4]);
     let made = tool.asked();
     let stage = stage(1).policy(Freeze(Arc::clone(&frozen))).tool(tool.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "write")]), SILENT).await;
@@ -370,13 +370,13 @@ async fn a_rule_that_denies_a_retry_ends_the_step() {
 
 #[tokio::test(start_paused = true)]
 async fn an_approval_of_l0_is_bound_to_the_version_of_the_tool() {
-    let first = stage(1).tool(Puppet::new("write", EffectKind::Write).build()).open().await;
+    let first = stage(1).tool(ScriptedTool::new("write", EffectKind::Write).build()).open().await;
     let run = first.run(&chain("w", &[("a", "write")]), Level::Ask).await;
     let old = first.asks(run).await.remove(0);
     // The decision is recorded, but the run has not continued when the tool changes.
     first.flow.stop();
     first.decide("user_ann", run, Decision::Approve, Some(&old)).await.unwrap();
-    let newer = Puppet::new("write", EffectKind::Write).declared(|tool| tool.version = "2");
+    let newer = ScriptedTool::new("write", EffectKind::Write).with_declaration(|tool| tool.version = "2");
     let made = newer.asked();
     let second = first.restart(stage(1).tool(newer.build())).await;
     let new = second.until(run, |shown| shown["approvals"][0]["digest"].is_string()).await["approvals"][0].clone();
@@ -390,7 +390,7 @@ async fn an_approval_of_l0_is_bound_to_the_version_of_the_tool() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_demands_approval_gets_it_at_every_level() {
     for level in [Level::ExecuteNotify, Level::ExecuteSilent] {
-        let risky = Puppet::new("risky", EffectKind::Write).declared(|tool| tool.metadata.requires_approval = true);
+        let risky = ScriptedTool::new("risky", EffectKind::Write).with_declaration(|tool| tool.metadata.requires_approval = true);
         let asked = risky.asked();
         let stage = stage(1).tool(risky.build()).open().await;
         let run = stage.run(&chain("w", &[("a", "pure"), ("b", "risky")]), level).await;
@@ -407,7 +407,7 @@ async fn a_tool_that_demands_approval_gets_it_at_every_level() {
 #[tokio::test(start_paused = true)]
 async fn decisions_that_meet_each_other_are_all_heard() {
     let stage = stage(1).open().await;
-    let air = chain("w", &[("a", "pure")]).also("requires_approval", json!({"approvals_needed": 3}));
+    let air = chain("w", &[("a", "pure")]).with_node_member("requires_approval", json!({"approvals_needed": 3}));
     let run = stage.run(&air, SILENT).await;
     stage.step(run, "a", "awaiting_approval").await;
     let people: Vec<String> = (0..12).map(|n| format!("user_{n}")).collect();

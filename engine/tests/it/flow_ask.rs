@@ -11,7 +11,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{Recipient, Recipients};
 use chimera_engine::flow::{Asking, Decision, RunRecipients, StartRun};
-use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -42,19 +42,19 @@ pub(crate) fn asking(recipients: Vec<Recipient>) -> Asking {
 }
 
 /// Two tools with side effects; one of them requires approval for every call.
-pub(crate) fn tools() -> Setup {
-    let risky = Puppet::new("risky", EffectKind::Write).declared(|tool| tool.metadata.requires_approval = true);
-    stage(1).tool(Puppet::new("write", EffectKind::Write).build()).tool(risky.build())
+pub(crate) fn tools() -> EngineSetup {
+    let risky = ScriptedTool::new("risky", EffectKind::Write).with_declaration(|tool| tool.metadata.requires_approval = true);
+    stage(1).tool(ScriptedTool::new("write", EffectKind::Write).build()).tool(risky.build())
 }
 
-async fn start(stage: &Stage, air: &Air, level: Level) -> Uuid {
+async fn start(stage: &EngineFixture, air: &Air, level: Level) -> Uuid {
     stage.apply(air).await;
     let notify = (level != Level::ExecuteSilent).then(both).flatten();
     stage.start(StartRun { level, notify, ..StartRun::of(air.id(), json!({})) }).await
 }
 
 /// The approval requests sent, by channel.
-pub(crate) fn asks(stage: &Stage, run: Uuid, channel: &str) -> Vec<Value> {
+pub(crate) fn asks(stage: &EngineFixture, run: Uuid, channel: &str) -> Vec<Value> {
     let rows = stage.rows_of(&NOTIFICATIONS, run);
     let asks = rows.iter().filter(|row| !row.get("approval_id").is_null() && row.text("channel") == channel);
     asks.map(|row| row.get("payload").as_json().unwrap().to_value()).collect()
@@ -132,7 +132,7 @@ async fn l3_tells_nobody_that_it_waits_nor_that_it_has_ended_but_the_ledger() {
 /// CORE-026, CORE-027
 #[tokio::test(start_paused = true)]
 async fn l2_acts_first_then_tells_and_the_result_can_be_fetched() {
-    let tool = Puppet::new("act", EffectKind::Write);
+    let tool = ScriptedTool::new("act", EffectKind::Write);
     let made = tool.asked();
     let letters = RecordingNotifier::refusing(0, Code::ValidationFailed);
     let stage = tools().tool(tool.build()).notifier(letters.clone()).open().await;
@@ -156,7 +156,7 @@ async fn only_a_person_who_may_decide_gets_a_link() {
     let other = json!({"other_than_requester": true, "approvers": ["user_b*"]});
     let people = ["user_ann", "user_bob", "user_carl", "service_bot"].map(mail_of);
     let stage = tools().asking(asking(people.to_vec())).open().await;
-    let air = chain("w", &[("a", "write")]).also("requires_approval", other);
+    let air = chain("w", &[("a", "write")]).with_node_member("requires_approval", other);
     let run = start(&stage, &air, Level::ExecuteNotify).await;
     stage.asks(run).await;
     assert_eq!(asks(&stage, run, "email").len(), 4, "all are told");
@@ -178,7 +178,7 @@ async fn a_service_that_names_a_mail_address_gets_no_link_for_itself() {
 #[tokio::test(start_paused = true)]
 async fn a_run_inside_another_tells_the_same_people_that_it_waits() {
     let stage = tools().open().await;
-    stage.apply(&chain("leaf", &[("x", "write")]).also("requires_approval", json!(true))).await;
+    stage.apply(&chain("leaf", &[("x", "write")]).with_node_member("requires_approval", json!(true))).await;
     let air = workflow("outer").node(json!({"id": "sub", "type": "workflow", "workflow_id": "leaf"}));
     let run = start(&stage, &air, Level::ExecuteNotify).await;
     let child = id_of(&stage.step(run, "sub", "running").await["child_run_id"]);

@@ -5,26 +5,26 @@ use chimera_core::flow::tables::CACHE_ENTRIES;
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::StartRun;
-use chimera_testkit::flow::{Air, Asked, Puppet, Stage, code_of, stage, workflow};
+use chimera_testkit::flow::{Air, CallLog, ScriptedTool, EngineFixture, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 fn enrich(id: &str, cache: Value) -> Air {
-    workflow(id).function("enrich_A", "fetch", json!({"q": "${inputs.q}"})).also("cache", cache)
+    workflow(id).function("enrich_A", "fetch", json!({"q": "${inputs.q}"})).with_node_member("cache", cache)
 }
 
-async fn cached(cache: Value) -> (Stage, Asked) {
-    let fetch = Puppet::new("fetch", EffectKind::Read);
+async fn cached(cache: Value) -> (EngineFixture, CallLog) {
+    let fetch = ScriptedTool::new("fetch", EffectKind::Read);
     let asked = fetch.asked();
     let stage = stage(1).tool(fetch.build()).open().await;
     stage.apply(&enrich("w", cache)).await;
     (stage, asked)
 }
 
-async fn ask(stage: &Stage, tenant: &str, workflow: &str, q: &str) -> Value {
+async fn ask(stage: &EngineFixture, tenant: &str, workflow: &str, q: &str) -> Value {
     let ask = StartRun { level: Level::ExecuteSilent, ..StartRun::of(workflow, json!({"q": q})) };
     let run = stage.flow.start(&stage.permit_of(tenant, "user_ann"), ask).await.unwrap().run_id;
-    stage.until_of(tenant, run, |shown| shown["status"] == "completed").await;
+    stage.wait_for_in(tenant, run, |shown| shown["status"] == "completed").await;
     stage.flow.steps(&stage.permit_of(tenant, "admin"), run, 1, None).await.unwrap()["steps"][0].clone()
 }
 
@@ -85,7 +85,7 @@ async fn an_answer_belongs_to_its_workflow_and_to_the_version_of_its_tool() {
     ask(&first, "acme", "w", "x").await;
     ask(&first, "acme", "v", "x").await;
     assert_eq!(asked.count("execute"), 2);
-    let newer = Puppet::new("fetch", EffectKind::Read).declared(|tool| tool.version = "2");
+    let newer = ScriptedTool::new("fetch", EffectKind::Read).with_declaration(|tool| tool.version = "2");
     let asked = newer.asked();
     let second = first.restart(stage(1).tool(newer.build())).await;
     ask(&second, "acme", "w", "x").await;
@@ -94,7 +94,7 @@ async fn an_answer_belongs_to_its_workflow_and_to_the_version_of_its_tool() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_does_not_ask_for_it_is_always_called() {
-    let fetch = Puppet::new("fetch", EffectKind::Read);
+    let fetch = ScriptedTool::new("fetch", EffectKind::Read);
     let asked = fetch.asked();
     let stage = stage(1).tool(fetch.build()).open().await;
     stage.apply(&workflow("w").function("a", "fetch", json!({"q": "${inputs.q}"}))).await;
@@ -106,7 +106,7 @@ async fn a_node_that_does_not_ask_for_it_is_always_called() {
 #[tokio::test(start_paused = true)]
 async fn a_write_can_not_be_cached() {
     let stage = stage(1).open().await;
-    let air = workflow("w").function("a", "again", json!({})).also("cache", json!({}));
+    let air = workflow("w").function("a", "again", json!({})).with_node_member("cache", json!({}));
     let applied = stage.flow.workflows().apply(&stage.permit("admin"), "w", &air.document().to_string()).await;
     assert_eq!(code_of(applied), "VALIDATION_FAILED");
 }
@@ -118,7 +118,7 @@ async fn the_rules_hold_for_a_recorded_answer_too() {
     let says = Says::Deny { reason: "not today".to_owned() };
     let rule =
         Rule { name: "r".to_owned(), tool: "fetch".to_owned(), actor: "*".to_owned(), tenant: "*".to_owned(), says };
-    let fetch = Puppet::new("fetch", EffectKind::Read);
+    let fetch = ScriptedTool::new("fetch", EffectKind::Read);
     let second = first.restart(stage(1).policy(Rules(vec![rule])).tool(fetch.build())).await;
     let run = second.start(StartRun { level: Level::ExecuteSilent, ..StartRun::of("w", json!({"q": "x"})) }).await;
     assert_eq!(second.ended(run).await["error"]["code"], "POLICY_DENIED");

@@ -6,8 +6,8 @@ use chimera_core::limits::SIGNAL_POLL_SECONDS;
 use chimera_core::record::Row;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{KeeperState, StartRun};
-use chimera_testkit::flow::{Puppet, Stage, chain, code_of, stage, workflow};
-use chimera_testkit::memory::{ClaimFate, MemoryRecords};
+use chimera_testkit::flow::{ScriptedTool, EngineFixture, chain, code_of, stage, workflow};
+use chimera_testkit::memory::{LaneClaimOutcome, MemoryRecords};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,30 +16,30 @@ use std::time::Duration;
 const SILENT: Level = Level::ExecuteSilent;
 
 /// Lanes that can't be claimed until the switch is on.
-fn claimed_later(records: &MemoryRecords, meanwhile: ClaimFate) -> Arc<AtomicBool> {
+fn claimed_later(records: &MemoryRecords, meanwhile: LaneClaimOutcome) -> Arc<AtomicBool> {
     let switch = Arc::new(AtomicBool::new(false));
     let on = Arc::clone(&switch);
-    records.inject_claims(Box::new(move || if on.load(Ordering::Relaxed) { ClaimFate::Taken } else { meanwhile }));
+    records.inject_claim_fault(Box::new(move || if on.load(Ordering::Relaxed) { LaneClaimOutcome::Taken } else { meanwhile }));
     switch
 }
 
-fn row(stage: &Stage) -> Row {
+fn row(stage: &EngineFixture) -> Row {
     stage.rows(&RUNS).remove(0)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_time_has_come_is_left_alone_until_a_lane_is_held() {
     let first = stage(1).unkept().open().await;
-    let late = chain("w", &[("a", "again")]).also("delay_seconds", json!(60));
+    let late = chain("w", &[("a", "again")]).with_node_member("delay_seconds", json!(60));
     let run = first.run(&late, SILENT).await;
     first.flow.stop();
     first.pass(Duration::from_secs(120)).await;
     let before = row(&first);
     assert!(before.get("owner_lane").is_null() && !before.get("next_deadline").is_null());
 
-    let claimed = claimed_later(&first.records, ClaimFate::Failed);
-    let records = Arc::new(first.records.instead());
-    let second = stage(1).world(first.world.clone()).unkept().on(Arc::clone(&records)).await;
+    let claimed = claimed_later(&first.records, LaneClaimOutcome::Failed);
+    let records = Arc::new(first.records.replacement_node());
+    let second = stage(1).world(first.world.clone()).unkept().open_on(Arc::clone(&records)).await;
     second.flow.poll_once(&mut KeeperState::default()).await.unwrap();
     second.pass(Duration::from_secs(1)).await;
     assert_eq!((second.flow.active_runs(), &row(&second)), (0, &before), "nothing was driven and nothing written");
@@ -55,9 +55,9 @@ async fn a_run_that_is_under_way_waits_for_its_lane_and_names_the_new_one() {
     let first = stage(1).unkept().open().await;
     let (one, two) = (("a", "again"), ("b", "again"));
     first.apply(&chain("w", &[one, two])).await;
-    let claimed = claimed_later(&first.records, ClaimFate::Pending);
+    let claimed = claimed_later(&first.records, LaneClaimOutcome::Pending);
     let mut fences = 1;
-    first.records.inject(Box::new(move |_| {
+    first.records.inject_batch_fault(Box::new(move |_| {
         fences -= 1;
         (fences == 0).then_some(chimera_engine::commit::BatchOutcome::Fenced)
     }));
@@ -79,9 +79,9 @@ async fn a_run_that_is_under_way_waits_for_its_lane_and_names_the_new_one() {
 async fn a_run_is_refused_when_no_lane_can_be_claimed() {
     let first = stage(1).unkept().open().await;
     first.apply(&chain("w", &[("a", "again")])).await;
-    let claimed = claimed_later(&first.records, ClaimFate::Failed);
-    let records = Arc::new(first.records.instead());
-    let second = stage(1).world(first.world.clone()).unkept().on(Arc::clone(&records)).await;
+    let claimed = claimed_later(&first.records, LaneClaimOutcome::Failed);
+    let records = Arc::new(first.records.replacement_node());
+    let second = stage(1).world(first.world.clone()).unkept().open_on(Arc::clone(&records)).await;
     let ask = || StartRun::of("w", json!({}));
     assert_eq!(code_of(second.flow.start(&second.permit("user_ann"), ask()).await), "STORE_UNAVAILABLE");
     assert!(second.rows(&RUNS).is_empty() && second.world.outside.sent().is_empty());
@@ -95,7 +95,7 @@ async fn a_run_is_refused_when_no_lane_can_be_claimed() {
 /// timer left.
 #[tokio::test(start_paused = true)]
 async fn runs_that_wait_for_a_signal_alone_are_looked_at_again_all_the_same() {
-    let deaf = Puppet::new("deaf", EffectKind::Write).acts(|_, _| std::future::pending());
+    let deaf = ScriptedTool::new("deaf", EffectKind::Write).on_execute(|_, _| std::future::pending());
     let stage = stage(1).tool(deaf.build()).open().await;
     stage.apply(&chain("part", &[("a", "deaf")])).await;
     let run = stage.run(&workflow("whole").child("c", "part", json!({})), SILENT).await;

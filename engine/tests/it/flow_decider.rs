@@ -8,7 +8,7 @@ use chimera_core::json::Digest32;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::port::{Recipient, Recipients};
 use chimera_engine::flow::{Asking, Decide, Decision};
-use chimera_testkit::flow::{Stage, TENANT, asking, chain, link_in, stage};
+use chimera_testkit::flow::{EngineFixture, TENANT, asking, chain, approval_link, stage};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use uuid::Uuid;
@@ -19,8 +19,8 @@ fn permit(actor: &str, kind: Kind, scopes: &[&str]) -> Permit {
 }
 
 /// A run of `user_ann`, with a workflow by `user_wes`, that waits for this kind of approval.
-async fn waiting(stage: &Stage, approval: Value) -> (Uuid, Value) {
-    stage.apply_as("user_wes", &chain("w", &[("a", "again")]).also("requires_approval", approval)).await;
+async fn waiting(stage: &EngineFixture, approval: Value) -> (Uuid, Value) {
+    stage.apply_as("user_wes", &chain("w", &[("a", "again")]).with_node_member("requires_approval", approval)).await;
     let ask = chimera_engine::flow::StartRun::of("w", json!({}));
     let run = stage.start(chimera_engine::flow::StartRun { level: Level::ExecuteNotify, ..ask }).await;
     let asked = stage.asks(run).await.remove(0);
@@ -90,7 +90,7 @@ async fn whoever_holds_a_link_is_told_what_has_changed() {
     let stage = stage(1).asking(Asking { recipients: Arc::clone(&people) as _, ..asking() }).open().await;
     let (run, asked) = waiting(&stage, json!({})).await;
     let mail = stage.rows_of(&NOTIFICATIONS, run).remove(0);
-    let token = link_in(&mail).unwrap().rsplit('/').next().unwrap().to_owned();
+    let token = approval_link(&mail).unwrap().rsplit('/').next().unwrap().to_owned();
     let digest = Digest32::from_hex(asked["digest"].as_str().unwrap()).unwrap();
     for reason in [DeciderRefusal::NotAPerson, DeciderRefusal::Disabled, DeciderRefusal::OtherTenant, DeciderRefusal::LacksScope] {
         *people.0.lock().unwrap() = Some(reason.clone());

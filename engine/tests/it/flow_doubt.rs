@@ -11,7 +11,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CheckResult, Recipient, Recipients, Sent, ToolError};
 use chimera_engine::flow::{Asking, DoubtFilter, StartRun};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Puppet, Setup, Stage, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{ScriptedTool, EngineSetup, EngineFixture, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,19 +24,19 @@ fn no_answer() -> ToolError {
 }
 
 /// A tool whose calls and undos never return.
-fn lost() -> Setup {
-    let lost = Puppet::new("lost", EffectKind::Write).answers(|_, _| Err(no_answer()));
-    let kept = Puppet::new("kept", EffectKind::Write).undoes(|_, _| Err(no_answer()));
+fn lost() -> EngineSetup {
+    let lost = ScriptedTool::new("lost", EffectKind::Write).answers(|_, _| Err(no_answer()));
+    let kept = ScriptedTool::new("kept", EffectKind::Write).on_rollback(|_, _| Err(no_answer()));
     stage(1).tool(lost.build()).tool(kept.build())
 }
 
-async fn start(stage: &Stage, level: Level) -> Uuid {
+async fn start(stage: &EngineFixture, level: Level) -> Uuid {
     stage.apply(&chain("w", &[("a", "lost")])).await;
     let notify = (level != Level::ExecuteSilent).then(both).flatten();
     stage.start(StartRun { level, notify, ..StartRun::of("w", json!({})) }).await
 }
 
-fn told(stage: &Stage, run: Uuid) -> Vec<(String, Value)> {
+fn told(stage: &EngineFixture, run: Uuid) -> Vec<(String, Value)> {
     let payload = |row: &Row| row.get("payload").as_json().unwrap().to_value();
     let rows = stage.rows_of(&NOTIFICATIONS, run);
     let doubts = rows.iter().filter(|row| payload(row)["type"] == "step.outcome_unknown");
@@ -179,7 +179,7 @@ async fn gauges_can_be_set_on_any_store() {
 #[tokio::test(start_paused = true)]
 async fn a_good_answer_that_can_not_be_kept_leaves_a_write_in_doubt() {
     for (effect, status) in [(EffectKind::Write, "outcome_unknown"), (EffectKind::Read, "failed")] {
-        let tool = Puppet::new("odd", effect).answers(|_, _| Ok(json!({"id": "a\0b"})));
+        let tool = ScriptedTool::new("odd", effect).answers(|_, _| Ok(json!({"id": "a\0b"})));
         let asked = tool.asked();
         let stage = stage(1).tool(tool.build()).open().await;
         let run = stage.run(&chain("w", &[("a", "odd")]), Level::ExecuteSilent).await;
@@ -191,9 +191,9 @@ async fn a_good_answer_that_can_not_be_kept_leaves_a_write_in_doubt() {
 /// The tool supports `check`.
 #[tokio::test(start_paused = true)]
 async fn a_good_answer_that_can_not_be_kept_is_looked_up_where_that_is_possible() {
-    let tool = Puppet::new("odd", EffectKind::Write)
+    let tool = ScriptedTool::new("odd", EffectKind::Write)
         .answers(|_, _| Ok(json!({"id": "a\0b"})))
-        .checks(|_| Ok(CheckResult::Happened(json!({"id": "a"}))));
+        .on_check(|_| Ok(CheckResult::Happened(json!({"id": "a"}))));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "odd")]), Level::ExecuteSilent).await;
@@ -203,8 +203,8 @@ async fn a_good_answer_that_can_not_be_kept_is_looked_up_where_that_is_possible(
 
 /// A run whose call was in flight when the process died, and whose row in `effects` was deleted; and the id that the
 /// call was sent with.
-async fn without_record(tool: Puppet, item: bool) -> (Stage, Uuid, Uuid) {
-    let first = stage(1).tool(tool.takes(|_| Duration::from_secs(5)).build()).open().await;
+async fn without_record(tool: ScriptedTool, item: bool) -> (EngineFixture, Uuid, Uuid) {
+    let first = stage(1).tool(tool.with_delay(|_| Duration::from_secs(5)).build()).open().await;
     let air = match item {
         false => chain("w", &[("a", "slow")]),
         true => workflow("w").node(
@@ -219,7 +219,7 @@ async fn without_record(tool: Puppet, item: bool) -> (Stage, Uuid, Uuid) {
     (first, run, sent)
 }
 
-async fn until_in_doubt(stage: &Stage, run: Uuid) {
+async fn until_in_doubt(stage: &EngineFixture, run: Uuid) {
     stage.until(run, |_| stage.rows_of(&STEPS, run).iter().any(|row| row.text("status") == "outcome_unknown")).await;
 }
 
@@ -228,12 +228,12 @@ async fn until_in_doubt(stage: &Stage, run: Uuid) {
 async fn a_call_whose_record_is_gone_is_in_doubt_and_not_made_again() {
     for item in [false, true] {
         for tool in [
-            (|| Puppet::new("slow", EffectKind::Write)) as fn() -> Puppet,
-            || Puppet::new("slow", EffectKind::Write).declared(|tool| tool.metadata.idempotent = true),
-            || Puppet::new("slow", EffectKind::Write).checks(|_| Ok(CheckResult::DidNotHappen)),
+            (|| ScriptedTool::new("slow", EffectKind::Write)) as fn() -> ScriptedTool,
+            || ScriptedTool::new("slow", EffectKind::Write).with_declaration(|tool| tool.metadata.idempotent = true),
+            || ScriptedTool::new("slow", EffectKind::Write).on_check(|_| Ok(CheckResult::DidNotHappen)),
             || {
-                Puppet::new("slow", EffectKind::Write)
-                    .checks(|_| Err(ToolError::not_sent(Code::ValidationFailed, "no such call")))
+                ScriptedTool::new("slow", EffectKind::Write)
+                    .on_check(|_| Err(ToolError::not_sent(Code::ValidationFailed, "no such call")))
             },
         ] {
             let (first, run, _) = without_record(tool(), item).await;
@@ -251,7 +251,7 @@ async fn a_call_whose_record_is_gone_is_in_doubt_and_not_made_again() {
 async fn a_call_that_waits_for_another_try_and_whose_record_is_gone_is_in_doubt() {
     for sent in [Sent::No, Sent::Maybe] {
         let tool = || {
-            let idempotent = Puppet::new("slow", EffectKind::Write).declared(|tool| tool.metadata.idempotent = true);
+            let idempotent = ScriptedTool::new("slow", EffectKind::Write).with_declaration(|tool| tool.metadata.idempotent = true);
             idempotent.answers(move |_, _| {
                 let body = ErrorBody::new(Code::RateLimited, "later").retry_after(60);
                 Err(ToolError { body: Box::new(body), sent })
@@ -274,8 +274,8 @@ async fn a_call_that_waits_for_another_try_and_whose_record_is_gone_is_in_doubt(
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_record_is_gone_is_looked_for_under_the_id_that_it_was_sent_with() {
     for item in [false, true] {
-        let (first, run, sent) = without_record(Puppet::new("slow", EffectKind::Write), item).await;
-        let tool = Puppet::new("slow", EffectKind::Write).checks(move |ctx| match ctx.effect_id == sent {
+        let (first, run, sent) = without_record(ScriptedTool::new("slow", EffectKind::Write), item).await;
+        let tool = ScriptedTool::new("slow", EffectKind::Write).on_check(move |ctx| match ctx.effect_id == sent {
             true => Ok(CheckResult::Happened(json!({"id": "a"}))),
             false => Ok(CheckResult::DidNotHappen),
         });

@@ -4,15 +4,15 @@ use chimera_core::access::Level;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, STEPS, TOOL_CALLS};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{Decision, StartRun};
-use chimera_testkit::flow::{Puppet, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{ScriptedTool, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 const LEVELS: [Level; 4] = [Level::Ask, Level::Draft, Level::ExecuteNotify, Level::ExecuteSilent];
 
 /// A tool that can't say what it would do.
-fn blunt(name: &'static str) -> Puppet {
-    Puppet::new(name, EffectKind::Write).declared(|tool| tool.metadata.dry_run_supported = false)
+fn blunt(name: &'static str) -> ScriptedTool {
+    ScriptedTool::new(name, EffectKind::Write).with_declaration(|tool| tool.metadata.dry_run_supported = false)
 }
 
 fn results(shown: &Value) -> Vec<Value> {
@@ -23,7 +23,7 @@ fn results(shown: &Value) -> Vec<Value> {
 #[tokio::test(start_paused = true)]
 async fn a_request_for_a_dry_run_does_nothing_at_any_level_and_gives_the_draft() {
     for level in LEVELS {
-        let write = Puppet::new("write", EffectKind::Write);
+        let write = ScriptedTool::new("write", EffectKind::Write);
         let asked = write.asked();
         let stage = stage(1).tool(write.build()).open().await;
         stage.apply(&chain("w", &[("a", "pure"), ("b", "write")])).await;
@@ -59,7 +59,7 @@ async fn a_tool_without_a_dry_run_is_never_called_and_a_mock_with_its_warning_st
 /// CORE-064, CORE-068, CORE-069
 #[tokio::test(start_paused = true)]
 async fn a_step_may_ask_for_its_own_dry_run_in_a_real_run() {
-    let (write, fax) = (Puppet::new("write", EffectKind::Write), blunt("fax"));
+    let (write, fax) = (ScriptedTool::new("write", EffectKind::Write), blunt("fax"));
     let (written, faxed) = (write.asked(), fax.asked());
     let stage = stage(1).tool(write.build()).tool(fax.build()).open().await;
     let air =
@@ -83,7 +83,7 @@ async fn a_step_may_ask_for_its_own_dry_run_in_a_real_run() {
 /// CORE-066
 #[tokio::test(start_paused = true)]
 async fn an_input_is_checked_in_real_and_in_dry_mode_alike() {
-    let strict = Puppet::new("strict", EffectKind::Write).declared(|tool| {
+    let strict = ScriptedTool::new("strict", EffectKind::Write).with_declaration(|tool| {
         tool.input = json!({"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]});
     });
     let asked = strict.asked();
@@ -100,7 +100,7 @@ async fn an_input_is_checked_in_real_and_in_dry_mode_alike() {
 /// CORE-067
 #[tokio::test(start_paused = true)]
 async fn a_real_call_is_made_once_and_its_output_is_unchanged() {
-    let tool = Puppet::new("tool", EffectKind::Write).answers(|_, _| Ok(json!({"page": 7, "success": false})));
+    let tool = ScriptedTool::new("tool", EffectKind::Write).answers(|_, _| Ok(json!({"page": 7, "success": false})));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&workflow("w").function("a", "tool", json!({})), Level::ExecuteSilent).await;
@@ -110,8 +110,8 @@ async fn a_real_call_is_made_once_and_its_output_is_unchanged() {
 
 #[tokio::test(start_paused = true)]
 async fn an_output_that_is_not_what_the_tool_promised_leaves_a_write_to_a_person() {
-    let tool = Puppet::new("tool", EffectKind::Write)
-        .declared(|tool| tool.output = json!({"type": "object", "required": ["page"]}))
+    let tool = ScriptedTool::new("tool", EffectKind::Write)
+        .with_declaration(|tool| tool.output = json!({"type": "object", "required": ["page"]}))
         .answers(|_, _| Ok(json!({"pages": 7})));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
@@ -131,7 +131,7 @@ async fn an_output_that_is_not_what_the_tool_promised_leaves_a_write_to_a_person
 /// CORE-072, CORE-073, CORE-074
 #[tokio::test(start_paused = true)]
 async fn l1_tries_every_tool_dry_in_the_order_of_the_plan_even_if_the_step_says_otherwise() {
-    let (write, fax) = (Puppet::new("write", EffectKind::Write), blunt("fax"));
+    let (write, fax) = (ScriptedTool::new("write", EffectKind::Write), blunt("fax"));
     let (written, faxed) = (write.asked(), fax.asked());
     let stage = stage(1).tool(write.build()).tool(fax.build()).open().await;
     let air = workflow("w")
@@ -156,7 +156,7 @@ async fn l1_tries_every_tool_dry_in_the_order_of_the_plan_even_if_the_step_says_
 /// CORE-075
 #[tokio::test(start_paused = true)]
 async fn an_approved_draft_is_run_for_real() {
-    let write = Puppet::new("write", EffectKind::Write);
+    let write = ScriptedTool::new("write", EffectKind::Write);
     let asked = write.asked();
     let stage = stage(1).tool(write.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "write"), ("b", "write")]), Level::Draft).await;
@@ -173,7 +173,7 @@ async fn an_approved_draft_is_run_for_real() {
 #[tokio::test(start_paused = true)]
 async fn a_rejected_draft_never_does_anything() {
     for decision in [Decision::Reject, Decision::RequestChanges] {
-        let write = Puppet::new("write", EffectKind::Write);
+        let write = ScriptedTool::new("write", EffectKind::Write);
         let asked = write.asked();
         let stage = stage(1).tool(write.build()).open().await;
         let run = stage.run(&chain("w", &[("a", "write")]), Level::Draft).await;
@@ -186,9 +186,9 @@ async fn a_rejected_draft_never_does_anything() {
 
 #[tokio::test(start_paused = true)]
 async fn a_draft_after_a_restart_is_made_again() {
-    let stuck = Puppet::new("write", EffectKind::Write);
+    let stuck = ScriptedTool::new("write", EffectKind::Write);
     let first = stage(1).tool(stuck.clone().build()).open().await;
-    first.records.inject(Box::new(|_| None));
+    first.records.inject_batch_fault(Box::new(|_| None));
     let run = first.run(&chain("w", &[("a", "write"), ("b", "write")]), Level::Draft).await;
     first.flow.stop();
     let second = first.restart(stage(1).tool(stuck.build())).await;
@@ -210,7 +210,7 @@ async fn every_dry_call_belongs_to_a_step_of_its_run() {
         (Some(Decision::Reject), false, "cancelled"),
         (None, true, "skipped"),
     ] {
-        let stage = stage(1).tool(Puppet::new("write", EffectKind::Write).build()).open().await;
+        let stage = stage(1).tool(ScriptedTool::new("write", EffectKind::Write).build()).open().await;
         stage.apply(&air).await;
         let run =
             stage.start(StartRun { level: Level::Draft, dry_run, ..StartRun::of("w", json!({"list": [1, 2]})) }).await;

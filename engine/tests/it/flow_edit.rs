@@ -9,13 +9,13 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::flow::{Decide, Decision};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Puppet, Stage, TENANT, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{ScriptedTool, EngineFixture, TENANT, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
 
 /// Sends a signal the way another node would, and waits until the run has handled it.
-async fn tell(stage: &Stage, run: Uuid, told: SignalKind) {
+async fn tell(stage: &EngineFixture, run: Uuid, told: SignalKind) {
     let signal = Signal::new(Uuid::from_u128(7), told);
     let row = signal.row(TENANT, run, stage.world.clock.now()).unwrap();
     stage.records.commit(Tx { inserts: vec![row], ..Tx::default() }).await.unwrap();
@@ -23,7 +23,7 @@ async fn tell(stage: &Stage, run: Uuid, told: SignalKind) {
 }
 
 /// The pending request that replaced an older one.
-async fn newer(stage: &Stage, run: Uuid, old: &Value) -> Value {
+async fn newer(stage: &EngineFixture, run: Uuid, old: &Value) -> Value {
     let replaced = |shown: &Value| {
         let asked = &shown["approvals"][0]["digest"];
         !asked.is_null() && *asked != old["digest"]
@@ -209,7 +209,7 @@ async fn a_step_that_was_not_edited_is_approved_by_its_name() {
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_for_before_a_tool_changed_is_not_approved() {
     let tool = |version: &'static str| {
-        let tool = Puppet::new("changing", EffectKind::Write).declared(|tool| tool.version = version);
+        let tool = ScriptedTool::new("changing", EffectKind::Write).with_declaration(|tool| tool.version = version);
         stage(1).tool(tool.build())
     };
     for level in [Level::Ask, Level::Draft] {

@@ -8,7 +8,7 @@ use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::{ReplayDecision, Decide, Decision, StartRun};
-use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -27,16 +27,16 @@ fn guarded() -> Air {
 }
 
 /// The pending request that replaced an older one.
-pub(crate) async fn newer(stage: &Stage, run: Uuid, old: &Value) -> Value {
+pub(crate) async fn newer(stage: &EngineFixture, run: Uuid, old: &Value) -> Value {
     stage.until(run, |shown| is_newer(shown, old)).await["approvals"][0].clone()
 }
 
-pub(crate) async fn approve(stage: &Stage, who: &str, run: Uuid, asked: &Value) -> String {
+pub(crate) async fn approve(stage: &EngineFixture, who: &str, run: Uuid, asked: &Value) -> String {
     code_of(stage.decide(who, run, Decision::Approve, Some(asked)).await)
 }
 
 /// None of these may decide in any way; then somebody else does.
-pub(crate) async fn decided_by_none_of(stage: &Stage, run: Uuid, asked: &Value, none: &[&str]) {
+pub(crate) async fn decided_by_none_of(stage: &EngineFixture, run: Uuid, asked: &Value, none: &[&str]) {
     for who in none {
         for decision in [Decision::Approve, Decision::Reject, Decision::RequestChanges] {
             let refused = code_of(stage.decide(who, run, decision, Some(asked)).await);
@@ -47,7 +47,7 @@ pub(crate) async fn decided_by_none_of(stage: &Stage, run: Uuid, asked: &Value, 
 }
 
 /// Applies edits one after another; returns the pending request.
-async fn edited_by(stage: &Stage, run: Uuid, edits: &[(&str, Value)]) -> Value {
+async fn edited_by(stage: &EngineFixture, run: Uuid, edits: &[(&str, Value)]) -> Value {
     let mut asked = stage.asks(run).await.remove(0);
     for (who, input) in edits {
         let (permit, input) = (stage.permit(who), input.clone());
@@ -176,9 +176,9 @@ pub(crate) fn strict_less(id: &str) -> Value {
     json!({"id": id, "type": "function", "fn": "again", "inputs": {"n": id}})
 }
 
-pub(crate) fn gated(gate: &Arc<Notify>) -> Setup {
+pub(crate) fn gated(gate: &Arc<Notify>) -> EngineSetup {
     let gate = Arc::clone(gate);
-    let tool = Puppet::new("gated", EffectKind::Read).acts(move |_, _| {
+    let tool = ScriptedTool::new("gated", EffectKind::Read).on_execute(move |_, _| {
         let gate = Arc::clone(&gate);
         async move {
             gate.notified().await;
@@ -196,7 +196,7 @@ fn patch(node: Value) -> Value {
 }
 
 /// A run of `user_ann` in progress when `user_bob` adds a node to it.
-async fn patched(node: Value) -> (Stage, Uuid) {
+async fn patched(node: Value) -> (EngineFixture, Uuid) {
     let gate = Arc::new(Notify::new());
     let stage = gated(&gate).open().await;
     stage.apply(&workflow("inner").node(strict("x"))).await;
@@ -251,7 +251,7 @@ async fn a_node_is_of_whoever_added_it_and_not_of_whoever_added_another() {
     assert_eq!(second.ended(run).await["status"], "completed");
 }
 
-async fn retry(stage: &Stage, who: &str, of: Uuid) -> Uuid {
+async fn retry(stage: &EngineFixture, who: &str, of: Uuid) -> Uuid {
     let replay = Replay { of, mode: ReplayMode::Retry, from: Some("a".to_owned()) };
     stage.flow.replay(&stage.permit(who), replay, ReplayDecision::default()).await.unwrap().run_id
 }
@@ -314,7 +314,7 @@ fn passed_on() -> Air {
     workflow("w").node(first).node(second).edge("a", "b")
 }
 
-pub(crate) async fn asked_at(stage: &Stage, run: Uuid, node: &str) -> Value {
+pub(crate) async fn asked_at(stage: &EngineFixture, run: Uuid, node: &str) -> Value {
     let shown = stage.until(run, |shown| shown["approvals"][0]["node_id"] == node).await;
     shown["approvals"][0].clone()
 }
@@ -395,7 +395,7 @@ async fn whoever_changed_a_step_does_not_decide_about_a_retry_of_what_came_after
 /// Whoever reports the output of an effect is an author of what follows.
 #[tokio::test(start_paused = true)]
 async fn whoever_settled_a_doubt_with_an_output_does_not_decide_about_what_goes_on_from_it() {
-    let lost = Puppet::new("lost", EffectKind::Write)
+    let lost = ScriptedTool::new("lost", EffectKind::Write)
         .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the answer was lost")));
     let stage = stage(1).tool(lost.build()).open().await;
     let mut second = strict("b");
@@ -444,7 +444,7 @@ async fn an_edit_that_changes_nothing_is_no_change_of_whose_it_is() {
     }
 }
 
-pub(crate) async fn started(stage: &Stage, who: &str, workflow: &str) -> Uuid {
+pub(crate) async fn started(stage: &EngineFixture, who: &str, workflow: &str) -> Uuid {
     let ask = StartRun { level: Level::ExecuteNotify, ..StartRun::of(workflow, json!({})) };
     stage.flow.start(&stage.permit(who), ask).await.unwrap().run_id
 }
@@ -498,7 +498,7 @@ async fn whoever_wrote_a_workflow_within_does_not_decide_about_the_plan() {
 }
 
 /// A stage with a workflow by `user_eve` that starts one by `user_bob` that starts one by `user_dan`.
-async fn nested(outer: Air) -> Stage {
+async fn nested(outer: Air) -> EngineFixture {
     let stage = stage(1).open().await;
     stage.apply_as("user_dan", &workflow("innermost").node(strict_less("x"))).await;
     stage.apply_as("user_bob", &workflow("inner").child("i", "innermost", json!({}))).await;

@@ -9,7 +9,7 @@ use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::EffectKind;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::{ReplayDecision, Decide, Decision};
-use chimera_testkit::flow::{Air, Puppet, Stage, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +41,7 @@ fn around(first: Value) -> Air {
     workflow("w").node(first).node(takes_words(strict("b"))).edge_if("w", "b", FAILED)
 }
 
-async fn open() -> Stage {
+async fn open() -> EngineFixture {
     let stage = stage(1).open().await;
     stage.apply(&workflow("inner").node(waits("x"))).await;
     stage.apply(&workflow("between").node(inside("i", "inner"))).await;
@@ -49,7 +49,7 @@ async fn open() -> Stage {
 }
 
 /// The child run that a step waits for.
-async fn child(stage: &Stage, run: Uuid, node: &str) -> Uuid {
+async fn child(stage: &EngineFixture, run: Uuid, node: &str) -> Uuid {
     id_of(&stage.step(run, node, "running").await["child_run_id"])
 }
 
@@ -63,7 +63,7 @@ enum EndMethod {
 
 const ENDS: [EndMethod; 3] = [EndMethod::Cancel, EndMethod::Reject, EndMethod::Changes];
 
-async fn end(stage: &Stage, run: Uuid, who: &str, how: EndMethod, words: Option<&str>) {
+async fn end(stage: &EngineFixture, run: Uuid, who: &str, how: EndMethod, words: Option<&str>) {
     let asked = stage.asks(run).await.remove(0);
     let (permit, reason) = (stage.permit(who), words.map(str::to_owned));
     let decision = match how {
@@ -132,7 +132,7 @@ async fn what_is_denied_to_whoever_ended_a_run_inside_with_words_waits_for_someb
         tenant: "*".to_owned(),
         says,
     };
-    let second = Puppet::new("second", EffectKind::Write).build();
+    let second = ScriptedTool::new("second", EffectKind::Write).build();
     let stage = stage(1).policy(Rules(vec![rule])).tool(second).open().await;
     stage.apply(&workflow("inner").node(waits("x"))).await;
     let mut node = takes_words(strict_less("b"));
@@ -176,7 +176,7 @@ async fn whoever_ended_a_run_with_words_decides_about_its_retry() {
 }
 
 /// A patch with one node after `g`, on an edge with this condition.
-async fn patch_if(stage: &Stage, who: &str, run: Uuid, node: Value, condition: &str) {
+async fn patch_if(stage: &EngineFixture, who: &str, run: Uuid, node: Value, condition: &str) {
     let edge = json!({"from": "g", "to": node["id"], "condition": condition});
     let document = json!({"patch_version": "0.1", "justification": "more", "add_nodes": [node], "add_edges": [edge]});
     stage.flow.patch(&stage.permit(who), run, document, None, false).await.unwrap();
@@ -213,7 +213,7 @@ async fn whoever_dealt_with_a_failure_by_a_patch_does_not_decide_about_what_is_l
     let gate = Arc::new(Notify::new());
     let (held, fails) = (Arc::clone(&gate), Arc::new(Notify::new()));
     let failing = Arc::clone(&fails);
-    let broken = Puppet::new("broken", EffectKind::Read).acts(move |_, _| {
+    let broken = ScriptedTool::new("broken", EffectKind::Read).on_execute(move |_, _| {
         let fails = Arc::clone(&failing);
         async move {
             fails.notified().await;
@@ -241,7 +241,7 @@ async fn whoever_dealt_with_a_failure_by_a_patch_does_not_decide_about_what_is_l
 async fn whoever_said_that_a_call_never_happened_does_not_decide_about_it_or_what_follows() {
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&sent);
-    let lost = Puppet::new("lost", EffectKind::Write).answers(move |_, _| match counted.fetch_add(1, Ordering::SeqCst) {
+    let lost = ScriptedTool::new("lost", EffectKind::Write).answers(move |_, _| match counted.fetch_add(1, Ordering::SeqCst) {
         0 => Err(ToolError::maybe_sent(Code::ExternalServiceError, "the answer was lost")),
         _ => Ok(json!({})),
     });
@@ -269,7 +269,7 @@ async fn an_edit_of_how_a_number_is_written_changes_nothing() {
             let read = |text: &str| serde_json::from_str::<Value>(&format!("{{\"n\":{text}}}")).unwrap();
             let given = Arc::new(std::sync::Mutex::new(Vec::new()));
             let kept = Arc::clone(&given);
-            let tool = Puppet::new("kept", EffectKind::Write).answers(move |_, input| {
+            let tool = ScriptedTool::new("kept", EffectKind::Write).answers(move |_, input| {
                 kept.lock().unwrap().push(input.to_string());
                 Ok(json!({}))
             });

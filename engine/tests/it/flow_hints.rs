@@ -2,14 +2,14 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
-use chimera_testkit::flow::{Stage, stage, workflow};
+use chimera_testkit::flow::{EngineFixture, stage, workflow};
 use serde_json::json;
 use uuid::Uuid;
 
 /// More turns than any run needs to come to rest.
 const TURNS: usize = 2_000;
 
-fn version(stage: &Stage, run: Uuid) -> i64 {
+fn version(stage: &EngineFixture, run: Uuid) -> i64 {
     let row = stage.rows(&RUNS).into_iter().find(|row| row.uuid("id") == run).expect("the run");
     row.int("state_version")
 }

@@ -6,7 +6,7 @@ use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{Decision, KeeperState, StartRun};
 use chimera_testkit::build::NOON;
-use chimera_testkit::flow::{Air, Asked, Puppet, Setup, Stage, World, chain, stage, until, workflow};
+use chimera_testkit::flow::{Air, CallLog, ScriptedTool, EngineSetup, EngineFixture, World, chain, stage, until, workflow};
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::seeded::FakeClock;
 use serde_json::json;
@@ -29,13 +29,13 @@ const NOTICED: Duration = Duration::from_secs(5);
 const CALL: Duration = Duration::from_secs(600);
 
 /// An idempotent write whose first call never returns; the others return at once.
-fn hangs_once(name: &'static str) -> Puppet {
-    let tool = Puppet::new(name, EffectKind::Write).declared(|tool| {
+fn hangs_once(name: &'static str) -> ScriptedTool {
+    let tool = ScriptedTool::new(name, EffectKind::Write).with_declaration(|tool| {
         tool.metadata.idempotent = true;
         tool.timeout_ms = u64::try_from(CALL.as_millis()).unwrap();
     });
     let asked = tool.asked();
-    tool.acts(move |_, _| {
+    tool.on_execute(move |_, _| {
         let first = asked.count("execute") == 1;
         async move {
             if first {
@@ -47,9 +47,9 @@ fn hangs_once(name: &'static str) -> Puppet {
 }
 
 /// A tool `slow` that reads, and returns when released.
-fn waits_for(answer: &Arc<Notify>) -> Puppet {
+fn waits_for(answer: &Arc<Notify>) -> ScriptedTool {
     let answer = Arc::clone(answer);
-    Puppet::new("slow", EffectKind::Read).declared(|tool| tool.timeout_ms = 3_600_000).acts(move |_, _| {
+    ScriptedTool::new("slow", EffectKind::Read).with_declaration(|tool| tool.timeout_ms = 3_600_000).on_execute(move |_, _| {
         let answer = Arc::clone(&answer);
         async move {
             answer.notified().await;
@@ -64,7 +64,7 @@ fn asks_beside(at_once: &str, approved: &str) -> Air {
     workflow("w")
         .function("a", at_once, json!({}))
         .function("b", approved, json!({}))
-        .also("requires_approval", approval)
+        .with_node_member("requires_approval", approval)
 }
 
 /// A world, and a store whose leases run out by its clock.
@@ -75,18 +75,18 @@ fn leased() -> (World, Arc<MemoryRecords>) {
 }
 
 /// Opens one of several nodes.
-async fn node(setup: Setup, world: &World, records: &Arc<MemoryRecords>) -> Stage {
-    setup.shared().world(world.clone()).on(Arc::clone(records)).await
+async fn node(setup: EngineSetup, world: &World, records: &Arc<MemoryRecords>) -> EngineFixture {
+    setup.shared().world(world.clone()).open_on(Arc::clone(records)).await
 }
 
 /// Kills a node: it drives nothing and renews nothing any more.
-fn crash(node: &Stage, renews: &JoinHandle<()>) {
+fn crash(node: &EngineFixture, renews: &JoinHandle<()>) {
     renews.abort();
     node.flow.stop();
 }
 
 /// Waits until a tool was called this many times.
-async fn called(asked: &Asked, times: usize) {
+async fn called(asked: &CallLog, times: usize) {
     until("the tool is called", || asked.count("execute") >= times).await;
 }
 
@@ -97,7 +97,7 @@ async fn the_runs_of_a_lane_that_is_renewed_are_left_to_its_node() {
     let tool = waits_for(&gate);
     let (asked, tool) = (tool.asked(), tool.build());
     let one = node(stage(1).tool(Arc::clone(&tool)), &world, &records).await;
-    let two = node(stage(1).tool(tool), &world, &Arc::new(records.beside())).await;
+    let two = node(stage(1).tool(tool), &world, &Arc::new(records.second_node())).await;
     let renewing = [one.renew(), two.renew()];
     let run = one.run(&chain("w", &[("a", "slow")]), SILENT).await;
     called(&asked, 1).await;
@@ -114,12 +114,12 @@ async fn the_runs_of_a_lane_that_is_renewed_are_left_to_its_node() {
 #[tokio::test(start_paused = true)]
 async fn what_is_told_to_a_run_through_another_node_is_taken_in_by_its_own() {
     let (world, records) = leased();
-    let (answer, mail) = (Arc::new(Notify::new()), Puppet::new("mail", EffectKind::Write));
+    let (answer, mail) = (Arc::new(Notify::new()), ScriptedTool::new("mail", EffectKind::Write));
     let slow = waits_for(&answer);
     let (asked, mail, slow) = (mail.asked(), mail.build(), slow.build());
     let setup = || stage(1).tool(Arc::clone(&mail)).tool(Arc::clone(&slow));
     let one = node(setup(), &world, &records).await;
-    let two = node(setup(), &world, &Arc::new(records.beside())).await;
+    let two = node(setup(), &world, &Arc::new(records.second_node())).await;
     let renewing = [one.renew(), two.renew()];
     let run = one.run(&asks_beside("slow", "mail"), SILENT).await;
     one.step(run, "b", "awaiting_approval").await;
@@ -143,7 +143,7 @@ async fn the_runs_of_a_lane_that_nobody_renews_are_taken_over_after_its_lease_an
     let tool = hangs_once("mail");
     let (asked, tool) = (tool.asked(), tool.build());
     let one = node(stage(1).tool(Arc::clone(&tool)), &world, &records).await;
-    let two = node(stage(1).tool(tool), &world, &Arc::new(records.beside())).await;
+    let two = node(stage(1).tool(tool), &world, &Arc::new(records.second_node())).await;
     let (dies, lives) = (one.renew(), two.renew());
     let run = one.run(&chain("w", &[("a", "mail")]), SILENT).await;
     called(&asked, 1).await;
@@ -177,7 +177,7 @@ async fn whoever_takes_a_lane_takes_up_its_runs() {
     called(&asked, 1).await;
     crash(&one, &dies);
     one.pass(LEASE).await;
-    let taken = Arc::new(records.beside());
+    let taken = Arc::new(records.second_node());
     let two = node(stage(1).tool(tool), &world, &taken).await;
     let lives = two.renew();
     two.pass(NOTICED).await;
@@ -197,7 +197,7 @@ async fn runs_that_find_no_room_are_taken_over_when_there_is_some() {
             .function("a", "pure", json!({}))
             .function("b", "again", json!({}))
             .edge("a", "b")
-            .also("delay_seconds", json!(4)),
+            .with_node_member("delay_seconds", json!(4)),
     )
     .await;
     let mut runs = Vec::new();
@@ -206,7 +206,7 @@ async fn runs_that_find_no_room_are_taken_over_when_there_is_some() {
     }
     crash(&one, &dies);
     one.pass(LEASE).await;
-    let two = node(stage(1).runs_max(2), &world, &Arc::new(records.beside())).await;
+    let two = node(stage(1).runs_max(2), &world, &Arc::new(records.second_node())).await;
     let lives = two.renew();
     for run in runs {
         assert_eq!(two.ended(run).await["status"], "completed");
@@ -217,9 +217,9 @@ async fn runs_that_find_no_room_are_taken_over_when_there_is_some() {
 /// The first node loses its lane to the second, which owns the run and starts a call; then the first node gets the lane
 /// back while that call may still be in flight.
 struct RegainedLane {
-    one: Stage,
+    one: EngineFixture,
     run: Uuid,
-    mail: Asked,
+    mail: CallLog,
     answer: Arc<Notify>,
 }
 
@@ -236,7 +236,7 @@ async fn regained() -> RegainedLane {
     one.step(run, "b", "awaiting_approval").await;
 
     one.pass(LEASE).await;
-    let two = node(setup(), &world, &Arc::new(records.beside())).await;
+    let two = node(setup(), &world, &Arc::new(records.second_node())).await;
     two.flow.poll_once(&mut KeeperState::default()).await.unwrap();
     let shown = two.show(run).await;
     two.decide("user_ann", run, Decision::Approve, Some(&shown["approvals"][0])).await.unwrap();
@@ -264,7 +264,7 @@ async fn a_node_that_meets_anothers_turn_waits_for_the_call_that_the_other_may_b
 }
 
 /// Lets time pass until a tool is called for the second time.
-async fn called_later(stage: &Stage, asked: &Asked) {
+async fn called_later(stage: &EngineFixture, asked: &CallLog) {
     for _ in 0..CALL.as_secs() {
         stage.pass(Duration::from_secs(1)).await;
         if asked.count("execute") > 1 {
@@ -282,7 +282,7 @@ async fn the_time_in_which_a_node_saw_nothing_does_not_count_against_another() {
     let tool = waits_for(&gate);
     let (asked, tool) = (tool.asked(), tool.build());
     let one = node(stage(1).tool(Arc::clone(&tool)), &world, &records).await;
-    let two = node(stage(1).tool(tool), &world, &Arc::new(records.beside())).await;
+    let two = node(stage(1).tool(tool), &world, &Arc::new(records.second_node())).await;
     let (first, lives) = (one.renew(), two.renew());
     let run = one.run(&chain("w", &[("a", "slow")]), SILENT).await;
     called(&asked, 1).await;
@@ -290,7 +290,7 @@ async fn the_time_in_which_a_node_saw_nothing_does_not_count_against_another() {
     records.refuse_reads();
     first.abort();
     two.pass(LEASE + NOTICED).await;
-    records.heal();
+    records.clear_faults();
     two.pass(Duration::from_secs(3)).await;
     assert_eq!(two.flow.active_runs(), 0, "its node had three seconds to renew its lease");
     let again = one.renew();
@@ -310,7 +310,7 @@ async fn a_node_that_stood_still_looks_for_a_whole_lease_before_it_takes_anythin
     let tool = hangs_once("mail");
     let (asked, tool) = (tool.asked(), tool.build());
     let one = node(stage(1).tool(Arc::clone(&tool)), &world, &records).await;
-    let two = node(stage(1).tool(tool).unkept(), &world, &Arc::new(records.beside())).await;
+    let two = node(stage(1).tool(tool).unkept(), &world, &Arc::new(records.second_node())).await;
     one.run(&chain("w", &[("a", "mail")]), SILENT).await;
     called(&asked, 1).await;
     let keeper = &mut KeeperState::default();
@@ -334,7 +334,7 @@ async fn a_call_whose_time_ran_out_while_its_process_stood_still_sends_nothing()
     let clock = Arc::new(FakeClock::at(NOON));
     let sent = Arc::new(AtomicBool::new(false));
     let (stopped, noted) = (Arc::clone(&clock), Arc::clone(&sent));
-    let tool = Puppet::new("pay", EffectKind::Write).acts(move |_, _| {
+    let tool = ScriptedTool::new("pay", EffectKind::Write).on_execute(move |_, _| {
         let (clock, sent) = (Arc::clone(&stopped), Arc::clone(&noted));
         async move {
             clock.advance(3_600_000_000);

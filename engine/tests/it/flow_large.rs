@@ -7,7 +7,7 @@ use chimera_core::limits;
 use chimera_core::record::Row;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::CallFilter;
-use chimera_testkit::flow::{Puppet, Setup, Stage, chain, stage, until, workflow};
+use chimera_testkit::flow::{ScriptedTool, EngineSetup, EngineFixture, chain, stage, until, workflow};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -22,7 +22,7 @@ const ITEMS: usize = 600;
 const SHARED: usize = 200_000;
 
 /// A run of many large outputs that waits for a person, and is not in memory.
-async fn large_run(setup: Setup) -> (Stage, Uuid) {
+async fn large_run(setup: EngineSetup) -> (EngineFixture, Uuid) {
     let stage = setup.open().await;
     let mut air = workflow("w").node(json!({"id": "ask", "type": "hitl"})).function("after", "pure", json!({}));
     for n in 0..LARGE_STEPS {
@@ -73,7 +73,7 @@ async fn large_runs_are_shown_a_few_at_a_time_and_all_of_them_are() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_is_read_whole_however_large_its_steps_are() {
-    let large = Puppet::new("large", EffectKind::Write).answers(|_, _| Ok(json!({"text": "x".repeat(LARGE)})));
+    let large = ScriptedTool::new("large", EffectKind::Write).answers(|_, _| Ok(json!({"text": "x".repeat(LARGE)})));
     let asked = large.asked();
     let (stage, run) = large_run(stage(1).tool(large.build())).await;
     let stored: usize = stage.rows_of(&STEPS, run).iter().map(Row::bytes).sum();
@@ -85,7 +85,7 @@ async fn a_run_is_read_whole_however_large_its_steps_are() {
 
 #[tokio::test(start_paused = true)]
 async fn steps_and_calls_are_shown_in_pages_of_bounded_size_that_leave_nothing_out() {
-    let large = Puppet::new("large", EffectKind::Read).answers(|_, _| Ok(json!({"text": "x".repeat(LARGE)})));
+    let large = ScriptedTool::new("large", EffectKind::Read).answers(|_, _| Ok(json!({"text": "x".repeat(LARGE)})));
     let (stage, run) = large_run(stage(1).tool(large.build())).await;
     let admin = stage.permit("admin");
     let (mut nodes, mut calls, mut cursor) = (Vec::new(), 0, None::<String>);
@@ -163,7 +163,7 @@ fn many() -> Value {
 #[tokio::test(start_paused = true)]
 async fn an_output_of_too_many_values_is_not_kept_and_a_write_stays_known() {
     for (effect, status) in [(EffectKind::Write, "outcome_unknown"), (EffectKind::Read, "failed"), (EffectKind::Pure, "failed")] {
-        let tool = Puppet::new("many", effect).answers(|_, _| Ok(many()));
+        let tool = ScriptedTool::new("many", effect).answers(|_, _| Ok(many()));
         let asked = tool.asked();
         let stage = stage(1).tool(tool.build()).open().await;
         let run = stage.run(&chain("w", &[("a", "many")]), SILENT).await;
@@ -175,7 +175,7 @@ async fn an_output_of_too_many_values_is_not_kept_and_a_write_stays_known() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_check_finds_is_bounded_like_any_output() {
-    let tool = Puppet::new("many", EffectKind::Write).answers(|_, _| Ok(many())).checks(|_| Ok(CheckResult::Happened(many())));
+    let tool = ScriptedTool::new("many", EffectKind::Write).answers(|_, _| Ok(many())).on_check(|_| Ok(CheckResult::Happened(many())));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "many")]), SILENT).await;

@@ -10,7 +10,7 @@ use chimera_core::flow::plan::Plan;
 use chimera_core::flow::policy::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::risk::Score;
 use chimera_core::tool::{EffectKind, Spec};
-use chimera_testkit::flow::{Puppet, Setup, Stage, id_of, stage, workflow};
+use chimera_testkit::flow::{ScriptedTool, EngineSetup, EngineFixture, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -48,13 +48,13 @@ impl Policy for DepartedPolicy {
 }
 
 /// The run ended without the call.
-async fn refused(stage: &Stage, run: Uuid) {
+async fn refused(stage: &EngineFixture, run: Uuid) {
     let shown = stage.ended(run).await;
     assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("POLICY_DENIED")), "{shown}");
 }
 
 /// A run of `user_ann` in progress when `user_mal` adds these nodes in sequence.
-async fn patched(setup: Setup, nodes: &[Value]) -> (Stage, Uuid) {
+async fn patched(setup: EngineSetup, nodes: &[Value]) -> (EngineFixture, Uuid) {
     let stage = setup.open().await;
     stage.apply(&workflow("inner").node(strict("x"))).await;
     let run = stage.run(&workflow("w").function("g", "gated", json!({})), Level::ExecuteNotify).await;
@@ -175,7 +175,7 @@ async fn calls_of_a_workflow_are_made_after_its_author_left() {
 #[tokio::test(start_paused = true)]
 async fn what_is_left_to_undo_stays_once_whoever_asked_for_it_may_not_any_more() {
     let (left, undone) = (DepartedPolicy::default(), Arc::new(Mutex::new(Vec::new())));
-    let tool = Puppet::new("write", EffectKind::Write).undoes({
+    let tool = ScriptedTool::new("write", EffectKind::Write).on_rollback({
         let (left, undone) = (left.clone(), Arc::clone(&undone));
         move |_, done| {
             left.leaves("user_mal");
@@ -199,7 +199,7 @@ async fn what_is_left_to_undo_stays_once_whoever_asked_for_it_may_not_any_more()
 async fn an_undo_is_not_tried_again_once_somebody_of_it_may_not_act_any_more() {
     for leaver in ["user_mal", "user_ann"] {
         let (left, tries) = (DepartedPolicy::default(), Arc::new(Mutex::new(0)));
-        let tool = Puppet::new("write", EffectKind::Write).undoes({
+        let tool = ScriptedTool::new("write", EffectKind::Write).on_rollback({
             let (left, tries) = (left.clone(), Arc::clone(&tries));
             move |_, _| {
                 left.leaves(leaver);

@@ -11,14 +11,14 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::port::{Recipient, Recipients};
 use chimera_engine::flow::{Asking, Decision};
-use chimera_testkit::flow::{Air, Stage, chain, code_of, id_of, link_in};
+use chimera_testkit::flow::{Air, EngineFixture, chain, code_of, id_of, approval_link};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use uuid::Uuid;
 
-async fn waiting(air: &Air) -> (Stage, Uuid) {
+async fn waiting(air: &Air) -> (EngineFixture, Uuid) {
     let stage = tools().asking(asking(vec![mail_of("user_ann"), mail_of("user_bob")])).open().await;
     let run = stage.run(air, Level::Ask).await;
     stage.asks(run).await;
@@ -30,15 +30,15 @@ fn write() -> Air {
 }
 
 /// The token of the link that a person received for the pending request.
-async fn token(stage: &Stage, run: Uuid, person: &str) -> String {
+async fn token(stage: &EngineFixture, run: Uuid, person: &str) -> String {
     let approval = stage.asks(run).await[0]["approval_id"].clone();
     let rows = stage.rows_of(&NOTIFICATIONS, run).into_iter();
     let mut theirs = rows.filter(|row| row.text("target") == format!("{person}@example.com"));
     let mail = theirs.find(|row| json!(row.get("approval_id").as_uuid()) == approval).unwrap();
-    link_in(&mail).unwrap().rsplit('/').next().unwrap().to_owned()
+    approval_link(&mail).unwrap().rsplit('/').next().unwrap().to_owned()
 }
 
-async fn digest(stage: &Stage, run: Uuid) -> Digest32 {
+async fn digest(stage: &EngineFixture, run: Uuid) -> Digest32 {
     let asked = stage.asks(run).await.remove(0);
     Digest32::from_hex(asked["digest"].as_str().unwrap()).unwrap()
 }
@@ -94,7 +94,7 @@ async fn a_link_of_somebody_else_is_of_no_use_once_it_is_decided() {
 
 #[tokio::test(start_paused = true)]
 async fn two_people_decide_by_a_link_each() {
-    let air = write().also("requires_approval", json!({"approvals_needed": 2}));
+    let air = write().with_node_member("requires_approval", json!({"approvals_needed": 2}));
     let (stage, run) = waiting(&air).await;
     let tokens = [token(&stage, run, "user_ann").await, token(&stage, run, "user_bob").await];
     let digest = digest(&stage, run).await;
@@ -107,7 +107,7 @@ async fn two_people_decide_by_a_link_each() {
 
 #[tokio::test(start_paused = true)]
 async fn a_link_lapses_with_the_request() {
-    let air = write().also("requires_approval", json!({"expires_seconds": 60}));
+    let air = write().with_node_member("requires_approval", json!({"expires_seconds": 60}));
     let (stage, run) = waiting(&air).await;
     let (token, digest) = (token(&stage, run, "user_ann").await, digest(&stage, run).await);
     stage.pass(Duration::from_secs(59)).await;

@@ -4,20 +4,20 @@ use chimera_core::access::Level;
 use chimera_core::limits::{DRAFT_BYTES_MAX, DRAFT_ITEMS_MAX, PLAN_STEPS_FREE_MAX};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{Decision, StartRun};
-use chimera_testkit::flow::{Air, Puppet, Stage, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, id_of, stage, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
-fn write() -> Puppet {
-    Puppet::new("write", EffectKind::Write)
+fn write() -> ScriptedTool {
+    ScriptedTool::new("write", EffectKind::Write)
 }
 
 /// A step that returns a list of this many numbers.
-fn source(items: usize) -> Puppet {
+fn source(items: usize) -> ScriptedTool {
     let list: Vec<usize> = (0..items).collect();
-    Puppet::new("source", EffectKind::Read).answers(move |_, _| Ok(json!({ "list": list })))
+    ScriptedTool::new("source", EffectKind::Read).answers(move |_, _| Ok(json!({ "list": list })))
 }
 
 /// A map over the list of the run's inputs.
@@ -42,7 +42,7 @@ fn listed(lines: &Value) -> u64 {
     items.map(|line| 1 + alike(line)).sum()
 }
 
-async fn asked_of(stage: &Stage, run: Uuid, node: &str) -> Value {
+async fn asked_of(stage: &EngineFixture, run: Uuid, node: &str) -> Value {
     let shown = stage.until(run, |shown| shown["approvals"][0]["node_id"] == node).await;
     shown["approvals"][0].clone()
 }
@@ -93,7 +93,7 @@ async fn items_of_one_value_that_are_written_differently_stand_apart() {
         let tool = write();
         let made = tool.asked();
         let given = list.clone();
-        let source = Puppet::new("source", EffectKind::Read).answers(move |_, _| Ok(json!({ "list": given })));
+        let source = ScriptedTool::new("source", EffectKind::Read).answers(move |_, _| Ok(json!({ "list": given })));
         let stage = stage(1).tool(source.build()).tool(tool.build()).open().await;
         let run = stage.run_with(&air, level, json!({ "list": list })).await;
         let asked = stage.asks(run).await.remove(0);
@@ -117,7 +117,7 @@ async fn calls_that_were_listed_are_asked_about_again_when_their_tool_has_change
         let old = first.asks(run).await.remove(0);
         first.flow.stop();
         first.decide("user_ann", run, Decision::Approve, Some(&old)).await.unwrap();
-        let newer = write().declared(|tool| tool.version = "1+changed");
+        let newer = write().with_declaration(|tool| tool.version = "1+changed");
         let made = newer.asked();
         let second = first.restart(stage(1).tool(source(items).build()).tool(newer.build())).await;
         let asked = |shown: &Value| {
@@ -227,8 +227,8 @@ async fn two_short_lists_count_together() {
 #[tokio::test(start_paused = true)]
 async fn an_approved_map_goes_on_after_a_restart_without_asking_again() {
     let slow = || {
-        let tool = write().declared(|tool| tool.metadata.idempotent = true);
-        tool.takes(|_| std::time::Duration::from_secs(5))
+        let tool = write().with_declaration(|tool| tool.metadata.idempotent = true);
+        tool.with_delay(|_| std::time::Duration::from_secs(5))
     };
     let first = stage(1).tool(source(12).build()).tool(slow().build()).open().await;
     let run = first.run(&deferred(), Level::ExecuteNotify).await;
@@ -244,11 +244,11 @@ async fn an_approved_map_goes_on_after_a_restart_without_asking_again() {
 #[tokio::test(start_paused = true)]
 async fn an_approved_map_asks_again_for_what_is_left_when_its_tool_has_another_version() {
     let slow = |version: &'static str| {
-        let tool = write().declared(|tool| {
+        let tool = write().with_declaration(|tool| {
             tool.metadata.idempotent = true;
             tool.version = version;
         });
-        tool.takes(|_| std::time::Duration::from_secs(5))
+        tool.with_delay(|_| std::time::Duration::from_secs(5))
     };
     for level in [Level::Draft, Level::ExecuteNotify, Level::ExecuteSilent] {
         let first = stage(1).tool(source(12).build()).tool(slow("1").build()).open().await;
@@ -280,7 +280,7 @@ async fn an_edit_of_a_map_that_waits_is_refused_and_it_still_waits() {
 }
 
 /// The child runs of a run, in the order they were started.
-async fn children_of(stage: &Stage, run: Uuid) -> Vec<Uuid> {
+async fn children_of(stage: &EngineFixture, run: Uuid) -> Vec<Uuid> {
     let steps = stage.steps(run).await;
     let children = steps.as_array().unwrap().iter().map(|step| &step["child_run_id"]);
     children.filter(|child| !child.is_null()).map(id_of).collect()
@@ -331,7 +331,7 @@ async fn what_is_spare_is_divided_among_the_runs_inside() {
 }
 
 /// Nested workflows: the innermost returns a list, and each maps over the list it gets.
-async fn lists_inside_each_other(stage: &Stage, depth: usize) -> Air {
+async fn lists_inside_each_other(stage: &EngineFixture, depth: usize) -> Air {
     let each = || json!({"n": "${item}"});
     let mut air = workflow("inner0").function("c", "source", json!({}));
     for level in 1..=depth {
@@ -344,7 +344,7 @@ async fn lists_inside_each_other(stage: &Stage, depth: usize) -> Air {
 }
 
 /// Starts a run at L2 that was admitted with this many calls, those of child runs included.
-async fn counted(stage: &Stage, air: &Air, calls: usize) -> Uuid {
+async fn counted(stage: &EngineFixture, air: &Air, calls: usize) -> Uuid {
     stage.apply(air).await;
     let (level, risk) = (Level::ExecuteNotify, Some(Arc::new(json!({ "calls": calls }))));
     stage.start(StartRun { level, risk, ..StartRun::of(air.id(), json!({})) }).await
@@ -468,7 +468,7 @@ fn shown_calls(asked: &Value) -> Vec<Value> {
 async fn approved_and_run(maps: Vec<GeneratedMap>, level: Level) -> (Vec<Value>, Vec<Value>) {
     let (tool, lists) = (write(), maps.clone());
     let made = tool.asked();
-    let source = Puppet::new("source", EffectKind::Read)
+    let source = ScriptedTool::new("source", EffectKind::Read)
         .answers(move |_, _| Ok(json!({"lists": lists.iter().map(|map| map.list.clone()).collect::<Vec<_>>()})));
     let mut air = workflow("w").function("a", "source", json!({}));
     for (at, map) in maps.iter().enumerate() {

@@ -10,7 +10,7 @@ use chimera_core::limits;
 use chimera_core::tool::{EffectKind, Spec};
 use chimera_engine::access::port::Tenancy;
 use chimera_engine::flow::{Flow, RunLimits, StartRun};
-use chimera_testkit::flow::{Air, Puppet, Stage, chain, stage, until, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, chain, stage, until, workflow};
 use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,9 +32,9 @@ fn many() -> Value {
 }
 
 /// A tool that returns many values, and records how much memory all runs held at each call.
-fn noting(most: &Arc<AtomicUsize>, flow: &Arc<OnceLock<Flow>>) -> Puppet {
+fn noting(most: &Arc<AtomicUsize>, flow: &Arc<OnceLock<Flow>>) -> ScriptedTool {
     let (most, flow) = (Arc::clone(most), Arc::clone(flow));
-    Puppet::new("many", EffectKind::Read).answers(move |_, _| {
+    ScriptedTool::new("many", EffectKind::Read).answers(move |_, _| {
         most.fetch_max(flow.get().map_or(0, Flow::memory_held), Ordering::SeqCst);
         Ok(many())
     })
@@ -46,7 +46,7 @@ fn steps(count: usize) -> Air {
     chain("w", &nodes)
 }
 
-async fn begin(stage: &Stage, workflow: &str) -> Uuid {
+async fn begin(stage: &EngineFixture, workflow: &str) -> Uuid {
     stage.start(StartRun { level: SILENT, ..StartRun::of(workflow, json!({})) }).await
 }
 
@@ -54,7 +54,7 @@ async fn begin(stage: &Stage, workflow: &str) -> Uuid {
 async fn runs_that_hold_much_wait_in_the_store_and_all_end() {
     let (most, flow) = (Arc::default(), Arc::default());
     let places = RunLimits { memory_bytes: 8 * MB, ..RunLimits::default() };
-    let stage = stage(1).places(places).tool(noting(&most, &flow).build()).open().await;
+    let stage = stage(1).run_limits(places).tool(noting(&most, &flow).build()).open().await;
     assert!(flow.set(stage.flow.clone()).is_ok());
     stage.apply(&steps(9)).await;
     let mut runs = Vec::new();
@@ -74,9 +74,9 @@ async fn runs_that_hold_much_wait_in_the_store_and_all_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_alone_goes_on_whatever_it_holds() {
-    let many = Puppet::new("many", EffectKind::Read).answers(|_, _| Ok(many()));
+    let many = ScriptedTool::new("many", EffectKind::Read).answers(|_, _| Ok(many()));
     let places = RunLimits { memory_bytes: MB, ..RunLimits::default() };
-    let stage = stage(1).places(places).tool(many.build()).open().await;
+    let stage = stage(1).run_limits(places).tool(many.build()).open().await;
     let run = stage.run(&steps(5), SILENT).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
@@ -99,18 +99,18 @@ impl Tenancy for SeveralTenants {
 async fn one_tenant_does_not_take_the_memory_of_another() {
     let (done, _) = watch::channel(false);
     let waits = done.subscribe();
-    let hangs = Puppet::new("hangs", EffectKind::Read).declared(|declared| declared.timeout_ms = 3_600_000);
-    let hangs = hangs.acts(move |_, _| {
+    let hangs = ScriptedTool::new("hangs", EffectKind::Read).with_declaration(|declared| declared.timeout_ms = 3_600_000);
+    let hangs = hangs.on_execute(move |_, _| {
         let mut waits = waits.clone();
         async move {
             let _ = waits.wait_for(|done| *done).await;
             Ok(json!({}))
         }
     });
-    let many = Puppet::new("many", EffectKind::Read).answers(|_, _| Ok(many()));
+    let many = ScriptedTool::new("many", EffectKind::Read).answers(|_, _| Ok(many()));
     let places = RunLimits { memory_bytes: 8 * MB, ..RunLimits::default() };
     let stage =
-        stage(1).places(places).tenancy(Arc::new(SeveralTenants)).tool(hangs.build()).tool(many.build()).open().await;
+        stage(1).run_limits(places).tenancy(Arc::new(SeveralTenants)).tool(hangs.build()).tool(many.build()).open().await;
     stage.apply(&chain("w", &[("a", "many"), ("b", "hangs")])).await;
     let ask = || StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
     let mut runs = Vec::new();
@@ -121,7 +121,7 @@ async fn one_tenant_does_not_take_the_memory_of_another() {
     let air = steps(3);
     stage.flow.workflows().apply(&stage.permit_of("other", "admin"), "w", &air.document().to_string()).await.unwrap();
     let run = stage.flow.start(&stage.permit_of("other", "user_ann"), ask()).await.unwrap().run_id;
-    stage.until_of("other", run, |shown| shown["status"] == "completed").await;
+    stage.wait_for_in("other", run, |shown| shown["status"] == "completed").await;
     done.send_replace(true);
     for run in runs {
         assert_eq!(stage.ended(run).await["status"], "completed");
@@ -153,7 +153,7 @@ impl Policy for OffloadProbe {
 async fn a_large_answer_is_taken_in_where_it_holds_up_nobody() {
     for (values, aside) in [(10, false), (VALUES, true)] {
         let placed = Arc::new(AtomicBool::new(!aside));
-        let many = Puppet::new("many", EffectKind::Read).answers(move |_, _| Ok(json!({"many": vec![1; values]})));
+        let many = ScriptedTool::new("many", EffectKind::Read).answers(move |_, _| Ok(json!({"many": vec![1; values]})));
         let stage = stage(1).policy(OffloadProbe(Arc::clone(&placed))).tool(many.build()).open().await;
         let air = workflow("w").function("first", "many", json!({})).function("after", "many", json!({}));
         let run = stage.run(&air.edge("first", "after"), SILENT).await;

@@ -9,7 +9,7 @@ use chimera_engine::EngineError;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{Decide, Decision};
-use chimera_testkit::flow::{Air, Puppet, Stage, TENANT, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, TENANT, code_of, id_of, stage, workflow};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -25,18 +25,18 @@ fn narrow(scopes: &[&str]) -> Permit {
     Permit::for_entry(entry).narrowed(scopes)
 }
 
-fn tool(name: &'static str) -> Puppet {
-    Puppet::new(name, EffectKind::Write).declared(move |tool| tool.metadata.capabilities = vec![name.to_owned()])
+fn tool(name: &'static str) -> ScriptedTool {
+    ScriptedTool::new(name, EffectKind::Write).with_declaration(move |tool| tool.metadata.capabilities = vec![name.to_owned()])
 }
 
-async fn open() -> (Stage, chimera_testkit::flow::Asked) {
+async fn open() -> (EngineFixture, chimera_testkit::flow::CallLog) {
     let first = tool("desk.first").answers(|_, _| Err(ToolError::maybe_sent(Code::RequestTimeout, "no answer")));
     let other = tool("desk.other");
     let asked = other.asked();
     (stage(1).tool(first.build()).tool(other.build()).open().await, asked)
 }
 
-async fn say(stage: &Stage, who: &Permit, run: Uuid, decision: Decision) -> Result<(), EngineError> {
+async fn say(stage: &EngineFixture, who: &Permit, run: Uuid, decision: Decision) -> Result<(), EngineError> {
     let reason = Some("words of somebody".to_owned());
     let ask = Decide { run, decision, approval: None, step: None, digest: None, reason };
     stage.flow.decide(who, ask).await.map(drop)
@@ -54,12 +54,12 @@ fn asks(id: &str) -> Air {
 }
 
 /// The child run.
-async fn inside(stage: &Stage, run: Uuid) -> Uuid {
+async fn inside(stage: &EngineFixture, run: Uuid) -> Uuid {
     stage.until(run, |_| !children(stage, run).is_empty()).await;
     children(stage, run)[0]
 }
 
-fn children(stage: &Stage, run: Uuid) -> Vec<Uuid> {
+fn children(stage: &EngineFixture, run: Uuid) -> Vec<Uuid> {
     let rows = stage.rows(&RUNS).into_iter().filter(|row| row.get("parent_run_id").as_uuid() == Some(run));
     rows.map(|row| row.uuid("id")).collect()
 }
@@ -135,7 +135,7 @@ async fn an_answer_inside_lets_the_run_around_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_yes_to_one_call_lets_those_behind_it_go_on() {
-    let asking = Puppet::new("desk.asks", EffectKind::Write).declared(|tool| {
+    let asking = ScriptedTool::new("desk.asks", EffectKind::Write).with_declaration(|tool| {
         tool.metadata.capabilities = vec!["desk.asks".to_owned()];
         tool.metadata.requires_approval = true;
     });

@@ -9,7 +9,7 @@ use chimera_core::record::{Json, Row, Value as Cell};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
-use chimera_testkit::flow::{Air, Puppet, Stage, Watch, chain, id_of, stage, until, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, ConcurrencyProbe, chain, id_of, stage, until, workflow};
 use serde_json::json;
 use std::time::Duration;
 use uuid::Uuid;
@@ -17,11 +17,11 @@ use uuid::Uuid;
 const SILENT: Level = Level::ExecuteSilent;
 
 /// Takes longer the earlier its item is in the list.
-fn backwards(watch: &Watch) -> Puppet {
-    Puppet::new("backwards", EffectKind::Read)
+fn backwards(watch: &ConcurrencyProbe) -> ScriptedTool {
+    ScriptedTool::new("backwards", EffectKind::Read)
         .answers(|_, input| Ok(json!({"doubled": input["item"].as_i64().unwrap() * 2})))
-        .takes(|input| Duration::from_millis(1_000 - input["index"].as_u64().unwrap() * 10))
-        .watched(watch)
+        .with_delay(|input| Duration::from_millis(1_000 - input["index"].as_u64().unwrap() * 10))
+        .with_probe(watch)
 }
 
 fn over(tool: &str, max_parallel: u32) -> Air {
@@ -36,7 +36,7 @@ fn over(tool: &str, max_parallel: u32) -> Air {
 
 #[tokio::test(start_paused = true)]
 async fn a_map_keeps_the_order_of_its_list_and_runs_as_many_at_a_time_as_it_may() {
-    let watch = Watch::default();
+    let watch = ConcurrencyProbe::default();
     let stage = stage(1).tool(backwards(&watch).build()).open().await;
     let list: Vec<i64> = (0..20).collect();
     let run = stage.run_with(&over("backwards", 3), SILENT, json!({"list": list})).await;
@@ -56,12 +56,12 @@ async fn a_map_over_an_empty_list_gives_an_empty_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_item_fails_its_map_and_nothing_behind_it_starts() {
-    let tool = Puppet::new("picky", EffectKind::Read)
+    let tool = ScriptedTool::new("picky", EffectKind::Read)
         .answers(|_, input| match input["item"] == 3 {
             true => Err(ToolError::not_sent(Code::ValidationFailed, "three is no number")),
             false => Ok(json!({})),
         })
-        .takes(|_| Duration::from_secs(1));
+        .with_delay(|_| Duration::from_secs(1));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let air = over("picky", 2).function("rescue", "pure", json!({"why": "${nodes.m.outputs.error.message}"})).edge_if(
@@ -111,7 +111,7 @@ fn parent(child: &str) -> Air {
     workflow("parent").child("c", child, json!({"n": "${inputs.n}"}))
 }
 
-async fn child_of(stage: &Stage, run: Uuid) -> Uuid {
+async fn child_of(stage: &EngineFixture, run: Uuid) -> Uuid {
     id_of(&stage.step(run, "c", "running").await["child_run_id"])
 }
 
@@ -131,7 +131,7 @@ async fn a_child_gives_its_result_to_its_parent_which_holds_no_slot_and_no_memor
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_child_fails_its_node_and_the_graph_may_deal_with_it() {
-    let tool = Puppet::new("no", EffectKind::Read)
+    let tool = ScriptedTool::new("no", EffectKind::Read)
         .answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "the child says no")));
     let stage = stage(1).tool(tool.build()).open().await;
     stage.apply(&workflow("bad").function("a", "no", json!({}))).await;
@@ -183,7 +183,7 @@ async fn a_child_is_stopped_with_its_parent() {
 /// The child of a failed run was not cancelled by anybody.
 #[tokio::test(start_paused = true)]
 async fn a_child_that_is_stopped_because_its_parent_failed_names_the_system() {
-    let bad = Puppet::new("bad", EffectKind::Read).takes(|_| Duration::from_secs(1));
+    let bad = ScriptedTool::new("bad", EffectKind::Read).with_delay(|_| Duration::from_secs(1));
     let bad = bad.answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     let stage = stage(1).tool(bad.build()).open().await;
     stage.apply(&workflow("waits").node(json!({"id": "ask", "type": "hitl"}))).await;
@@ -316,7 +316,7 @@ async fn a_run_that_keeps_no_versions_starts_those_that_were_the_newest_when_it_
 #[tokio::test(start_paused = true)]
 async fn a_child_may_take_no_longer_than_its_node_its_workflow_or_its_parent_says() {
     let said: [(&str, Air, Air); 3] = [
-        ("node", parent("waits").also("timeout_seconds", json!(60)), workflow("waits")),
+        ("node", parent("waits").with_node_member("timeout_seconds", json!(60)), workflow("waits")),
         ("child", parent("waits"), workflow("waits").with("timeout_seconds", json!(60))),
         ("parent", parent("waits").with("timeout_seconds", json!(60)), workflow("waits")),
     ];

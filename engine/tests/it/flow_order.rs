@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
-use chimera_testkit::flow::{Puppet, Watch, chain, stage, workflow};
+use chimera_testkit::flow::{ScriptedTool, ConcurrencyProbe, chain, stage, workflow};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use tokio::sync::Barrier;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-fn upload(id: &str, succeeds: bool) -> (chimera_testkit::flow::Air, Puppet) {
-    let tool = Puppet::new("upload", EffectKind::Write).answers(move |_, _| match succeeds {
+fn upload(id: &str, succeeds: bool) -> (chimera_testkit::flow::Air, ScriptedTool) {
+    let tool = ScriptedTool::new("upload", EffectKind::Write).answers(move |_, _| match succeeds {
         true => Ok(json!({"url": "s3://acme/1"})),
         false => Err(ToolError::not_sent(Code::PolicyDenied, "403")),
     });
@@ -33,7 +33,7 @@ async fn success_takes_the_way_of_success() {
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&air, SILENT).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
-    assert_eq!(stage.standing(run).await, "upload_to_s3=completed notify_email=completed notify_slack=skipped");
+    assert_eq!(stage.step_statuses(run).await, "upload_to_s3=completed notify_email=completed notify_slack=skipped");
     assert_eq!(stage.world.outside.sent()[0].input, json!({"subject": format!("Upload OK {run}")}));
 }
 
@@ -44,12 +44,12 @@ async fn a_failure_that_the_graph_deals_with_does_not_fail_the_run() {
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&air, SILENT).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
-    assert_eq!(stage.standing(run).await, "upload_to_s3=failed notify_email=skipped notify_slack=completed");
+    assert_eq!(stage.step_statuses(run).await, "upload_to_s3=failed notify_email=skipped notify_slack=completed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_no_edge_is_taken_for_fails_the_run_with_its_own_error() {
-    let tool = Puppet::new("broken", EffectKind::Pure)
+    let tool = ScriptedTool::new("broken", EffectKind::Pure)
         .answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no such page")));
     let air = workflow("w")
         .function("a", "broken", json!({}))
@@ -93,7 +93,7 @@ async fn what_lies_behind_a_skipped_node_is_skipped_unless_another_way_leads_the
     let stage = stage(1).open().await;
     let run = stage.run_with(&air, SILENT, json!({"go": false})).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
-    assert_eq!(stage.standing(run).await, "a=completed dead=skipped behind=skipped joined=completed");
+    assert_eq!(stage.step_statuses(run).await, "a=completed dead=skipped behind=skipped joined=completed");
 }
 
 fn race(join: &str) -> chimera_testkit::flow::Air {
@@ -101,19 +101,19 @@ fn race(join: &str) -> chimera_testkit::flow::Air {
         .function("fast", "pure", json!({}))
         .function("slow", "slow", json!({}))
         .function("after", "mark", json!({}))
-        .also("join", json!(join))
+        .with_node_member("join", json!(join))
         .edge("fast", "after")
         .edge("slow", "after")
 }
 
-fn slow() -> Puppet {
-    Puppet::new("slow", EffectKind::Read).takes(|_| Duration::from_secs(7))
+fn slow() -> ScriptedTool {
+    ScriptedTool::new("slow", EffectKind::Read).with_delay(|_| Duration::from_secs(7))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_join_of_all_waits_for_the_last_edge_and_a_join_of_any_for_the_first() {
     for (join, seconds) in [("all", 7), ("any", 0)] {
-        let mark = Puppet::new("mark", EffectKind::Read);
+        let mark = ScriptedTool::new("mark", EffectKind::Read);
         let (asked, began) = (mark.asked(), tokio::time::Instant::now());
         let stage = stage(1).tool(slow().build()).tool(mark.build()).open().await;
         let run = stage.run(&race(join), SILENT).await;
@@ -128,7 +128,7 @@ async fn a_join_of_all_waits_for_the_last_edge_and_a_join_of_any_for_the_first()
 async fn branches_run_at_the_same_time() {
     let barrier = Arc::new(Barrier::new(3));
     // Each call waits for the others: run in sequence, none would ever end.
-    let meet = Puppet::new("meet", EffectKind::Read).acts(move |_, _| {
+    let meet = ScriptedTool::new("meet", EffectKind::Read).on_execute(move |_, _| {
         let barrier = Arc::clone(&barrier);
         async move {
             barrier.wait().await;
@@ -139,13 +139,13 @@ async fn branches_run_at_the_same_time() {
     let stage = stage(1).tool(meet.build()).open().await;
     let run = stage.run(&air, SILENT).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
-    assert_eq!(stage.standing(run).await, "a=completed b=completed c=completed");
+    assert_eq!(stage.step_statuses(run).await, "a=completed b=completed c=completed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_run_has_no_more_calls_under_way_than_it_may() {
-    let watch = Watch::default();
-    let busy = Puppet::new("busy", EffectKind::Read).takes(|_| Duration::from_secs(1)).watched(&watch);
+    let watch = ConcurrencyProbe::default();
+    let busy = ScriptedTool::new("busy", EffectKind::Read).with_delay(|_| Duration::from_secs(1)).with_probe(&watch);
     let air = (0..100).fold(workflow("wide"), |air, n| air.function(&format!("n{n}"), "busy", json!({})));
     let stage = stage(1).tool(busy.build()).open().await;
     let run = stage.run(&air, SILENT).await;

@@ -8,27 +8,27 @@ use chimera_core::record::{Conflict, Insert};
 use chimera_core::tool::EffectKind;
 use chimera_engine::commit::{TxRejection, BatchOutcome};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Air, Asked, Puppet, Setup, Stage, World, stage, workflow};
-use chimera_testkit::memory::{ClaimFate, MemoryRecords};
+use chimera_testkit::flow::{Air, CallLog, ScriptedTool, EngineSetup, EngineFixture, World, stage, workflow};
+use chimera_testkit::memory::{LaneClaimOutcome, MemoryRecords};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A node whose tool `pay` takes 20 seconds and may not be repeated.
-fn pays() -> (Setup, Asked) {
+fn pays() -> (EngineSetup, CallLog) {
     pays_within(Duration::from_secs(20))
 }
 
-fn pays_within(time: Duration) -> (Setup, Asked) {
-    let tool = Puppet::new("pay", EffectKind::Write).declared(|tool| tool.timeout_ms = 90_000).takes(move |_| time);
+fn pays_within(time: Duration) -> (EngineSetup, CallLog) {
+    let tool = ScriptedTool::new("pay", EffectKind::Write).with_declaration(|tool| tool.timeout_ms = 90_000).with_delay(move |_| time);
     let asked = tool.asked();
     (stage(1).tool(tool.build()), asked)
 }
 
 /// In parallel to the payment, `b` becomes due after four seconds.
 fn beside_payment() -> Air {
-    workflow("w").function("a", "pay", json!({})).function("b", "again", json!({})).also("delay_seconds", json!(4))
+    workflow("w").function("a", "pay", json!({})).function("b", "again", json!({})).with_node_member("delay_seconds", json!(4))
 }
 
 /// The turn that starts `b` can't be stored.
@@ -39,7 +39,7 @@ async fn survives(outage: Duration) {
     stage.pass(Duration::from_secs(2)).await;
     stage.records.refuse_writes();
     stage.pass(outage).await;
-    stage.records.heal();
+    stage.records.clear_faults();
     let shown = stage.ended(run).await;
     assert_eq!((&shown["status"], asked.count("execute")), (&json!("completed"), 1), "{outage:?}: {shown:#}");
 }
@@ -75,25 +75,25 @@ async fn a_turn_that_was_kept_names_the_lane_through_which_it_is_written() {
     let world = World::new(1);
     let records = Arc::new(MemoryRecords::leased(1, Arc::clone(&world.clock)));
     let (setup, asked) = pays_within(Duration::from_secs(60));
-    let stage: Stage = setup.shared().world(world).on(Arc::clone(&records)).await;
+    let stage: EngineFixture = setup.shared().world(world).open_on(Arc::clone(&records)).await;
     // Nothing else is written while both payments are in flight.
     let two = workflow("w").function("a", "pay", json!({})).function("b", "pay", json!({}));
-    let run = stage.run(&two.also("delay_seconds", json!(4)), Level::ExecuteSilent).await;
+    let run = stage.run(&two.with_node_member("delay_seconds", json!(4)), Level::ExecuteSilent).await;
     let lane = || records.lane(affinity(run)).map(|held| held.lane);
     let before = lane();
     stage.pass(Duration::from_secs(2)).await;
     let gone = Arc::new(AtomicBool::new(true));
     let claims = Arc::clone(&gone);
     records.refuse_writes();
-    records.inject_claims(Box::new(
+    records.inject_claim_fault(Box::new(
         move || {
-            if claims.load(Ordering::Relaxed) { ClaimFate::Failed } else { ClaimFate::Taken }
+            if claims.load(Ordering::Relaxed) { LaneClaimOutcome::Failed } else { LaneClaimOutcome::Taken }
         },
     ));
     stage.pass(Duration::from_secs(LANE_LEASE_SECONDS.unsigned_abs() + 1)).await;
     gone.store(false, Ordering::Relaxed);
-    let other = records.beside();
-    records.heal();
+    let other = records.second_node();
+    records.clear_faults();
     assert_eq!(other.lane(0).map(|held| held.lane), before);
     stage.pass(Duration::from_secs(10)).await;
     let row = records.row(&RUNS, vec![run.into()]).unwrap();
@@ -107,7 +107,7 @@ async fn a_turn_that_was_kept_names_the_lane_through_which_it_is_written() {
 /// The next turn conflicts with a concurrent change, and is decided again.
 fn conflict_once(records: &MemoryRecords) {
     let mut met = false;
-    records.inject(Box::new(move |batch| {
+    records.inject_batch_fault(Box::new(move |batch| {
         let update = batch.txs.iter().find_map(|tx| tx.updates.first()).filter(|_| !met)?;
         met = true;
         let lost = (0..batch.txs.len()).map(|at| (at, TxRejection::Conflict(Conflict::Stale(update.row_key()))));
@@ -135,11 +135,11 @@ async fn a_turn_that_lost_against_another_change_costs_no_call_and_no_answer() {
 async fn a_turn_that_was_fenced_sends_nothing() {
     let (setup, asked) = pays();
     let stage = setup.open().await;
-    let air = workflow("w").function("a", "again", json!({})).also("delay_seconds", json!(4));
+    let air = workflow("w").function("a", "again", json!({})).with_node_member("delay_seconds", json!(4));
     let run = stage.run(&air.function("b", "pay", json!({})).edge("a", "b"), Level::ExecuteSilent).await;
     stage.pass(Duration::from_secs(2)).await;
     let mut fenced = false;
-    stage.records.inject(Box::new(move |batch| {
+    stage.records.inject_batch_fault(Box::new(move |batch| {
         let pays = |insert: &Insert| insert.table == &EFFECTS && insert.value("tool").as_text() == Some("pay");
         let begins = batch.txs.iter().any(|tx| tx.inserts.iter().any(pays));
         (begins && !std::mem::replace(&mut fenced, begins)).then_some(BatchOutcome::Fenced)

@@ -8,7 +8,7 @@ use chimera_core::limits::{MESSAGES_SENT_AT_ONCE_MAX, MESSAGES_SENT_AT_ONCE_TENA
 use chimera_core::record::Value as Cell;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, ToolError};
-use chimera_testkit::flow::{Stage, chain, stage};
+use chimera_testkit::flow::{EngineFixture, chain, stage};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -57,20 +57,20 @@ impl Notifier for SlowNotifier {
     }
 }
 
-async fn tell(stage: &Stage, target: &str) {
+async fn tell(stage: &EngineFixture, target: &str) {
     let notify = Some(json!({"webhook": target}));
     let run = stage.start(StartRun { level: Level::ExecuteNotify, notify, ..StartRun::of("w", json!({})) }).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
-async fn ready(slow: &Arc<SlowNotifier>) -> Stage {
+async fn ready(slow: &Arc<SlowNotifier>) -> EngineFixture {
     let stage = stage(1).notifier(Arc::clone(slow) as Arc<dyn Notifier>).open().await;
     stage.apply(&chain("w", &[("a", "again")])).await;
     stage
 }
 
 /// Changes the tenant of messages.
-fn given_to(stage: &Stage, tenant: &str, of: impl Fn(&str) -> bool) {
+fn given_to(stage: &EngineFixture, tenant: &str, of: impl Fn(&str) -> bool) {
     stage.records.tamper(&NOTIFICATIONS, |rows| {
         let (tenants, targets) = (NOTIFICATIONS.position("tenant_id"), NOTIFICATIONS.position("target"));
         for row in rows {

@@ -8,7 +8,7 @@ use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_PATCHES, RUN_SIGNALS};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{Decide, Decision};
-use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -23,20 +23,20 @@ fn add(id: &str) -> Value {
 }
 
 /// Proposes a patch; returns its approval request.
-async fn proposed(stage: &Stage, run: Uuid, id: &str) -> Value {
+async fn proposed(stage: &EngineFixture, run: Uuid, id: &str) -> Value {
     stage.flow.patch(&stage.permit("user_bob"), run, add(id), None, false).await.unwrap();
     request(stage, run, id).await
 }
 
 /// The pending request for a patch that adds a node.
-async fn request(stage: &Stage, run: Uuid, id: &str) -> Value {
+async fn request(stage: &EngineFixture, run: Uuid, id: &str) -> Value {
     let about = |asked: &&Value| asked["action"]["patch"]["add_nodes"][0]["id"] == id;
     let find = |shown: &Value| shown["approvals"].as_array().unwrap().iter().find(about).cloned();
     find(&stage.until(run, |shown| find(shown).is_some()).await).unwrap()
 }
 
 /// A run whose plan was approved, and which waits at its second node for a person.
-async fn planned(setup: Setup) -> (Stage, Uuid) {
+async fn planned(setup: EngineSetup) -> (EngineFixture, Uuid) {
     let stage = setup.open().await;
     let air = chain("w", &[("a", "again")]).node(json!({"id": "ask", "type": "hitl"})).edge("a", "ask");
     let run = stage.run(&air, DRAFT).await;
@@ -45,12 +45,12 @@ async fn planned(setup: Setup) -> (Stage, Uuid) {
     (stage, run)
 }
 
-fn statuses(stage: &Stage, run: Uuid) -> Vec<String> {
+fn statuses(stage: &EngineFixture, run: Uuid) -> Vec<String> {
     stage.rows_of(&RUN_PATCHES, run).iter().map(|row| row.text("status").to_owned()).collect()
 }
 
 /// Approves the `hitl` node of a run, so that the run ends.
-async fn approve_hitl(stage: &Stage, run: Uuid) -> Value {
+async fn approve_hitl(stage: &EngineFixture, run: Uuid) -> Value {
     let step = Some(id_of(&stage.step(run, "ask", "awaiting_approval").await["step_id"]));
     let ask = Decide { run, decision: Decision::Approve, approval: None, step, digest: None, reason: None };
     stage.flow.decide(&stage.permit("user_ann"), ask).await.unwrap();
@@ -167,7 +167,7 @@ async fn nothing_of_a_run_that_somebody_has_stopped_can_be_approved() {
 #[tokio::test(start_paused = true)]
 async fn of_two_who_settle_one_call_one_is_heard_and_the_other_is_told() {
     let tool = || {
-        Puppet::new("lost", EffectKind::Write).answers(|ctx, _| match ctx.attempt {
+        ScriptedTool::new("lost", EffectKind::Write).answers(|ctx, _| match ctx.attempt {
             1 => Err(ToolError::maybe_sent(Code::RequestTimeout, "no answer")),
             _ => Ok(json!({})),
         })
@@ -189,7 +189,7 @@ async fn of_two_who_settle_one_call_one_is_heard_and_the_other_is_told() {
 /// Of two concurrent rollbacks of a run, one is accepted.
 #[tokio::test(start_paused = true)]
 async fn of_two_who_undo_a_run_one_is_heard_and_the_other_is_told() {
-    let tool = || Puppet::new("kept", EffectKind::Write).undoes(|_, _| Ok(json!({}))).build();
+    let tool = || ScriptedTool::new("kept", EffectKind::Write).on_rollback(|_, _| Ok(json!({}))).build();
     let first = stage(1).tool(tool()).open().await;
     let run = first.run(&chain("w", &[("a", "kept"), ("b", "kept")]), Level::ExecuteSilent).await;
     first.ended(run).await;

@@ -9,7 +9,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::{ReplayDecision, ProposedPatch};
-use chimera_testkit::flow::{Puppet, Setup, Stage, chain, code_of, stage, workflow};
+use chimera_testkit::flow::{ScriptedTool, EngineSetup, EngineFixture, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -45,14 +45,14 @@ fn add(id: &str, tool: &str, from: &str) -> Value {
 
 /// A run whose node `a` works until it is released.
 struct PatchStage {
-    stage: Stage,
+    stage: EngineFixture,
     run: Uuid,
     gate: Arc<Notify>,
 }
 
-fn gated(gate: &Arc<Notify>) -> Puppet {
+fn gated(gate: &Arc<Notify>) -> ScriptedTool {
     let gate = Arc::clone(gate);
-    Puppet::new("gated", EffectKind::Read).acts(move |_, _| {
+    ScriptedTool::new("gated", EffectKind::Read).on_execute(move |_, _| {
         let gate = Arc::clone(&gate);
         async move {
             gate.notified().await;
@@ -61,7 +61,7 @@ fn gated(gate: &Arc<Notify>) -> Puppet {
     })
 }
 
-async fn held(setup: Setup, level: Level) -> PatchStage {
+async fn held(setup: EngineSetup, level: Level) -> PatchStage {
     let gate = Arc::new(Notify::new());
     let stage = setup.tool(gated(&gate).build()).open().await;
     let run = stage.run(&chain("w", &[("a", "gated"), ("b", "pure")]), level).await;
@@ -104,7 +104,7 @@ async fn the_documents_patch_is_applied_behind_the_current_node() {
     let held = held(stage(1), SILENT).await;
     held.applied(upload_and_notify()).await;
     assert_eq!(held.let_go().await["status"], "completed");
-    let standing = held.stage.standing(held.run).await;
+    let standing = held.stage.step_statuses(held.run).await;
     assert_eq!(standing, "a=completed b=completed upload_to_s3=completed notify_email=completed notify_slack=skipped");
     let sent = held.stage.world.outside.sent();
     assert_eq!(sent[0].input["key_template"], format!("uploads/{}.bin", held.run));
@@ -189,7 +189,7 @@ async fn a_dry_run_of_a_patch_shows_the_difference_and_changes_nothing() {
     assert_eq!(proposed.preview["diff"]["edges"]["added"].as_array().unwrap().len(), 3);
     assert_eq!(proposed.preview["inverse"]["remove_nodes"], json!(["upload_to_s3", "notify_email", "notify_slack"]));
     held.let_go().await;
-    assert_eq!(held.stage.standing(held.run).await, "a=completed b=completed");
+    assert_eq!(held.stage.step_statuses(held.run).await, "a=completed b=completed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +203,7 @@ async fn a_patch_is_taken_out_while_its_nodes_are_pending_and_not_after() {
     let third = held.applied(add("z", "again", "a")).await;
     assert_eq!(code_of(held.stage.flow.unpatch(&bob, held.run, second).await), "INVALID_TRANSITION");
     assert_eq!(held.let_go().await["status"], "completed");
-    assert_eq!(held.stage.standing(held.run).await, "a=completed b=completed y=completed z=completed");
+    assert_eq!(held.stage.step_statuses(held.run).await, "a=completed b=completed y=completed z=completed");
     assert_eq!((second, third), (2, 3));
 }
 
@@ -277,11 +277,11 @@ async fn a_patch_survives_a_restart_and_so_does_its_place() {
     held.applied(add("y", "again", "ask")).await;
     held.stage.approve("user_ann", run).await;
     assert_eq!(held.stage.ended(run).await["status"], "completed");
-    assert_eq!(held.stage.standing(run).await, "ask=completed b=completed x=completed y=completed");
+    assert_eq!(held.stage.step_statuses(run).await, "ask=completed b=completed x=completed y=completed");
     let replay = Replay { of: run, mode: ReplayMode::Freeze, from: None };
     let frozen = held.stage.flow.replay(&held.stage.permit("user_bob"), replay, ReplayDecision::default()).await.unwrap().run_id;
     assert_eq!(held.stage.ended(frozen).await["status"], "completed");
-    assert_eq!(held.stage.standing(frozen).await, held.stage.standing(run).await, "a replay has the patches too");
+    assert_eq!(held.stage.step_statuses(frozen).await, held.stage.step_statuses(run).await, "a replay has the patches too");
 }
 
 #[tokio::test(start_paused = true)]
@@ -314,7 +314,7 @@ async fn at_l1_a_patch_waits_for_an_approval_that_covers_the_plan_with_it() {
     held.stage.decide("user_bob", held.run, decide, other).await.unwrap();
     held.patch_is(3, "applied").await;
     assert_eq!(held.let_go().await["status"], "completed");
-    assert_eq!(held.stage.standing(held.run).await, "a=completed b=completed y=completed");
+    assert_eq!(held.stage.step_statuses(held.run).await, "a=completed b=completed y=completed");
     let mut words: Vec<_> =
         held.stage.rows_of(&RUN_PATCHES, held.run).iter().map(|row| row.text("status").to_owned()).collect();
     words.sort_unstable();
@@ -366,7 +366,7 @@ async fn at_l1_an_approval_of_a_patch_is_for_the_plan_that_was_looked_at() {
     held.stage.decide("user_bob", held.run, approve, Some(&again)).await.unwrap();
     held.patch_is(2, "applied").await;
     assert_eq!(held.let_go().await["status"], "completed");
-    assert_eq!(held.stage.standing(held.run).await, "a=completed b=completed x=completed y=completed");
+    assert_eq!(held.stage.step_statuses(held.run).await, "a=completed b=completed x=completed y=completed");
     assert!(held.stage.rows(&APPROVAL_REQUESTS).iter().all(|row| row.text("status") != "pending"));
 }
 
@@ -412,17 +412,17 @@ async fn a_patch_that_was_put_on_before_another_one_with_a_lower_number_stays_be
     let held = PatchStage { stage: second, run: held.run, gate: held.gate };
     held.stage.flow.unpatch(&bob, held.run, 1).await.unwrap();
     held.patch_is(1, "reverted").await;
-    let standing = held.stage.standing(held.run).await;
+    let standing = held.stage.step_statuses(held.run).await;
     assert!(standing.ends_with("y=pending"), "{standing}");
 }
 
 /// A tool that a patch calls, in this version.
-fn note(version: &'static str) -> Puppet {
-    Puppet::new("note", EffectKind::Write).declared(|tool| tool.version = version)
+fn note(version: &'static str) -> ScriptedTool {
+    ScriptedTool::new("note", EffectKind::Write).with_declaration(|tool| tool.version = version)
 }
 
 /// A run at L1 with an approved plan that waits for a person, with a proposed patch after them.
-async fn proposed_after_hitl(setup: Setup) -> PatchStage {
+async fn proposed_after_hitl(setup: EngineSetup) -> PatchStage {
     let stage = setup.open().await;
     let run = stage.run(&workflow("w").node(json!({"id": "ask", "type": "hitl"})), Level::Draft).await;
     stage.approve("user_ann", run).await;
@@ -494,7 +494,7 @@ fn notes(count: usize, from: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_patch_is_counted_together_with_the_items_that_have_become_known() {
     for (added, fits) in [(1, true), (2, false)] {
-        let source = Puppet::new("source", EffectKind::Read).answers(|_, _| Ok(json!({"list": [1, 2, 3, 4, 5, 6, 7, 8]})));
+        let source = ScriptedTool::new("source", EffectKind::Read).answers(|_, _| Ok(json!({"list": [1, 2, 3, 4, 5, 6, 7, 8]})));
         let tool = note("1");
         let made = tool.asked();
         let stage = stage(1).tool(source.build()).tool(tool.build()).open().await;
@@ -520,7 +520,7 @@ async fn a_patch_is_counted_together_with_the_items_that_have_become_known() {
 /// What a patch added counts together with a list that becomes known later.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_becomes_known_is_counted_together_with_the_steps_of_a_patch() {
-    let source = Puppet::new("source", EffectKind::Read).answers(|_, _| Ok(json!({"list": [1, 2, 3, 4]})));
+    let source = ScriptedTool::new("source", EffectKind::Read).answers(|_, _| Ok(json!({"list": [1, 2, 3, 4]})));
     let stage = stage(1).tool(source.build()).tool(note("1").build()).open().await;
     let air = workflow("w")
         .node(json!({"id": "ask", "type": "hitl"}))

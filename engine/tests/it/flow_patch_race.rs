@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::tool::EffectKind;
-use chimera_testkit::flow::{Puppet, chain, code_of, stage};
+use chimera_testkit::flow::{ScriptedTool, chain, code_of, stage};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn add(id: &str) -> Value {
 async fn patches_that_race_are_applied_or_refused_and_never_find_the_run_damaged() {
     let gate = Arc::new(Notify::new());
     let held = Arc::clone(&gate);
-    let gated = Puppet::new("gated", EffectKind::Read).acts(move |_, _| {
+    let gated = ScriptedTool::new("gated", EffectKind::Read).on_execute(move |_, _| {
         let held = Arc::clone(&held);
         async move {
             held.notified().await;

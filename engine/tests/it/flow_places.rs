@@ -8,17 +8,17 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::gate::CallLimits;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{RunLimits, StartRun};
-use chimera_testkit::flow::{Puppet, Stage, chain, stage, workflow};
+use chimera_testkit::flow::{ScriptedTool, EngineFixture, chain, stage, workflow};
 use serde_json::json;
 use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 /// A tool that hangs until its host is back.
-fn hung(up: &watch::Sender<bool>) -> Puppet {
+fn hung(up: &watch::Sender<bool>) -> ScriptedTool {
     let up = up.subscribe();
-    let tool = Puppet::new("call", EffectKind::Read).declared(|declared| declared.timeout_ms = 3_600_000).reaches_hosts();
-    tool.acts(move |_, input| {
+    let tool = ScriptedTool::new("call", EffectKind::Read).with_declaration(|declared| declared.timeout_ms = 3_600_000).with_host_input();
+    tool.on_execute(move |_, input| {
         let mut up = up.clone();
         async move {
             if input["host"] == "dead" && up.wait_for(|up| *up).await.is_err() {
@@ -29,12 +29,12 @@ fn hung(up: &watch::Sender<bool>) -> Puppet {
     })
 }
 
-async fn apply(stage: &Stage) {
+async fn apply(stage: &EngineFixture) {
     stage.apply(&workflow("call").function("a", "call", json!({"host": "${inputs.host}"}))).await;
     stage.apply(&workflow("echo").function("a", "pure", json!({}))).await;
 }
 
-async fn start(stage: &Stage, workflow: &str, host: &str) -> Uuid {
+async fn start(stage: &EngineFixture, workflow: &str, host: &str) -> Uuid {
     let ask = StartRun { level: Level::ExecuteSilent, ..StartRun::of(workflow, json!({"host": host})) };
     stage.start(ask).await
 }
@@ -43,7 +43,7 @@ async fn start(stage: &Stage, workflow: &str, host: &str) -> Uuid {
 async fn runs_that_only_wait_for_a_slot_hold_no_place_and_end_when_the_host_is_back() {
     let (up, _) = watch::channel(false);
     let slots = CallLimits { per_tool: 4, ..CallLimits::default() };
-    let stage = stage(1).slots(slots).runs_max(20).tool(hung(&up).build()).open().await;
+    let stage = stage(1).call_limits(slots).runs_max(20).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     let mut runs = Vec::new();
     for _ in 0..1_000 {
@@ -63,12 +63,12 @@ async fn runs_that_only_wait_for_a_slot_hold_no_place_and_end_when_the_host_is_b
 }
 
 /// Runs that wait in the store for a slot.
-fn parked(stage: &Stage) -> Vec<Row> {
+fn parked(stage: &EngineFixture) -> Vec<Row> {
     let waits = |row: &Row| row.get("owner_lane").is_null() && row.text("status") == "running";
     stage.rows(&RUNS).into_iter().filter(waits).collect()
 }
 
-async fn refused(stage: &Stage, tenant: &str, workflow: &str, host: &str) -> chimera_core::error::ErrorBody {
+async fn refused(stage: &EngineFixture, tenant: &str, workflow: &str, host: &str) -> chimera_core::error::ErrorBody {
     let ask = StartRun { level: Level::ExecuteSilent, ..StartRun::of(workflow, json!({"host": host})) };
     stage.flow.start(&stage.permit_of(tenant, "user_ann"), ask).await.err().expect("a refusal").body()
 }
@@ -77,7 +77,7 @@ async fn refused(stage: &Stage, tenant: &str, workflow: &str, host: &str) -> chi
 async fn calls_of_the_same_tool_to_other_hosts_go_on_beside_a_dead_one() {
     let (up, _) = watch::channel(false);
     let slots = CallLimits { per_tool: 3, per_host: 2, ..CallLimits::default() };
-    let stage = stage(1).slots(slots).tool(hung(&up).build()).open().await;
+    let stage = stage(1).call_limits(slots).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     let mut dead = Vec::new();
     for _ in 0..50 {
@@ -98,7 +98,7 @@ async fn calls_of_the_same_tool_to_other_hosts_go_on_beside_a_dead_one() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_in_the_store_goes_on_as_soon_as_a_slot_is_free() {
     let (up, _) = watch::channel(false);
-    let stage = stage(1).slots(CallLimits { per_host: 1, ..CallLimits::default() }).tool(hung(&up).build()).open().await;
+    let stage = stage(1).call_limits(CallLimits { per_host: 1, ..CallLimits::default() }).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     let runs = [start(&stage, "call", "dead").await, start(&stage, "call", "dead").await];
     stage.pass(Duration::from_secs(8)).await;
@@ -119,7 +119,7 @@ async fn a_run_that_waits_in_the_store_goes_on_as_soon_as_a_slot_is_free() {
 async fn whoever_waits_for_a_run_hears_its_end_though_it_waited_in_the_store() {
     let (up, _) = watch::channel(false);
     let slots = CallLimits { per_host: 1, ..CallLimits::default() };
-    let stage = stage(1).slots(slots).runs_max(2).tool(hung(&up).build()).open().await;
+    let stage = stage(1).call_limits(slots).runs_max(2).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     start(&stage, "call", "dead").await;
     let ask = StartRun { level: Level::ExecuteSilent, ..StartRun::of("call", json!({"host": "dead"})) };
@@ -136,7 +136,7 @@ async fn whoever_waits_for_a_run_hears_its_end_though_it_waited_in_the_store() {
 async fn a_run_that_is_cancelled_while_it_waits_in_the_store_leaves_its_turn_to_the_next() {
     let (up, _) = watch::channel(false);
     let slots = CallLimits { per_host: 1, ..CallLimits::default() };
-    let stage = stage(1).slots(slots).runs_max(2).tool(hung(&up).build()).open().await;
+    let stage = stage(1).call_limits(slots).runs_max(2).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     let mut runs = Vec::new();
     for _ in 0..3 {
@@ -155,14 +155,14 @@ async fn a_run_that_is_cancelled_while_it_waits_in_the_store_leaves_its_turn_to_
 async fn another_engine_finds_runs_that_wait_in_the_store_by_their_time() {
     let (up, _) = watch::channel(false);
     let slots = || CallLimits { per_host: 1, ..CallLimits::default() };
-    let first = stage(1).slots(slots()).runs_max(2).tool(hung(&up).build()).open().await;
+    let first = stage(1).call_limits(slots()).runs_max(2).tool(hung(&up).build()).open().await;
     apply(&first).await;
     let mut runs = Vec::new();
     for _ in 0..20 {
         runs.push(start(&first, "call", "dead").await);
     }
     first.until(runs[19], |_| parked(&first).len() == 19).await;
-    let second = first.restart(stage(1).slots(slots()).runs_max(2).tool(hung(&up).build())).await;
+    let second = first.restart(stage(1).call_limits(slots()).runs_max(2).tool(hung(&up).build())).await;
     up.send_replace(true);
     let began = tokio::time::Instant::now();
     for run in runs {
@@ -175,7 +175,7 @@ async fn another_engine_finds_runs_that_wait_in_the_store_by_their_time() {
 async fn what_a_process_does_not_remember_comes_back_by_its_time() {
     let (up, _) = watch::channel(false);
     let slots = CallLimits { per_host: 2, remembered: 3, ..CallLimits::default() };
-    let stage = stage(1).slots(slots).runs_max(4).tool(hung(&up).build()).open().await;
+    let stage = stage(1).call_limits(slots).runs_max(4).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     let mut runs = Vec::new();
     for _ in 0..50 {
@@ -192,10 +192,10 @@ async fn what_a_process_does_not_remember_comes_back_by_its_time() {
 async fn a_step_that_looks_for_a_recorded_output_keeps_the_slot_that_was_kept_for_it() {
     let (up, _) = watch::channel(false);
     let slots = CallLimits { per_host: 1, ..CallLimits::default() };
-    let stage = stage(1).slots(slots).tool(hung(&up).build()).open().await;
+    let stage = stage(1).call_limits(slots).tool(hung(&up).build()).open().await;
     let cached = json!({"ttl_seconds": 60});
     let air = workflow("call").function("a", "call", json!({"host": "${inputs.host}", "n": "${inputs.n}"}));
-    let air = air.also("cache", cached);
+    let air = air.with_node_member("cache", cached);
     stage.apply(&air).await;
     let mut runs = Vec::new();
     for n in 0..30 {
@@ -216,7 +216,7 @@ async fn a_step_that_looks_for_a_recorded_output_keeps_the_slot_that_was_kept_fo
 async fn when_too_many_wait_for_a_host_a_new_run_is_refused_with_its_name_and_others_are_not() {
     let (up, _) = watch::channel(false);
     let slots = CallLimits { per_host: 1, waiting: 5, ..CallLimits::default() };
-    let stage = stage(1).slots(slots).tool(hung(&up).build()).open().await;
+    let stage = stage(1).call_limits(slots).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     for _ in 0..6 {
         start(&stage, "call", "dead").await;
@@ -236,7 +236,7 @@ async fn when_too_many_wait_for_a_host_a_new_run_is_refused_with_its_name_and_ot
 async fn one_tenant_can_not_take_all_places() {
     let (up, _) = watch::channel(false);
     let places = RunLimits { total: 10, per_tenant: 4, ..RunLimits::default() };
-    let stage = stage(1).places(places).tool(hung(&up).build()).open().await;
+    let stage = stage(1).run_limits(places).tool(hung(&up).build()).open().await;
     apply(&stage).await;
     for _ in 0..4 {
         start(&stage, "call", "dead").await;
@@ -248,5 +248,5 @@ async fn one_tenant_can_not_take_all_places() {
     let air = chain("w", &[("a", "pure")]);
     stage.flow.workflows().apply(&stage.permit_of("other", "admin"), "w", &air.document().to_string()).await.unwrap();
     let run = stage.flow.start(&permit, StartRun::of("w", json!({}))).await.unwrap().run_id;
-    stage.until_of("other", run, |shown| shown["status"] == "completed").await;
+    stage.wait_for_in("other", run, |shown| shown["status"] == "completed").await;
 }

@@ -9,7 +9,7 @@ use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::tool::{EffectKind, Risk, Spec};
 use chimera_engine::flow::Decision;
-use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, code_of, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use uuid::Uuid;
@@ -52,19 +52,19 @@ fn read_then_write(tool: &str) -> Air {
         .edge("a", "b")
 }
 
-fn source(text: &'static str) -> Puppet {
-    Puppet::new("source", EffectKind::Read).answers(move |_, _| Ok(json!({"text": text})))
+fn source(text: &'static str) -> ScriptedTool {
+    ScriptedTool::new("source", EffectKind::Read).answers(move |_, _| Ok(json!({"text": text})))
 }
 
-fn write() -> Puppet {
-    Puppet::new("write", EffectKind::Write)
+fn write() -> ScriptedTool {
+    ScriptedTool::new("write", EffectKind::Write)
 }
 
 fn lines(asked: &Value) -> Vec<Value> {
     asked["action"]["plan"]["steps"].as_array().unwrap().clone()
 }
 
-async fn drafted(setup: Setup, air: &Air, inputs: Value) -> (Stage, Uuid) {
+async fn drafted(setup: EngineSetup, air: &Air, inputs: Value) -> (EngineFixture, Uuid) {
     let stage = setup.open().await;
     let run = stage.run_with(air, Level::Draft, inputs).await;
     stage.asks(run).await;
@@ -73,7 +73,7 @@ async fn drafted(setup: Setup, air: &Air, inputs: Value) -> (Stage, Uuid) {
 
 #[tokio::test(start_paused = true)]
 async fn an_input_that_was_known_runs_as_approved_and_asks_no_more() {
-    let risky = write().declared(|tool| {
+    let risky = write().with_declaration(|tool| {
         tool.metadata.requires_approval = true;
         tool.metadata.risk_level = Risk::High;
     });
@@ -101,7 +101,7 @@ async fn an_input_that_was_not_known_stops_once_more_for_a_risky_tool() {
     let changes: [fn(&mut chimera_core::tool::ToolDeclaration); 2] =
         [|tool| tool.metadata.requires_approval = true, |tool| tool.metadata.risk_level = Risk::High];
     for change in changes {
-        let risky = write().declared(change);
+        let risky = write().with_declaration(change);
         let made = risky.asked();
         let setup = stage(1).tool(source("hi").build()).tool(risky.build());
         let (stage, run) = drafted(setup, &read_then_write("write"), json!({})).await;
@@ -145,13 +145,13 @@ async fn a_condition_on_something_unknown_shows_both_branches() {
         [(json!("yes"), Value::Null), (json!("no"), Value::Null), (json!("never"), json!("skipped"))]
     );
     assert_eq!(stage.ended(run).await["status"], "completed");
-    assert_eq!(stage.standing(run).await, "a=completed yes=completed no=skipped never=skipped");
+    assert_eq!(stage.step_statuses(run).await, "a=completed yes=completed no=skipped never=skipped");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_map_over_something_unknown_shows_its_bound_and_stops_when_its_list_is_known() {
-    let list = Puppet::new("source", EffectKind::Read).answers(|_, _| Ok(json!({"list": [1, 2]})));
-    let risky = write().declared(|tool| tool.metadata.risk_level = Risk::High);
+    let list = ScriptedTool::new("source", EffectKind::Read).answers(|_, _| Ok(json!({"list": [1, 2]})));
+    let risky = write().with_declaration(|tool| tool.metadata.risk_level = Risk::High);
     let made = risky.asked();
     let air = workflow("w")
         .function("a", "source", json!({}))
@@ -172,7 +172,7 @@ async fn a_map_over_something_unknown_shows_its_bound_and_stops_when_its_list_is
 
 #[tokio::test(start_paused = true)]
 async fn the_items_of_a_known_list_are_approved_with_the_plan() {
-    let risky = write().declared(|tool| tool.metadata.risk_level = Risk::High);
+    let risky = write().with_declaration(|tool| tool.metadata.risk_level = Risk::High);
     let air = workflow("w").map("m", json!("${inputs.list}"), 2, "write", json!({"n": "${item}"}));
     let (stage, run) = drafted(stage(1).tool(risky.build()), &air, json!({"list": [1, 2, 3]})).await;
     stage.approve("user_ann", run).await;
@@ -186,7 +186,7 @@ async fn a_tool_that_changed_since_the_approval_is_asked_for_again() {
     let (first, run) = drafted(stage(1).tool(write().build()), &air, json!({})).await;
     first.approve("user_ann", run).await;
     first.until(run, |shown| shown["approvals"][0]["node_id"] == "ask").await;
-    let newer = write().declared(|tool| tool.version = "2");
+    let newer = write().with_declaration(|tool| tool.version = "2");
     let made = newer.asked();
     let second = first.restart(stage(1).tool(newer.build())).await;
     second.approve("user_ann", run).await;
@@ -326,7 +326,7 @@ async fn what_lies_behind_an_edited_step_is_drafted_anew() {
 async fn a_patched_step_that_turns_out_riskier_is_asked_about_again() {
     for (text, asks) in [("delete it all", true), ("hello", false)] {
         let (tool, gate) =
-            (write(), Puppet::new("gate", EffectKind::Write).declared(|tool| tool.metadata.risk_level = Risk::High));
+            (write(), ScriptedTool::new("gate", EffectKind::Write).with_declaration(|tool| tool.metadata.risk_level = Risk::High));
         let made = tool.asked();
         let setup = stage(1).policy(ChangingRules::default()).tool(source(text).build()).tool(tool.build()).tool(gate.build());
         let air = workflow("w")

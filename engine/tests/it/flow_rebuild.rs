@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::tool::EffectKind;
-use chimera_testkit::flow::{Air, Puppet, Setup, Twin, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, RebuildCheck, stage, workflow};
 use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -17,10 +17,10 @@ struct Gates {
 }
 
 impl Gates {
-    fn setup(&self) -> Setup {
+    fn setup(&self) -> EngineSetup {
         let gated = |name, gate: &Arc<Notify>| {
             let gate = Arc::clone(gate);
-            let tool = Puppet::new(name, EffectKind::Read).acts(move |_, _| {
+            let tool = ScriptedTool::new(name, EffectKind::Read).on_execute(move |_, _| {
                 let gate = Arc::clone(&gate);
                 async move {
                     gate.notified().await;
@@ -39,7 +39,7 @@ fn first_of_two() -> Air {
         .function("a", "pure", json!({}))
         .function("b", "gated_b", json!({}))
         .function("n", "pure", json!({}))
-        .also("join", json!("any"))
+        .with_node_member("join", json!("any"))
         .function("d", "gated_d", json!({}))
         .edge("a", "n")
         .edge("b", "n")
@@ -47,7 +47,7 @@ fn first_of_two() -> Air {
 
 #[tokio::test]
 async fn a_run_and_what_its_rows_make_of_it_agree_about_every_edge_at_any_time() {
-    let compared = Twin::agree_about(0..1_000).await;
+    let compared = RebuildCheck::compare_seeds(0..1_000).await;
     assert!(compared > 3_000, "{compared}");
 }
 
@@ -67,7 +67,7 @@ async fn a_crash_does_not_change_an_edge_that_was_decided() {
     let second = first.restart(gates.setup()).await;
     gates.d.notify_one();
     assert_eq!(second.ended(run).await["status"], "completed");
-    assert_eq!(second.standing(run).await, "a=completed b=completed n=completed d=completed c=skipped");
+    assert_eq!(second.step_statuses(run).await, "a=completed b=completed n=completed d=completed c=skipped");
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,5 +92,5 @@ async fn a_crash_does_not_change_an_edge_that_a_patch_drew_from_a_node_that_had_
     let second = first.restart(gates.setup()).await;
     gates.d.notify_one();
     assert_eq!(second.ended(run).await["status"], "completed");
-    assert_eq!(second.standing(run).await, "a=completed b=completed n=completed d=completed p=completed");
+    assert_eq!(second.step_statuses(run).await, "a=completed b=completed n=completed d=completed p=completed");
 }

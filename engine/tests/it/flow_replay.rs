@@ -8,7 +8,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{ReplayDecision, StartRun};
-use chimera_testkit::flow::{Air, Asked, Puppet, Stage, chain, code_of, stage, workflow};
+use chimera_testkit::flow::{Air, CallLog, ScriptedTool, EngineFixture, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,24 +17,24 @@ use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-async fn replay(stage: &Stage, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Result<Uuid, EngineError> {
+async fn replay(stage: &EngineFixture, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Result<Uuid, EngineError> {
     let replay = Replay { of, mode, from: from.map(str::to_owned) };
     Ok(stage.flow.replay(&stage.permit("user_bob"), replay, ReplayDecision::default()).await?.run_id)
 }
 
-async fn again(stage: &Stage, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Uuid {
+async fn again(stage: &EngineFixture, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Uuid {
     replay(stage, of, mode, from).await.unwrap()
 }
 
 /// Three tools of each reach, and which of them were called.
-fn tools() -> (Vec<Puppet>, Vec<Asked>) {
+fn tools() -> (Vec<ScriptedTool>, Vec<CallLog>) {
     let tools =
-        vec![Puppet::new("calc", EffectKind::Pure), Puppet::new("fetch", EffectKind::Read), Puppet::new("write", EffectKind::Write)];
-    let asked = tools.iter().map(Puppet::asked).collect();
+        vec![ScriptedTool::new("calc", EffectKind::Pure), ScriptedTool::new("fetch", EffectKind::Read), ScriptedTool::new("write", EffectKind::Write)];
+    let asked = tools.iter().map(ScriptedTool::asked).collect();
     (tools, asked)
 }
 
-fn total(asked: &[Asked]) -> usize {
+fn total(asked: &[CallLog]) -> usize {
     asked.iter().map(|asked| asked.all().len()).sum()
 }
 
@@ -43,7 +43,7 @@ fn everything() -> Air {
     workflow("all")
         .function("a", "calc", json!({"n": "${inputs.n}"}))
         .function("b", "fetch", json!({"n": "${nodes.a.outputs.echo.n}"}))
-        .also("delay_seconds", json!(600))
+        .with_node_member("delay_seconds", json!(600))
         .node(json!({"id": "ask", "type": "hitl"}))
         .child("c", "leaf", json!({"n": 1}))
         .map("m", json!([1, 2, 3]), 2, "write", json!({"n": "${item}"}))
@@ -57,10 +57,10 @@ fn everything() -> Air {
         .edge_if("broken", "d", "${nodes.broken.outputs.success == false}")
 }
 
-async fn all_done() -> (Stage, Uuid, Vec<Asked>) {
+async fn all_done() -> (EngineFixture, Uuid, Vec<CallLog>) {
     let (tools, mut asked) = tools();
     let broken =
-        Puppet::new("broken", EffectKind::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+        ScriptedTool::new("broken", EffectKind::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     asked.push(broken.asked());
     let setup = tools.into_iter().fold(stage(1), |setup, tool| setup.tool(tool.build())).tool(broken.build());
     let stage = setup.open().await;
@@ -82,7 +82,7 @@ async fn a_frozen_replay_makes_no_call_and_gives_the_same() {
     let frozen = again(&stage, run, ReplayMode::Freeze, None).await;
     let (first, second) = (stage.show(run).await, stage.ended(frozen).await);
     assert_eq!((&second["status"], &second["result"]), (&json!("completed"), &first["result"]));
-    assert_eq!(stage.standing(frozen).await, stage.standing(run).await);
+    assert_eq!(stage.step_statuses(frozen).await, stage.step_statuses(run).await);
     assert_eq!(total(&asked), before, "nothing outside was called");
     assert_eq!((stage.rows(&RUNS).len(), stage.rows(&EFFECTS).len()), (runs + 1, effects), "no child was started");
     assert!(began.elapsed() < Duration::from_secs(1), "nothing is waited for");
@@ -113,9 +113,9 @@ async fn a_node_without_a_recording_ends_the_replay_whatever_the_graph_says() {
 }
 
 /// A tool that returns another value each time.
-fn ticket() -> Puppet {
+fn ticket() -> ScriptedTool {
     let count = Arc::new(AtomicUsize::new(0));
-    Puppet::new("ticket", EffectKind::Read).answers(move |_, _| Ok(json!({"ticket": count.fetch_add(1, Ordering::SeqCst)})))
+    ScriptedTool::new("ticket", EffectKind::Read).answers(move |_, _| Ok(json!({"ticket": count.fetch_add(1, Ordering::SeqCst)})))
 }
 
 fn shop() -> Air {
@@ -129,7 +129,7 @@ fn shop() -> Air {
 
 #[tokio::test(start_paused = true)]
 async fn a_shadow_reads_anew_writes_nothing_and_tells_the_differences() {
-    let (ticket, write) = (ticket(), Puppet::new("write", EffectKind::Write));
+    let (ticket, write) = (ticket(), ScriptedTool::new("write", EffectKind::Write));
     let (looked, written) = (ticket.asked(), write.asked());
     let stage = stage(1).tool(ticket.build()).tool(write.build()).open().await;
     let run = stage.run(&shop(), SILENT).await;
@@ -147,7 +147,7 @@ async fn a_shadow_reads_anew_writes_nothing_and_tells_the_differences() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shadow_that_fails_tells_the_differences_too() {
-    let tool = Puppet::new("moody", EffectKind::Read);
+    let tool = ScriptedTool::new("moody", EffectKind::Read);
     let tries = Arc::new(AtomicUsize::new(0));
     let tool = tool.answers(move |_, _| match tries.fetch_add(1, Ordering::SeqCst) {
         0 => Ok(json!({})),
@@ -166,7 +166,7 @@ async fn a_shadow_that_fails_tells_the_differences_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_from_a_node_keeps_what_lies_before_and_does_the_rest_under_new_keys() {
-    let (ticket, write) = (ticket(), Puppet::new("write", EffectKind::Write));
+    let (ticket, write) = (ticket(), ScriptedTool::new("write", EffectKind::Write));
     let (looked, written) = (ticket.asked(), write.asked());
     let stage = stage(1).tool(ticket.build()).tool(write.build()).open().await;
     let run = stage.run(&shop(), SILENT).await;
@@ -183,13 +183,13 @@ async fn a_retry_from_a_node_keeps_what_lies_before_and_does_the_rest_under_new_
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_does_what_never_came_to_an_end_though_it_lies_elsewhere() {
-    let down = Puppet::new("down", EffectKind::Write).fails_at(&[1, 2, 3, 4]);
-    let healed = Puppet::new("down", EffectKind::Write);
+    let down = ScriptedTool::new("down", EffectKind::Write).failing_at(&[1, 2, 3, 4]);
+    let healed = ScriptedTool::new("down", EffectKind::Write);
     let air = workflow("w")
         .function("a", "again", json!({"n": "a"}))
         .function("b", "down", json!({}))
         .function("c", "again", json!({"n": "c"}))
-        .also("delay_seconds", json!(600))
+        .with_node_member("delay_seconds", json!(600))
         .edge("a", "b")
         .edge("a", "c");
     let first = stage(1).tool(down.build()).open().await;
@@ -204,7 +204,7 @@ async fn a_retry_does_what_never_came_to_an_end_though_it_lies_elsewhere() {
 
 #[tokio::test(start_paused = true)]
 async fn a_real_retry_at_l1_is_drafted_and_approved_like_any_plan() {
-    let write = Puppet::new("write", EffectKind::Write);
+    let write = ScriptedTool::new("write", EffectKind::Write);
     let asked = write.asked();
     let stage = stage(1).tool(ticket().build()).tool(write.build()).open().await;
     let run = stage.run(&shop(), Level::Draft).await;
@@ -235,7 +235,7 @@ async fn what_has_not_ended_or_was_only_dry_is_not_done_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replay_goes_on_after_a_restart() {
-    let (ticket, write) = (ticket(), Puppet::new("write", EffectKind::Write));
+    let (ticket, write) = (ticket(), ScriptedTool::new("write", EffectKind::Write));
     let written = write.asked();
     let (ticket, write) = (ticket.build(), write.build());
     let setup = || stage(1).tool(Arc::clone(&ticket)).tool(Arc::clone(&write));
@@ -258,19 +258,19 @@ async fn a_replay_goes_on_after_a_restart() {
 }
 
 /// The nodes that a run made calls for, in order.
-fn sent_by(stage: &Stage, run: Uuid) -> Vec<String> {
+fn sent_by(stage: &EngineFixture, run: Uuid) -> Vec<String> {
     let own = format!("{}:", run.simple());
     let keys = stage.world.outside.sent().into_iter().map(|sent| sent.key);
     keys.filter_map(|key| key.strip_prefix(&own).map(str::to_owned)).collect()
 }
 
-async fn three(stage: &Stage) -> Uuid {
+async fn three(stage: &EngineFixture) -> Uuid {
     let run = stage.run(&chain("w", &[("a", "again"), ("b", "again"), ("c", "again")]), SILENT).await;
     stage.ended(run).await;
     run
 }
 
-async fn undo(stage: &Stage, run: Uuid, node: Option<&str>) {
+async fn undo(stage: &EngineFixture, run: Uuid, node: Option<&str>) {
     let ann = stage.permit("user_ann");
     let steps = match node {
         Some(node) => Some(vec![stage.flow.step_of(&ann, run, node).await.unwrap()]),
@@ -326,9 +326,9 @@ async fn a_run_is_not_retried_while_it_is_undone_and_a_replay_is_neither_undone_
 #[tokio::test(start_paused = true)]
 async fn a_shadow_asks_about_a_read_that_has_another_input_now() {
     let turns = AtomicUsize::new(0);
-    let drifts = Puppet::new("drifts", EffectKind::Read);
+    let drifts = ScriptedTool::new("drifts", EffectKind::Read);
     let drifts = drifts.answers(move |_, _| Ok(json!({"n": turns.fetch_add(1, Ordering::SeqCst)})));
-    let reads = Puppet::new("reads", EffectKind::Read);
+    let reads = ScriptedTool::new("reads", EffectKind::Read);
     let made = reads.asked();
     let stage = stage(1).tool(drifts.build()).tool(reads.build()).open().await;
     let first = workflow("w").function("a", "drifts", json!({}));
@@ -346,8 +346,8 @@ async fn a_shadow_asks_about_a_read_that_has_another_input_now() {
 }
 
 /// A read, in this version.
-fn reads(version: &'static str) -> Puppet {
-    Puppet::new("reads", EffectKind::Read).declared(|tool| tool.version = version)
+fn reads(version: &'static str) -> ScriptedTool {
+    ScriptedTool::new("reads", EffectKind::Read).with_declaration(|tool| tool.version = version)
 }
 
 /// Only the tool version that was approved and made the call may repeat it.
@@ -376,7 +376,7 @@ async fn a_shadow_asks_about_a_read_whose_tool_has_changed() {
 /// What counts is the version that made the call, not the one when its step started.
 #[tokio::test(start_paused = true)]
 async fn a_shadow_compares_with_the_version_that_made_the_call() {
-    let air = workflow("w").function("a", "reads", json!({})).also("requires_approval", json!({}));
+    let air = workflow("w").function("a", "reads", json!({})).with_node_member("requires_approval", json!({}));
     let first = stage(1).tool(reads("1").build()).open().await;
     let run = first.run(&air, SILENT).await;
     let old = first.asks(run).await.remove(0);

@@ -10,7 +10,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CallContext, CheckResult, Sent, ToolError};
 use chimera_engine::flow::{DoubtFilter, ResumeOptions, StartRun, RestoreSurvey};
 use chimera_engine::port::{CommitError, Hold, Records};
-use chimera_testkit::flow::{Asked, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{CallLog, ScriptedTool, EngineSetup, EngineFixture, chain, code_of, id_of, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::json;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ fn hold() -> Hold {
 }
 
 /// The engine stops, its store is restored as it is, and an operator resumes it.
-async fn restored(stage: &Stage, setup: Setup) -> (Stage, RestoreSurvey) {
+async fn restored(stage: &EngineFixture, setup: EngineSetup) -> (EngineFixture, RestoreSurvey) {
     put_back(stage, Arc::clone(&stage.records), setup).await
 }
 
 /// The same with an earlier copy of the store.
-async fn put_back(stage: &Stage, records: Arc<MemoryRecords>, setup: Setup) -> (Stage, RestoreSurvey) {
+async fn put_back(stage: &EngineFixture, records: Arc<MemoryRecords>, setup: EngineSetup) -> (EngineFixture, RestoreSurvey) {
     stage.flow.stop();
-    let next = setup.world(stage.world.clone()).unkept().on(Arc::clone(&records)).await;
+    let next = setup.world(stage.world.clone()).unkept().open_on(Arc::clone(&records)).await;
     let state = Insert::new(&STORE_STATE, vec![("id", 1.into())]).unwrap();
     // In a second restore it already exists.
     let _ = records.commit(Tx { inserts: vec![state], ..Tx::default() }).await;
@@ -44,7 +44,7 @@ async fn put_back(stage: &Stage, records: Arc<MemoryRecords>, setup: Setup) -> (
     (next, survey)
 }
 
-async fn resolve(stage: &Stage, run: Uuid, node: &str, happened: bool) {
+async fn resolve(stage: &EngineFixture, run: Uuid, node: &str, happened: bool) {
     let step = stage.step(run, node, "outcome_unknown").await;
     assert_eq!(step["error"]["code"], "OUTCOME_UNKNOWN");
     let output = happened.then(|| json!({"by": "hand"}));
@@ -53,8 +53,8 @@ async fn resolve(stage: &Stage, run: Uuid, node: &str, happened: bool) {
 }
 
 /// The calls of a tool across several engines.
-fn pays() -> (impl Fn() -> Setup, Asked) {
-    let made = Puppet::new("pay", EffectKind::Write);
+fn pays() -> (impl Fn() -> EngineSetup, CallLog) {
+    let made = ScriptedTool::new("pay", EffectKind::Write);
     let asked = made.asked();
     let tool = made.build();
     (move || stage(1).tool(Arc::clone(&tool)), asked)
@@ -102,7 +102,7 @@ async fn a_timer_that_fires_again_and_a_retry_send_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_can_tell_is_asked_instead_of_a_person() {
     for (found, sent) in [(CheckResult::Happened(json!({"echo": {}})), 0), (CheckResult::DidNotHappen, 1)] {
-        let tool = Puppet::new("pay", EffectKind::Write).checks(move |_| Ok(found.clone()));
+        let tool = ScriptedTool::new("pay", EffectKind::Write).on_check(move |_| Ok(found.clone()));
         let asked = tool.asked();
         let tool = tool.build();
         let setup = || stage(1).tool(Arc::clone(&tool));
@@ -121,14 +121,14 @@ async fn a_tool_that_can_tell_is_asked_instead_of_a_person() {
 /// A receiver that is asked about a call knows it by its original id.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_can_tell_is_asked_about_the_call_that_the_store_has_lost() {
-    let tool = Puppet::new("pay", EffectKind::Write);
+    let tool = ScriptedTool::new("pay", EffectKind::Write);
     let (made, known) = (tool.asked(), tool.asked());
     let found = move |ctx: CallContext| {
         let mut done = known.of("execute").into_iter();
         let done = done.any(|done| done.effect == ctx.effect_id && done.key == ctx.idempotency_key);
         Ok(if done { CheckResult::Happened(json!({"echo": {}})) } else { CheckResult::DidNotHappen })
     };
-    let tool = tool.checks(found).build();
+    let tool = tool.on_check(found).build();
     let setup = || stage(1).tool(Arc::clone(&tool));
     let first = setup().open().await;
     let air = workflow("w").node(json!({"id": "review", "type": "hitl", "prompt": "pay?"}));
@@ -150,8 +150,8 @@ async fn a_tool_that_can_tell_is_asked_about_the_call_that_the_store_has_lost() 
 async fn a_call_that_was_under_way_is_not_sent_again_even_if_the_tool_is_idempotent() {
     let never = Arc::new(Notify::new());
     let hangs = Arc::clone(&never);
-    let tool = Puppet::new("pay", EffectKind::Write).declared(|declared| declared.metadata.idempotent = true);
-    let tool = tool.acts(move |_, _| {
+    let tool = ScriptedTool::new("pay", EffectKind::Write).with_declaration(|declared| declared.metadata.idempotent = true);
+    let tool = tool.on_execute(move |_, _| {
         let hangs = Arc::clone(&hangs);
         async move {
             hangs.notified().await;
@@ -240,7 +240,7 @@ async fn what_a_person_said_about_a_run_inside_does_not_count_after_the_next_res
 /// Senders of signals before the backup could not know what happened after it.
 #[tokio::test(start_paused = true)]
 async fn what_a_person_said_before_the_backup_sends_nothing_after_the_restore() {
-    let tool = Puppet::new("pay", EffectKind::Write).answers(|_, _| {
+    let tool = ScriptedTool::new("pay", EffectKind::Write).answers(|_, _| {
         let body = ErrorBody { retryable: false, ..ErrorBody::new(Code::ExternalServiceError, "no answer") };
         Err(ToolError { body: Box::new(body), sent: Sent::Maybe })
     });
@@ -265,7 +265,7 @@ async fn what_a_person_said_before_the_backup_sends_nothing_after_the_restore() 
 
 #[tokio::test(start_paused = true)]
 async fn a_rollback_that_was_asked_for_before_the_backup_undoes_nothing_after_the_restore() {
-    let tool = Puppet::new("pay", EffectKind::Write).undoes(|_, _| Ok(json!({})));
+    let tool = ScriptedTool::new("pay", EffectKind::Write).on_rollback(|_, _| Ok(json!({})));
     let asked = tool.asked();
     let tool = tool.build();
     let setup = || stage(1).tool(Arc::clone(&tool));

@@ -5,7 +5,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, TOOL_CALLS};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{CheckResult, ToolError};
-use chimera_testkit::flow::{Air, Made, Puppet, chain, stage, until, workflow};
+use chimera_testkit::flow::{Air, RecordedCall, ScriptedTool, chain, stage, until, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ fn one(tool: &str) -> Air {
 }
 
 /// The delays between attempts, in milliseconds.
-fn waits(made: &[Made]) -> Vec<u128> {
+fn waits(made: &[RecordedCall]) -> Vec<u128> {
     made.windows(2).map(|pair| (pair[1].at - pair[0].at).as_millis()).collect()
 }
 
@@ -26,7 +26,7 @@ fn waits(made: &[Made]) -> Vec<u128> {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_always_fails_is_tried_four_times_and_then_no_more() {
     for reach in [EffectKind::Pure, EffectKind::Read, EffectKind::Write] {
-        let tool = Puppet::new("down", reach).fails_at(&[1, 2, 3, 4, 5, 6]);
+        let tool = ScriptedTool::new("down", reach).failing_at(&[1, 2, 3, 4, 5, 6]);
         let asked = tool.asked();
         let stage = stage(3).tool(tool.build()).open().await;
         let run = stage.run(&one("down"), SILENT).await;
@@ -43,7 +43,7 @@ async fn a_call_that_always_fails_is_tried_four_times_and_then_no_more() {
 /// CONTENT-142
 #[tokio::test(start_paused = true)]
 async fn an_error_that_is_not_retryable_is_final_at_once() {
-    let tool = Puppet::new("no", EffectKind::Read).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "never")));
+    let tool = ScriptedTool::new("no", EffectKind::Read).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "never")));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("no"), SILENT).await;
@@ -55,7 +55,7 @@ async fn an_error_that_is_not_retryable_is_final_at_once() {
 #[tokio::test(start_paused = true)]
 async fn the_other_side_may_ask_for_a_longer_wait_and_not_for_a_shorter_one() {
     for (asks, least) in [(60, 60_000), (1, 1_600)] {
-        let tool = Puppet::new("busy", EffectKind::Read).answers(move |ctx, _| match ctx.attempt {
+        let tool = ScriptedTool::new("busy", EffectKind::Read).answers(move |ctx, _| match ctx.attempt {
             1 | 2 => Err(ToolError::not_sent(Code::RateLimited, "slow down").retry_after(asks)),
             _ => Ok(json!({})),
         });
@@ -71,7 +71,7 @@ async fn the_other_side_may_ask_for_a_longer_wait_and_not_for_a_shorter_one() {
 /// CONTENT-148, CORE-120
 #[tokio::test(start_paused = true)]
 async fn every_try_has_the_same_effect_and_key_and_a_call_row_of_its_own() {
-    let tool = Puppet::new("mail", EffectKind::Write).fails_at(&[1, 2]);
+    let tool = ScriptedTool::new("mail", EffectKind::Write).failing_at(&[1, 2]);
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("mail"), SILENT).await;
@@ -93,7 +93,7 @@ async fn every_try_has_the_same_effect_and_key_and_a_call_row_of_its_own() {
 /// CONTENT-146
 #[tokio::test(start_paused = true)]
 async fn each_retry_is_told_with_its_number_and_its_delay() {
-    let tool = Puppet::new("mail", EffectKind::Write).fails_at(&[1]);
+    let tool = ScriptedTool::new("mail", EffectKind::Write).failing_at(&[1]);
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("mail"), SILENT).await;
     stage.ended(run).await;
@@ -106,10 +106,10 @@ async fn each_retry_is_told_with_its_number_and_its_delay() {
 #[tokio::test(start_paused = true)]
 async fn a_node_may_ask_for_fewer_tries() {
     for max in [0, 1, 3] {
-        let tool = Puppet::new("down", EffectKind::Read).fails_at(&[1, 2, 3, 4]);
+        let tool = ScriptedTool::new("down", EffectKind::Read).failing_at(&[1, 2, 3, 4]);
         let asked = tool.asked();
         let stage = stage(1).tool(tool.build()).open().await;
-        let run = stage.run(&one("down").also("retry", json!({"max": max})), SILENT).await;
+        let run = stage.run(&one("down").with_node_member("retry", json!({"max": max})), SILENT).await;
         assert_eq!(stage.ended(run).await["status"], "failed");
         assert_eq!(asked.count("execute"), max + 1);
     }
@@ -117,10 +117,10 @@ async fn a_node_may_ask_for_fewer_tries() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delay_is_waited_before_the_node_starts_and_outlives_the_process() {
-    let mark = Puppet::new("mark", EffectKind::Read);
+    let mark = ScriptedTool::new("mark", EffectKind::Read);
     let (asked, began) = (mark.asked(), tokio::time::Instant::now());
     let mark = mark.build();
-    let air = chain("w", &[("a", "pure"), ("b", "mark")]).also("delay_seconds", json!(3_600));
+    let air = chain("w", &[("a", "pure"), ("b", "mark")]).with_node_member("delay_seconds", json!(3_600));
     let first = stage(1).tool(Arc::clone(&mark)).open().await;
     let run = first.run(&air, SILENT).await;
     first.step(run, "b", "pending").await;
@@ -133,7 +133,7 @@ async fn a_delay_is_waited_before_the_node_starts_and_outlives_the_process() {
 
 #[tokio::test(start_paused = true)]
 async fn a_try_that_takes_too_long_is_dropped_and_tried_again() {
-    let tool = Puppet::new("slow", EffectKind::Read).acts(|ctx, _| async move {
+    let tool = ScriptedTool::new("slow", EffectKind::Read).on_execute(|ctx, _| async move {
         if ctx.attempt == 1 {
             std::future::pending::<()>().await;
         }
@@ -141,7 +141,7 @@ async fn a_try_that_takes_too_long_is_dropped_and_tried_again() {
     });
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
-    let run = stage.run(&one("slow").also("timeout_seconds", json!(9)), SILENT).await;
+    let run = stage.run(&one("slow").with_node_member("timeout_seconds", json!(9)), SILENT).await;
     assert_eq!(stage.ended(run).await["result"]["a"]["left"], 9);
     let waited = waits(&asked.all())[0];
     assert!((9_800..=10_250).contains(&waited), "{waited}");
@@ -149,10 +149,10 @@ async fn a_try_that_takes_too_long_is_dropped_and_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_never_answers_is_left_to_a_person() {
-    let tool = Puppet::new("mail", EffectKind::Write).acts(|_, _| std::future::pending());
+    let tool = ScriptedTool::new("mail", EffectKind::Write).on_execute(|_, _| std::future::pending());
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
-    let run = stage.run(&one("mail").also("timeout_seconds", json!(2)), SILENT).await;
+    let run = stage.run(&one("mail").with_node_member("timeout_seconds", json!(2)), SILENT).await;
     stage.step(run, "a", "outcome_unknown").await;
     assert_eq!(asked.count("execute"), 1);
     assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "unknown");
@@ -161,7 +161,7 @@ async fn a_write_that_never_answers_is_left_to_a_person() {
 #[tokio::test(start_paused = true)]
 async fn an_idempotent_write_is_sent_again_and_left_to_a_person_when_no_try_is_left() {
     let lost = |_: &_, _: &Value| Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "the answer was lost"));
-    let tool = Puppet::new("put", EffectKind::Write).declared(|tool| tool.metadata.idempotent = true).answers(lost);
+    let tool = ScriptedTool::new("put", EffectKind::Write).with_declaration(|tool| tool.metadata.idempotent = true).answers(lost);
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("put"), SILENT).await;
@@ -171,18 +171,18 @@ async fn an_idempotent_write_is_sent_again_and_left_to_a_person_when_no_try_is_l
 
 #[tokio::test(start_paused = true)]
 async fn a_check_that_finds_nothing_makes_the_try_a_failed_one_and_the_next_one_waits() {
-    let tool = Puppet::new("put", EffectKind::Write)
+    let tool = ScriptedTool::new("put", EffectKind::Write)
         .answers(|ctx, _| match ctx.attempt {
             1 | 2 => Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "lost")),
             3 => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
             _ => Ok(json!({})),
         })
-        .checks(|_| Ok(CheckResult::DidNotHappen));
+        .on_check(|_| Ok(CheckResult::DidNotHappen));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("put"), SILENT).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
-    let order: Vec<_> = asked.all().iter().map(|made| made.how).collect();
+    let order: Vec<_> = asked.all().iter().map(|made| made.kind).collect();
     assert_eq!(order, ["execute", "check", "execute", "check", "execute", "execute"]);
     let waits = waits(&asked.of("execute"));
     assert!(waits[0] >= 800 && waits[1] >= 1_600 && waits[2] >= 3_200, "{waits:?}");
@@ -190,9 +190,9 @@ async fn a_check_that_finds_nothing_makes_the_try_a_failed_one_and_the_next_one_
 
 #[tokio::test(start_paused = true)]
 async fn a_check_that_finds_it_gives_the_output_of_the_lost_answer() {
-    let tool = Puppet::new("put", EffectKind::Write)
+    let tool = ScriptedTool::new("put", EffectKind::Write)
         .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "lost")))
-        .checks(|_| Ok(CheckResult::Happened(json!({"id": 7}))));
+        .on_check(|_| Ok(CheckResult::Happened(json!({"id": 7}))));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&one("put"), SILENT).await;
@@ -204,7 +204,7 @@ async fn a_check_that_finds_it_gives_the_output_of_the_lost_answer() {
 async fn a_run_that_takes_too_long_fails_and_its_call_is_told_to_stop() {
     let told = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&told);
-    let tool = Puppet::new("slow", EffectKind::Read).acts(move |mut ctx, _| {
+    let tool = ScriptedTool::new("slow", EffectKind::Read).on_execute(move |mut ctx, _| {
         let seen = Arc::clone(&seen);
         async move {
             ctx.cancel.cancelled().await;
@@ -223,8 +223,8 @@ async fn a_run_that_takes_too_long_fails_and_its_call_is_told_to_stop() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_that_a_crash_cost_are_no_retries() {
-    let tool = Puppet::new("fragile", EffectKind::Write).declared(|spec| spec.metadata.idempotent = true);
-    let tool = tool.acts(|ctx, _| async move {
+    let tool = ScriptedTool::new("fragile", EffectKind::Write).with_declaration(|spec| spec.metadata.idempotent = true);
+    let tool = tool.on_execute(|ctx, _| async move {
         match ctx.attempt {
             1..=5 => std::future::pending().await,
             6 | 7 => Err(ToolError::not_sent(Code::ExternalServiceUnavailable, "not now")),

@@ -7,20 +7,20 @@ use chimera_core::flow::tables::{NOTIFICATIONS, RUN_SIGNALS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{Decide, Decision};
-use chimera_testkit::flow::{Puppet, Stage, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{ScriptedTool, EngineFixture, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
 
-fn write() -> Puppet {
-    Puppet::new("write", EffectKind::Write)
+fn write() -> ScriptedTool {
+    ScriptedTool::new("write", EffectKind::Write)
 }
 
 fn review(asked: &Value) -> Review {
     serde_json::from_value(asked["review"].clone()).unwrap()
 }
 
-async fn refused(stage: &Stage, run: Uuid, asked: &Value) -> (String, String, Value) {
+async fn refused(stage: &EngineFixture, run: Uuid, asked: &Value) -> (String, String, Value) {
     let body = stage.decide("user_ann", run, Decision::Approve, Some(asked)).await.unwrap_err().body();
     (body.code.clone(), body.message.clone(), json!(body))
 }
@@ -29,7 +29,7 @@ async fn refused(stage: &Stage, run: Uuid, asked: &Value) -> (String, String, Va
 async fn a_plan_that_the_dry_run_refused_says_so_and_can_not_be_approved() {
     for (code, blocks) in [(Code::PolicyDenied, true), (Code::RbacForbidden, true), (Code::ExternalServiceError, false)]
     {
-        let tool = write().dry_refuses(code, "that host is not allowed");
+        let tool = write().with_dry_run_error(code, "that host is not allowed");
         let made = tool.asked();
         let stage = stage(1).tool(tool.build()).open().await;
         let run = stage.run(&chain("w", &[("a", "write")]), Level::Draft).await;

@@ -8,7 +8,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::EngineError;
 use chimera_engine::act::rules::{Rule, Rules, Says};
 use chimera_engine::flow::{Decide, Decision};
-use chimera_testkit::flow::{Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{ScriptedTool, EngineSetup, EngineFixture, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,9 +37,9 @@ fn denied(tool: &str) -> Rules {
 }
 
 /// A stage with a tool that works until it is released.
-fn gated(gate: &Arc<Notify>) -> Setup {
+fn gated(gate: &Arc<Notify>) -> EngineSetup {
     let gate = Arc::clone(gate);
-    let tool = Puppet::new("gated", EffectKind::Read).acts(move |_, _| {
+    let tool = ScriptedTool::new("gated", EffectKind::Read).on_execute(move |_, _| {
         let gate = Arc::clone(&gate);
         async move {
             gate.notified().await;
@@ -49,7 +49,7 @@ fn gated(gate: &Arc<Notify>) -> Setup {
     stage(1).tool(tool.build())
 }
 
-async fn patch(stage: &Stage, run: Uuid, node: Value) -> Result<(), EngineError> {
+async fn patch(stage: &EngineFixture, run: Uuid, node: Value) -> Result<(), EngineError> {
     let edges = json!([{"from": "g", "to": node["id"]}]);
     let document = json!({"patch_version": "0.1", "justification": "more", "add_nodes": [node], "add_edges": edges});
     stage.flow.patch(&stage.permit("user_bob"), run, document, None, false).await.map(drop)
@@ -88,7 +88,7 @@ async fn a_rule_about_whoever_added_a_run_inside_counts_for_its_calls() {
 }
 
 /// `user_bob` may not decide on the pending request, but another may.
-async fn decided_by_somebody_else(stage: &Stage, run: Uuid) {
+async fn decided_by_somebody_else(stage: &EngineFixture, run: Uuid) {
     let asked = stage.asks(run).await.remove(0);
     let by_bob = stage.decide("user_bob", run, Decision::Approve, Some(&asked)).await;
     assert_eq!(code_of(by_bob), "RBAC_FORBIDDEN");
@@ -96,7 +96,7 @@ async fn decided_by_somebody_else(stage: &Stage, run: Uuid) {
 }
 
 /// The pending step in a run of `user_ann`, and the digest of its request.
-async fn waiting(stage: &Stage, run: Uuid) -> (Uuid, Value) {
+async fn waiting(stage: &EngineFixture, run: Uuid) -> (Uuid, Value) {
     let asked = stage.asks(run).await.remove(0);
     (id_of(&asked["step_id"]), asked["digest"].clone())
 }
@@ -126,7 +126,7 @@ async fn a_rule_about_whoever_edited_a_line_of_the_plan_counts_for_the_plan() {
 /// A later step works with what they wrote.
 #[tokio::test(start_paused = true)]
 async fn a_rule_about_whoever_wrote_what_a_later_step_works_with_counts_for_that_step() {
-    let stage = stage(1).policy(four_eyes("second")).tool(Puppet::new("second", EffectKind::Write).build()).open().await;
+    let stage = stage(1).policy(four_eyes("second")).tool(ScriptedTool::new("second", EffectKind::Write).build()).open().await;
     let mut first = again("a");
     first["requires_approval"] = true.into();
     let later = json!({"id": "b", "type": "function", "fn": "second", "inputs": {"n": "${nodes.a.outputs.echo.n}"}});
@@ -171,10 +171,10 @@ async fn nobody_edits_the_input_of_a_tool_that_a_rule_denies_them() {
 }
 
 /// An ended run of `user_ann` that could be undone, and the number of undos.
-async fn done(policy: Rules) -> (Stage, Uuid, Arc<AtomicUsize>) {
+async fn done(policy: Rules) -> (EngineFixture, Uuid, Arc<AtomicUsize>) {
     let undone = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&undone);
-    let tool = Puppet::new("write", EffectKind::Write).undoes(move |_, _| {
+    let tool = ScriptedTool::new("write", EffectKind::Write).on_rollback(move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         Ok(json!({}))
     });
@@ -214,7 +214,7 @@ async fn a_rule_about_whoever_rolls_a_run_back_counts_inside_it_too() {
 #[tokio::test(start_paused = true)]
 async fn a_rule_about_whoever_says_that_a_call_never_happened_counts_for_sending_it() {
     for policy in [denied("lost"), four_eyes("lost")] {
-        let lost = Puppet::new("lost", EffectKind::Write)
+        let lost = ScriptedTool::new("lost", EffectKind::Write)
             .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the answer was lost")));
         let stage = stage(1).policy(policy).tool(lost.build()).open().await;
         let run = stage.run(&workflow("w").function("a", "lost", json!({})), SILENT).await;

@@ -5,7 +5,7 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::call::ToolError;
 use chimera_core::tool::EffectKind;
-use chimera_testkit::flow::{Puppet, chain, id_of, stage, until, workflow};
+use chimera_testkit::flow::{ScriptedTool, chain, id_of, stage, until, workflow};
 use serde_json::json;
 
 /// People let a call happen once: whoever says that it never did, and whatever demanded their approval, they are asked
@@ -28,7 +28,7 @@ async fn an_approved_call_that_was_settled_as_never_happened_asks_again() {
         for (settler, restarts) in [("user_ann", false), ("user_ann", true), ("user_bob", false), ("user_cat", true)] {
             let case = format!("{level:?} {} filtered_now by {settler}, {restarts}", node["requires_approval"]);
             let lost = || {
-                Puppet::new("lost", EffectKind::Write)
+                ScriptedTool::new("lost", EffectKind::Write)
                     .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the answer was lost")))
             };
             let tool = lost();
@@ -70,7 +70,7 @@ async fn an_approved_call_that_was_settled_as_never_happened_asks_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_nobody_had_to_approve_is_sent_again_without_a_question() {
-    let tool = Puppet::new("lost", EffectKind::Write)
+    let tool = ScriptedTool::new("lost", EffectKind::Write)
         .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the answer was lost")));
     let calls = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;

@@ -5,7 +5,7 @@ use chimera_core::access::{Guest, Level, SharedResources};
 use chimera_core::tool::EffectKind;
 use chimera_engine::access::port::Tenancy;
 use chimera_engine::flow::StartRun;
-use chimera_testkit::flow::{Air, Puppet, Setup, TENANT, code_of, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, TENANT, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ impl Tenancy for SharedTools {
     }
 }
 
-fn sharing(tools: &'static [&'static str]) -> Setup {
-    stage(1).tool(Puppet::new("sends", EffectKind::Write).build()).tenancy(Arc::new(SharedTools(tools)))
+fn sharing(tools: &'static [&'static str]) -> EngineSetup {
+    stage(1).tool(ScriptedTool::new("sends", EffectKind::Write).build()).tenancy(Arc::new(SharedTools(tools)))
 }
 
 fn asks_first(tool: &str) -> Air {
@@ -65,8 +65,8 @@ async fn a_tool_that_is_shared_no_more_is_not_called() {
     first.flow.workflows().apply(&other, "w", &text).await.unwrap();
     let ask = || StartRun { level: Level::ExecuteSilent, ..StartRun::of("w", json!({})) };
     let run = first.flow.start(&other, ask()).await.unwrap().run_id;
-    first.until_of("other", run, |shown| shown["status"] == "awaiting_approval").await;
-    let tool = Puppet::new("sends", EffectKind::Write);
+    first.wait_for_in("other", run, |shown| shown["status"] == "awaiting_approval").await;
+    let tool = ScriptedTool::new("sends", EffectKind::Write);
     let asked = tool.asked();
     let second = first.restart(stage(1).tool(tool.build()).tenancy(Arc::new(SharedTools(&[])))).await;
     assert_eq!(code_of(second.flow.start(&other, ask()).await), "VALIDATION_FAILED");
@@ -81,7 +81,7 @@ async fn a_tool_that_is_shared_no_more_is_not_called() {
         reason: None,
     };
     second.flow.decide(&other, decide).await.unwrap();
-    let shown = second.until_of("other", run, |shown| shown["status"] == "failed").await;
+    let shown = second.wait_for_in("other", run, |shown| shown["status"] == "failed").await;
     assert_eq!(shown["error"]["code"], "TOOL_UNAVAILABLE", "{shown:#}");
     assert_eq!(asked.count("execute"), 0);
 }

@@ -7,7 +7,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::access::Permit;
 use chimera_engine::access::port::Tenancy;
 use chimera_engine::flow::{ReplayDecision, Decide, Decision, StartRun};
-use chimera_testkit::flow::{Air, Puppet, Setup, Stage, TENANT, code_of, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, TENANT, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -26,8 +26,8 @@ impl Tenancy for OneSharedTool {
     }
 }
 
-fn setup() -> Setup {
-    let tool = |name| Puppet::new(name, EffectKind::Write).build();
+fn setup() -> EngineSetup {
+    let tool = |name| ScriptedTool::new(name, EffectKind::Write).build();
     stage(1).tool(tool("sends")).tool(tool("hidden")).tenancy(Arc::new(OneSharedTool))
 }
 
@@ -39,7 +39,7 @@ fn asks_first(id: &str, n: u32) -> Air {
         .edge("ask", "a")
 }
 
-async fn apply(stage: &Stage, by: &Permit, air: &Air) -> i64 {
+async fn apply(stage: &EngineFixture, by: &Permit, air: &Air) -> i64 {
     stage.flow.workflows().apply(by, &air.id(), &air.document().to_string()).await.unwrap().version
 }
 
@@ -51,23 +51,23 @@ fn versioned(id: &str, version: i64) -> StartRun {
     StartRun { version: Some(version), ..of(id) }
 }
 
-async fn started(stage: &Stage, by: &Permit, ask: StartRun) -> (Uuid, i64) {
+async fn started(stage: &EngineFixture, by: &Permit, ask: StartRun) -> (Uuid, i64) {
     let run = stage.flow.start(by, ask).await.unwrap_or_else(|error| panic!("{:?}", error.body())).run_id;
     let row = stage.rows(&RUNS).into_iter().find(|row| row.uuid("id") == run).unwrap();
     (run, row.int("workflow_version"))
 }
 
-async fn approve(stage: &Stage, by: &Permit, run: Uuid) -> Value {
-    let shown = stage.until_of(by.tenant(), run, |shown| shown["status"] == "awaiting_approval").await;
+async fn approve(stage: &EngineFixture, by: &Permit, run: Uuid) -> Value {
+    let shown = stage.wait_for_in(by.tenant(), run, |shown| shown["status"] == "awaiting_approval").await;
     let digest = shown["approvals"][0]["digest"].as_str().unwrap();
     let digest = chimera_core::json::Digest32::from_hex(digest);
     let decide = Decide { run, decision: Decision::Approve, approval: None, step: None, digest, reason: None };
     stage.flow.decide(by, decide).await.unwrap();
-    stage.until_of(by.tenant(), run, |shown| shown["status"] == "completed").await
+    stage.wait_for_in(by.tenant(), run, |shown| shown["status"] == "completed").await
 }
 
 /// The default tenant's operator, and somebody of another tenant.
-fn people(stage: &Stage) -> (Permit, Permit) {
+fn people(stage: &EngineFixture) -> (Permit, Permit) {
     (stage.permit_of(TENANT, "admin"), stage.permit_of("other", "admin"))
 }
 
@@ -168,7 +168,7 @@ async fn the_tenant_that_runs_it_decides_what_it_reaches() {
     assert!(stage.flow.workflows().check(&other, &outer).await.is_ok());
     assert!(stage.rows(&WORKFLOWS).iter().all(|row| row.text("tenant_id") == TENANT), "looking copies nothing");
     let (run, _) = started(&stage, &other, of("outer")).await;
-    stage.until_of("other", run, |shown| shown["status"] == "completed").await;
+    stage.wait_for_in("other", run, |shown| shown["status"] == "completed").await;
     let copies: Vec<_> = stage.rows(&WORKFLOWS).into_iter().filter(|row| row.text("tenant_id") == "other").collect();
     assert_eq!(copies.len(), 2, "what is inside is kept too");
     assert!(copies.iter().all(|row| row.text("created_by") == "system" && row.text("shared_from") == TENANT));

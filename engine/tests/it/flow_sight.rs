@@ -6,7 +6,7 @@ use chimera_core::json::Digest32;
 use chimera_core::secret::Secret;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::{ReplayDecision, Decide, Decision, RunFilter, RunKey, StartRun};
-use chimera_testkit::flow::{Stage, chain, code_of, stage, until, workflow};
+use chimera_testkit::flow::{EngineFixture, chain, code_of, stage, until, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sha2::Digest as _;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 const SILENT: Level = Level::ExecuteSilent;
 
 /// Every event of a run, read in pages of this size.
-async fn paged(stage: &Stage, run: Uuid, page: usize) -> Vec<Value> {
+async fn paged(stage: &EngineFixture, run: Uuid, page: usize) -> Vec<Value> {
     let mut events: Vec<Value> = Vec::new();
     loop {
         let after = events.last().map_or(0, |event| event["run_seq"].as_i64().unwrap());
@@ -59,8 +59,8 @@ async fn events_have_no_gap_when_a_run_moves_to_another_lane() {
     first.until(run, |shown| shown["approvals"][0]["node_id"] == "b").await;
     first.flow.stop();
     // The lane of a process that crashed is not reused at once: the next process gets another.
-    let records = std::sync::Arc::new(first.records.beside());
-    let second = stage(1).world(first.world.clone()).on(records).await;
+    let records = std::sync::Arc::new(first.records.second_node());
+    let second = stage(1).world(first.world.clone()).open_on(records).await;
     second.approve("user_ann", run).await;
     second.ended(run).await;
     let all = paged(&second, run, 2).await;
@@ -93,7 +93,7 @@ fn broken() -> std::sync::Arc<dyn chimera_engine::flow::port::Tool> {
     use chimera_core::error::Code;
     use chimera_core::tool::EffectKind;
     let no = |_: &_, _: &Value| Err(chimera_engine::flow::port::ToolError::not_sent(Code::ValidationFailed, "no"));
-    chimera_testkit::flow::Puppet::new("broken", EffectKind::Write).answers(no).build()
+    chimera_testkit::flow::ScriptedTool::new("broken", EffectKind::Write).answers(no).build()
 }
 
 /// CORE-048, CORE-054
@@ -154,7 +154,7 @@ async fn nobody_takes_the_key_that_another_would_get() {
 }
 
 /// What one tenant attempts on another tenant's run.
-async fn intrude(stage: &Stage, tenant: &str, run: Uuid, step: Uuid, digest: Digest32) -> Vec<String> {
+async fn intrude(stage: &EngineFixture, tenant: &str, run: Uuid, step: Uuid, digest: Digest32) -> Vec<String> {
     let (flow, permit) = (&stage.flow, stage.permit_of(tenant, "admin"));
     let decide = |digest| Decide { run, decision: Decision::Approve, approval: None, step: None, digest, reason: None };
     let patch = json!({

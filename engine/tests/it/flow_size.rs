@@ -7,7 +7,7 @@ use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::{KeeperState, StartRun};
-use chimera_testkit::flow::{Air, Bare, Puppet, Work, code_of, stage, until, workflow};
+use chimera_testkit::flow::{Air, StorelessRun, ScriptedTool, WorkCounts, code_of, stage, until, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -34,15 +34,15 @@ fn fan(count: usize) -> Air {
     graph(count, pure, |n| json!({"from": "n0", "to": format!("n{n}")}))
 }
 
-fn done(air: &Air, level: Level) -> Work {
-    let mut bare = Bare::begin(air, level);
+fn done(air: &Air, level: Level) -> WorkCounts {
+    let mut bare = StorelessRun::start(air, level);
     bare.drive();
     assert_eq!(bare.run.status(), RunStatus::Completed);
     bare.work
 }
 
 /// Ten times the nodes is ten times the work, except for the fixed part of every run.
-fn grows_linearly(small: Work, large: Work) {
+fn grows_linearly(small: WorkCounts, large: WorkCounts) {
     for (what, small, large) in [
         ("rows", small.rows, large.rows),
         ("turns", small.turns, large.turns),
@@ -83,11 +83,11 @@ fn ten_thousand_delayed_nodes_are_written_and_stopped_in_turns_that_a_store_take
         let delay = if id == "n0" { 0 } else { 600 };
         json!({"id": id, "type": "function", "fn": "again", "inputs": {}, "delay_seconds": delay})
     };
-    let mut bare = Bare::begin(&graph(10_000, delayed, |n| json!({"from": "n0", "to": format!("n{n}")})), SILENT);
+    let mut bare = StorelessRun::start(&graph(10_000, delayed, |n| json!({"from": "n0", "to": format!("n{n}")})), SILENT);
     bare.drive();
     assert_eq!(bare.work.calls, 1);
     let told = SignalKind::Cancel { by: Actor::person("user_ann"), reason: None };
-    bare.tell(vec![Event::Signalled(Signal::new(bare.id(), told))]);
+    bare.apply(vec![Event::Signalled(Signal::new(bare.id(), told))]);
     bare.drive();
     assert_eq!(bare.run.status(), RunStatus::Cancelled);
 }
@@ -96,14 +96,14 @@ fn ten_thousand_delayed_nodes_are_written_and_stopped_in_turns_that_a_store_take
 fn ten_thousand_first_nodes_come_up_in_turns_that_a_store_takes() {
     let delayed = |id: &str| json!({"id": id, "type": "function", "fn": "again", "inputs": {}, "delay_seconds": 600});
     let nodes: Vec<Value> = (0..10_000).map(|n| delayed(&format!("n{n}"))).collect();
-    let mut bare = Bare::begin(&workflow("wide").with("nodes", json!(nodes)), SILENT);
+    let mut bare = StorelessRun::start(&workflow("wide").with("nodes", json!(nodes)), SILENT);
     bare.drive();
     assert!(bare.work.rows >= 20_000 && bare.work.calls == 0, "{:?}", bare.work);
 }
 
 #[test]
 fn a_draft_of_ten_thousand_nodes_is_written_in_turns_that_a_store_takes() {
-    let mut bare = Bare::begin(&line(10_000), Level::Draft);
+    let mut bare = StorelessRun::start(&line(10_000), Level::Draft);
     bare.drive();
     assert_eq!((bare.run.status(), bare.work.calls), (RunStatus::AwaitingApproval, 10_000));
     assert!(bare.work.rows >= 10_000, "every dry call has its row: {:?}", bare.work);
@@ -130,7 +130,7 @@ const WAITING: usize = 1_000;
 
 #[tokio::test(start_paused = true)]
 async fn a_map_that_would_give_its_run_more_steps_than_it_may_have_fails_before_its_first_item() {
-    let slow = Puppet::new("slow", EffectKind::Read).takes(|_| Duration::from_secs(3_600));
+    let slow = ScriptedTool::new("slow", EffectKind::Read).with_delay(|_| Duration::from_secs(3_600));
     let asked = slow.asked();
     let stage = stage(1).tool(slow.build()).open().await;
     let maps = limits::RUN_STEPS_MAX / limits::MAP_ITEMS_MAX;

@@ -8,19 +8,19 @@ use chimera_engine::access::port::Tenancy;
 use chimera_engine::flow::gate::CallLimits;
 use chimera_engine::flow::port::{Recipient, Recipients};
 use chimera_engine::flow::{Asking, StartRun};
-use chimera_testkit::flow::{Puppet, Stage, Watch, chain, code_of, stage, until, workflow};
+use chimera_testkit::flow::{ScriptedTool, EngineFixture, ConcurrencyProbe, chain, code_of, stage, until, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
 /// A tool whose calls take a second.
-fn busy(watch: &Watch, name: &'static str) -> Puppet {
-    Puppet::new(name, EffectKind::Read).takes(|_| Duration::from_secs(1)).watched(watch)
+fn busy(watch: &ConcurrencyProbe, name: &'static str) -> ScriptedTool {
+    ScriptedTool::new(name, EffectKind::Read).with_delay(|_| Duration::from_secs(1)).with_probe(watch)
 }
 
 /// The numbers that calls started with, in order.
-fn order(watch: &Watch) -> Vec<Value> {
+fn order(watch: &ConcurrencyProbe) -> Vec<Value> {
     watch.order().iter().map(|input| input["n"].clone()).collect()
 }
 
@@ -28,30 +28,30 @@ fn slots(total: usize, per_tenant: usize, per_tool: usize) -> CallLimits {
     CallLimits { total, per_tenant, per_tool, ..CallLimits::default() }
 }
 
-async fn apply(stage: &Stage, tenant: &str, tool: &str) {
+async fn apply(stage: &EngineFixture, tenant: &str, tool: &str) {
     let air = workflow("w").function("a", tool, json!({"n": "${inputs.n}"}));
     let permit = stage.permit_of(tenant, "admin");
     stage.flow.workflows().apply(&permit, "w", &air.document().to_string()).await.unwrap();
 }
 
-async fn start(stage: &Stage, tenant: &str, n: i64, priority: i32) -> Uuid {
+async fn start(stage: &EngineFixture, tenant: &str, n: i64, priority: i32) -> Uuid {
     let ask = StartRun { level: Level::ExecuteSilent, priority, ..StartRun::of("w", json!({"n": n})) };
     stage.flow.start(&stage.permit_of(tenant, "user_ann"), ask).await.unwrap().run_id
 }
 
-async fn all_ended(stage: &Stage, tenant: &str, runs: &[Uuid]) {
+async fn all_ended(stage: &EngineFixture, tenant: &str, runs: &[Uuid]) {
     for run in runs {
-        stage.until_of(tenant, *run, |shown| shown["status"] == "completed").await;
+        stage.wait_for_in(tenant, *run, |shown| shown["status"] == "completed").await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_more_calls_of_a_tool_are_under_way_than_it_allows() {
-    let watch = Watch::default();
+    let watch = ConcurrencyProbe::default();
     let mut slots = slots(100, 100, 5);
     slots.tools.insert("narrow".to_owned(), 2);
     let stage =
-        stage(1).slots(slots).tool(busy(&watch, "narrow").build()).tool(busy(&watch, "wide").build()).open().await;
+        stage(1).call_limits(slots).tool(busy(&watch, "narrow").build()).tool(busy(&watch, "wide").build()).open().await;
     let air = (0..12).fold(workflow("w"), |air, n| {
         air.function(&format!("n{n}"), "narrow", json!({})).function(&format!("w{n}"), "wide", json!({}))
     });
@@ -62,8 +62,8 @@ async fn no_more_calls_of_a_tool_are_under_way_than_it_allows() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_calls_of_a_tenant_are_under_way_than_it_may_have() {
-    let watch = Watch::default();
-    let stage = stage(1).slots(slots(100, 3, 100)).tool(busy(&watch, "t").build()).open().await;
+    let watch = ConcurrencyProbe::default();
+    let stage = stage(1).call_limits(slots(100, 3, 100)).tool(busy(&watch, "t").build()).open().await;
     apply(&stage, "acme", "t").await;
     let mut runs = Vec::new();
     for n in 0..10 {
@@ -75,8 +75,8 @@ async fn no_more_calls_of_a_tenant_are_under_way_than_it_may_have() {
 
 #[tokio::test(start_paused = true)]
 async fn the_more_urgent_run_goes_first() {
-    let watch = Watch::default();
-    let stage = stage(1).slots(slots(1, 1, 1)).tool(busy(&watch, "t").build()).open().await;
+    let watch = ConcurrencyProbe::default();
+    let stage = stage(1).call_limits(slots(1, 1, 1)).tool(busy(&watch, "t").build()).open().await;
     apply(&stage, "acme", "t").await;
     let mut runs = Vec::new();
     for (n, priority) in [(0, 5), (1, 9), (2, 5), (3, 1), (4, 5)] {
@@ -90,8 +90,8 @@ async fn the_more_urgent_run_goes_first() {
 
 #[tokio::test(start_paused = true)]
 async fn a_loud_tenant_does_not_starve_a_quiet_one() {
-    let watch = Watch::default();
-    let stage = stage(1).slots(slots(2, 2, 2)).tool(busy(&watch, "t").build()).open().await;
+    let watch = ConcurrencyProbe::default();
+    let stage = stage(1).call_limits(slots(2, 2, 2)).tool(busy(&watch, "t").build()).open().await;
     apply(&stage, "acme", "t").await;
     apply(&stage, "other", "t").await;
     let mut loud = Vec::new();
@@ -122,10 +122,10 @@ impl Tenancy for ManyTenants {
 /// Calls of the loud tenant never end.
 #[tokio::test(start_paused = true)]
 async fn calls_of_a_tenant_that_never_end_hold_up_no_other_tenant() {
-    let watch = Watch::default();
-    let tool = Puppet::new("t", EffectKind::Read).declared(|declared| declared.timeout_ms = 3_600_000);
-    let tool = tool.takes(|input| Duration::from_secs(if input["n"] == 100 { 1 } else { 3_600 })).watched(&watch);
-    let stage = stage(1).slots(slots(100, 100, 8)).tenancy(Arc::new(ManyTenants)).tool(tool.build()).open().await;
+    let watch = ConcurrencyProbe::default();
+    let tool = ScriptedTool::new("t", EffectKind::Read).with_declaration(|declared| declared.timeout_ms = 3_600_000);
+    let tool = tool.with_delay(|input| Duration::from_secs(if input["n"] == 100 { 1 } else { 3_600 })).with_probe(&watch);
+    let stage = stage(1).call_limits(slots(100, 100, 8)).tenancy(Arc::new(ManyTenants)).tool(tool.build()).open().await;
     apply(&stage, "acme", "t").await;
     apply(&stage, "other", "t").await;
     for n in 0..20 {
@@ -139,7 +139,7 @@ async fn calls_of_a_tenant_that_never_end_hold_up_no_other_tenant() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_for_its_children_holds_no_slot() {
-    let stage = stage(1).slots(slots(1, 1, 1)).open().await;
+    let stage = stage(1).call_limits(slots(1, 1, 1)).open().await;
     stage.apply(&chain("leaf", &[("a", "again")])).await;
     stage.apply(&workflow("middle").child("c", "leaf", json!({}))).await;
     let air = workflow("top").child("c", "middle", json!({})).child("d", "middle", json!({}));
@@ -149,7 +149,7 @@ async fn a_run_that_waits_for_its_children_holds_no_slot() {
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_drives_as_many_runs_as_it_may_refuses_more_until_some_end() {
-    let watch = Watch::default();
+    let watch = ConcurrencyProbe::default();
     let stage = stage(1).runs_max(3).tool(busy(&watch, "t").build()).open().await;
     apply(&stage, "acme", "t").await;
     let mut runs = Vec::new();
@@ -166,8 +166,8 @@ async fn a_process_that_drives_as_many_runs_as_it_may_refuses_more_until_some_en
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_run_gives_the_slot_that_was_kept_for_it_to_the_next() {
-    let watch = Watch::default();
-    let stage = stage(1).slots(slots(1, 1, 1)).tool(busy(&watch, "t").build()).open().await;
+    let watch = ConcurrencyProbe::default();
+    let stage = stage(1).call_limits(slots(1, 1, 1)).tool(busy(&watch, "t").build()).open().await;
     apply(&stage, "acme", "t").await;
     let first = start(&stage, "acme", 0, 5).await;
     let second = start(&stage, "acme", 1, 5).await;
@@ -191,9 +191,9 @@ impl Recipients for HangingRecipients {
 
 #[tokio::test(start_paused = true)]
 async fn a_start_that_fails_or_is_given_up_keeps_no_slot() {
-    let watch = Watch::default();
+    let watch = ConcurrencyProbe::default();
     let asking = Asking { recipients: Arc::new(HangingRecipients), ..Asking::default() };
-    let stage = stage(1).slots(slots(4, 4, 4)).asking(asking).tool(busy(&watch, "t").build()).open().await;
+    let stage = stage(1).call_limits(slots(4, 4, 4)).asking(asking).tool(busy(&watch, "t").build()).open().await;
     let air = workflow("ask").function("a", "t", json!({"n": 1})).node(json!({"id": "h", "type": "hitl"}));
     stage.apply(&air).await;
     let ann = stage.permit("user_ann");
@@ -207,7 +207,7 @@ async fn a_start_that_fails_or_is_given_up_keeps_no_slot() {
     for _ in 0..5 {
         stage.records.refuse_writes();
         assert!(stage.flow.start(&ann, ask(Level::ExecuteSilent)).await.is_err());
-        stage.records.heal();
+        stage.records.clear_faults();
     }
     assert_eq!((stage.flow.calls_under_way(), stage.flow.calls_waiting()), (0, 0));
     apply(&stage, "acme", "t").await;

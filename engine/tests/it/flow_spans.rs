@@ -8,7 +8,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::flow::{RunKey, StartRun};
 use chimera_engine::port::{Span, SpanKind};
-use chimera_testkit::flow::{Listener, Puppet, Setup, Stage, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{SpanCollector, ScriptedTool, EngineSetup, EngineFixture, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,8 +17,8 @@ use uuid::Uuid;
 const SILENT: Level = Level::ExecuteSilent;
 const RUN: &str = "agent_execution";
 
-fn heard() -> (Arc<Listener>, impl Fn() -> Setup) {
-    let listener = Arc::<Listener>::default();
+fn heard() -> (Arc<SpanCollector>, impl Fn() -> EngineSetup) {
+    let listener = Arc::<SpanCollector>::default();
     let shared = Arc::clone(&listener);
     (listener, move || stage(1).spans(Arc::clone(&shared) as _))
 }
@@ -57,7 +57,7 @@ async fn a_run_is_one_tree_though_the_approval_comes_days_and_a_restart_later() 
     assert!(ask.end.micros() - ask.start.micros() >= 3 * 86_400 * 1_000_000, "the wait for a person is part of it");
 }
 
-fn key(stage: &Stage, said: &str) -> RunKey {
+fn key(stage: &EngineFixture, said: &str) -> RunKey {
     RunKey::new(&Secret::new("the seal"), &stage.permit("user_ann"), said)
 }
 
@@ -112,7 +112,7 @@ async fn every_try_has_its_span_and_hands_it_on() {
     let (listener, setup) = heard();
     let headers: Arc<Mutex<Vec<String>>> = Arc::default();
     let seen = Arc::clone(&headers);
-    let flaky = Puppet::new("flaky", EffectKind::Read).answers(move |ctx, _| {
+    let flaky = ScriptedTool::new("flaky", EffectKind::Read).answers(move |ctx, _| {
         seen.lock().unwrap().push(ctx.traceparent.clone());
         if ctx.attempt < 3 { Err(ToolError::not_sent(Code::ExternalServiceError, "not yet")) } else { Ok(json!({})) }
     });
@@ -136,7 +136,7 @@ async fn every_try_has_its_span_and_hands_it_on() {
 async fn what_failed_was_skipped_or_stopped_is_told_with_the_rest() {
     let (listener, setup) = heard();
     let broken =
-        Puppet::new("broken", EffectKind::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+        ScriptedTool::new("broken", EffectKind::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     let stage = setup().tool(broken.build()).open().await;
     let air = chain("w", &[("bad", "broken"), ("never", "pure")]).node(json!({"id": "ask", "type": "hitl"})).map(
         "each",
@@ -176,7 +176,7 @@ async fn a_run_inside_another_has_its_own_trace_and_each_names_the_other() {
 #[tokio::test(start_paused = true)]
 async fn a_draft_and_a_rollback_stay_in_the_tree_of_their_run() {
     let (listener, setup) = heard();
-    let keep = Puppet::new("keep", EffectKind::Write).undoes(|_, _| Ok(json!({})));
+    let keep = ScriptedTool::new("keep", EffectKind::Write).on_rollback(|_, _| Ok(json!({})));
     let stage = setup().tool(keep.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "keep")]), Level::Draft).await;
     stage.approve("user_ann", run).await;
@@ -193,7 +193,7 @@ async fn a_draft_and_a_rollback_stay_in_the_tree_of_their_run() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_a_stop_cuts_off_is_told_and_the_next_process_goes_on_in_the_same_tree() {
     let (listener, setup) = heard();
-    let slow = || Puppet::new("slow", EffectKind::Read).takes(|_| Duration::from_secs(10)).build();
+    let slow = || ScriptedTool::new("slow", EffectKind::Read).with_delay(|_| Duration::from_secs(10)).build();
     let first = setup().tool(slow()).unkept().open().await;
     let run = first.run(&chain("w", &[("a", "slow")]), SILENT).await;
     first.step(run, "a", "running").await;

@@ -5,7 +5,7 @@ use chimera_core::flow::tables::{EFFECTS, RUNS, TOOL_CALLS};
 use chimera_core::limits;
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::StartRun;
-use chimera_testkit::flow::{Puppet, chain, code_of, stage, workflow};
+use chimera_testkit::flow::{ScriptedTool, chain, code_of, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -64,14 +64,14 @@ async fn what_reaches_outside_is_on_record_before_it_happens_and_what_does_not_n
     for (reach, written) in [(EffectKind::Pure, 0), (EffectKind::Read, 1), (EffectKind::Write, 1)] {
         let records = Arc::new(MemoryRecords::new());
         let seen = Arc::clone(&records);
-        let tool = Puppet::new("tool", reach).answers(move |ctx, _| {
+        let tool = ScriptedTool::new("tool", reach).answers(move |ctx, _| {
             let effects = seen.rows(&EFFECTS);
             let sent =
                 effects.iter().filter(|row| row.uuid("id") == ctx.effect_id && row.text("status") == "dispatched");
             let calls = seen.rows(&TOOL_CALLS).len();
             Ok(json!({"effects": sent.count(), "calls": calls}))
         });
-        let stage = stage(1).tool(tool.build()).on(records).await;
+        let stage = stage(1).tool(tool.build()).open_on(records).await;
         let run = stage.run(&chain("w", &[("a", "tool")]), SILENT).await;
         let found = stage.ended(run).await["result"]["a"].clone();
         assert_eq!((&found["effects"], &found["calls"]), (&json!(written), &json!(written)), "{reach:?}");
@@ -80,7 +80,7 @@ async fn what_reaches_outside_is_on_record_before_it_happens_and_what_does_not_n
 
 #[tokio::test(start_paused = true)]
 async fn nothing_happens_when_it_can_not_be_recorded() {
-    let tool = Puppet::new("tool", EffectKind::Write);
+    let tool = ScriptedTool::new("tool", EffectKind::Write);
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     stage.apply(&chain("w", &[("a", "tool")])).await;
@@ -88,7 +88,7 @@ async fn nothing_happens_when_it_can_not_be_recorded() {
     let ask = StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
     assert_eq!(code_of(stage.flow.start(&stage.permit("user_ann"), ask.clone()).await), "STORE_UNAVAILABLE");
     assert!(asked.all().is_empty());
-    stage.records.heal();
+    stage.records.clear_faults();
     let run = stage.start(ask).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
 }

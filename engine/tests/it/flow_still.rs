@@ -9,7 +9,7 @@ use chimera_core::flow::run::ApprovalRequirement;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS};
 use chimera_core::tool::{EffectKind, Spec};
 use chimera_engine::flow::Decision;
-use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, chain, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,9 +57,9 @@ impl Policy for DeciderPolicy {
 }
 
 /// A tool whose call runs until it is released.
-fn gated(gate: &Arc<Notify>) -> Puppet {
+fn gated(gate: &Arc<Notify>) -> ScriptedTool {
     let gate = Arc::clone(gate);
-    Puppet::new("gated", EffectKind::Read).acts(move |_, _| {
+    ScriptedTool::new("gated", EffectKind::Read).on_execute(move |_, _| {
         let gate = Arc::clone(&gate);
         async move {
             gate.notified().await;
@@ -69,14 +69,14 @@ fn gated(gate: &Arc<Notify>) -> Puppet {
 }
 
 /// The recorded reasons for approval requests, in order.
-fn reasons(stage: &Stage, run: Uuid) -> Vec<String> {
+fn reasons(stage: &EngineFixture, run: Uuid) -> Vec<String> {
     let entries = stage.rows_of(&AUDIT_LOG_ENTRIES, run);
     assert!(!entries.is_empty());
     stage.rows(&AUDIT_LOGS).iter().map(|row| row.text("decision_rationale").to_owned()).collect()
 }
 
 /// Waits for an approval request whose recorded reason names who lost the right to decide.
-async fn asks_again(stage: &Stage, run: Uuid) -> Value {
+async fn asks_again(stage: &EngineFixture, run: Uuid) -> Value {
     let asked = stage.asks(run).await.remove(0);
     let told = "user_bob approved this and may not decide any more";
     assert!(asked["action"]["reason"].as_str().unwrap_or_default().contains(told), "{asked:#}");
@@ -133,7 +133,7 @@ async fn as_many_as_are_demanded_must_be_left() {
 }
 
 /// A run at L1 whose plan bob approved and whose first node is in flight.
-async fn planned(setup: Setup, air: &Air, gate: &Arc<Notify>) -> (Stage, Uuid) {
+async fn planned(setup: EngineSetup, air: &Air, gate: &Arc<Notify>) -> (EngineFixture, Uuid) {
     let stage = setup.tool(gated(gate).build()).open().await;
     let run = stage.run(air, Level::Draft).await;
     stage.approve("user_bob", run).await;
@@ -202,7 +202,7 @@ async fn a_step_of_a_patch_asks_again_once_the_approver_of_the_patch_is_disabled
 #[tokio::test(start_paused = true)]
 async fn the_items_of_a_map_that_were_not_sent_ask_again() {
     let (known, gate) = (DeciderPolicy::default(), Arc::new(Notify::new()));
-    let slow = Puppet::new("slow", EffectKind::Write).takes(|_| Duration::from_secs(5));
+    let slow = ScriptedTool::new("slow", EffectKind::Write).with_delay(|_| Duration::from_secs(5));
     let air = workflow("w")
         .function("a", "gated", json!({}))
         .map("m", json!("${nodes.a.outputs.items}"), 1, "slow", json!({"n": "${item}"}))

@@ -10,7 +10,7 @@ use chimera_core::tool::EffectKind;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Puppet, Stage, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{ScriptedTool, EngineFixture, chain, code_of, id_of, stage, workflow};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-async fn cancel(stage: &Stage, run: Uuid) {
+async fn cancel(stage: &EngineFixture, run: Uuid) {
     stage.flow.cancel(&stage.permit("user_ann"), run, Some("enough".to_owned())).await.unwrap();
 }
 
 /// A tool that works until it is cancelled.
-fn patient(name: &'static str, reach: EffectKind) -> Puppet {
-    Puppet::new(name, reach).acts(|mut ctx, _| async move {
+fn patient(name: &'static str, reach: EffectKind) -> ScriptedTool {
+    ScriptedTool::new(name, reach).on_execute(|mut ctx, _| async move {
         ctx.cancel.cancelled().await;
         Err(ToolError::not_sent(Code::Cancelled, "stopped before anything was sent"))
     })
@@ -41,7 +41,7 @@ async fn a_cancel_reaches_the_running_tool() {
         cancel(&stage, run).await;
         let shown = stage.ended(run).await;
         assert_eq!((&shown["status"], &shown["error_message"]), (&json!("cancelled"), &json!("enough")));
-        assert_eq!(stage.standing(run).await, "a=cancelled b=cancelled");
+        assert_eq!(stage.step_statuses(run).await, "a=cancelled b=cancelled");
         assert!(began.elapsed() < Duration::from_secs(1));
         assert!(stage.world.outside.sent().is_empty());
     }
@@ -49,7 +49,7 @@ async fn a_cancel_reaches_the_running_tool() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_does_not_listen_is_dropped_and_a_write_is_left_to_a_person() {
-    let deaf = |name, reach| Puppet::new(name, reach).acts(|_, _| std::future::pending());
+    let deaf = |name, reach| ScriptedTool::new(name, reach).on_execute(|_, _| std::future::pending());
     let stage =
         stage(1).tool(deaf("reads", EffectKind::Read).build()).tool(deaf("writes", EffectKind::Write).build()).open().await;
     let run = stage.run(&chain("r", &[("a", "reads")]), SILENT).await;
@@ -80,13 +80,13 @@ async fn a_run_that_waits_for_a_person_is_cancelled_and_its_question_is_void() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_for_a_retry_or_a_delay_is_cancelled_at_once() {
-    let stage = stage(1).tool(Puppet::new("down", EffectKind::Write).fails_at(&[1, 2, 3, 4]).build()).open().await;
+    let stage = stage(1).tool(ScriptedTool::new("down", EffectKind::Write).failing_at(&[1, 2, 3, 4]).build()).open().await;
     let began = tokio::time::Instant::now();
     let run = stage.run(&chain("retry", &[("a", "down")]), SILENT).await;
     stage.step(run, "a", "retry_wait").await;
     cancel(&stage, run).await;
     assert_eq!(stage.ended(run).await["status"], "cancelled");
-    let run = stage.run(&chain("delay", &[("a", "again")]).also("delay_seconds", json!(600)), SILENT).await;
+    let run = stage.run(&chain("delay", &[("a", "again")]).with_node_member("delay_seconds", json!(600)), SILENT).await;
     stage.step(run, "a", "pending").await;
     cancel(&stage, run).await;
     assert_eq!(stage.ended(run).await["status"], "cancelled");
@@ -95,7 +95,7 @@ async fn a_run_that_waits_for_a_retry_or_a_delay_is_cancelled_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_draft_is_cancelled_while_a_tool_is_asked_what_it_would_do() {
-    let slow = Puppet::new("slow", EffectKind::Write).dry_takes(Duration::from_secs(3));
+    let slow = ScriptedTool::new("slow", EffectKind::Write).with_dry_run_delay(Duration::from_secs(3));
     let asked = slow.asked();
     let stage = stage(1).tool(slow.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "slow"), ("b", "slow")]), Level::Draft).await;
@@ -119,7 +119,7 @@ async fn a_run_that_has_ended_can_not_be_cancelled_paused_or_resumed() {
 async fn a_paused_run_ends_what_is_under_way_and_starts_nothing_until_it_is_resumed() {
     let gate = Arc::new(Notify::new());
     let open = Arc::clone(&gate);
-    let tool = Puppet::new("gated", EffectKind::Read).acts(move |_, _| {
+    let tool = ScriptedTool::new("gated", EffectKind::Read).on_execute(move |_, _| {
         let open = Arc::clone(&open);
         async move {
             open.notified().await;
@@ -150,7 +150,7 @@ async fn a_cancel_of_a_wide_run_fits_in_its_transactions() {
     let stage = stage(1).open().await;
     let air = (0..1_500).fold(workflow("wide").function("root", "pure", json!({})), |air, n| {
         let id = format!("n{n}");
-        air.function(&id, "again", json!({})).also("delay_seconds", json!(600)).edge("root", &id)
+        air.function(&id, "again", json!({})).with_node_member("delay_seconds", json!(600)).edge("root", &id)
     });
     let run = stage.run(&air, SILENT).await;
     stage.step(run, "n1499", "pending").await;
@@ -177,7 +177,7 @@ async fn a_run_takes_in_more_than_one_turn_can_hold() {
 async fn a_call_that_is_under_way_ends_before_the_engine_does_and_is_not_in_doubt() {
     let gate = Arc::new(Notify::new());
     let opened = Arc::clone(&gate);
-    let once = Puppet::new("gated", EffectKind::Write).acts(move |_, _| {
+    let once = ScriptedTool::new("gated", EffectKind::Write).on_execute(move |_, _| {
         let gate = Arc::clone(&opened);
         async move {
             gate.notified().await;
@@ -196,7 +196,7 @@ async fn a_call_that_is_under_way_ends_before_the_engine_does_and_is_not_in_doub
     first.pass(Duration::from_secs(60)).await;
     assert_eq!((first.flow.active_runs(), asked.count("execute")), (0, 1), "the next step waits for the next engine");
 
-    let second = first.restart(stage(1).tool(Puppet::new("gated", EffectKind::Write).build())).await;
+    let second = first.restart(stage(1).tool(ScriptedTool::new("gated", EffectKind::Write).build())).await;
     assert_eq!(second.ended(run).await["status"], "completed");
 }
 
@@ -221,7 +221,7 @@ async fn a_person_may_make_the_pause_of_a_service_their_own() {
 /// Who cancelled a run, and why, survives a crash.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_read_again_between_its_cancel_and_its_end_names_whoever_cancelled_it() {
-    let deaf = || Puppet::new("writes", EffectKind::Write).acts(|_, _| std::future::pending());
+    let deaf = || ScriptedTool::new("writes", EffectKind::Write).on_execute(|_, _| std::future::pending());
     let first = stage(1).tool(deaf().build()).open().await;
     let run = first.run(&chain("w", &[("a", "writes")]), SILENT).await;
     cancel(&first, run).await;
@@ -242,7 +242,7 @@ async fn a_run_that_is_read_again_between_its_cancel_and_its_end_names_whoever_c
 /// A run that is failing can't be resumed.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_read_again_after_its_time_was_up_fails_for_that() {
-    let deaf = || Puppet::new("writes", EffectKind::Write).acts(|_, _| std::future::pending());
+    let deaf = || ScriptedTool::new("writes", EffectKind::Write).on_execute(|_, _| std::future::pending());
     let first = stage(1).tool(deaf().build()).open().await;
     let air = chain("w", &[("a", "writes"), ("b", "writes")]).with("timeout_seconds", json!(10));
     let run = first.run(&air, SILENT).await;

@@ -10,7 +10,7 @@ use chimera_core::flow::tables::EFFECTS;
 use chimera_core::tool::{EffectKind, Rollback, Spec};
 use chimera_engine::act::rules::Rules;
 use chimera_engine::flow::port::{Tool, ToolError};
-use chimera_testkit::flow::{Air, Puppet, Stage, chain, code_of, id_of, stage, until, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineFixture, chain, code_of, id_of, stage, until, workflow};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,15 +19,15 @@ use uuid::Uuid;
 const SILENT: Level = Level::ExecuteSilent;
 
 /// A tool that records, in a shared list, whose work it undid.
-fn writes(name: &'static str, undone: &Arc<Mutex<Vec<String>>>) -> Puppet {
+fn writes(name: &'static str, undone: &Arc<Mutex<Vec<String>>>) -> ScriptedTool {
     let undone = Arc::clone(undone);
-    Puppet::new(name, EffectKind::Write).undoes(move |_, done| {
+    ScriptedTool::new(name, EffectKind::Write).on_rollback(move |_, done| {
         undone.lock().unwrap().push(done.input["n"].as_str().unwrap().to_owned());
         Ok(json!({}))
     })
 }
 
-async fn roll_back(stage: &Stage, run: Uuid, steps: Option<Vec<Uuid>>) -> Value {
+async fn roll_back(stage: &EngineFixture, run: Uuid, steps: Option<Vec<Uuid>>) -> Value {
     let before = stage.show(run).await["state_version"].as_i64();
     stage.flow.rollback(&stage.permit("user_ann"), run, steps, Some("mistake".to_owned())).await.unwrap();
     let over = |shown: &Value| shown["state_version"].as_i64() > before && shown["rollback"]["ended"] == true;
@@ -48,7 +48,7 @@ async fn what_was_done_is_undone_in_reverse_order_of_completion() {
     let shown = roll_back(&stage, run, None).await;
     assert_eq!(shown["status"], "rolled_back");
     assert_eq!(*undone.lock().unwrap(), ["c", "b", "a"]);
-    assert_eq!(stage.standing(run).await, "a=rolled_back p=completed b=rolled_back c=rolled_back");
+    assert_eq!(stage.step_statuses(run).await, "a=rolled_back p=completed b=rolled_back c=rolled_back");
     let undoing = stage.rows_of(&EFFECTS, run).into_iter().filter(|row| row.text("kind") == "compensation");
     assert!(undoing.map(|row| row.text("status").to_owned()).eq(vec!["succeeded"; 3]), "each is a recorded effect");
 }
@@ -57,7 +57,7 @@ async fn what_was_done_is_undone_in_reverse_order_of_completion() {
 async fn a_failed_run_is_rolled_back_as_far_as_it_came() {
     let undone = Arc::default();
     let broken =
-        Puppet::new("broken", EffectKind::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+        ScriptedTool::new("broken", EffectKind::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     let stage = stage(1).tool(writes("write", &undone).build()).tool(broken.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "write"), ("b", "broken"), ("c", "write")]), SILENT).await;
     assert_eq!(stage.ended(run).await["status"], "failed");
@@ -69,7 +69,7 @@ async fn a_failed_run_is_rolled_back_as_far_as_it_came() {
 #[tokio::test(start_paused = true)]
 async fn what_can_not_be_undone_is_left_and_said_and_the_status_stays() {
     let undone = Arc::default();
-    let mail = Puppet::new("mail", EffectKind::Write).declared(|tool| tool.rollback = Rollback::Unsupported);
+    let mail = ScriptedTool::new("mail", EffectKind::Write).with_declaration(|tool| tool.rollback = Rollback::Unsupported);
     let sent = mail.asked();
     let stage = stage(1).tool(writes("write", &undone).build()).tool(mail.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "write"), ("b", "mail"), ("c", "write")]), SILENT).await;
@@ -92,7 +92,7 @@ async fn some_steps_may_be_undone_and_the_rest_later() {
     stage.ended(run).await;
     let step = stage.flow.step_of(&stage.permit("user_ann"), run, "a").await.unwrap();
     assert_eq!(roll_back(&stage, run, Some(vec![step])).await["status"], "completed");
-    assert_eq!(stage.standing(run).await, "a=rolled_back b=completed");
+    assert_eq!(stage.step_statuses(run).await, "a=rolled_back b=completed");
     assert_eq!(roll_back(&stage, run, None).await["status"], "rolled_back");
     assert_eq!(*undone.lock().unwrap(), ["a", "b"]);
     let ann = stage.permit("user_ann");
@@ -106,7 +106,7 @@ async fn some_steps_may_be_undone_and_the_rest_later() {
 async fn an_undoing_that_fails_is_tried_again_and_may_be_asked_for_anew() {
     let (tries, broken) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
     let (count, down) = (Arc::clone(&tries), Arc::clone(&broken));
-    let tool = Puppet::new("write", EffectKind::Write).undoes(move |_, _| {
+    let tool = ScriptedTool::new("write", EffectKind::Write).on_rollback(move |_, _| {
         count.fetch_add(1, Ordering::SeqCst);
         match down.load(Ordering::SeqCst) {
             true => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
@@ -168,7 +168,7 @@ async fn a_rollback_goes_on_after_a_crash_in_its_middle() {
 
 #[tokio::test(start_paused = true)]
 async fn what_nobody_knows_is_settled_before_anything_is_undone() {
-    let lost = Puppet::new("lost", EffectKind::Write)
+    let lost = ScriptedTool::new("lost", EffectKind::Write)
         .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "lost")));
     let stage = stage(1).tool(lost.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "lost")]), SILENT).await;
@@ -230,7 +230,7 @@ async fn the_items_of_a_map_are_undone_one_by_one_the_last_first() {
     assert_eq!(shown["status"], "rolled_back");
     assert_eq!(*undone.lock().unwrap(), ["z", "y", "x"]);
     assert_eq!(items(&shown["rollback"]["undone"]), [2, 1, 0]);
-    let standing = stage.standing(run).await;
+    let standing = stage.step_statuses(run).await;
     assert_eq!(standing, "m=completed m[0]=rolled_back m[1]=rolled_back m[2]=rolled_back");
 }
 
@@ -238,7 +238,7 @@ async fn the_items_of_a_map_are_undone_one_by_one_the_last_first() {
 async fn an_item_that_can_not_be_undone_is_named_and_the_others_are_undone() {
     let undone: Arc<Mutex<Vec<String>>> = Arc::default();
     let seen = Arc::clone(&undone);
-    let tool = Puppet::new("write", EffectKind::Write).undoes(move |_, done| {
+    let tool = ScriptedTool::new("write", EffectKind::Write).on_rollback(move |_, done| {
         let n = done.input["n"].as_str().unwrap().to_owned();
         if n == "y" {
             return Err(ToolError::not_sent(Code::ValidationFailed, "y stays"));
@@ -303,7 +303,7 @@ async fn a_parent_rolls_its_children_back_in_their_turn() {
 async fn a_child_that_can_not_be_undone_as_a_whole_leaves_its_parent_partial_and_may_be_tried_again() {
     let (undone, down) = (Arc::default(), Arc::new(AtomicBool::new(true)));
     let broken = Arc::clone(&down);
-    let fragile = Puppet::new("fragile", EffectKind::Write).undoes(move |_, _| match broken.load(Ordering::SeqCst) {
+    let fragile = ScriptedTool::new("fragile", EffectKind::Write).on_rollback(move |_, _| match broken.load(Ordering::SeqCst) {
         true => Err(ToolError::not_sent(Code::ValidationFailed, "no")),
         false => Ok(json!({})),
     });
@@ -322,7 +322,7 @@ async fn a_child_that_can_not_be_undone_as_a_whole_leaves_its_parent_partial_and
 #[tokio::test(start_paused = true)]
 async fn a_person_may_say_that_a_run_was_undone_by_hand_and_nothing_is_called() {
     let undone = Arc::default();
-    let down = Puppet::new("down", EffectKind::Read).fails_at(&[1, 2, 3, 4]);
+    let down = ScriptedTool::new("down", EffectKind::Read).failing_at(&[1, 2, 3, 4]);
     let stage = stage(1).tool(writes("write", &undone).build()).tool(down.build()).open().await;
     let (ann, robot) = (stage.permit("user_ann"), stage.permit("service_chatbot"));
     let waits = stage.run(&chain("v", &[("a", "write")]), Level::Ask).await;
@@ -347,8 +347,8 @@ async fn a_person_may_say_that_a_run_was_undone_by_hand_and_nothing_is_called() 
 #[tokio::test(start_paused = true)]
 async fn what_did_not_fail_is_not_marked_as_undone_unless_a_rollback_left_something() {
     let undone = Arc::default();
-    let stuck = Puppet::new("stuck", EffectKind::Write)
-        .undoes(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "it can't be undone here")));
+    let stuck = ScriptedTool::new("stuck", EffectKind::Write)
+        .on_rollback(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "it can't be undone here")));
     let stage = stage(1).tool(writes("write", &undone).build()).tool(stuck.build()).open().await;
     let ann = stage.permit("user_ann");
     let done = stage.run(&chain("x", &[("a", "write")]), SILENT).await;

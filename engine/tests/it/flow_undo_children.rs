@@ -9,7 +9,7 @@ use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Air, Puppet, Setup, Stage, stage, workflow};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,10 +66,10 @@ impl Stubborn {
         Self { rollback, undos: Arc::default() }
     }
 
-    fn setup(&self) -> Setup {
+    fn setup(&self) -> EngineSetup {
         let (rollback, undos) = (self.rollback, Arc::clone(&self.undos));
-        let tool = Puppet::new("pay", EffectKind::Write).declared(move |tool| tool.rollback = rollback);
-        let tool = tool.undoes(move |_, _| {
+        let tool = ScriptedTool::new("pay", EffectKind::Write).with_declaration(move |tool| tool.rollback = rollback);
+        let tool = tool.on_rollback(move |_, _| {
             undos.fetch_add(1, Ordering::SeqCst);
             Err(ToolError::not_sent(Code::ValidationFailed, "this can't be taken back"))
         });
@@ -78,7 +78,7 @@ impl Stubborn {
 }
 
 /// A run that has ended, and so have its children.
-async fn done(stage: &Stage, shape: Shape) -> Uuid {
+async fn done(stage: &EngineFixture, shape: Shape) -> Uuid {
     stage.apply(&workflow("leaf").function("a", "pay", json!({"n": "a"}))).await;
     stage.apply(&parent("mid", Shape::Chain, "leaf")).await;
     stage.apply(&parent("outer", shape, if matches!(shape, Shape::Deep) { "mid" } else { "leaf" })).await;
@@ -93,7 +93,7 @@ fn ended(shown: &Value, round: u64) -> bool {
 }
 
 /// How often each run was rolled back, by the entries about it.
-async fn rollbacks(stage: &Stage) -> Vec<usize> {
+async fn rollbacks(stage: &EngineFixture) -> Vec<usize> {
     let mut counts = Vec::new();
     for row in stage.rows(&RUNS) {
         let events = stage.events(row.uuid("id")).await;
@@ -102,7 +102,7 @@ async fn rollbacks(stage: &Stage) -> Vec<usize> {
     counts
 }
 
-async fn filtered_now(stage: &Stage, tool: &Stubborn, run: Uuid, shape: Shape, round: u64, case: &str) {
+async fn filtered_now(stage: &EngineFixture, tool: &Stubborn, run: Uuid, shape: Shape, round: u64, case: &str) {
     let shown = stage.until(run, |shown| ended(shown, round)).await;
     let (runs, calls) = sizes(shape);
     let left = shown["rollback"]["left"].as_array().unwrap();
@@ -195,7 +195,7 @@ async fn a_rollback_without_records_of_its_children_ends() {
 }
 
 /// Takes away what was recorded about the children, and lets the rollback begin again.
-async fn forget(stage: &Stage, run: Uuid, answered: bool) {
+async fn forget(stage: &EngineFixture, run: Uuid, answered: bool) {
     let mut tx = Tx::default();
     let steps = stage.rows_of(&chimera_core::flow::tables::STEPS, run);
     let children: Vec<String> =

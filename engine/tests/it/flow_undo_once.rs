@@ -7,7 +7,7 @@ use chimera_core::record::{Comparison, Condition, RowCount, Step, Tx};
 use chimera_core::tool::{EffectKind, Rollback, Spec};
 use chimera_engine::flow::port::{CallContext, CompletedCall, Tool, ToolError};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Puppet, Setup, Stage, chain, code_of, id_of, stage, until};
+use chimera_testkit::flow::{ScriptedTool, EngineSetup, EngineFixture, chain, code_of, id_of, stage, until};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ struct Refund {
 impl Refund {
     fn new(rollback: Rollback) -> Self {
         let declared =
-            chimera_testkit::flow::Puppet::new("pay", EffectKind::Write).declared(|tool| tool.rollback = rollback);
+            chimera_testkit::flow::ScriptedTool::new("pay", EffectKind::Write).with_declaration(|tool| tool.rollback = rollback);
         let spec = Arc::clone(declared.build().spec());
         Self { spec, stuck: Arc::new(AtomicBool::new(true)), undone: Arc::default() }
     }
@@ -37,7 +37,7 @@ impl Refund {
         self.undone.lock().unwrap().clone()
     }
 
-    fn setup(&self) -> Setup {
+    fn setup(&self) -> EngineSetup {
         stage(1).tool(Arc::new(self.clone()))
     }
 }
@@ -63,7 +63,7 @@ impl Tool for Refund {
 }
 
 /// A run with `c` undone and the undo of `b` in flight.
-async fn undoing(stage: &Stage, tool: &Refund) -> Uuid {
+async fn undoing(stage: &EngineFixture, tool: &Refund) -> Uuid {
     let run = stage.run(&chain("w", &[("a", "pay"), ("b", "pay"), ("c", "pay")]), Level::ExecuteSilent).await;
     stage.ended(run).await;
     stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
@@ -71,11 +71,11 @@ async fn undoing(stage: &Stage, tool: &Refund) -> Uuid {
     run
 }
 
-async fn over(stage: &Stage, run: Uuid, round: u64) -> Value {
+async fn over(stage: &EngineFixture, run: Uuid, round: u64) -> Value {
     stage.until(run, |shown| shown["rollback"]["round"] == round && shown["rollback"]["ended"] == true).await
 }
 
-fn compensations(stage: &Stage, run: Uuid) -> Vec<String> {
+fn compensations(stage: &EngineFixture, run: Uuid) -> Vec<String> {
     let rows = stage.rows_of(&EFFECTS, run).into_iter().filter(|row| row.text("kind") == "compensation");
     rows.map(|row| row.text("status").to_owned()).collect()
 }
@@ -146,7 +146,7 @@ async fn an_undo_whose_record_is_gone_is_in_doubt_and_not_sent_again() {
 /// An undo that was certainly not sent leaves nothing behind that looks like one.
 #[tokio::test(start_paused = true)]
 async fn an_undo_that_failed_is_no_doubt_though_its_record_is_gone() {
-    let puppet = Puppet::new("pay", EffectKind::Write).undoes(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+    let puppet = ScriptedTool::new("pay", EffectKind::Write).on_rollback(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     let asked = puppet.asked();
     let first = stage(1).tool(puppet.build()).open().await;
     let run = first.run(&chain("w", &[("a", "pay")]), Level::ExecuteSilent).await;
@@ -202,9 +202,9 @@ async fn a_node_that_takes_a_rollback_over_waits_for_the_call_of_the_first() {
 async fn only_an_undo_that_certainly_was_not_sent_is_tried_again() {
     let fails = |maybe: bool| {
         let error = if maybe { ToolError::maybe_sent } else { ToolError::not_sent };
-        chimera_testkit::flow::Puppet::new("pay", EffectKind::Write)
-            .declared(|tool| tool.rollback = Rollback::Once)
-            .undoes(move |_, _| Err(error(Code::ExternalServiceError, "no")))
+        chimera_testkit::flow::ScriptedTool::new("pay", EffectKind::Write)
+            .with_declaration(|tool| tool.rollback = Rollback::Once)
+            .on_rollback(move |_, _| Err(error(Code::ExternalServiceError, "no")))
     };
     for (maybe, tries, doubts) in [(true, 1, 1), (false, 4, 0)] {
         let tool = fails(maybe);
@@ -224,7 +224,7 @@ async fn an_undo_that_was_refused_before_a_crash_is_tried_again_after_it() {
     let down = Arc::new(AtomicBool::new(true));
     let tool = || {
         let down = Arc::clone(&down);
-        chimera_testkit::flow::Puppet::new("pay", EffectKind::Write).declared(|tool| tool.rollback = Rollback::Once).undoes(
+        chimera_testkit::flow::ScriptedTool::new("pay", EffectKind::Write).with_declaration(|tool| tool.rollback = Rollback::Once).on_rollback(
             move |_, _| match down.load(Ordering::SeqCst) {
                 true => Err(ToolError::not_sent(Code::ExternalServiceError, "later").retry_after(600)),
                 false => Ok(json!({})),

@@ -10,7 +10,7 @@ use chimera_core::tool::{EffectKind, Rollback};
 use chimera_engine::commit::BatchOutcome;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::{Outage, Unavailable};
-use chimera_testkit::flow::{Puppet, Stage, chain, stage, until, workflow};
+use chimera_testkit::flow::{ScriptedTool, EngineFixture, chain, stage, until, workflow};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,10 +19,10 @@ use std::time::Duration;
 const SILENT: Level = Level::ExecuteSilent;
 
 /// Refuses every transaction that matches, until it is switched off.
-fn refuse(stage: &Stage, refused: impl Fn(&Tx) -> bool + Send + 'static) -> Arc<AtomicBool> {
+fn refuse(stage: &EngineFixture, refused: impl Fn(&Tx) -> bool + Send + 'static) -> Arc<AtomicBool> {
     let refuses = Arc::new(AtomicBool::new(true));
     let on = Arc::clone(&refuses);
-    stage.records.inject(Box::new(move |batch| {
+    stage.records.inject_batch_fault(Box::new(move |batch| {
         let hit = on.load(Ordering::SeqCst) && batch.txs.iter().any(&refused);
         hit.then(|| BatchOutcome::Refused("a rule of the database".to_owned()))
     }));
@@ -32,7 +32,7 @@ fn refuse(stage: &Stage, refused: impl Fn(&Tx) -> bool + Send + 'static) -> Arc<
 #[tokio::test(start_paused = true)]
 async fn a_rollback_that_leaves_many_steps_ends_and_can_be_finished_by_hand() {
     let stage =
-        stage(1).tool(Puppet::new("post", EffectKind::Write).declared(|tool| tool.rollback = Rollback::Unsupported).build());
+        stage(1).tool(ScriptedTool::new("post", EffectKind::Write).with_declaration(|tool| tool.rollback = Rollback::Unsupported).build());
     let stage = stage.open().await;
     let list: Vec<usize> = (0..600).collect();
     let air = workflow("w").map("m", json!("${inputs.list}"), 50, "post", json!({"n": "${item}"}));
@@ -53,7 +53,7 @@ async fn a_rollback_that_leaves_many_steps_ends_and_can_be_finished_by_hand() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_kept_when_the_step_behind_it_fails_with_more_words_than_an_entry_takes() {
-    let post = Puppet::new("post", EffectKind::Write).answers(|_, _| Ok(json!({"id": 7})));
+    let post = ScriptedTool::new("post", EffectKind::Write).answers(|_, _| Ok(json!({"id": 7})));
     let asked = post.asked();
     let stage = stage(1).tool(post.build()).open().await;
     let air = workflow("w")
@@ -70,7 +70,7 @@ async fn an_answer_is_kept_when_the_step_behind_it_fails_with_more_words_than_an
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_stays_certain_whatever_characters_it_is_told_with() {
-    let mail = Puppet::new("mail", EffectKind::Write)
+    let mail = ScriptedTool::new("mail", EffectKind::Write)
         .answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "550 no su\0ch user").with("a\0", "\0")));
     let stage = stage(1).tool(mail.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "mail")]), SILENT).await;
@@ -81,7 +81,7 @@ async fn a_refusal_stays_certain_whatever_characters_it_is_told_with() {
 
 #[tokio::test(start_paused = true)]
 async fn a_condition_or_a_text_with_a_character_that_no_store_takes_fails_the_run_once() {
-    let look = Puppet::new("look", EffectKind::Read);
+    let look = ScriptedTool::new("look", EffectKind::Read);
     let asked = look.asked();
     let stage = stage(1).tool(look.build()).open().await;
     let condition = workflow("condition").function("a", "look", json!({})).function("b", "pure", json!({})).edge_if(
@@ -105,8 +105,8 @@ async fn a_condition_or_a_text_with_a_character_that_no_store_takes_fails_the_ru
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_turns_are_refused_fails_with_what_its_calls_gave() {
-    let post = Puppet::new("post", EffectKind::Write).answers(|_, _| Ok(json!({"id": 7}))).takes(|_| Duration::from_secs(5));
-    let slow = Puppet::new("slow", EffectKind::Write).takes(|_| Duration::from_secs(20));
+    let post = ScriptedTool::new("post", EffectKind::Write).answers(|_, _| Ok(json!({"id": 7}))).with_delay(|_| Duration::from_secs(5));
+    let slow = ScriptedTool::new("slow", EffectKind::Write).with_delay(|_| Duration::from_secs(20));
     let (posted, waited) = (post.asked(), slow.asked());
     let stage = stage(1).tool(post.build()).tool(slow.build()).open().await;
     let air = workflow("w")
@@ -129,14 +129,14 @@ async fn a_run_whose_turns_are_refused_fails_with_what_its_calls_gave() {
 /// A missing privilege is an outage of the store: however long it lasts, what the run could not store is kept.
 #[tokio::test(start_paused = true)]
 async fn a_run_outlasts_a_store_that_lacks_a_right_and_goes_on_with_what_its_calls_gave() {
-    let post = Puppet::new("post", EffectKind::Write).answers(|_, _| Ok(json!({"id": 7}))).takes(|_| Duration::from_secs(5));
+    let post = ScriptedTool::new("post", EffectKind::Write).answers(|_, _| Ok(json!({"id": 7}))).with_delay(|_| Duration::from_secs(5));
     let asked = post.asked();
     let stage = stage(1).tool(post.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "post"), ("b", "post")]), SILENT).await;
     until("it is sent", || asked.count("execute") == 1).await;
     let lacks = Arc::new(AtomicBool::new(true));
     let on = Arc::clone(&lacks);
-    stage.records.inject(Box::new(move |batch| {
+    stage.records.inject_batch_fault(Box::new(move |batch| {
         let effects = |tx: &Tx| tx.updates.iter().any(|row| row.table == &EFFECTS);
         let hit = on.load(Ordering::SeqCst) && batch.txs.iter().any(effects);
         hit.then(|| BatchOutcome::Lacking(Unavailable::new(Outage::Unusable, "permission denied for table effects")))
@@ -153,10 +153,10 @@ async fn a_run_outlasts_a_store_that_lacks_a_right_and_goes_on_with_what_its_cal
 /// Turns that succeed on the way to the refused one must not make the run retry forever.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_looks_for_a_recorded_output_before_each_refused_turn_fails_all_the_same() {
-    let look = Puppet::new("look", EffectKind::Read);
+    let look = ScriptedTool::new("look", EffectKind::Read);
     let asked = look.asked();
     let stage = stage(1).tool(look.build()).open().await;
-    let air = chain("w", &[("a", "look")]).also("delay_seconds", json!(2)).also("cache", json!({"ttl_seconds": 60}));
+    let air = chain("w", &[("a", "look")]).with_node_member("delay_seconds", json!(2)).with_node_member("cache", json!({"ttl_seconds": 60}));
     let run = stage.run(&air, SILENT).await;
     refuse(&stage, |tx| tx.inserts.iter().any(|row| row.table == &TOOL_CALLS));
     let shown = stage.ended(run).await;
@@ -166,7 +166,7 @@ async fn a_run_that_looks_for_a_recorded_output_before_each_refused_turn_fails_a
 
 #[tokio::test(start_paused = true)]
 async fn an_undo_that_was_answered_is_not_in_doubt_when_the_turn_behind_it_is_refused() {
-    let post = Puppet::new("post", EffectKind::Write).declared(|tool| tool.rollback = Rollback::Once);
+    let post = ScriptedTool::new("post", EffectKind::Write).with_declaration(|tool| tool.rollback = Rollback::Once);
     let asked = post.asked();
     let stage = stage(1).tool(post.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "post"), ("b", "post")]), SILENT).await;
@@ -186,7 +186,7 @@ async fn an_undo_that_was_answered_is_not_in_doubt_when_the_turn_behind_it_is_re
 /// If the store refuses everything, the run waits with the response, without retrying all the time.
 #[tokio::test(start_paused = true)]
 async fn an_answer_waits_for_a_store_that_takes_not_even_the_end_of_the_run() {
-    let post = Puppet::new("post", EffectKind::Write).answers(|_, _| Ok(json!({"id": 7}))).takes(|_| Duration::from_secs(5));
+    let post = ScriptedTool::new("post", EffectKind::Write).answers(|_, _| Ok(json!({"id": 7}))).with_delay(|_| Duration::from_secs(5));
     let asked = post.asked();
     let stage = stage(1).tool(post.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "post")]), SILENT).await;

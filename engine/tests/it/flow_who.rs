@@ -13,7 +13,7 @@ use chimera_engine::access::Permit;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Puppet, Stage, TENANT, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{ScriptedTool, EngineFixture, TENANT, chain, code_of, id_of, stage, workflow};
 use serde_json::json;
 use std::time::Duration;
 use uuid::Uuid;
@@ -35,7 +35,7 @@ fn bot() -> Permit {
 }
 
 /// The actors of the entries of a type, with their recorded kind.
-fn causes(stage: &Stage, run: Uuid, event: &str) -> Vec<(String, String)> {
+fn causes(stage: &EngineFixture, run: Uuid, event: &str) -> Vec<(String, String)> {
     let entries = stage.rows_of(&AUDIT_LOG_ENTRIES, run);
     let of_type = entries.iter().filter(|entry| entry.text("event_type") == event);
     of_type.map(|entry| (entry.text("actor_id").to_owned(), entry.text("actor_type").to_owned())).collect()
@@ -46,7 +46,7 @@ fn cause(actor: &str, kind: &str) -> Vec<(String, String)> {
 }
 
 /// A run that waits for a person at its first node.
-async fn waiting(stage: &Stage) -> Uuid {
+async fn waiting(stage: &EngineFixture) -> Uuid {
     let run = stage.run(&workflow("w").node(json!({"id": "ask", "type": "hitl"})), SILENT).await;
     stage.asks(run).await;
     run
@@ -115,7 +115,7 @@ async fn a_pause_of_which_nobody_knows_whose_it_was_is_for_people() {
 
 #[tokio::test(start_paused = true)]
 async fn the_ledger_says_of_everybody_what_the_registry_said() {
-    let stage = stage(1).tool(Puppet::new("gated", EffectKind::Write).undoes(|_, _| Ok(json!({}))).build()).open().await;
+    let stage = stage(1).tool(ScriptedTool::new("gated", EffectKind::Write).on_rollback(|_, _| Ok(json!({}))).build()).open().await;
     stage.apply(&chain("w", &[("a", "gated")])).await;
     let ask = StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
     let run = stage.flow.start(&ceo(), ask).await.unwrap().run_id;
@@ -149,7 +149,7 @@ async fn what_nobody_decided_about_in_time_is_stopped_by_the_system() {
 /// Whose address it is only the registry says.
 #[tokio::test(start_paused = true)]
 async fn an_address_that_only_the_run_names_is_sent_no_link() {
-    let stage = stage(1).tool(Puppet::new("write", EffectKind::Write).build()).open().await;
+    let stage = stage(1).tool(ScriptedTool::new("write", EffectKind::Write).build()).open().await;
     stage.apply(&chain("w", &[("a", "write")])).await;
     for who in [ceo(), bot()] {
         let notify = Some(json!({"email": "them@example.com"}));
@@ -165,8 +165,8 @@ async fn an_address_that_only_the_run_names_is_sent_no_link() {
 /// Reporting that a call never happened causes it to be made: that takes the scopes of its tool.
 #[tokio::test(start_paused = true)]
 async fn a_call_is_sent_again_only_for_somebody_who_may_make_it() {
-    let tool = Puppet::new("lost", EffectKind::Write)
-        .declared(|tool| tool.metadata.capabilities = vec!["lost.things.write".to_owned()]);
+    let tool = ScriptedTool::new("lost", EffectKind::Write)
+        .with_declaration(|tool| tool.metadata.capabilities = vec!["lost.things.write".to_owned()]);
     let tool = tool.answers(|ctx, _| match ctx.attempt {
         1 => Err(ToolError::maybe_sent(Code::RequestTimeout, "no answer")),
         _ => Ok(json!({})),

@@ -5,7 +5,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::air::{Graph, compile};
 use chimera_core::flow::plan::Plan;
 use chimera_core::limits::PLAN_MEMORY_BYTES_MAX;
-use chimera_testkit::flow::{Air, Stage, TENANT, stage, workflow};
+use chimera_testkit::flow::{Air, EngineFixture, TENANT, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn each(id: &str, items: usize, expression: &str) -> Air {
 /// Evaluates every number.
 const ALL: &str = "${inputs.l.filter(x, x + 1 == -item).size()}";
 
-async fn commits_of(stage: &Stage, air: &Air) -> u64 {
+async fn commits_of(stage: &EngineFixture, air: &Air) -> u64 {
     let before = *stage.records.commits().borrow();
     let run = stage.run_with(air, SILENT, json!({"l": numbers(9_000)})).await;
     let ended = stage.ended(run).await;

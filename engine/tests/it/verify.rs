@@ -7,17 +7,17 @@ use chimera_core::ledger::{Digest32, LedgerFault, ChainHead, StoredEntry};
 use chimera_core::record::{Row, Table, Value};
 use chimera_engine::audit::verify;
 use chimera_testkit::memory::MemoryRecords;
-use chimera_testkit::world::World;
+use chimera_testkit::world::LedgerFixture;
 
 struct TamperedStore {
-    world: World,
+    world: LedgerFixture,
     store: MemoryRecords,
 }
 
 impl TamperedStore {
     /// Lane 1 has 300 entries under two checkpoints and 3 after them; lane 2 has 5 covered ones.
     async fn new() -> Self {
-        let (world, store) = (World::new(1), MemoryRecords::with_lanes(2));
+        let (world, store) = (LedgerFixture::new(1), MemoryRecords::with_lanes(2));
         world.write(&store, 0, "acme", 100).await;
         world.checkpoint(&store).await;
         world.write(&store, 0, "zeta", 200).await;

@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
 /// Bytes that differ each time they are asked for.
-struct Counting(AtomicU64);
+struct CountingRandom(AtomicU64);
 
-impl Random for Counting {
+impl Random for CountingRandom {
     fn fill(&self, bytes: &mut [u8]) {
         let number = self.0.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         bytes.iter_mut().zip(number.iter().cycle()).for_each(|(byte, digit)| *byte = *digit);
@@ -25,8 +25,8 @@ impl Random for Counting {
 }
 
 fn random() -> Arc<dyn Random> {
-    static SHARED: std::sync::OnceLock<Arc<Counting>> = std::sync::OnceLock::new();
-    SHARED.get_or_init(|| Arc::new(Counting(AtomicU64::new(1)))).clone()
+    static SHARED: std::sync::OnceLock<Arc<CountingRandom>> = std::sync::OnceLock::new();
+    SHARED.get_or_init(|| Arc::new(CountingRandom(AtomicU64::new(1)))).clone()
 }
 
 fn signer(key: &str) -> LinkSigner {
@@ -151,7 +151,7 @@ async fn a_lost_bucket_is_unavailable_until_it_is_back() {
     assert_eq!(blobs.get(stat.id).await.err(), Some(gone.clone()));
     assert_eq!(blobs.stat(stat.id).await, Err(gone.clone()));
     assert_eq!(blobs.delete(stat.id).await, Err(gone));
-    server.start_again();
+    server.restart();
     assert_eq!(blobs.ready().await, Ok(()));
     assert_eq!(all(blobs.get(stat.id).await.unwrap()).await.unwrap(), b"kept");
     assert_eq!(blobs.stat(id_of(b"lost")).await, Ok(None));

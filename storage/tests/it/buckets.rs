@@ -70,7 +70,7 @@ async fn a_lost_server_and_a_wrong_key_are_told_apart() {
     server.stop();
     let gone = buckets.put(PrivateS3::BUCKET, "k", &object("x", ""), false).await;
     assert!(matches!(gone, Err(BucketError::Unavailable(_))), "{gone:?}");
-    server.start_again();
+    server.restart();
     assert_eq!(buckets.put(PrivateS3::BUCKET, "a b/k", &object("x", ""), false).await, Ok(()));
     let address = buckets.address(PrivateS3::BUCKET, "a b/k");
     assert_eq!(address, format!("{}/{}/a%20b/k", server.endpoint(), PrivateS3::BUCKET));

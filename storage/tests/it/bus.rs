@@ -5,7 +5,7 @@ use chimera_engine::port::{Bus, BusError, BusEvent};
 use chimera_storage::Redis;
 use chimera_storage::bus::{LocalBus, RedisBus};
 use chimera_testkit::redis::PrivateRedis;
-use chimera_testkit::suite::bus::{Fixture, contract, listen, message, say};
+use chimera_testkit::suite::bus::{Fixture, contract, subscribe, message, publish};
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,13 +36,13 @@ async fn the_bus_through_redis_keeps_the_contract_between_nodes() {
 async fn a_topic_of_a_process_is_forgotten_with_its_last_listener() {
     let local = LocalBus::new();
     let bus: Arc<dyn Bus> = Arc::new(local.clone());
-    let (one, two) = (listen(&bus, "topic").await, listen(&bus, "topic").await);
+    let (one, two) = (subscribe(&bus, "topic").await, subscribe(&bus, "topic").await);
     drop(one);
     assert_eq!(local.topic_count(), 1);
     drop(two);
     assert_eq!(local.topic_count(), 0);
     let half_heard = async {
-        let mut ear = listen(&bus, "topic").await;
+        let mut ear = subscribe(&bus, "topic").await;
         ear.next().await
     };
     assert!(timeout(Duration::from_millis(1), half_heard).await.is_err());
@@ -59,7 +59,7 @@ async fn a_topic_of_redis_is_left_with_its_last_listener() {
         let mut count = redis::cmd("PUBSUB");
         count.arg("NUMSUB").arg("topic").query_async::<(String, u32)>(&mut connection).await.unwrap().1
     };
-    let (one, two) = (listen(&bus, "topic").await, listen(&bus, "topic").await);
+    let (one, two) = (subscribe(&bus, "topic").await, subscribe(&bus, "topic").await);
     assert_eq!(listeners().await, 1, "one connection listens for all");
     drop(one);
     drop(two);
@@ -70,8 +70,8 @@ async fn a_topic_of_redis_is_left_with_its_last_listener() {
 async fn a_lost_redis_is_told_and_the_bus_comes_back_by_itself() {
     let mut server = PrivateRedis::start();
     let bus = node(&server);
-    let mut ears = [listen(&bus, "one").await, listen(&bus, "two").await];
-    say(&bus, "one", "before").await;
+    let mut ears = [subscribe(&bus, "one").await, subscribe(&bus, "two").await];
+    publish(&bus, "one", "before").await;
     assert_eq!(ears[0].next().await, message("before"));
 
     server.stop();
@@ -83,17 +83,17 @@ async fn a_lost_redis_is_told_and_the_bus_comes_back_by_itself() {
         assert!(matches!(&error, BusError::Unavailable { reason } if !reason.contains("127.0.0.1")), "{error}");
     }
 
-    server.start_again();
+    server.restart();
     for ear in &mut ears {
         assert_eq!(timeout(SOON, ear.next()).await.unwrap(), Some(BusEvent::Lagged { missed: None }));
     }
-    say(&bus, "one", "after").await;
-    say(&bus, "two", "after").await;
+    publish(&bus, "one", "after").await;
+    publish(&bus, "two", "after").await;
     for ear in &mut ears {
         assert_eq!(ear.next().await, message("after"));
     }
-    let mut late = listen(&bus, "three").await;
-    say(&bus, "three", "new").await;
+    let mut late = subscribe(&bus, "three").await;
+    publish(&bus, "three", "new").await;
     assert_eq!(late.next().await, message("new"));
 }
 
@@ -103,9 +103,9 @@ async fn the_bus_starts_before_redis_does() {
     server.stop();
     let bus = node(&server);
     assert!(matches!(bus.subscribe("topic").await.err(), Some(BusError::Unavailable { .. })));
-    server.start_again();
-    let mut ear = listen(&bus, "topic").await;
-    say(&bus, "topic", "hello").await;
+    server.restart();
+    let mut ear = subscribe(&bus, "topic").await;
+    publish(&bus, "topic", "hello").await;
     assert_eq!(ear.next().await, message("hello"));
 }
 
@@ -113,7 +113,7 @@ async fn the_bus_starts_before_redis_does() {
 async fn a_subscription_ends_with_its_bus() {
     let server = PrivateRedis::start();
     let bus = node(&server);
-    let mut ear = listen(&bus, "topic").await;
+    let mut ear = subscribe(&bus, "topic").await;
     drop(bus);
     assert_eq!(ear.next().await, None);
 }

@@ -131,7 +131,7 @@ async fn a_lost_redis_is_told_and_counters_come_back_by_themselves() {
     ] {
         assert!(matches!(&error, CounterError::Unavailable { reason } if !reason.contains("127.0.0.1")), "{error}");
     }
-    redis.server.start_again();
+    redis.server.restart();
     assert_eq!(counters.ready().await, Ok(()));
     assert_eq!(counters.claim("k", "w", TTL, NOW).await, Ok(ClaimOutcome::Claimed), "what it held is forgotten");
 }

@@ -7,7 +7,7 @@ use chimera_core::access::Level;
 use chimera_engine::port::{Clock, Records};
 use chimera_storage::records::{AccessMode, SqliteRecords};
 use chimera_testkit::build::NOON;
-use chimera_testkit::crash::{Matrix, Store, Stores, matrix};
+use chimera_testkit::crash::{CrashTotals, Store, Stores, run_crash_matrix};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::seeded::FakeClock;
 use std::sync::Arc;
@@ -20,38 +20,38 @@ const FILES_AT_A_TIME: usize = 24;
 const DATABASES_AT_A_TIME: usize = 12;
 
 /// With real threads the last crash points of some cases are never reached; there must be few.
-fn survived(matrix: Matrix) {
+fn survived(matrix: CrashTotals) {
     println!("{matrix:?}");
     assert!(matrix.cases >= 90 && matrix.crashes * 10 >= matrix.cases * 9, "{matrix:?}");
 }
 
-struct Files;
+struct SqliteStores;
 
-struct File {
+struct SqliteStore {
     folder: TempDir,
     clock: Arc<dyn Clock>,
 }
 
 #[async_trait]
-impl Stores for Files {
+impl Stores for SqliteStores {
     async fn fresh(&self) -> Box<dyn Store> {
-        Box::new(File { folder: tempfile::tempdir().unwrap(), clock: Arc::new(FakeClock::at(NOON)) })
+        Box::new(SqliteStore { folder: tempfile::tempdir().unwrap(), clock: Arc::new(FakeClock::at(NOON)) })
     }
 }
 
 #[async_trait]
-impl Store for File {
+impl Store for SqliteStore {
     async fn open(&self) -> Arc<dyn Records> {
         Arc::new(SqliteRecords::open(self.folder.path(), AccessMode::Write, Arc::clone(&self.clock)).unwrap())
     }
 }
 
 /// Copies of an unused database.
-struct Databases(String);
+struct PostgresStores(String);
 
-struct Database(String);
+struct PostgresStore(String);
 
-impl Databases {
+impl PostgresStores {
     async fn new() -> Self {
         let url = fresh_database();
         postgres(&url).await.close().await;
@@ -60,16 +60,16 @@ impl Databases {
 }
 
 #[async_trait]
-impl Stores for Databases {
+impl Stores for PostgresStores {
     async fn fresh(&self) -> Box<dyn Store> {
         let copied = self.0.clone();
         let copied = move || PrivatePostgres::shared().unwrap().copy_of(&copied).unwrap();
-        Box::new(Database(tokio::task::spawn_blocking(copied).await.unwrap()))
+        Box::new(PostgresStore(tokio::task::spawn_blocking(copied).await.unwrap()))
     }
 }
 
 #[async_trait]
-impl Store for Database {
+impl Store for PostgresStore {
     async fn open(&self) -> Arc<dyn Records> {
         Arc::new(postgres(&self.0).await)
     }
@@ -77,10 +77,10 @@ impl Store for Database {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_at_any_moment_changes_nothing_on_sqlite() {
-    survived(matrix(&Files, Level::ExecuteNotify, FILES_AT_A_TIME).await);
+    survived(run_crash_matrix(&SqliteStores, Level::ExecuteNotify, FILES_AT_A_TIME).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_at_any_moment_changes_nothing_on_postgres() {
-    survived(matrix(&Databases::new().await, Level::ExecuteNotify, DATABASES_AT_A_TIME).await);
+    survived(run_crash_matrix(&PostgresStores::new().await, Level::ExecuteNotify, DATABASES_AT_A_TIME).await);
 }

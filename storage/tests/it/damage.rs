@@ -162,7 +162,7 @@ async fn a_damaged_page_of_a_database_makes_the_store_not_ready_though_commits_w
     drop(client);
     server.stop().unwrap();
     std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(&[0xa5; 8_192], 0).unwrap();
-    server.start_again().unwrap();
+    server.restart().unwrap();
     let back = async { while store.ready().await.is_err() {} };
     tokio::time::timeout(std::time::Duration::from_secs(60), back).await.expect("a server that is back");
     let Err(ReadError::Unavailable(why)) = store.read(Select::from(&AGENTS, Scope::System)).await else {

@@ -16,13 +16,13 @@ const TENANTS: [&str; 2] = ["acme", "globex"];
 static TABLES: [&Table; 4] = [&RUNS, &RUN_SIGNALS, &IDEMPOTENCY_RECORDS, &AUDIT_LOG_ENTRIES];
 
 /// Few ids and keys, so that transactions conflict.
-struct Story {
+struct RandomTransactions {
     seeded: Seeded,
     runs: Vec<chimera_testkit::build::RunRow>,
     keys: Vec<String>,
 }
 
-impl Story {
+impl RandomTransactions {
     fn new(seed: u64) -> Self {
         let seeded = Seeded::new(seed);
         let keys: Vec<String> = (0..4).map(|_| seeded.opaque_id()).collect();
@@ -134,8 +134,8 @@ async fn whole(store: &dyn Records, mut select: Select) -> Result<Vec<Row>, Stri
     }
 }
 
-async fn tell(seed: u64, stores: &[(&str, &dyn Records)]) {
-    let story = Story::new(seed);
+async fn compare_stores(seed: u64, stores: &[(&str, &dyn Records)]) {
+    let story = RandomTransactions::new(seed);
     for chapter in 0..60 {
         if story.seeded.below(4) == 0 {
             let select = story.select();
@@ -168,7 +168,7 @@ async fn random_stories_end_the_same_on_every_store() {
         let embedded = sqlite(folder.path()).unwrap();
         let shared = one_lane(&fresh_database()).await;
         let memory = MemoryRecords::new();
-        tell(seed, &[("sqlite", &embedded), ("postgres", &shared), ("memory", &memory)]).await;
+        compare_stores(seed, &[("sqlite", &embedded), ("postgres", &shared), ("memory", &memory)]).await;
         embedded.close().await;
         shared.close().await;
     }

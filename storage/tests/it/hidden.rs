@@ -4,7 +4,7 @@
 use crate::records::{fresh_database, postgres};
 use chimera_engine::port::{CommitError, Outage, Records};
 use chimera_storage::records::{PostgresOptions, PostgresRecords};
-use chimera_testkit::world::World;
+use chimera_testkit::world::LedgerFixture;
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -64,7 +64,7 @@ async fn stays_held(store: &dyn Records, held: bool) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_hides_rows_of_the_ledger_makes_the_database_unusable_and_not_held() {
-    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let store = node(&visitor(&url, "visitor").await, folder.path()).await;
     world.write(&store, 0, "acme", 3).await;
     for table in ["ledger_lanes", "audit_log_entries", "store_state"] {
@@ -86,7 +86,7 @@ async fn a_policy_that_hides_rows_of_the_ledger_makes_the_database_unusable_and_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_on_a_database_that_hides_its_ledger_holds_nothing() {
-    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let limited = visitor(&url, "starter").await;
     let store = node(&limited, folder.path()).await;
     world.write(&store, 0, "acme", 3).await;
@@ -108,7 +108,7 @@ async fn a_start_on_a_database_that_hides_its_ledger_holds_nothing() {
 /// Restoring an older copy behind a policy gains nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lane_that_is_gone_when_nothing_hides_it_any_more_holds_the_database() {
-    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let store = node(&visitor(&url, "restorer").await, folder.path()).await;
     world.write(&store, 0, "acme", 3).await;
     execute(&url, "ALTER TABLE ledger_lanes ENABLE ROW LEVEL SECURITY").await;
@@ -133,7 +133,7 @@ async fn a_lane_that_is_gone_when_nothing_hides_it_any_more_holds_the_database()
 /// A held database stays held, even while the row that says so is hidden.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_hides_the_hold_lets_nobody_change_a_database_that_is_held() {
-    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let store = node(&visitor(&url, "looker").await, folder.path()).await;
     world.write(&store, 0, "acme", 1).await;
     execute(&url, "UPDATE store_state SET held_reason = 'it was restored', held_at = now()").await;

@@ -69,7 +69,7 @@ async fn a_commit_that_the_server_turned_into_a_rollback_gets_no_receipt_before_
     store.commit(audited(&seeded)).await.unwrap();
     let row = run(&seeded);
     let tx = Tx { entries: vec![entry(&seeded, "acme", "made").unwrap()], ..row.tx().unwrap() };
-    proxy.pass_instead(b"ABORT \0");
+    proxy.replace_next(b"ABORT \0");
     let receipt = store.commit(tx).await.expect("sent again");
     assert!(proxy.is_spent());
     let there = store.read(Select::from(&RUNS, Scope::System).with("id", row.id)).await.unwrap();
@@ -194,7 +194,7 @@ async fn a_lost_server_is_told_and_found_again() {
     server.stop().unwrap();
     assert!(matches!(store.commit(audited(&seeded)).await, Err(CommitError::Unavailable(_))));
     assert!(store.ready().await.is_err());
-    server.start_again().unwrap();
+    server.restart().unwrap();
     let back = async {
         while store.ready().await.is_err() {
             tokio::task::yield_now().await;

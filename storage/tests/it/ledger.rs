@@ -50,7 +50,7 @@ async fn decisions_and_actions_are_recorded_whole_on_every_store() {
 #[tokio::test]
 async fn an_act_without_its_audit_row_does_not_happen_in_memory() {
     let store = MemoryRecords::new();
-    let (hurt, mend) = (async || store.refuse_writes(), async || store.heal());
+    let (hurt, mend) = (async || store.refuse_writes(), async || store.clear_faults());
     suite::without_its_audit_row_an_act_does_not_happen(&store, hurt, mend).await;
 }
 

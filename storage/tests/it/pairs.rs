@@ -9,7 +9,7 @@ use chimera_engine::port::{Hold, Outage, Random, Records};
 use chimera_storage::records::{AccessMode, MARK_FILE, OpenError, SqliteRecords};
 use chimera_testkit::build::{entry, run};
 use chimera_testkit::seeded::{FakeClock, Seeded};
-use chimera_testkit::world::World;
+use chimera_testkit::world::LedgerFixture;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ fn writers(folder: &Path) -> [Result<(), OpenError>; 4] {
 
 #[tokio::test]
 async fn an_older_data_file_beside_a_newer_log_is_refused_by_everybody_and_both_are_left_alone() {
-    let (place, world) = (tempfile::tempdir().unwrap(), World::new(1));
+    let (place, world) = (tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let mut older = Vec::new();
     for _ in 0..3 {
         let store = open(place.path(), AccessMode::Write);
@@ -124,7 +124,7 @@ async fn an_older_data_file_beside_a_newer_log_is_refused_by_everybody_and_both_
 
 #[tokio::test]
 async fn whoever_only_looks_leaves_a_data_file_and_its_log_as_they_are() {
-    let (place, world) = (tempfile::tempdir().unwrap(), World::new(1));
+    let (place, world) = (tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let store = open(place.path(), AccessMode::Write);
     world.write(&store, 0, "acme", 5).await;
     let right = Pair::of(place.path());
@@ -138,7 +138,7 @@ async fn whoever_only_looks_leaves_a_data_file_and_its_log_as_they_are() {
 #[tokio::test]
 async fn the_log_of_a_data_file_that_was_removed_or_replaced_outlives_an_orderly_stop() {
     for replaced in [false, true] {
-        let (place, world) = (tempfile::tempdir().unwrap(), World::new(1));
+        let (place, world) = (tempfile::tempdir().unwrap(), LedgerFixture::new(1));
         let (data, aside) = (place.path().join(DATA), place.path().join("aside"));
         let store = open(place.path(), AccessMode::Write);
         for _ in 0..5 {

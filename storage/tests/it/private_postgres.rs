@@ -23,11 +23,11 @@ async fn a_killed_server_comes_back_on_its_port_with_what_was_committed_and_leav
     client.batch_execute("CREATE TABLE kept (n INT); INSERT INTO kept VALUES (1)").await.unwrap();
     server.kill().unwrap();
     assert!(tokio_postgres::connect(&url, NoTls).await.is_err());
-    server.start_again().unwrap();
+    server.restart().unwrap();
     connect(&url).await.batch_execute("INSERT INTO kept VALUES (2)").await.unwrap();
     server.stop().unwrap();
     assert!(tokio_postgres::connect(&url, NoTls).await.is_err());
-    server.start_again().unwrap();
+    server.restart().unwrap();
     let client = connect(&url).await;
     assert_eq!(client.query("SELECT n FROM kept", &[]).await.unwrap().len(), 2);
     let data = setting(&client, "data_directory").await;

@@ -12,7 +12,7 @@ use chimera_storage::records::{
 use chimera_testkit::seeded::FakeClock;
 use chimera_testkit::sqlite_file::damage_root;
 use chimera_testkit::suite::records::verify_chains;
-use chimera_testkit::world::World;
+use chimera_testkit::world::LedgerFixture;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -47,7 +47,7 @@ pub(crate) async fn entries(store: &dyn Records) -> usize {
 
 /// The files of a data folder after a power cut or a kill: the store was never closed.
 pub(crate) async fn killed(writes: usize) -> (TempDir, PathBuf) {
-    let (place, world) = (tempfile::tempdir().unwrap(), World::new(1));
+    let (place, world) = (tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let (live, left) = (place.path().join("live"), place.path().join("left"));
     let store = open(&live, AccessMode::Write);
     for _ in 0..writes {
@@ -63,7 +63,7 @@ pub(crate) async fn killed(writes: usize) -> (TempDir, PathBuf) {
 
 /// Reads work, changes don't, and a restart does not alter that.
 async fn is_held(folder: &Path, because: &str) {
-    let world = World::new(2);
+    let world = LedgerFixture::new(2);
     for _ in 0..2 {
         let store = open(folder, AccessMode::Write);
         let hold = store.hold().expect("it is held");
@@ -110,7 +110,7 @@ async fn a_data_file_that_was_removed_is_missed() {
 
 #[tokio::test]
 async fn an_older_file_is_held_and_the_newer_one_is_not() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), World::new(1));
+    let (folder, world) = (tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let data = folder.path().join("chimera.db");
     let store = open(folder.path(), AccessMode::Write);
     world.write(&store, 0, "acme", 5).await;
@@ -135,7 +135,7 @@ async fn another_history_of_the_same_length_is_held() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for (folder, seed) in [(&one, 1), (&two, 2)] {
         let store = open(folder.path(), AccessMode::Write);
-        World::new(seed).write(&store, 0, "acme", 4).await;
+        LedgerFixture::new(seed).write(&store, 0, "acme", 4).await;
         store.close().await;
     }
     std::fs::copy(two.path().join("chimera.db"), one.path().join("chimera.db")).unwrap();
@@ -144,7 +144,7 @@ async fn another_history_of_the_same_length_is_held() {
 
 #[tokio::test]
 async fn whoever_resumes_has_an_epoch_that_nobody_had_and_the_next_start_goes_on() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), World::new(1));
+    let (folder, world) = (tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let data = folder.path().join("chimera.db");
     let store = open(folder.path(), AccessMode::Write);
     world.write(&store, 0, "acme", 5).await;
@@ -177,7 +177,7 @@ async fn whoever_resumes_has_an_epoch_that_nobody_had_and_the_next_start_goes_on
 
 #[tokio::test]
 async fn a_copy_is_taken_beside_a_writer_and_is_held_however_it_is_put_back() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), World::new(1));
+    let (folder, world) = (tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let (live, copy, back) = (folder.path().join("live"), folder.path().join("copy"), folder.path().join("back"));
     let store = open(&live, AccessMode::Write);
     world.write(&store, 0, "acme", 6).await;
@@ -209,7 +209,7 @@ async fn resume(store: &dyn Records) {
 
 #[tokio::test]
 async fn data_that_is_held_knows_every_generation_that_its_mark_knows_and_a_resume_goes_beyond() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), World::new(1));
+    let (folder, world) = (tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let data = folder.path().join("chimera.db");
     open(folder.path(), AccessMode::Write).close().await;
     std::fs::copy(&data, folder.path().join("older")).unwrap();
@@ -247,7 +247,7 @@ async fn resumer(url: &str, marks: PathBuf) -> PostgresRecords {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_held_learns_the_generations_that_nodes_know_and_a_resume_goes_beyond() {
-    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let (copy, none) = (folder.path().join("copy"), folder.path().join("none.mark"));
     let one = node(&url, folder.path(), "one").await;
     world.write(&one, 0, "acme", 1).await;
@@ -297,7 +297,7 @@ async fn until_held(store: &dyn Records, held: bool) {
 }
 
 /// Commits until the lane is claimed again.
-async fn written(world: &World, store: &dyn Records) {
+async fn written(world: &LedgerFixture, store: &dyn Records) {
     let writes = async {
         while store.commit(world.entries(0, "acme", 1)).await.is_err() {
             tokio::task::yield_now().await;
@@ -308,7 +308,7 @@ async fn written(world: &World, store: &dyn Records) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_was_put_back_is_held_for_every_node_until_it_is_resumed() {
-    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let (one, two) = (node(&url, folder.path(), "one").await, node(&url, folder.path(), "two").await);
     for store in [&one, &two] {
         world.write(store, 0, "acme", 3).await;
@@ -348,7 +348,7 @@ async fn a_database_that_was_put_back_is_held_for_every_node_until_it_is_resumed
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_nodes_mark_holds_a_database_that_was_replaced_behind_everybodys_back() {
-    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let one = node(&url, folder.path(), "one").await;
     world.write(&one, 0, "acme", 3).await;
     one.close().await;
@@ -419,7 +419,7 @@ async fn until_marked(marks: &Path, lane: i64, seq: i64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_misses_the_end_of_what_another_one_wrote() {
     for restarted in [false, true] {
-        let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+        let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), LedgerFixture::new(1));
         let (one, two) = (node(&url, folder.path(), "one").await, node(&url, folder.path(), "two").await);
         world.write(&one, 0, "acme", 3).await;
         let kept = world.write(&two, 0, "acme", 3).await;
@@ -446,7 +446,7 @@ async fn a_node_misses_the_end_of_what_another_one_wrote() {
 /// An interrupted restore, for whatever reason, leaves the database as it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_whose_restore_fails_is_what_it_was() {
-    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), LedgerFixture::new(1));
     let one = node(&url, folder.path(), "one").await;
     world.write(&one, 0, "acme", 3).await;
     let copy = folder.path().join("copy");
@@ -479,7 +479,7 @@ async fn a_lane_whose_head_is_damaged_is_named_by_every_look_and_every_copy() {
             "{found:?}"
         );
     };
-    let (one, world) = (open(folder.path(), AccessMode::Write), World::new(1));
+    let (one, world) = (open(folder.path(), AccessMode::Write), LedgerFixture::new(1));
     world.write(&one, 0, "acme", 1).await;
     one.close().await;
     let file = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
@@ -493,7 +493,7 @@ async fn a_lane_whose_head_is_damaged_is_named_by_every_look_and_every_copy() {
 
     let (url, marks) = (fresh_database(), folder.path().join("one.mark"));
     let one = node(&url, folder.path(), "one").await;
-    World::new(1).write(&one, 0, "acme", 1).await;
+    LedgerFixture::new(1).write(&one, 0, "acme", 1).await;
     one.close().await;
     damage_heads(&url).await;
     is_named(PostgresRecords::facts(&url, &marks, now).await.err());

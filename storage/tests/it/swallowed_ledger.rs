@@ -4,7 +4,7 @@
 use crate::records::{fresh_database, one_lane, sqlite};
 use crate::swallowed::{before, execute, ignore, no_policy, opened, policy, until_ready, unusable, visited};
 use chimera_engine::port::Records;
-use chimera_testkit::world::World;
+use chimera_testkit::world::LedgerFixture;
 
 /// The number of entries, and the number according to the lanes.
 async fn ledger(url: &str) -> (i64, i64) {
@@ -23,7 +23,7 @@ fn ledger_in(file: &rusqlite::Connection) -> (i64, i64) {
 #[tokio::test]
 async fn a_data_file_that_swallows_changes_of_the_lane_keeps_no_entry_without_its_head() {
     let (_folder, store, file) = opened();
-    let world = World::new(1);
+    let world = LedgerFixture::new(1);
     world.write(&store, 0, "acme", 2).await;
     for rule in [ignore("UPDATE", "ledger_lanes"), ignore("UPDATE OF head_seq", "ledger_lanes")] {
         let before = ledger_in(&file);
@@ -40,7 +40,7 @@ async fn a_data_file_that_swallows_changes_of_the_lane_keeps_no_entry_without_it
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_swallows_changes_of_the_lane_is_unusable_and_nobody_took_the_lane_over() {
-    let (url, world) = (fresh_database(), World::new(1));
+    let (url, world) = (fresh_database(), LedgerFixture::new(1));
     let store = visited(&url, "swallowed_lane").await;
     world.write(&store, 0, "acme", 2).await;
     let drop = "DROP TRIGGER dba ON ledger_lanes".to_owned();
@@ -68,7 +68,7 @@ async fn a_database_that_swallows_changes_of_the_lane_is_unusable_and_nobody_too
 #[tokio::test]
 async fn entries_that_a_data_file_swallows_keep_it_from_being_ready() {
     let (_folder, store, file) = opened();
-    let world = World::new(1);
+    let world = LedgerFixture::new(1);
     world.write(&store, 0, "acme", 1).await;
     let of_one = "CREATE TRIGGER dba BEFORE INSERT ON audit_log_entries WHEN NEW.tenant_id = 'acme' \
                   BEGIN SELECT RAISE(IGNORE); END";
@@ -87,7 +87,7 @@ async fn entries_that_a_data_file_swallows_keep_it_from_being_ready() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn entries_that_a_database_swallows_or_refuses_at_the_commit_keep_it_from_being_ready() {
-    let (url, world) = (fresh_database(), World::new(1));
+    let (url, world) = (fresh_database(), LedgerFixture::new(1));
     let store = one_lane(&url).await;
     world.write(&store, 0, "acme", 1).await;
     let drop = "DROP TRIGGER dba ON audit_log_entries";
@@ -125,7 +125,7 @@ async fn entries_that_a_database_swallows_or_refuses_at_the_commit_keep_it_from_
 #[tokio::test]
 async fn older_data_that_swallows_its_hold_is_refused_and_held_afterwards() {
     let (folder, store, file) = opened();
-    let world = World::new(1);
+    let world = LedgerFixture::new(1);
     world.write(&store, 0, "acme", 1).await;
     drop(file);
     store.close().await;

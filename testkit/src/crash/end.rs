@@ -1,9 +1,9 @@
 //! The final state of a case: rows in the store and effects outside. After a crash it must equal the state of an
 //! undisturbed run.
 
-use super::IN_DOUBT;
-use crate::flow::Outside;
-use crate::simulate::wire::Moment;
+use super::UNCERTAIN_TOOL;
+use crate::flow::ExternalSystem;
+use crate::simulate::wire::CrashPoint;
 use chimera_core::flow::tables::{EFFECTS, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::record::{Json, Row, Scope, Select, Table};
 use chimera_engine::port::Records;
@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// Identifies a step across cases: name of the run, node, map index. Ids differ from case to case.
-type Place = (String, String, Option<i64>);
+type StepKey = (String, String, Option<i64>);
 
 /// What must be the same after a crash (private fields), and what may differ (public fields).
 #[derive(Debug, Default)]
-pub struct End {
+pub struct FinalState {
     /// By name of the run: status, result.
     runs: BTreeMap<String, (String, Value)>,
     /// Status, output.
-    steps: BTreeMap<Place, (String, Value)>,
-    effects: BTreeMap<Place, String>,
+    steps: BTreeMap<StepKey, (String, Value)>,
+    effects: BTreeMap<StepKey, String>,
     /// Calls that reached the outside: tool, run and node, input.
     sent: BTreeSet<(String, String, String)>,
     /// Number of calls that reached the outside, repetitions included.
@@ -44,16 +44,16 @@ async fn all(records: &dyn Records, table: &'static Table) -> Vec<Row> {
     records.read(Select::from(table, Scope::System).take(1_000)).await.expect("a store that answers").rows
 }
 
-impl End {
-    pub(super) async fn of(records: &dyn Records, outside: &Outside) -> Self {
+impl FinalState {
+    pub(super) async fn read(records: &dyn Records, outside: &ExternalSystem) -> Self {
         let (runs, steps) = (all(records, &RUNS).await, all(records, &STEPS).await);
         let names = names(&runs, &steps);
         let json = |row: &Row, column| row.get(column).as_json().map(Json::to_value).unwrap_or_default();
         let name = |run: Uuid| names.get(&run).cloned().unwrap_or_default();
         let place =
             |row: &Row| (name(row.uuid("run_id")), row.text("node_id").to_owned(), row.get("map_index").as_int());
-        let by_id: BTreeMap<Uuid, Place> = steps.iter().map(|row| (row.uuid("id"), place(row))).collect();
-        let mut end = Self { standing: outside.standing(), ..Self::default() };
+        let by_id: BTreeMap<Uuid, StepKey> = steps.iter().map(|row| (row.uuid("id"), place(row))).collect();
+        let mut end = Self { standing: outside.effect_count(), ..Self::default() };
         for row in &runs {
             end.runs.insert(name(row.uuid("id")), (row.text("status").to_owned(), json(row, "result")));
             if !row.get("owner_lane").is_null() {
@@ -81,7 +81,7 @@ impl End {
     }
 
     /// Panics unless this equals the end of the undisturbed run.
-    pub(super) fn must_be(&self, undisturbed: &Self, moment: Moment) {
+    pub(super) fn assert_equals(&self, undisturbed: &Self, moment: CrashPoint) {
         assert_eq!(self.runs, undisturbed.runs, "{moment:?}");
         assert_eq!(self.steps, undisturbed.steps, "{moment:?}");
         assert_eq!(self.effects, undisturbed.effects, "{moment:?}");
@@ -89,7 +89,7 @@ impl End {
         assert_eq!(self.calls, undisturbed.calls, "{moment:?}: a call was repeated");
         assert_eq!(self.standing, undisturbed.standing, "{moment:?}");
         assert_eq!(self.left, undisturbed.left, "{moment:?}");
-        let only: BTreeSet<String> = [IN_DOUBT.to_owned()].into();
+        let only: BTreeSet<String> = [UNCERTAIN_TOOL.to_owned()].into();
         assert!(self.doubts.is_subset(&only), "{moment:?}: {:?}", self.doubts);
     }
 }

@@ -12,26 +12,26 @@ use tokio::sync::watch;
 /// Reads after which the lane is claimed. The keeper makes more than one pass in that time, so it has seen every run.
 const READS: u64 = 12;
 
-pub(super) struct LateLane {
+pub(super) struct LateLaneRecords {
     inner: Arc<dyn Records>,
     reads: watch::Sender<u64>,
 }
 
-impl LateLane {
+impl LateLaneRecords {
     pub(super) fn new(inner: Arc<dyn Records>) -> Self {
         Self { inner, reads: watch::Sender::new(0) }
     }
 
-    async fn claimed(&self) {
+    async fn wait_for_claim(&self) {
         // The sender is ours, so the wait can't fail.
         let _ = self.reads.subscribe().wait_for(|reads| *reads >= READS).await;
     }
 }
 
 #[async_trait]
-impl Records for LateLane {
+impl Records for LateLaneRecords {
     async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
-        self.claimed().await;
+        self.wait_for_claim().await;
         self.inner.commit(tx).await
     }
 
@@ -50,7 +50,7 @@ impl Records for LateLane {
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {
-        self.claimed().await;
+        self.wait_for_claim().await;
         self.inner.ready().await
     }
 

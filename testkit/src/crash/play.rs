@@ -1,10 +1,10 @@
 //! Runs one case to its end, with as many engines as it takes.
 
-use super::end::End;
-use super::late::LateLane;
-use super::{IN_DOUBT, Store, workflow};
-use crate::flow::{HintBus, Nobody, World};
-use crate::simulate::wire::{Link, Moment, Wire, WiredRecords, WiredTool};
+use super::end::FinalState;
+use super::late::LateLaneRecords;
+use super::{UNCERTAIN_TOOL, Store, workflow};
+use crate::flow::{BroadcastBus, NullNotifier, World};
+use crate::simulate::wire::{LinkState, CrashPoint, PortSwitch, SwitchedRecords, SwitchedTool};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
@@ -28,38 +28,38 @@ const KEY: &str = "the only one";
 pub struct Case {
     pub level: Level,
     /// When the first engine crashes; never if `None`.
-    pub moment: Option<Moment>,
+    pub crash_at: Option<CrashPoint>,
     /// When the engine that takes over crashes.
-    pub then: Option<Moment>,
+    pub then: Option<CrashPoint>,
 }
 
-pub async fn play(store: &dyn Store, case: Case) -> End {
+pub async fn run_case(store: &dyn Store, case: Case) -> FinalState {
     let world = World::new(7).with(workflow::script);
-    let mut person = Person { world: &world, level: case.level, doubts: BTreeSet::new() };
+    let mut person = RunClient { world: &world, level: case.level, doubts: BTreeSet::new() };
     let mut crashes = 0;
     loop {
         let mut records = store.open().await;
-        world.settle(&*records).await;
+        world.create_tenant(&*records).await;
         if crashes > 0 {
-            records = Arc::new(LateLane::new(records));
+            records = Arc::new(LateLaneRecords::new(records));
         }
-        let wire = Arc::new(Wire::cut_at([case.moment, case.then].get(crashes).copied().flatten()));
+        let wire = Arc::new(PortSwitch::cut_at([case.crash_at, case.then].get(crashes).copied().flatten()));
         let flow = engine(&world, &records, &wire);
         let keeper = flow.clone();
         let keeper = tokio::spawn(async move { keeper.keep().await });
         let done = tokio::select! {
             biased;
-            () = wire.fallen() => false,
+            () = wire.wait_until_cut() => false,
             () = async {
-                person.see_it_through(&flow, &*records, &wire).await;
-                quiet(&*records, &wire).await;
+                person.drive_to_rollback(&flow, &*records, &wire).await;
+                wait_until_idle(&*records, &wire).await;
             } => true,
         };
-        wire.set(Link::Cut);
+        wire.set(LinkState::Cut);
         keeper.abort();
         flow.stop();
         if done {
-            let mut end = End::of(&*records, &world.outside).await;
+            let mut end = FinalState::read(&*records, &world.outside).await;
             records.close().await;
             (end.commits, end.sends) = wire.counted();
             (end.doubts, end.crashes) = (person.doubts, crashes);
@@ -70,15 +70,15 @@ pub async fn play(store: &dyn Store, case: Case) -> End {
     }
 }
 
-async fn is_any(records: &dyn Records, table: &'static Table, status: &str) -> bool {
+async fn has_status(records: &dyn Records, table: &'static Table, status: &str) -> bool {
     let select = Select::from(table, Scope::System).with("status", status).take(1);
     !records.read(select).await.expect("a store that answers").rows.is_empty()
 }
 
 /// Waits until every signal is consumed and no run has an owner. A run that has ended may still get a signal from a
 /// child that was taken over.
-async fn quiet(records: &dyn Records, wire: &Wire) {
-    let mut moves = wire.moves();
+async fn wait_until_idle(records: &dyn Records, wire: &PortSwitch) {
+    let mut moves = wire.subscribe();
     loop {
         moves.borrow_and_update();
         let told = records.read(Select::from(&RUN_SIGNALS, Scope::System).take(1)).await.expect("a store that answers");
@@ -93,17 +93,17 @@ async fn quiet(records: &dyn Records, wire: &Wire) {
     }
 }
 
-fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<Wire>) -> Flow {
+fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<PortSwitch>) -> Flow {
     let (tools, mut registry) = (world.registry(), Registry::default());
     for tool in tools.specs().filter_map(|spec| tools.get(&spec.name)) {
-        registry.add(Arc::new(WiredTool::new(Arc::clone(tool), Arc::clone(wire)))).expect("a name of its own");
+        registry.add(Arc::new(SwitchedTool::new(Arc::clone(tool), Arc::clone(wire)))).expect("a name of its own");
     }
     Flow::new(FlowPorts {
-        records: Arc::new(WiredRecords::new(Arc::clone(records), Arc::clone(wire))),
+        records: Arc::new(SwitchedRecords::new(Arc::clone(records), Arc::clone(wire))),
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,
-        bus: Arc::new(HintBus::default()),
-        notifier: Arc::new(Nobody),
+        bus: Arc::new(BroadcastBus::default()),
+        notifier: Arc::new(NullNotifier),
         spans: Arc::new(NoSpans),
         asking: Asking::default(),
         registry: Arc::new(registry),
@@ -114,21 +114,21 @@ fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<Wire>) -> Flow {
 }
 
 /// A client that wants the run completed and then rolled back, and repeats its requests after every crash.
-struct Person<'a> {
+struct RunClient<'a> {
     world: &'a World,
     level: Level,
     doubts: BTreeSet<String>,
 }
 
-impl Person<'_> {
-    async fn see_it_through(&mut self, flow: &Flow, records: &dyn Records, wire: &Wire) {
+impl RunClient<'_> {
+    async fn drive_to_rollback(&mut self, flow: &Flow, records: &dyn Records, wire: &PortSwitch) {
         let run = self.begin(flow).await;
-        let mut moves = wire.moves();
+        let mut moves = wire.subscribe();
         loop {
             moves.borrow_and_update();
             let mut asked = false;
             // This runs after every commit, so it checks the rows before it loads whole documents.
-            if is_any(records, &SCOPED_APPROVALS, "pending").await || is_any(records, &STEPS, "outcome_unknown").await {
+            if has_status(records, &SCOPED_APPROVALS, "pending").await || has_status(records, &STEPS, "outcome_unknown").await {
                 for id in self.runs(flow).await {
                     asked |= self.answer(flow, id).await;
                 }
@@ -156,7 +156,7 @@ impl Person<'_> {
 
     async fn begin(&self, flow: &Flow) -> Uuid {
         let (admin, ann) = (self.world.actor("admin"), self.world.actor("user_ann"));
-        for document in [workflow::part(), workflow::whole()] {
+        for document in [workflow::child_workflow(), workflow::parent_workflow()] {
             let id = document["workflow_id"].as_str().unwrap_or_default().to_owned();
             flow.workflows().apply(&admin, &id, &document.to_string()).await.expect("a workflow that can be applied");
         }
@@ -209,7 +209,7 @@ impl Person<'_> {
         let call = made.unwrap_or(&Value::Null);
         let tool = call["tool_name"].as_str().unwrap_or_default();
         self.doubts.insert(tool.to_owned());
-        if tool != IN_DOUBT {
+        if tool != UNCERTAIN_TOOL {
             return;
         }
         let output = self.world.outside.find(tool, call["idempotency_key"].as_str().unwrap_or_default());

@@ -1,6 +1,6 @@
 //! The workflow of the crash matrix. It uses every feature.
 
-use crate::flow::Behave;
+use crate::flow::CallBehavior;
 use serde_json::{Value, json};
 
 fn function(id: &str, tool: &str) -> Value {
@@ -13,7 +13,7 @@ fn with(mut node: Value, name: &str, value: Value) -> Value {
 }
 
 /// The child workflow. It runs twice; the second time `look` is answered from the cache.
-pub(super) fn part() -> Value {
+pub(super) fn child_workflow() -> Value {
     json!({
         "air_version": "1.0", "workflow_id": "part",
         "nodes": [with(function("look", "read"), "cache", json!({})), function("make", "again")],
@@ -22,7 +22,7 @@ pub(super) fn part() -> Value {
 }
 
 /// The parent workflow.
-pub(super) fn whole() -> Value {
+pub(super) fn parent_workflow() -> Value {
     let child = |id: &str| json!({"id": id, "type": "workflow", "workflow_id": "part", "inputs": {}});
     let edge = |from: &str, to: &str| json!({"from": from, "to": to});
     let on = |from: &str, to: &str, condition: &str| json!({"from": from, "to": to, "condition": condition});
@@ -68,6 +68,6 @@ pub(super) fn whole() -> Value {
 }
 
 /// `stubborn` fails on its first attempt; every other call succeeds.
-pub(super) fn script(_tool: &str, key: &str, attempt: u32) -> Behave {
-    if key.ends_with(":stubborn") && attempt == 1 { Behave::RefuseBefore } else { Behave::Work }
+pub(super) fn script(_tool: &str, key: &str, attempt: u32) -> CallBehavior {
+    if key.ends_with(":stubborn") && attempt == 1 { CallBehavior::RefuseBefore } else { CallBehavior::Work }
 }

@@ -67,7 +67,7 @@ impl Air {
 
     /// Sets a member of the node that was added last.
     #[must_use]
-    pub fn also(mut self, member: &str, value: Value) -> Self {
+    pub fn with_node_member(mut self, member: &str, value: Value) -> Self {
         let node = self.0["nodes"].as_array_mut().and_then(|nodes| nodes.last_mut()).expect("a node");
         node[member] = value;
         self

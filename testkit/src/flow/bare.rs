@@ -30,7 +30,7 @@ use uuid::Uuid;
 
 /// Counts of what a run requested and wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct WorkCounts {
     /// Committed turns.
     pub turns: usize,
     /// Row changes and ledger entries.
@@ -45,20 +45,20 @@ pub struct Work {
     pub judged: usize,
 }
 
-pub struct Bare {
+pub struct StorelessRun {
     pub run: Run,
-    pub work: Work,
+    pub work: WorkCounts,
     world: World,
     registry: Registry,
-    policy: Lenient,
+    policy: AllowAllPolicy,
     pending: VecDeque<Event>,
 }
 
 /// A policy that allows everything and counts its evaluations.
 #[derive(Default)]
-pub(super) struct Lenient(AtomicUsize);
+pub(super) struct AllowAllPolicy(AtomicUsize);
 
-impl Policy for Lenient {
+impl Policy for AllowAllPolicy {
     fn judge(&self, _: &Action<'_>) -> PolicyVerdict {
         self.0.fetch_add(1, Ordering::Relaxed);
         PolicyVerdict::Allow
@@ -73,48 +73,48 @@ impl Policy for Lenient {
     }
 }
 
-struct Counted<'a>(&'a mut usize);
+struct CountingGate<'a>(&'a mut usize);
 
-impl Gate for Counted<'_> {
+impl Gate for CountingGate<'_> {
     fn enter(&mut self, _: SlotRequest<'_>) -> bool {
         *self.0 += 1;
         true
     }
 }
 
-impl Bare {
+impl StorelessRun {
     /// Starts a run of this workflow.
     #[must_use]
-    pub fn begin(air: &Air, level: Level) -> Self {
+    pub fn start(air: &Air, level: Level) -> Self {
         let world = World::new(1);
         let registry = world.registry();
         let run = Run::new(head(&world, air, level), graph(&registry, air), None);
         let mut bare =
-            Self { run, work: Work::default(), world, registry, policy: Lenient::default(), pending: VecDeque::new() };
-        bare.tell(vec![Event::Claimed { alone: true }]);
+            Self { run, work: WorkCounts::default(), world, registry, policy: AllowAllPolicy::default(), pending: VecDeque::new() };
+        bare.apply(vec![Event::Claimed { alone: true }]);
         bare
     }
 
     /// Applies events. Calls that the run makes are answered by [`Bare::drive`].
-    pub fn tell(&mut self, events: Vec<Event>) {
+    pub fn apply(&mut self, events: Vec<Event>) {
         let catalog = ToolCatalog::running(&self.registry);
         let mut env = Env {
             now: NOON,
             ids: &mut || self.world.random.row_id(NOON),
-            gate: &mut Counted(&mut self.work.slots),
+            gate: &mut CountingGate(&mut self.work.slots),
             policy: &self.policy,
             catalog: &catalog,
             owner: LaneOwner { lane: 1, epoch: 1 },
         };
         let turn = self.run.step(events, &mut env).expect("a turn");
         self.work.judged = self.policy.0.load(Ordering::Relaxed);
-        self.take(turn);
+        self.record_turn(turn);
     }
 
-    fn take(&mut self, turn: Turn) {
+    fn record_turn(&mut self, turn: Turn) {
         if let Some(tx) = &turn.tx {
             tx.check().expect("a transaction that a store takes");
-            let rows = rows_of(tx, &turn.notes);
+            let rows = count_rows(tx, &turn.notes);
             assert!(rows <= limits::TX_ROWS_MAX, "a turn of {rows} rows");
             self.work.turns += 1;
             self.work.rows += rows;
@@ -138,7 +138,7 @@ impl Bare {
     /// Answers every pending call, one at a time.
     pub fn drive(&mut self) {
         while let Some(event) = self.pending.pop_front() {
-            self.tell(vec![event]);
+            self.apply(vec![event]);
         }
     }
 
@@ -181,7 +181,7 @@ pub(super) fn head(world: &World, air: &Air, level: Level) -> RunHead {
 }
 
 /// Row changes and entries of a turn. A verdict adds two rows and an entry.
-fn rows_of(tx: &Tx, notes: &[LedgerNote]) -> usize {
+fn count_rows(tx: &Tx, notes: &[LedgerNote]) -> usize {
     let entries: usize = notes.iter().map(|note| if note.verdict.is_some() { 3 } else { 1 }).sum();
     tx.inserts.len() + tx.updates.len() + tx.steps.len() + entries
 }

@@ -12,11 +12,11 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 /// A bus shared by all its clones.
 #[derive(Clone, Default)]
-pub struct HintBus {
+pub struct BroadcastBus {
     topics: Arc<Mutex<BTreeMap<String, broadcast::Sender<Bytes>>>>,
 }
 
-impl HintBus {
+impl BroadcastBus {
     fn topic(&self, topic: &str) -> broadcast::Sender<Bytes> {
         let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
         topics.entry(topic.to_owned()).or_insert_with(|| broadcast::Sender::new(BUS_BACKLOG_MAX)).clone()
@@ -24,7 +24,7 @@ impl HintBus {
 }
 
 #[async_trait]
-impl Bus for HintBus {
+impl Bus for BroadcastBus {
     async fn publish(&self, topic: &str, message: Bytes) -> Result<(), BusError> {
         // No subscriber is no error.
         let _ = self.topic(topic).send(message);

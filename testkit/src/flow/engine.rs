@@ -1,9 +1,9 @@
 //! The flow engine on any store, with scripted tools.
 
-use super::bus::HintBus;
-use super::outside::Outside;
-use super::somebody;
-use crate::flow::tool::{Behave, Script, Scripted};
+use super::bus::BroadcastBus;
+use super::outside::ExternalSystem;
+use super::full_permit;
+use crate::flow::tool::{CallBehavior, BehaviorScript, ExternalTool};
 use crate::seeded::Seeded;
 use async_trait::async_trait;
 use chimera_core::access::tables::TENANTS;
@@ -20,10 +20,10 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Accepts and drops every message about runs.
-pub struct Nobody;
+pub struct NullNotifier;
 
 #[async_trait]
-impl Notifier for Nobody {
+impl Notifier for NullNotifier {
     fn check(&self, _: &str, _: &str) -> Result<(), ToolError> {
         Ok(())
     }
@@ -50,8 +50,8 @@ impl Clock for RuntimeClock {
 /// What survives an engine crash: the outside, the scripts of the tools, the clock and the ids.
 #[derive(Clone)]
 pub struct World {
-    pub outside: Arc<Outside>,
-    pub script: Script,
+    pub outside: Arc<ExternalSystem>,
+    pub script: BehaviorScript,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<Seeded>,
 }
@@ -62,14 +62,14 @@ impl World {
     pub fn new(seed: u64) -> Self {
         Self {
             outside: Arc::default(),
-            script: Arc::new(|_, _, _| Behave::Work),
+            script: Arc::new(|_, _, _| CallBehavior::Work),
             clock: Arc::new(RuntimeClock(Instant::now())),
             random: Arc::new(Seeded::new(seed)),
         }
     }
 
     #[must_use]
-    pub fn with(mut self, script: impl Fn(&str, &str, u32) -> Behave + Send + Sync + 'static) -> Self {
+    pub fn with(mut self, script: impl Fn(&str, &str, u32) -> CallBehavior + Send + Sync + 'static) -> Self {
         self.script = Arc::new(script);
         self
     }
@@ -77,11 +77,11 @@ impl World {
     /// A permit for everything in tenant `acme`.
     #[must_use]
     pub fn actor(&self, name: &str) -> Permit {
-        somebody("acme", name)
+        full_permit("acme", name)
     }
 
     /// Creates tenant `acme` unless it exists.
-    pub async fn settle(&self, records: &dyn Records) {
+    pub async fn create_tenant(&self, records: &dyn Records) {
         let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
         let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
         // A conflict means that it exists.
@@ -102,7 +102,7 @@ impl World {
         ];
         for (name, reach, idempotent, checkable) in tools {
             let (outside, script) = (Arc::clone(&self.outside), Arc::clone(&self.script));
-            let tool = Scripted::new(name, reach, idempotent, checkable, outside, script);
+            let tool = ExternalTool::new(name, reach, idempotent, checkable, outside, script);
             registry.add(Arc::new(tool)).expect("a name of its own");
         }
         registry
@@ -121,8 +121,8 @@ pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules:
         records,
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,
-        bus: Arc::new(HintBus::default()),
-        notifier: Arc::new(Nobody),
+        bus: Arc::new(BroadcastBus::default()),
+        notifier: Arc::new(NullNotifier),
         spans: Arc::new(NoSpans),
         asking: Asking::default(),
         registry: Arc::new(world.registry()),

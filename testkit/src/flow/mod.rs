@@ -16,19 +16,19 @@ use chimera_core::access::Entry;
 use chimera_engine::access::Permit;
 
 pub use air::{Air, chain, workflow};
-pub use bare::{Bare, Work};
-pub use bus::HintBus;
-pub use engine::{Nobody, World, engine, engine_with};
-pub use outside::{Outside, Sent};
+pub use bare::{StorelessRun, WorkCounts};
+pub use bus::BroadcastBus;
+pub use engine::{NullNotifier, World, engine, engine_with};
+pub use outside::{ExternalSystem, Sent};
 pub use patience::{until, within};
-pub use puppet::{Asked, Made, Puppet, Watch};
-pub use spans::Listener;
-pub use stage::{SEAL, Setup, Stage, TENANT, asking, code_of, id_of, link_in, stage};
-pub use tool::{Behave, Script, Scripted};
-pub use twin::Twin;
+pub use puppet::{CallLog, RecordedCall, ScriptedTool, ConcurrencyProbe};
+pub use spans::SpanCollector;
+pub use stage::{SEAL, EngineSetup, EngineFixture, TENANT, asking, code_of, id_of, approval_link, stage};
+pub use tool::{CallBehavior, BehaviorScript, ExternalTool};
+pub use twin::RebuildCheck;
 
 /// A permit for everything in a tenant.
 #[must_use]
-pub fn somebody(tenant: &str, actor: &str) -> Permit {
+pub fn full_permit(tenant: &str, actor: &str) -> Permit {
     Permit::for_entry(Entry { scopes: vec!["*".to_owned()], ..Entry::default_for(actor, tenant) })
 }

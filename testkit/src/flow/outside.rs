@@ -17,14 +17,14 @@ pub struct Sent {
 
 /// Every call so far, and the effects that exist now.
 #[derive(Debug, Default)]
-pub struct Outside {
+pub struct ExternalSystem {
     sent: Mutex<Vec<Sent>>,
     standing: Mutex<BTreeMap<(String, String), Value>>,
 }
 
-impl Outside {
+impl ExternalSystem {
     /// Records a call and its effect.
-    pub fn happen(&self, tool: &str, key: &str, input: &Value, made: Value) {
+    pub fn record(&self, tool: &str, key: &str, input: &Value, made: Value) {
         let sent = Sent { tool: tool.to_owned(), key: key.to_owned(), input: input.clone() };
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).push(sent);
         let key = (tool.to_owned(), key.to_owned());
@@ -51,7 +51,7 @@ impl Outside {
 
     /// The number of effects that exist now.
     #[must_use]
-    pub fn standing(&self) -> usize {
+    pub fn effect_count(&self) -> usize {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }

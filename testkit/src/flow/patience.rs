@@ -24,12 +24,12 @@ struct Alarm {
 
 static ALARMS: LazyLock<Sender<Alarm>> = LazyLock::new(|| {
     let (sender, alarms) = channel();
-    std::thread::spawn(move || keep(&alarms));
+    std::thread::spawn(move || fire_alarms(&alarms));
     sender
 });
 
 /// Fires each alarm when it is due. It has a thread of its own because a waiter may share its thread with a busy task.
-fn keep(alarms: &Receiver<Alarm>) {
+fn fire_alarms(alarms: &Receiver<Alarm>) {
     let mut set: Vec<Alarm> = Vec::new();
     loop {
         let next = if set.is_empty() {
@@ -54,7 +54,7 @@ fn keep(alarms: &Receiver<Alarm>) {
 
 /// The result of a wait, or `None` if it times out.
 pub async fn within<T>(wait: impl Future<Output = T>) -> Option<T> {
-    limited(wait, RUNTIME_LIMIT, WALL_LIMIT).await
+    with_limits(wait, RUNTIME_LIMIT, WALL_LIMIT).await
 }
 
 /// Polls a condition that no commit signals. Fails the test if it times out.
@@ -67,7 +67,7 @@ pub async fn until(what: &str, holds: impl Fn() -> bool) {
     assert!(within(wait).await.is_some(), "timed out waiting for: {what}");
 }
 
-async fn limited<T>(wait: impl Future<Output = T>, runtime: Duration, wall: Duration) -> Option<T> {
+async fn with_limits<T>(wait: impl Future<Output = T>, runtime: Duration, wall: Duration) -> Option<T> {
     let (ring, rings) = oneshot::channel();
     ALARMS.send(Alarm { at: Instant::now() + wall, ring }).expect("the thread lives as long as the process");
     tokio::select! {
@@ -86,8 +86,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_for_what_never_comes_ends_on_the_runtimes_clock() {
-        assert_eq!(limited(std::future::pending::<()>(), RUNTIME_LIMIT, WALL_LIMIT).await, None);
-        assert_eq!(limited(async { 7 }, RUNTIME_LIMIT, WALL_LIMIT).await, Some(7));
+        assert_eq!(with_limits(std::future::pending::<()>(), RUNTIME_LIMIT, WALL_LIMIT).await, None);
+        assert_eq!(with_limits(async { 7 }, RUNTIME_LIMIT, WALL_LIMIT).await, Some(7));
     }
 
     #[tokio::test(start_paused = true)]
@@ -97,7 +97,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         });
-        assert_eq!(limited(std::future::pending::<()>(), RUNTIME_LIMIT, SHORT).await, None);
+        assert_eq!(with_limits(std::future::pending::<()>(), RUNTIME_LIMIT, SHORT).await, None);
         busy.abort();
     }
 
@@ -108,6 +108,6 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        assert_eq!(limited::<()>(spins, RUNTIME_LIMIT, SHORT).await, None);
+        assert_eq!(with_limits::<()>(spins, RUNTIME_LIMIT, SHORT).await, None);
     }
 }

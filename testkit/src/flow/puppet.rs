@@ -15,9 +15,9 @@ use uuid::Uuid;
 
 /// A recorded call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Made {
+pub struct RecordedCall {
     /// `execute`, `dry`, `check` or `rollback`.
-    pub how: &'static str,
+    pub kind: &'static str,
     pub effect: Uuid,
     pub key: String,
     pub attempt: u32,
@@ -26,37 +26,37 @@ pub struct Made {
     pub at: Instant,
 }
 
-type Act = Arc<dyn Fn(CallContext, Value) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync>;
-type Undo = Arc<dyn Fn(CallContext, CompletedCall) -> Result<Value, ToolError> + Send + Sync>;
-type Host = Arc<dyn Fn(&Value) -> Option<String> + Send + Sync>;
-type Check = Arc<dyn Fn(CallContext) -> Result<CheckResult, ToolError> + Send + Sync>;
+type ExecuteFn = Arc<dyn Fn(CallContext, Value) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync>;
+type RollbackFn = Arc<dyn Fn(CallContext, CompletedCall) -> Result<Value, ToolError> + Send + Sync>;
+type HostFn = Arc<dyn Fn(&Value) -> Option<String> + Send + Sync>;
+type CheckFn = Arc<dyn Fn(CallContext) -> Result<CheckResult, ToolError> + Send + Sync>;
 
 /// Builds a tool from closures. Each method returns the changed builder.
 #[derive(Clone)]
-pub struct Puppet {
+pub struct ScriptedTool {
     declared: ToolDeclaration,
-    act: Act,
-    undo: Undo,
-    check: Check,
-    host: Host,
+    act: ExecuteFn,
+    undo: RollbackFn,
+    check: CheckFn,
+    host: HostFn,
     dry_takes: Duration,
     dry_refuses: Option<(Code, &'static str)>,
-    made: Arc<Mutex<Vec<Made>>>,
+    made: Arc<Mutex<Vec<RecordedCall>>>,
 }
 
 /// Counts calls in flight by tool and by tenant, and keeps the inputs in order of start.
 #[derive(Clone, Default)]
-pub struct Watch(Arc<Mutex<Counts>>);
+pub struct ConcurrencyProbe(Arc<Mutex<ProbeCounts>>);
 
 #[derive(Default)]
-struct Counts {
+struct ProbeCounts {
     now: BTreeMap<String, usize>,
     most: BTreeMap<String, usize>,
     order: Vec<Value>,
 }
 
-impl Watch {
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+impl ConcurrencyProbe {
+    fn counts(&self) -> MutexGuard<'_, ProbeCounts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -92,18 +92,18 @@ impl Watch {
 
 /// The recorded calls of one tool.
 #[derive(Clone)]
-pub struct Asked(Arc<Mutex<Vec<Made>>>);
+pub struct CallLog(Arc<Mutex<Vec<RecordedCall>>>);
 
-impl Asked {
+impl CallLog {
     #[must_use]
-    pub fn all(&self) -> Vec<Made> {
+    pub fn all(&self) -> Vec<RecordedCall> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The calls of one kind: `execute`, `dry`, `check` or `rollback`.
     #[must_use]
-    pub fn of(&self, how: &str) -> Vec<Made> {
-        self.all().into_iter().filter(|made| made.how == how).collect()
+    pub fn of(&self, how: &str) -> Vec<RecordedCall> {
+        self.all().into_iter().filter(|made| made.kind == how).collect()
     }
 
     /// The number of calls of one kind.
@@ -113,7 +113,7 @@ impl Asked {
     }
 }
 
-impl Puppet {
+impl ScriptedTool {
     /// A low-risk tool that supports dry runs and echoes its input. If it writes, it can be rolled back.
     #[must_use]
     pub fn new(name: &'static str, effect: EffectKind) -> Self {
@@ -150,14 +150,14 @@ impl Puppet {
 
     /// Changes the declaration.
     #[must_use]
-    pub fn declared(mut self, change: impl FnOnce(&mut ToolDeclaration)) -> Self {
+    pub fn with_declaration(mut self, change: impl FnOnce(&mut ToolDeclaration)) -> Self {
         change(&mut self.declared);
         self
     }
 
     /// Sets what a real call does.
     #[must_use]
-    pub fn acts<F>(mut self, act: impl Fn(CallContext, Value) -> F + Send + Sync + 'static) -> Self
+    pub fn on_execute<F>(mut self, act: impl Fn(CallContext, Value) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Value, ToolError>> + Send + 'static,
     {
@@ -167,7 +167,7 @@ impl Puppet {
 
     /// Delays each real call.
     #[must_use]
-    pub fn takes(mut self, time: impl Fn(&Value) -> Duration + Send + Sync + 'static) -> Self {
+    pub fn with_delay(mut self, time: impl Fn(&Value) -> Duration + Send + Sync + 'static) -> Self {
         let act = self.act;
         let time = Arc::new(time);
         self.act = Arc::new(move |ctx, input| {
@@ -183,7 +183,7 @@ impl Puppet {
 
     /// Counts its real calls in `watch`.
     #[must_use]
-    pub fn watched(mut self, watch: &Watch) -> Self {
+    pub fn with_probe(mut self, watch: &ConcurrencyProbe) -> Self {
         let (act, watch, name) = (self.act, watch.clone(), self.declared.name);
         self.act = Arc::new(move |ctx, input| {
             let (act, watch) = (Arc::clone(&act), watch.clone());
@@ -201,14 +201,14 @@ impl Puppet {
 
     /// Delays each dry run.
     #[must_use]
-    pub fn dry_takes(mut self, time: Duration) -> Self {
+    pub fn with_dry_run_delay(mut self, time: Duration) -> Self {
         self.dry_takes = time;
         self
     }
 
     /// Makes dry runs fail.
     #[must_use]
-    pub const fn dry_refuses(mut self, code: Code, why: &'static str) -> Self {
+    pub const fn with_dry_run_error(mut self, code: Code, why: &'static str) -> Self {
         self.dry_refuses = Some((code, why));
         self
     }
@@ -219,12 +219,12 @@ impl Puppet {
         self,
         answer: impl Fn(&CallContext, &Value) -> Result<Value, ToolError> + Send + Sync + 'static,
     ) -> Self {
-        self.acts(move |ctx, input| std::future::ready(answer(&ctx, &input)))
+        self.on_execute(move |ctx, input| std::future::ready(answer(&ctx, &input)))
     }
 
     /// Fails on these attempts with a retryable error.
     #[must_use]
-    pub fn fails_at(self, attempts: &'static [u32]) -> Self {
+    pub fn failing_at(self, attempts: &'static [u32]) -> Self {
         self.answers(move |ctx, input| match attempts.contains(&ctx.attempt) {
             true => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
             false => Ok(json!({"echo": input})),
@@ -233,7 +233,7 @@ impl Puppet {
 
     /// Sets what a rollback does.
     #[must_use]
-    pub fn undoes(
+    pub fn on_rollback(
         mut self,
         undo: impl Fn(CallContext, CompletedCall) -> Result<Value, ToolError> + Send + Sync + 'static,
     ) -> Self {
@@ -243,7 +243,7 @@ impl Puppet {
 
     /// Makes it checkable, and sets what a check answers.
     #[must_use]
-    pub fn checks(mut self, check: impl Fn(CallContext) -> Result<CheckResult, ToolError> + Send + Sync + 'static) -> Self {
+    pub fn on_check(mut self, check: impl Fn(CallContext) -> Result<CheckResult, ToolError> + Send + Sync + 'static) -> Self {
         self.declared.checkable = true;
         self.check = Arc::new(check);
         self
@@ -251,7 +251,7 @@ impl Puppet {
 
     /// Takes the host of a call from its input's member `host`.
     #[must_use]
-    pub fn reaches_hosts(mut self) -> Self {
+    pub fn with_host_input(mut self) -> Self {
         self.host = Arc::new(|input| input["host"].as_str().map(str::to_owned));
         self
     }
@@ -263,32 +263,32 @@ impl Puppet {
 
     /// The calls made so far and later.
     #[must_use]
-    pub fn asked(&self) -> Asked {
-        Asked(Arc::clone(&self.made))
+    pub fn asked(&self) -> CallLog {
+        CallLog(Arc::clone(&self.made))
     }
 
     #[must_use]
     pub fn build(self) -> Arc<dyn Tool> {
         let spec = Arc::new(self.declared.clone().compile().expect("schemas that compile"));
-        Arc::new(Moved { spec, puppet: self })
+        Arc::new(BuiltScriptedTool { spec, puppet: self })
     }
 }
 
-struct Moved {
+struct BuiltScriptedTool {
     spec: Arc<Spec>,
-    puppet: Puppet,
+    puppet: ScriptedTool,
 }
 
-impl Moved {
-    fn note(&self, how: &'static str, ctx: &CallContext, input: &Value) {
+impl BuiltScriptedTool {
+    fn record(&self, how: &'static str, ctx: &CallContext, input: &Value) {
         let (key, input) = (ctx.idempotency_key.clone(), input.clone());
-        let made = Made { how, effect: ctx.effect_id, key, attempt: ctx.attempt, input, at: Instant::now() };
+        let made = RecordedCall { kind: how, effect: ctx.effect_id, key, attempt: ctx.attempt, input, at: Instant::now() };
         self.puppet.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
     }
 }
 
 #[async_trait]
-impl Tool for Moved {
+impl Tool for BuiltScriptedTool {
     fn spec(&self) -> &Arc<Spec> {
         &self.spec
     }
@@ -299,7 +299,7 @@ impl Tool for Moved {
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         if is_dry_run(input) {
-            self.note("dry", ctx, input);
+            self.record("dry", ctx, input);
             tokio::time::sleep(self.puppet.dry_takes).await;
             if let Some((code, why)) = self.puppet.dry_refuses {
                 return Err(ToolError::not_sent(code, why));
@@ -308,17 +308,17 @@ impl Tool for Moved {
             echo.as_object_mut().map(|members| members.remove("dry_run"));
             return Ok(Spec::dry_run_response(json!({"echo": echo}), self.spec.name.clone()));
         }
-        self.note("execute", ctx, input);
+        self.record("execute", ctx, input);
         (self.puppet.act)(ctx.clone(), input.clone()).await
     }
 
     async fn rollback(&self, ctx: &CallContext, done: &CompletedCall) -> Result<Value, ToolError> {
-        self.note("rollback", ctx, &done.input);
+        self.record("rollback", ctx, &done.input);
         (self.puppet.undo)(ctx.clone(), done.clone())
     }
 
     async fn check(&self, ctx: &CallContext, input: &Value) -> Result<CheckResult, ToolError> {
-        self.note("check", ctx, input);
+        self.record("check", ctx, input);
         (self.puppet.check)(ctx.clone())
     }
 }

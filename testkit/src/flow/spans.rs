@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 /// Collects the spans of all engines that share it.
 #[derive(Debug, Default)]
-pub struct Listener(watch::Sender<Vec<Span>>);
+pub struct SpanCollector(watch::Sender<Vec<Span>>);
 
-impl Listener {
+impl SpanCollector {
     /// The spans of a run, in the order in which they ended.
     #[must_use]
     pub fn of(&self, run: Uuid) -> Vec<Span> {
@@ -46,7 +46,7 @@ fn branch(spans: &[Span], mut parts: Vec<&Span>, depth: usize, text: &mut String
     }
 }
 
-impl Spans for Listener {
+impl Spans for SpanCollector {
     fn enabled(&self) -> bool {
         true
     }

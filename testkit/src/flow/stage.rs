@@ -4,10 +4,10 @@
 //! check again after each commit; they never poll on a timer.
 
 use super::air::Air;
-use super::bus::HintBus;
-use super::engine::{Nobody, World};
+use super::bus::BroadcastBus;
+use super::engine::{NullNotifier, World};
 use super::patience::within;
-use super::somebody;
+use super::full_permit;
 use crate::memory::MemoryRecords;
 use chimera_core::access::Level;
 use chimera_core::access::tables::TENANTS;
@@ -47,14 +47,14 @@ pub fn asking() -> Asking {
 
 /// The decrypted approval link in a stored message.
 #[must_use]
-pub fn link_in(message: &Row) -> Option<String> {
+pub fn approval_link(message: &Row) -> Option<String> {
     let payload = message.get("payload").as_json().map(Json::to_value)?;
     let payload = asking().unseal_link(message.uuid("id"), payload).ok()?;
     payload["data"]["link"].as_str().map(str::to_owned)
 }
 
 /// Builds a [`Stage`]. Each method returns the changed builder.
-pub struct Setup {
+pub struct EngineSetup {
     world: World,
     tools: Vec<Arc<dyn Tool>>,
     policy: Arc<dyn Policy>,
@@ -69,7 +69,7 @@ pub struct Setup {
 }
 
 /// An engine and its in-memory store.
-pub struct Stage {
+pub struct EngineFixture {
     pub world: World,
     pub records: Arc<MemoryRecords>,
     pub flow: Flow,
@@ -77,12 +77,12 @@ pub struct Stage {
 
 /// A setup with scripted tools, no policy rules and default limits.
 #[must_use]
-pub fn stage(seed: u64) -> Setup {
-    Setup {
+pub fn stage(seed: u64) -> EngineSetup {
+    EngineSetup {
         world: World::new(seed),
         tools: Vec::new(),
         policy: Arc::new(Rules::default()),
-        notifier: Arc::new(Nobody),
+        notifier: Arc::new(NullNotifier),
         spans: Arc::new(NoSpans),
         asking: asking(),
         tenancy: Arc::new(OneTenant),
@@ -93,7 +93,7 @@ pub fn stage(seed: u64) -> Setup {
     }
 }
 
-impl Setup {
+impl EngineSetup {
     #[must_use]
     pub fn tenancy(mut self, tenancy: Arc<dyn Tenancy>) -> Self {
         self.tenancy = tenancy;
@@ -137,7 +137,7 @@ impl Setup {
     }
 
     #[must_use]
-    pub fn slots(mut self, slots: CallLimits) -> Self {
+    pub fn call_limits(mut self, slots: CallLimits) -> Self {
         self.slots = slots;
         self
     }
@@ -145,11 +145,11 @@ impl Setup {
     /// Limits the number of active runs, in total and per tenant.
     #[must_use]
     pub fn runs_max(self, runs_max: usize) -> Self {
-        self.places(RunLimits { total: runs_max, per_tenant: runs_max, ..RunLimits::default() })
+        self.run_limits(RunLimits { total: runs_max, per_tenant: runs_max, ..RunLimits::default() })
     }
 
     #[must_use]
-    pub fn places(mut self, places: RunLimits) -> Self {
+    pub fn run_limits(mut self, places: RunLimits) -> Self {
         self.places = places;
         self
     }
@@ -169,12 +169,12 @@ impl Setup {
     }
 
     /// Opens on an empty store.
-    pub async fn open(self) -> Stage {
-        self.on(Arc::new(MemoryRecords::new())).await
+    pub async fn open(self) -> EngineFixture {
+        self.open_on(Arc::new(MemoryRecords::new())).await
     }
 
     /// Opens on an existing store, like a process that restarts.
-    pub async fn on(self, records: Arc<MemoryRecords>) -> Stage {
+    pub async fn open_on(self, records: Arc<MemoryRecords>) -> EngineFixture {
         for tenant in [TENANT, "other"] {
             let row = vec![("id", tenant.into()), ("slug", tenant.into()), ("name", tenant.into())];
             let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
@@ -189,7 +189,7 @@ impl Setup {
             records: Arc::clone(&records) as Arc<dyn Records>,
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random) as _,
-            bus: Arc::new(HintBus::default()),
+            bus: Arc::new(BroadcastBus::default()),
             notifier: self.notifier,
             spans: self.spans,
             asking: self.asking,
@@ -203,15 +203,15 @@ impl Setup {
             let keeper = flow.clone();
             tokio::spawn(async move { keeper.keep().await });
         }
-        Stage { world: self.world, records, flow }
+        EngineFixture { world: self.world, records, flow }
     }
 }
 
-impl Stage {
+impl EngineFixture {
     /// Stops this engine and opens another on the same store.
-    pub async fn restart(&self, setup: Setup) -> Stage {
+    pub async fn restart(&self, setup: EngineSetup) -> EngineFixture {
         self.flow.stop();
-        setup.world(self.world.clone()).on(Arc::clone(&self.records)).await
+        setup.world(self.world.clone()).open_on(Arc::clone(&self.records)).await
     }
 
     /// Renews the leases of this node until the task is aborted.
@@ -229,7 +229,7 @@ impl Stage {
     /// A permit for everything in a tenant.
     #[must_use]
     pub fn permit_of(&self, tenant: &str, actor: &str) -> Permit {
-        somebody(tenant, actor)
+        full_permit(tenant, actor)
     }
 
     /// A permit for everything in [`TENANT`].
@@ -271,10 +271,10 @@ impl Stage {
 
     /// Waits until the run satisfies a condition.
     pub async fn until(&self, run: Uuid, wanted: impl Fn(&Value) -> bool) -> Value {
-        self.until_of(TENANT, run, wanted).await
+        self.wait_for_in(TENANT, run, wanted).await
     }
 
-    pub async fn until_of(&self, tenant: &str, run: Uuid, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub async fn wait_for_in(&self, tenant: &str, run: Uuid, wanted: impl Fn(&Value) -> bool) -> Value {
         let (mut commits, admin) = (self.records.commits(), self.permit_of(tenant, "admin"));
         let waiting = async {
             loop {
@@ -338,7 +338,7 @@ impl Stage {
     }
 
     /// The statuses of the steps, in order: `a=completed b=skipped`.
-    pub async fn standing(&self, run: Uuid) -> String {
+    pub async fn step_statuses(&self, run: Uuid) -> String {
         let steps = self.steps(run).await;
         let words = steps.as_array().expect("steps").iter().map(|step| {
             let item = step["map_index"].as_i64().map(|item| format!("[{item}]")).unwrap_or_default();

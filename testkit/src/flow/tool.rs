@@ -1,6 +1,6 @@
 //! Tools that follow a script. The script decides each call by tool, idempotency key and attempt.
 
-use super::outside::Outside;
+use super::outside::ExternalSystem;
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::tool::{ToolDeclaration, Metadata, EffectKind, Risk, Rollback, Spec, is_dry_run};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The outcome of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behave {
+pub enum CallBehavior {
     /// Succeeds.
     Work,
     /// Fails before anything is sent; retryable.
@@ -27,23 +27,23 @@ pub enum Behave {
 }
 
 /// Maps tool, idempotency key and attempt to an outcome.
-pub type Script = Arc<dyn Fn(&str, &str, u32) -> Behave + Send + Sync>;
+pub type BehaviorScript = Arc<dyn Fn(&str, &str, u32) -> CallBehavior + Send + Sync>;
 
-pub struct Scripted {
+pub struct ExternalTool {
     spec: Arc<Spec>,
-    outside: Arc<Outside>,
-    script: Script,
+    outside: Arc<ExternalSystem>,
+    script: BehaviorScript,
 }
 
-impl Scripted {
+impl ExternalTool {
     #[must_use]
     pub fn new(
         name: &'static str,
         effect: EffectKind,
         idempotent: bool,
         checkable: bool,
-        outside: Arc<Outside>,
-        script: Script,
+        outside: Arc<ExternalSystem>,
+        script: BehaviorScript,
     ) -> Self {
         let declared = ToolDeclaration {
             name,
@@ -76,14 +76,14 @@ impl Scripted {
             if let Some(Some(output)) = made_before {
                 return output;
             }
-            self.outside.happen(&self.spec.name, &ctx.idempotency_key, input, output.clone());
+            self.outside.record(&self.spec.name, &ctx.idempotency_key, input, output.clone());
         }
         output
     }
 }
 
 #[async_trait]
-impl Tool for Scripted {
+impl Tool for ExternalTool {
     fn spec(&self) -> &Arc<Spec> {
         &self.spec
     }
@@ -94,18 +94,18 @@ impl Tool for Scripted {
         }
         let lost = || ToolError::maybe_sent(Code::ExternalServiceUnavailable, "the answer was lost");
         match (self.script)(&self.spec.name, &ctx.idempotency_key, ctx.attempt) {
-            Behave::Work => Ok(self.work(ctx, input)),
-            Behave::RefuseBefore => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
-            Behave::RefuseForGood => Err(ToolError::not_sent(Code::ValidationFailed, "never")),
-            Behave::LoseAnswer => {
+            CallBehavior::Work => Ok(self.work(ctx, input)),
+            CallBehavior::RefuseBefore => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
+            CallBehavior::RefuseForGood => Err(ToolError::not_sent(Code::ValidationFailed, "never")),
+            CallBehavior::LoseAnswer => {
                 self.work(ctx, input);
                 Err(lost())
             }
-            Behave::Hang => {
+            CallBehavior::Hang => {
                 self.work(ctx, input);
                 std::future::pending().await
             }
-            Behave::Late => {
+            CallBehavior::Late => {
                 tokio::time::sleep(Duration::from_secs(3)).await;
                 Ok(self.work(ctx, input))
             }

@@ -5,7 +5,7 @@
 //! failed for the same reason.
 
 use super::air::{Air, workflow};
-use super::bare::{Lenient, graph, head};
+use super::bare::{AllowAllPolicy, graph, head};
 use super::engine::World;
 use crate::build::NOON;
 use crate::memory::MemoryRecords;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// A run with its rows in a store.
-pub struct Twin {
+pub struct RebuildCheck {
     run: Run,
     graph: Arc<Graph>,
     records: MemoryRecords,
@@ -33,34 +33,34 @@ pub struct Twin {
 }
 
 /// Lets every call through, or none.
-struct Slots(bool);
+struct FixedGate(bool);
 
-impl Gate for Slots {
+impl Gate for FixedGate {
     fn enter(&mut self, _: SlotRequest<'_>) -> bool {
         self.0
     }
 }
 
 /// The decided edges of a run, and its failure.
-type Standing = (Vec<IncomingEdges>, Option<String>);
+type RunSnapshot = (Vec<IncomingEdges>, Option<String>);
 
-fn standing(run: &Run) -> Standing {
+fn snapshot(run: &Run) -> RunSnapshot {
     (run.decided_edges(), run.failure().map(|error| format!("{}: {}", error.code, error.message)))
 }
 
-impl Twin {
+impl RebuildCheck {
     /// Compares one random graph per seed. Returns how often a run was rebuilt.
-    pub async fn agree_about(seeds: std::ops::Range<u64>) -> usize {
+    pub async fn compare_seeds(seeds: std::ops::Range<u64>) -> usize {
         let mut compared = 0;
         for seed in seeds {
             let dice = Seeded::new(seed);
-            compared += Self::agrees(&entangled(&dice), &dice).await;
+            compared += Self::compare(&random_graph(&dice), &dice).await;
         }
         compared
     }
 
     /// Runs a workflow to its end. Returns the number of comparisons.
-    async fn agrees(air: &Air, dice: &Seeded) -> usize {
+    async fn compare(air: &Air, dice: &Seeded) -> usize {
         let world = World::new(dice.next());
         let registry = world.registry();
         let graph = graph(&registry, air);
@@ -68,28 +68,28 @@ impl Twin {
         let records = MemoryRecords::new();
         let mut twin = Self { run, graph, records, world, registry, calls: Vec::new(), more: false };
         let mut compared = 0;
-        twin.tell(vec![Event::Claimed { alone: true }]).await;
+        twin.apply(vec![Event::Claimed { alone: true }]).await;
         while !twin.run.status().is_final() {
             if !twin.more {
-                let rebuilt = standing(&twin.rebuilt());
-                assert_eq!(rebuilt, standing(&twin.run), "after a crash, of {:#}", air.document());
+                let rebuilt = snapshot(&twin.rebuild());
+                assert_eq!(rebuilt, snapshot(&twin.run), "after a crash, of {:#}", air.document());
                 compared += 1;
             }
             let mut events = Vec::new();
             for _ in 0..=dice.below(3) {
                 if !twin.calls.is_empty() {
                     let at = usize::try_from(dice.below(twin.calls.len() as u64)).expect("an index");
-                    events.push(answered(twin.calls.remove(at), dice));
+                    events.push(random_answer(twin.calls.remove(at), dice));
                 }
             }
             assert!(twin.more || !events.is_empty(), "the run is stuck: {:#}", air.document());
             events.push(Event::Tick);
-            twin.tell(events).await;
+            twin.apply(events).await;
         }
         compared
     }
 
-    async fn tell(&mut self, events: Vec<Event>) {
+    async fn apply(&mut self, events: Vec<Event>) {
         let turn = step(&mut self.run, events, true, &self.world, &self.registry);
         self.more = turn.more;
         if let Some(tx) = turn.tx {
@@ -104,7 +104,7 @@ impl Twin {
     }
 
     /// The run as another process would load it now.
-    fn rebuilt(&self) -> Run {
+    fn rebuild(&self) -> Run {
         let row = self.records.rows(&RUNS).into_iter().next().expect("the row of the run");
         let stored = StoredRun {
             run: row,
@@ -128,8 +128,8 @@ fn step(run: &mut Run, events: Vec<Event>, slots: bool, world: &World, registry:
     let mut env = Env {
         now: NOON,
         ids: &mut || world.random.row_id(NOON),
-        gate: &mut Slots(slots),
-        policy: &Lenient::default(),
+        gate: &mut FixedGate(slots),
+        policy: &AllowAllPolicy::default(),
         catalog: &catalog,
         owner: LaneOwner { lane: 1, epoch: 1 },
     };
@@ -137,7 +137,7 @@ fn step(run: &mut Run, events: Vec<Event>, slots: bool, world: &World, registry:
 }
 
 /// The answer of a call; one in six is a permanent failure.
-fn answered(event: Event, dice: &Seeded) -> Event {
+fn random_answer(event: Event, dice: &Seeded) -> Event {
     match event {
         Event::CallAnswered { at, call, took_ms, .. } if dice.below(6) == 0 => {
             let answer = CallOutcome::Failed(ToolError::not_sent(Code::ValidationFailed, format!("no to {}", at.node)));
@@ -148,7 +148,7 @@ fn answered(event: Event, dice: &Seeded) -> Event {
 }
 
 /// A random graph whose conditions refer to any upstream node, settled or not.
-fn entangled(dice: &Seeded) -> Air {
+fn random_graph(dice: &Seeded) -> Air {
     let mut air = workflow("entangled");
     let names: Vec<String> = (0..4 + dice.below(6)).map(|at| format!("n{at}")).collect();
     let mut above: Vec<Vec<usize>> = Vec::new();
@@ -175,7 +175,7 @@ fn entangled(dice: &Seeded) -> Air {
         let tool = *dice.pick(&["pure", "read", "again"]);
         air = air.function(&names[at], tool, json!({}));
         if dice.below(2) == 0 {
-            air = air.also("join", Value::from("any"));
+            air = air.with_node_member("join", Value::from("any"));
         }
     }
     for (from, to, condition) in edges {

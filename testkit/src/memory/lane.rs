@@ -3,7 +3,7 @@
 //! A lane is free once its holder has released it or, if the store has a clock, once its lease has expired.
 
 use super::tables::Tables;
-use super::{ClaimFate, Disk, lock};
+use super::{LaneClaimOutcome, SharedState, lock};
 use crate::build::NOON;
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::ledger::{Digest32, ChainHead};
@@ -31,7 +31,7 @@ pub(super) struct LaneLoop {
 
 impl LaneLoop {
     /// Claims a free lane, or adds one.
-    pub(super) fn claim(disk: &Disk) -> Self {
+    pub(super) fn claim(disk: &SharedState) -> Self {
         let commands = VecDeque::from([Command::Claim]);
         let mut lane = Self { committer: Committer::new(), commands, mine: None, last: None };
         lane.run(disk);
@@ -46,18 +46,18 @@ impl LaneLoop {
         self.commands.extend(self.committer.step(Event::Submitted { tx, waiter }));
     }
 
-    pub(super) fn renew(&mut self, disk: &Disk) {
+    pub(super) fn renew(&mut self, disk: &SharedState) {
         self.commands.extend(self.committer.step(Event::Tick));
         self.run(disk);
     }
 
-    pub(super) fn close(&mut self, disk: &Disk) {
+    pub(super) fn close(&mut self, disk: &SharedState) {
         self.commands.extend(self.committer.step(Event::Closing));
         self.run(disk);
     }
 
     /// Runs every command. A claim that does not succeed is retried on the next call.
-    pub(super) fn run(&mut self, disk: &Disk) {
+    pub(super) fn run(&mut self, disk: &SharedState) {
         self.commands.extend(self.committer.start());
         let mut later = None;
         while let Some(command) = self.commands.pop_front() {
@@ -74,18 +74,18 @@ impl LaneLoop {
                 Command::Claim if later.is_some() => continue,
                 Command::Claim => {
                     self.last = self.mine.take().or(self.last);
-                    let fate = lock(&disk.claims).as_mut().map_or(ClaimFate::Taken, |claims| claims());
+                    let fate = lock(&disk.claims).as_mut().map_or(LaneClaimOutcome::Taken, |claims| claims());
                     match fate {
-                        ClaimFate::Taken => {
-                            let lane = take(disk, &mut lock(&disk.tables), self.last);
+                        LaneClaimOutcome::Taken => {
+                            let lane = claim_lane(disk, &mut lock(&disk.tables), self.last);
                             self.mine = Some(lane);
                             Event::Claimed(lane)
                         }
-                        ClaimFate::Pending => {
+                        LaneClaimOutcome::Pending => {
                             later = Some(Command::Claim);
                             continue;
                         }
-                        ClaimFate::Failed => {
+                        LaneClaimOutcome::Failed => {
                             later = Some(Command::Claim);
                             Event::ClaimFailed(Unavailable::new(Outage::Transient, "cannot claim a lane"))
                         }
@@ -110,7 +110,7 @@ impl LaneLoop {
     }
 }
 
-fn execute(disk: &Disk, batch: &Batch) -> BatchOutcome {
+fn execute(disk: &SharedState, batch: &Batch) -> BatchOutcome {
     let fault = lock(&disk.fault).as_mut().and_then(|fault| fault(batch));
     let mut tables = lock(&disk.tables);
     let answer_lost = match fault {
@@ -128,7 +128,7 @@ fn execute(disk: &Disk, batch: &Batch) -> BatchOutcome {
 }
 
 /// Passes a committed batch to the watcher.
-fn show(disk: &Disk, tables: &mut Tables, batch: &Batch, lost: &[(usize, TxRejection)]) {
+fn show(disk: &SharedState, tables: &mut Tables, batch: &Batch, lost: &[(usize, TxRejection)]) {
     let mut watcher = lock(&disk.watcher);
     let Some(watcher) = watcher.as_mut() else { return tables.changes(|_| ()) };
     tables.changes(|changed| watcher.changed(changed));
@@ -137,7 +137,7 @@ fn show(disk: &Disk, tables: &mut Tables, batch: &Batch, lost: &[(usize, TxRejec
     watcher.committed();
 }
 
-fn apply(disk: &Disk, tables: &mut Tables, batch: &Batch) -> (ChainHead, Vec<(usize, TxRejection)>) {
+fn apply(disk: &SharedState, tables: &mut Tables, batch: &Batch) -> (ChainHead, Vec<(usize, TxRejection)>) {
     let mut lost = Vec::new();
     for (at, tx) in batch.txs.iter().enumerate() {
         if let Err(conflict) = tables.apply(tx) {
@@ -150,16 +150,16 @@ fn apply(disk: &Disk, tables: &mut Tables, batch: &Batch) -> (ChainHead, Vec<(us
     for (sealed, link) in kept.flat_map(|(_, tx)| &tx.entries).zip(&links) {
         tables.put(sealed.row(batch.lane.id, link));
     }
-    put(tables, Lane { head, ..batch.lane }, Some(batch.id), lease(disk));
+    put_lane(tables, Lane { head, ..batch.lane }, Some(batch.id), lease(disk));
     (head, lost)
 }
 
 /// The expiry of a lease that starts now.
-fn lease(disk: &Disk) -> Timestamp {
+fn lease(disk: &SharedState) -> Timestamp {
     disk.clock.as_ref().map_or(NOON, |clock| clock.steady()).plus_seconds(LANE_LEASE_SECONDS)
 }
 
-fn put(tables: &mut Tables, lane: Lane, last_batch: Option<Uuid>, lease_until: Timestamp) {
+fn put_lane(tables: &mut Tables, lane: Lane, last_batch: Option<Uuid>, lease_until: Timestamp) {
     let cells = vec![
         lane.id.into(),
         lane.epoch.into(),
@@ -180,7 +180,7 @@ fn lane_of(row: &Row) -> Lane {
 /// Frees every lane, including held ones.
 pub(super) fn free_all(tables: &mut Tables) {
     for row in tables.all(&LEDGER_LANES) {
-        put(tables, lane_of(&row), row.get("last_batch_id").as_uuid(), FREE);
+        put_lane(tables, lane_of(&row), row.get("last_batch_id").as_uuid(), FREE);
     }
 }
 
@@ -194,7 +194,7 @@ fn holds(tables: &Tables, batch: &Batch) -> bool {
 }
 
 /// Claims the lane that was held, else a free one, else a new one, in a new epoch.
-fn take(disk: &Disk, tables: &mut Tables, mine: Option<Lane>) -> Lane {
+fn claim_lane(disk: &SharedState, tables: &mut Tables, mine: Option<Lane>) -> Lane {
     let rows = tables.all(&LEDGER_LANES);
     let now = disk.clock.as_ref().map_or(FREE, |clock| clock.steady());
     let free = |row: &&Row| row.get("lease_until").as_time().is_some_and(|end| end <= now);
@@ -204,19 +204,19 @@ fn take(disk: &Disk, tables: &mut Tables, mine: Option<Lane>) -> Lane {
         Some(row) => Lane { epoch: row.int("epoch") + 1, ..lane_of(row) },
         None => Lane { id: last + 1, epoch: 1, head: ChainHead::EMPTY },
     };
-    put(tables, lane, found.and_then(|row| row.get("last_batch_id").as_uuid()), lease(disk));
+    put_lane(tables, lane, found.and_then(|row| row.get("last_batch_id").as_uuid()), lease(disk));
     lane
 }
 
-fn settle(disk: &Disk, tables: &mut Tables, batch: &Batch) -> Resolution {
+fn settle(disk: &SharedState, tables: &mut Tables, batch: &Batch) -> Resolution {
     let Some(row) = held(tables, batch.lane) else { return Resolution::Fenced { durable: None } };
-    let lane = take(disk, tables, Some(batch.lane));
+    let lane = claim_lane(disk, tables, Some(batch.lane));
     let ours = row.get("last_batch_id").as_uuid() == Some(batch.id);
     if ours { Resolution::Committed(lane) } else { Resolution::NotCommitted(lane) }
 }
 
 fn release(tables: &mut Tables, lane: Lane) {
     if let Some(row) = held(tables, lane) {
-        put(tables, lane_of(&row), row.get("last_batch_id").as_uuid(), FREE);
+        put_lane(tables, lane_of(&row), row.get("last_batch_id").as_uuid(), FREE);
     }
 }

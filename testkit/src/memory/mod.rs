@@ -12,7 +12,7 @@ mod tables;
 mod views;
 
 pub use defaults::default_of;
-pub use tables::Changed;
+pub use tables::RowChange;
 
 use async_trait::async_trait;
 use chimera_core::ledger::SealedEntry;
@@ -28,11 +28,11 @@ use tokio::sync::{oneshot, watch};
 
 /// Decides the outcome of a batch before it is applied. `None` applies it. `Committed` applies it but loses the
 /// answer.
-pub type Fault = Box<dyn FnMut(&Batch) -> Option<BatchOutcome> + Send>;
+pub type BatchFault = Box<dyn FnMut(&Batch) -> Option<BatchOutcome> + Send>;
 
 /// The outcome of an attempt to claim a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClaimFate {
+pub enum LaneClaimOutcome {
     /// The lane is claimed.
     Taken,
     /// The claim takes longer. Commits wait, and the next transaction or renewal retries it.
@@ -42,11 +42,11 @@ pub enum ClaimFate {
 }
 
 /// Decides the outcome of each attempt to claim a lane.
-pub type ClaimFault = Box<dyn FnMut() -> ClaimFate + Send>;
+pub type LaneClaimFault = Box<dyn FnMut() -> LaneClaimOutcome + Send>;
 
 /// Observes every committed batch, in order: its changed rows, its entries, then `committed`.
-pub trait Watcher: Send {
-    fn changed(&mut self, changed: Changed<'_>);
+pub trait CommitObserver: Send {
+    fn changed(&mut self, changed: RowChange<'_>);
 
     fn entered(&mut self, sealed: &SealedEntry);
 
@@ -55,18 +55,18 @@ pub trait Watcher: Send {
 
 /// One node of an in-memory store.
 pub struct MemoryRecords {
-    disk: Arc<Disk>,
+    disk: Arc<SharedState>,
     lanes: Vec<Mutex<LaneLoop>>,
 }
 
 /// What all nodes share and what survives them.
 #[derive(Default)]
-struct Disk {
+struct SharedState {
     tables: Mutex<Tables>,
-    fault: Mutex<Option<Fault>>,
-    claims: Mutex<Option<ClaimFault>>,
+    fault: Mutex<Option<BatchFault>>,
+    claims: Mutex<Option<LaneClaimFault>>,
     commits: watch::Sender<u64>,
-    watcher: Mutex<Option<Box<dyn Watcher>>>,
+    watcher: Mutex<Option<Box<dyn CommitObserver>>>,
     clock: Option<Arc<dyn Clock>>,
     hold: Mutex<Option<Hold>>,
     refuses_reads: AtomicBool,
@@ -93,27 +93,27 @@ impl MemoryRecords {
     /// An empty store of several lanes, chosen by affinity.
     #[must_use]
     pub fn with_lanes(lanes: usize) -> Self {
-        Self::on(Arc::default(), lanes)
+        Self::with_state(Arc::default(), lanes)
     }
 
     /// An empty store of several lanes whose leases expire by this clock unless they are renewed.
     #[must_use]
     pub fn leased(lanes: usize, clock: Arc<dyn Clock>) -> Self {
-        Self::on(Arc::new(Disk { clock: Some(clock), ..Disk::default() }), lanes)
+        Self::with_state(Arc::new(SharedState { clock: Some(clock), ..SharedState::default() }), lanes)
     }
 
     /// Another node on the same tables. It claims lanes that a closed node released. A node that was only dropped
     /// still holds its lanes, as after a crash.
     #[must_use]
-    pub fn beside(&self) -> Self {
-        Self::on(Arc::clone(&self.disk), self.lanes.len())
+    pub fn second_node(&self) -> Self {
+        Self::with_state(Arc::clone(&self.disk), self.lanes.len())
     }
 
     /// The next node on the same tables when no other can be alive: every lane is free at once.
     #[must_use]
-    pub fn instead(&self) -> Self {
+    pub fn replacement_node(&self) -> Self {
         lane::free_all(&mut lock(&self.disk.tables));
-        self.beside()
+        self.second_node()
     }
 
     /// A separate store with the current content of this one, like a restored backup.
@@ -121,7 +121,7 @@ impl MemoryRecords {
     pub fn copy(&self) -> Self {
         let mut tables = lock(&self.disk.tables).copy();
         lane::free_all(&mut tables);
-        Self::on(Arc::new(Disk { tables: Mutex::new(tables), ..Disk::default() }), self.lanes.len())
+        Self::with_state(Arc::new(SharedState { tables: Mutex::new(tables), ..SharedState::default() }), self.lanes.len())
     }
 
     /// Renews the leases of this node.
@@ -129,29 +129,29 @@ impl MemoryRecords {
         self.lanes.iter().for_each(|lane| lock(lane).renew(&self.disk));
     }
 
-    pub fn watch(&self, watcher: Box<dyn Watcher>) {
+    pub fn watch(&self, watcher: Box<dyn CommitObserver>) {
         *lock(&self.disk.watcher) = Some(watcher);
     }
 
-    fn on(disk: Arc<Disk>, lanes: usize) -> Self {
+    fn with_state(disk: Arc<SharedState>, lanes: usize) -> Self {
         let lanes = (0..lanes.max(1)).map(|_| Mutex::new(LaneLoop::claim(&disk))).collect();
         Self { disk, lanes }
     }
 
     /// Lets `fault` decide about every batch from now on.
-    pub fn inject(&self, fault: Fault) {
+    pub fn inject_batch_fault(&self, fault: BatchFault) {
         *lock(&self.disk.fault) = Some(fault);
     }
 
     /// Lets `fault` decide about every claim of a lane from now on.
-    pub fn inject_claims(&self, fault: ClaimFault) {
+    pub fn inject_claim_fault(&self, fault: LaneClaimFault) {
         *lock(&self.disk.claims) = Some(fault);
     }
 
     /// Fails every batch from now on, like a full disk.
     pub fn refuse_writes(&self) {
         let full = || Unavailable::new(Outage::Full, "the disk is full");
-        self.inject(Box::new(move |_| Some(BatchOutcome::Unavailable(full()))));
+        self.inject_batch_fault(Box::new(move |_| Some(BatchOutcome::Unavailable(full()))));
     }
 
     /// Fails every read from now on, like a lost server.
@@ -165,7 +165,7 @@ impl MemoryRecords {
     }
 
     /// Ends injected failures of batches and reads.
-    pub fn heal(&self) {
+    pub fn clear_faults(&self) {
         self.disk.refuses_reads.store(false, Ordering::SeqCst);
         *lock(&self.disk.fault) = None;
     }
@@ -254,7 +254,7 @@ impl Records for MemoryRecords {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::World;
+    use crate::world::LedgerFixture;
     use chimera_core::ledger::ChainHead;
     use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
     use chimera_engine::commit::TxRejection;
@@ -262,10 +262,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_commit_whose_answer_is_lost_ends_in_a_receipt_and_happens_once() {
-        let (world, store) = (World::new(1), MemoryRecords::new());
+        let (world, store) = (LedgerFixture::new(1), MemoryRecords::new());
         let mut first = true;
         let committed = || BatchOutcome::Committed { head: ChainHead::EMPTY, lost: Vec::<(usize, TxRejection)>::new() };
-        store.inject(Box::new(move |_| std::mem::take(&mut first).then(committed)));
+        store.inject_batch_fault(Box::new(move |_| std::mem::take(&mut first).then(committed)));
         assert_eq!(world.write(&store, 0, "acme", 2).await.first_seq, Some(1));
         let receipt = world.write(&store, 0, "acme", 1).await;
         assert_eq!((receipt.lane, receipt.epoch, receipt.first_seq), (1, 2, Some(3)));
@@ -274,10 +274,10 @@ mod tests {
 
     #[tokio::test]
     async fn calls_that_are_made_together_share_a_batch() {
-        let (world, store) = (World::new(1), MemoryRecords::new());
+        let (world, store) = (LedgerFixture::new(1), MemoryRecords::new());
         let batches = Arc::new(Mutex::new(0));
         let count = Arc::clone(&batches);
-        store.inject(Box::new(move |_| {
+        store.inject_batch_fault(Box::new(move |_| {
             *lock(&count) += 1;
             None
         }));
@@ -287,19 +287,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_node_takes_lanes_that_were_given_back_and_no_others() {
-        let (world, one) = (World::new(1), MemoryRecords::with_lanes(2));
-        let two = one.beside();
+        let (world, one) = (LedgerFixture::new(1), MemoryRecords::with_lanes(2));
+        let two = one.second_node();
         assert_eq!(world.write(&two, 0, "acme", 1).await.lane, 3);
         one.close().await;
         assert!(matches!(one.commit(Tx::default()).await, Err(CommitError::Unavailable(_))));
-        let three = one.beside();
+        let three = one.second_node();
         let receipt = world.write(&three, 1, "acme", 1).await;
         assert_eq!((receipt.lane, receipt.epoch), (2, 2));
         store_is_fenced(&world, &three).await;
         assert_eq!(three.rows(&LEDGER_LANES).len(), 5, "a lane that was taken away is left alone");
     }
 
-    async fn store_is_fenced(world: &World, store: &MemoryRecords) {
+    async fn store_is_fenced(world: &LedgerFixture, store: &MemoryRecords) {
         let epoch = LEDGER_LANES.position("epoch").unwrap();
         store.tamper(&LEDGER_LANES, |rows| rows[0].cells[epoch] = 9.into());
         assert_eq!(store.commit(world.entries(0, "acme", 1)).await, Err(CommitError::Fenced));

@@ -35,7 +35,7 @@ fn order(a: &Value, b: &Value) -> Ordering {
 }
 
 /// Whether a row meets every condition.
-pub(super) fn meets(row: &Row, conditions: &[Condition]) -> bool {
+pub(super) fn matches(row: &Row, conditions: &[Condition]) -> bool {
     conditions.iter().all(|Condition { column, compare, value }| {
         let cell = row.get(column);
         match compare {

@@ -4,7 +4,7 @@
 //! and shows the changes of one that commits.
 
 use super::defaults::default_of;
-use super::order::{SortKey, meets};
+use super::order::{SortKey, matches};
 use super::views;
 use chimera_core::record::{
     Conflict, Direction, Insert, Page, Row, RowCount, Scope, Select, Step, Table, Tx, Update, Value,
@@ -17,18 +17,18 @@ type Rows = BTreeMap<SortKey, Row>;
 #[derive(Default)]
 pub(super) struct Tables {
     tables: BTreeMap<&'static str, Rows>,
-    journal: Vec<Was>,
+    journal: Vec<PreviousRow>,
 }
 
 /// The previous version of a changed row.
-struct Was {
+struct PreviousRow {
     table: &'static Table,
     key: SortKey,
     row: Option<Row>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Changed<'a> {
+pub struct RowChange<'a> {
     pub table: &'static Table,
     /// None if the row was inserted.
     pub before: Option<&'a Row>,
@@ -86,10 +86,10 @@ impl Tables {
     }
 
     /// Passes each change since the last call to `show`, and clears the journal.
-    pub(super) fn changes(&mut self, mut show: impl FnMut(Changed<'_>)) {
+    pub(super) fn changes(&mut self, mut show: impl FnMut(RowChange<'_>)) {
         for was in std::mem::take(&mut self.journal) {
             let after = self.tables.get(was.table.name).and_then(|rows| rows.get(&was.key));
-            show(Changed { table: was.table, before: was.row.as_ref(), after });
+            show(RowChange { table: was.table, before: was.row.as_ref(), after });
         }
     }
 
@@ -99,7 +99,7 @@ impl Tables {
 
     fn note(&mut self, table: &'static Table, key: SortKey) {
         let row = self.tables.get(table.name).and_then(|rows| rows.get(&key)).cloned();
-        self.journal.push(Was { table, key, row });
+        self.journal.push(PreviousRow { table, key, row });
     }
 
     fn insert(&mut self, insert: &Insert) -> Result<(), Conflict> {
@@ -146,7 +146,7 @@ impl Tables {
             | Step::Update { table, conditions, rows, .. }
             | Step::Delete { table, conditions, rows } => (*table, conditions, *rows),
         };
-        let found: Vec<Row> = self.stored(table.name).filter(|row| meets(row, conditions)).cloned().collect();
+        let found: Vec<Row> = self.stored(table.name).filter(|row| matches(row, conditions)).cloned().collect();
         check_rows(at, table, rows, found.len() as u64)?;
         for mut row in found {
             match step {
@@ -190,7 +190,7 @@ impl Tables {
             })
         };
         let own = |row: &Row| tenant.as_ref().is_none_or(|(column, value)| row.get(column) == value);
-        let wanted = |row: &Row| own(row) && meets(row, &select.conditions) && behind(row);
+        let wanted = |row: &Row| own(row) && matches(row, &select.conditions) && behind(row);
         let mut rows: Vec<Row> = match views::rows(self, table) {
             Some(rows) => rows.into_iter().filter(wanted).collect(),
             None => self.stored(table.name).filter(|row| wanted(row)).cloned().collect(),

@@ -7,7 +7,7 @@
 //! | step   | a settled step keeps its output and can only be rolled back                           |
 //! | effect | starts as `dispatched`; a succeeded effect stays succeeded                            |
 
-use crate::memory::{Changed, Watcher};
+use crate::memory::{RowChange, CommitObserver};
 use chimera_core::flow::run::RunStatus;
 use chimera_core::ledger::{Entry, SealedEntry};
 use chimera_core::record::{Row, Value};
@@ -22,7 +22,7 @@ use uuid::Uuid;
 const LINES_MAX: usize = 4_000;
 
 #[derive(Default)]
-struct Seen {
+struct CheckerState {
     story: Sha256,
     lines: Vec<String>,
     faults: Vec<String>,
@@ -38,31 +38,31 @@ struct Seen {
     sent: u64,
 }
 
-pub struct Judge {
-    seen: Mutex<Seen>,
+pub struct InvariantChecker {
+    seen: Mutex<CheckerState>,
     clock: Arc<dyn Clock>,
     keeps_lines: bool,
 }
 
-impl Judge {
+impl InvariantChecker {
     /// `keeps_lines` keeps a trace, which takes time.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, keeps_lines: bool) -> Arc<Self> {
         Arc::new(Self { seen: Mutex::default(), clock, keeps_lines })
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, CheckerState> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records a violation.
-    pub fn fault(&self, what: String) {
-        self.tell(|| format!("FAULT {what}"));
+    pub fn report_violation(&self, what: String) {
+        self.trace(|| format!("FAULT {what}"));
         self.seen().faults.push(what);
     }
 
     /// Adds a line to the trace.
-    pub fn tell(&self, line: impl FnOnce() -> String) {
+    pub fn trace(&self, line: impl FnOnce() -> String) {
         if !self.keeps_lines {
             return;
         }
@@ -75,7 +75,7 @@ impl Judge {
 
     /// Records a call that reaches the outside.
     pub fn sent(&self, tool: &str, key: &str, what: &str) {
-        self.tell(|| format!("send {tool} {what} {key}"));
+        self.trace(|| format!("send {tool} {what} {key}"));
         let now = self.clock.steady().micros();
         let mut seen = self.seen();
         seen.sent += 1;
@@ -86,7 +86,7 @@ impl Judge {
 
     /// The violations and the trace.
     #[must_use]
-    pub fn verdict(&self) -> (Vec<String>, Vec<String>) {
+    pub fn violations_and_trace(&self) -> (Vec<String>, Vec<String>) {
         let seen = self.seen();
         (seen.faults.clone(), seen.lines.clone())
     }
@@ -100,10 +100,10 @@ impl Judge {
 }
 
 /// Lets the judge watch a store.
-pub struct AtStore(pub Arc<Judge>);
+pub struct StoreObserver(pub Arc<InvariantChecker>);
 
-impl Watcher for AtStore {
-    fn changed(&mut self, changed: Changed<'_>) {
+impl CommitObserver for StoreObserver {
+    fn changed(&mut self, changed: RowChange<'_>) {
         let wrong = match changed.table.name {
             "runs" => self.run(changed),
             "steps" => step(changed),
@@ -111,9 +111,9 @@ impl Watcher for AtStore {
             _ => None,
         };
         if let Some(wrong) = wrong {
-            self.0.fault(wrong);
+            self.0.report_violation(wrong);
         }
-        self.0.tell(|| line(changed));
+        self.0.trace(|| line(changed));
         let mut seen = self.0.seen();
         seen.story.update(changed.table.name);
         for column in changed.table.key {
@@ -126,7 +126,7 @@ impl Watcher for AtStore {
     fn entered(&mut self, sealed: &SealedEntry) {
         let now = self.0.clock.steady().micros();
         for wrong in [self.cancelled(&sealed.entry), self.asked_again(&sealed.entry)].into_iter().flatten() {
-            self.0.fault(wrong);
+            self.0.report_violation(wrong);
         }
         let gap = {
             let mut seen = self.0.seen();
@@ -141,9 +141,9 @@ impl Watcher for AtStore {
             }
         };
         if let Some(gap) = gap {
-            self.0.fault(gap);
+            self.0.report_violation(gap);
         }
-        self.0.tell(|| format!("entry {:?} {} {}", sealed.entry.run_seq, sealed.entry.event_type, sealed.entry.data));
+        self.0.trace(|| format!("entry {:?} {} {}", sealed.entry.run_seq, sealed.entry.event_type, sealed.entry.data));
     }
 
     fn committed(&mut self) {
@@ -154,11 +154,11 @@ impl Watcher for AtStore {
             let differs = |(run, number): (&Uuid, &i64)| seen.entries.get(run).copied().unwrap_or(0) != *number;
             rows.iter().filter(|row| differs(*row)).map(|(run, number)| format!("run {run}: its row has run_seq {number}, which is not its last entry")).collect()
         };
-        wrong.into_iter().for_each(|wrong| self.0.fault(wrong));
+        wrong.into_iter().for_each(|wrong| self.0.report_violation(wrong));
     }
 }
 
-impl AtStore {
+impl StoreObserver {
     /// The final entry names the actor and reason of the cancel request, even if the run was reloaded in between.
     fn cancelled(&self, entry: &Entry) -> Option<String> {
         let (run, told) = (entry.run_id?, (entry.actor_id.clone(), entry.data["reason"].clone()));
@@ -192,7 +192,7 @@ impl AtStore {
         }
     }
 
-    fn run(&self, changed: Changed<'_>) -> Option<String> {
+    fn run(&self, changed: RowChange<'_>) -> Option<String> {
         let Some(after) = changed.after else { return Some("a run was deleted".to_owned()) };
         let id = after.uuid("id");
         self.0.seen().rows.insert(id, after.int("run_seq"));
@@ -216,7 +216,7 @@ impl AtStore {
     }
 }
 
-fn step(changed: Changed<'_>) -> Option<String> {
+fn step(changed: RowChange<'_>) -> Option<String> {
     let Some(after) = changed.after else { return Some("a step was deleted".to_owned()) };
     let before = changed.before?;
     let (was, is) = (before.text("status"), after.text("status"));
@@ -228,7 +228,7 @@ fn step(changed: Changed<'_>) -> Option<String> {
     None
 }
 
-fn effect(changed: Changed<'_>) -> Option<String> {
+fn effect(changed: RowChange<'_>) -> Option<String> {
     let Some(after) = changed.after else { return Some("an effect was deleted".to_owned()) };
     let key = after.text("idempotency_key");
     let is = after.text("status");
@@ -239,7 +239,7 @@ fn effect(changed: Changed<'_>) -> Option<String> {
     (was == "succeeded" && is != "succeeded").then(|| format!("effect {key} was {was} and is {is}"))
 }
 
-fn line(changed: Changed<'_>) -> String {
+fn line(changed: RowChange<'_>) -> String {
     let name = changed.table.name;
     match (changed.before, changed.after) {
         (None, Some(after)) => format!("  + {name} {}", cells(after, |_| true)),

@@ -1,10 +1,10 @@
 //! One node of a simulation: an engine, its keeper, and the task that renews its leases.
 
-use super::judge::Judge;
-use super::tool::{Simulated, specs};
-use super::weather::{Weather, Weathered};
-use super::wire::{Link, Wire, WiredRecords};
-use crate::flow::{HintBus, Nobody, Outside};
+use super::judge::InvariantChecker;
+use super::tool::{SimulatedTool, specs};
+use super::weather::{FaultInjector, FaultyRecords};
+use super::wire::{LinkState, PortSwitch, SwitchedRecords};
+use crate::flow::{BroadcastBus, NullNotifier, ExternalSystem};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_engine::act::rules::Rules;
@@ -19,13 +19,13 @@ use tokio::task::JoinHandle;
 const RENEW_EVERY: Duration = Duration::from_secs(4);
 
 /// What all nodes of a simulation share.
-pub struct Ground {
+pub struct SimulationContext {
     pub clock: Arc<dyn Clock>,
-    pub weather: Arc<Weather>,
-    pub outside: Arc<Outside>,
-    pub judge: Arc<Judge>,
+    pub weather: Arc<FaultInjector>,
+    pub outside: Arc<ExternalSystem>,
+    pub judge: Arc<InvariantChecker>,
     pub random: Arc<Seeded>,
-    pub hints: HintBus,
+    pub hints: BroadcastBus,
     /// Limits on concurrent calls per node.
     pub slots: CallLimits,
     /// Limits on active runs per node.
@@ -37,26 +37,26 @@ pub struct Ground {
 pub struct Node {
     pub flow: Flow,
     /// Its connection to everything outside; cutting it is a crash.
-    pub wire: Arc<Wire>,
+    pub wire: Arc<PortSwitch>,
     /// Partitioned from the store.
-    pub away: Arc<AtomicBool>,
+    pub partitioned: Arc<AtomicBool>,
     pub records: Arc<MemoryRecords>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Node {
     #[must_use]
-    pub fn start(ground: &Ground, records: Arc<MemoryRecords>) -> Self {
-        let wire = Arc::new(Wire::default());
-        let away = Arc::new(AtomicBool::new(false));
-        let weathered = Weathered::new(Arc::clone(&records) as _, Arc::clone(&ground.weather), Arc::clone(&away));
-        let wired: Arc<dyn Records> = Arc::new(WiredRecords::new(Arc::new(weathered), Arc::clone(&wire)));
+    pub fn start(ground: &SimulationContext, records: Arc<MemoryRecords>) -> Self {
+        let wire = Arc::new(PortSwitch::default());
+        let partitioned = Arc::new(AtomicBool::new(false));
+        let weathered = FaultyRecords::new(Arc::clone(&records) as _, Arc::clone(&ground.weather), Arc::clone(&partitioned));
+        let wired: Arc<dyn Records> = Arc::new(SwitchedRecords::new(Arc::new(weathered), Arc::clone(&wire)));
         let parts = FlowPorts {
             records: wired,
             clock: Arc::clone(&ground.clock),
             random: Arc::clone(&ground.random) as _,
             bus: Arc::new(ground.hints.clone()),
-            notifier: Arc::new(Nobody),
+            notifier: Arc::new(NullNotifier),
             spans: Arc::new(NoSpans),
             asking: Asking::default(),
             registry: Arc::new(registry(ground, &records, &wire)),
@@ -67,20 +67,20 @@ impl Node {
         let flow = Flow::bounded(parts, ground.places);
         let keeper = flow.clone();
         let (lease, held) = (Arc::clone(&wire), Arc::clone(&records));
-        let (weather, unreachable) = (Arc::clone(&ground.weather), Arc::clone(&away));
+        let (weather, unreachable) = (Arc::clone(&ground.weather), Arc::clone(&partitioned));
         let tasks = vec![
             tokio::spawn(async move { keeper.keep().await }),
             tokio::spawn(async move {
                 loop {
                     tokio::time::sleep(RENEW_EVERY).await;
                     lease.pass().await;
-                    if weather.is_calm() || !unreachable.load(std::sync::atomic::Ordering::Relaxed) {
+                    if weather.is_disabled() || !unreachable.load(std::sync::atomic::Ordering::Relaxed) {
                         held.renew();
                     }
                 }
             }),
         ];
-        Self { flow, wire, away, records, tasks }
+        Self { flow, wire, partitioned, records, tasks }
     }
 
     /// Shuts it down gracefully: starts nothing new, waits for calls in flight, then releases the lanes.
@@ -90,21 +90,21 @@ impl Node {
         self.flow.stop();
         self.tasks.iter().for_each(JoinHandle::abort);
         self.records.close().await;
-        self.wire.set(Link::Cut);
+        self.wire.set(LinkState::Cut);
     }
 
     /// Crashes it.
     pub fn crash(self) {
-        self.wire.set(Link::Cut);
+        self.wire.set(LinkState::Cut);
         self.tasks.iter().for_each(JoinHandle::abort);
         self.flow.stop();
     }
 }
 
-fn registry(ground: &Ground, disk: &Arc<MemoryRecords>, wire: &Arc<Wire>) -> Registry {
+fn registry(ground: &SimulationContext, disk: &Arc<MemoryRecords>, wire: &Arc<PortSwitch>) -> Registry {
     let mut registry = Registry::default();
     for spec in specs() {
-        let tool = Simulated {
+        let tool = SimulatedTool {
             spec: Arc::clone(spec),
             wire: Arc::clone(wire),
             outside: Arc::clone(&ground.outside),

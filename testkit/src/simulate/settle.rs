@@ -1,6 +1,6 @@
 //! Checks the final state of a simulation.
 
-use super::node::Ground;
+use super::node::SimulationContext;
 use crate::memory::MemoryRecords;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
@@ -8,7 +8,7 @@ use chimera_core::record::Row;
 use std::collections::BTreeMap;
 
 /// Runs that have not ended, and signals that were not consumed.
-pub(super) fn left(disk: &MemoryRecords) -> Vec<String> {
+pub(super) fn unfinished_work(disk: &MemoryRecords) -> Vec<String> {
     let open = |row: &Row| {
         let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
         !ended || !row.get("owner_lane").is_null() || !row.get("next_deadline").is_null()
@@ -24,7 +24,7 @@ pub(super) fn left(disk: &MemoryRecords) -> Vec<String> {
 }
 
 /// Number of runs by status.
-pub(super) fn ends(disk: &MemoryRecords) -> BTreeMap<String, usize> {
+pub(super) fn count_by_status(disk: &MemoryRecords) -> BTreeMap<String, usize> {
     let mut ends = BTreeMap::new();
     for row in disk.rows(&RUNS) {
         *ends.entry(row.text("status").to_owned()).or_default() += 1;
@@ -33,8 +33,8 @@ pub(super) fn ends(disk: &MemoryRecords) -> BTreeMap<String, usize> {
 }
 
 /// Reports every inconsistency between steps, effects, patches, approvals, the outside and the ledger.
-pub(super) async fn check(disk: &MemoryRecords, ground: &Ground) {
-    let fault = |what: String| ground.judge.fault(what);
+pub(super) async fn check(disk: &MemoryRecords, ground: &SimulationContext) {
+    let fault = |what: String| ground.judge.report_violation(what);
     let runs: BTreeMap<_, _> = disk.rows(&RUNS).into_iter().map(|row| (row.uuid("id"), row)).collect();
     let steps: BTreeMap<_, _> = disk.rows(&STEPS).into_iter().map(|row| (row.uuid("id"), row)).collect();
     for step in steps.values() {

@@ -1,13 +1,13 @@
 //! One simulation: a phase with faults and random actions, a phase without faults, and the report.
 
-use super::judge::{AtStore, Judge};
-use super::node::{Ground, Node};
-use super::people::{self, Wish};
-use super::weather::Weather;
-use super::wire::{Link, Wire};
+use super::judge::{StoreObserver, InvariantChecker};
+use super::node::{SimulationContext, Node};
+use super::people::{self, UserCommand};
+use super::weather::FaultInjector;
+use super::wire::{LinkState, PortSwitch};
 use super::{settle, workflow};
 use crate::build::NOON;
-use crate::flow::{HintBus, Outside};
+use crate::flow::{BroadcastBus, ExternalSystem};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_core::access::Level;
@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// The timeout of a client.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The result of a simulation.
 #[derive(Debug)]
@@ -49,37 +49,37 @@ pub struct Report {
 }
 
 /// Clock reads at one instant beyond which the engine counts as stuck in a busy loop.
-const ASKED_MAX: u64 = 200_000;
+const CLOCK_READS_MAX: u64 = 200_000;
 
 struct SimClock {
     began: Instant,
     last: AtomicI64,
     asked: AtomicU64,
-    circled: AtomicBool,
+    busy_loop: AtomicBool,
     /// Error of the wall clock, in microseconds.
-    wrong: AtomicI64,
+    wall_error_micros: AtomicI64,
 }
 
 impl SimClock {
     fn begin() -> Self {
         let (last, asked) = (AtomicI64::new(0), AtomicU64::new(0));
-        let wrong = AtomicI64::new(0);
-        Self { began: Instant::now(), last, asked, circled: AtomicBool::new(false), wrong }
+        let wall_error_micros = AtomicI64::new(0);
+        Self { began: Instant::now(), last, asked, busy_loop: AtomicBool::new(false), wall_error_micros }
     }
 }
 
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.steady().micros() + self.wrong.load(Ordering::Relaxed))
+        Timestamp::from_micros(self.steady().micros() + self.wall_error_micros.load(Ordering::Relaxed))
     }
 
     fn steady(&self) -> Timestamp {
         let since = i64::try_from(self.began.elapsed().as_micros()).unwrap_or(i64::MAX);
         let moved = self.last.swap(since, Ordering::Relaxed) != since;
         let asked = if moved { 0 } else { self.asked.load(Ordering::Relaxed) + 1 };
-        self.asked.store(asked % ASKED_MAX, Ordering::Relaxed);
-        if asked == ASKED_MAX {
-            self.circled.store(true, Ordering::Relaxed);
+        self.asked.store(asked % CLOCK_READS_MAX, Ordering::Relaxed);
+        if asked == CLOCK_READS_MAX {
+            self.busy_loop.store(true, Ordering::Relaxed);
             // Time advances only once the busy task ends.
             panic!("busy loop: the clock was read too often at one instant");
         }
@@ -96,53 +96,53 @@ pub fn simulate(seed: u64, tells: bool) -> Report {
         .build()
         .expect("a runtime of one thread");
     runtime.block_on(async {
-        let mut story = Story::begin(seed, tells).await;
-        story.bad_times().await;
-        story.good_times().await;
+        let mut story = Simulation::begin(seed, tells).await;
+        story.run_fault_phase().await;
+        story.run_recovery_phase().await;
         story.report(seed).await
     })
 }
 
 #[derive(Clone, Copy)]
-enum Happening {
+enum SimulationEvent {
     Start,
-    Wish,
+    UserCommand,
     Answer,
-    Echo,
+    DuplicateSignal,
     Crash,
     Stop,
     Restart,
     Freeze,
-    Part,
+    Partition,
     Outage,
-    Jump,
+    ClockJump,
 }
 
 /// The weight of each event: each kind of fault is absent, rare or common.
-fn odds(dice: &Seeded) -> Vec<(Happening, u64)> {
+fn draw_weights(dice: &Seeded) -> Vec<(SimulationEvent, u64)> {
     let trouble = [
-        Happening::Crash,
-        Happening::Stop,
-        Happening::Freeze,
-        Happening::Part,
-        Happening::Outage,
-        Happening::Echo,
-        Happening::Jump,
+        SimulationEvent::Crash,
+        SimulationEvent::Stop,
+        SimulationEvent::Freeze,
+        SimulationEvent::Partition,
+        SimulationEvent::Outage,
+        SimulationEvent::DuplicateSignal,
+        SimulationEvent::ClockJump,
     ];
     let troubles = trouble.into_iter().map(|happening| (happening, *dice.pick(&[0, 1, 3])));
     let usual = [
-        (Happening::Start, 4),
-        (Happening::Wish, *dice.pick(&[0, 4, 12])),
-        (Happening::Answer, 16),
-        (Happening::Restart, 6),
+        (SimulationEvent::Start, 4),
+        (SimulationEvent::UserCommand, *dice.pick(&[0, 4, 12])),
+        (SimulationEvent::Answer, 16),
+        (SimulationEvent::Restart, 6),
     ];
     usual.into_iter().chain(troubles).collect()
 }
 
-struct Story {
+struct Simulation {
     time: Arc<SimClock>,
-    odds: Vec<(Happening, u64)>,
-    ground: Ground,
+    odds: Vec<(SimulationEvent, u64)>,
+    ground: SimulationContext,
     dice: Seeded,
     disk: Arc<MemoryRecords>,
     nodes: Vec<Option<Node>>,
@@ -152,22 +152,22 @@ struct Story {
     started: u64,
 }
 
-impl Story {
+impl Simulation {
     async fn begin(seed: u64, tells: bool) -> Self {
         let dice = Seeded::new(seed);
         let time = Arc::new(SimClock::begin());
         let clock: Arc<dyn Clock> = Arc::clone(&time) as _;
-        let judge = Judge::new(Arc::clone(&clock), tells);
+        let judge = InvariantChecker::new(Arc::clone(&clock), tells);
         let alone = dice.below(3) == 0;
         let disk = Arc::new(MemoryRecords::leased(1 + usize::from(!alone && dice.below(2) == 0), Arc::clone(&clock)));
-        let weather = Arc::new(Weather::of(seed));
+        let weather = Arc::new(FaultInjector::from_seed(seed));
         let wide = dice.below(2) == 0;
         let slots = if wide {
             CallLimits::default()
         } else {
             CallLimits { total: 3, per_tenant: 2, per_tool: 1, per_host: 1, ..CallLimits::default() }
         };
-        let outside = Arc::new(Outside::default());
+        let outside = Arc::new(ExternalSystem::default());
         let random = Arc::new(Seeded::new(!seed));
         // One seed in three has few slots for runs, so runs that get none are parked in the store at once.
         let places = if seed.is_multiple_of(3) {
@@ -175,20 +175,20 @@ impl Story {
         } else {
             RunLimits::default()
         };
-        let hints = HintBus::default();
-        let ground = Ground { clock, weather, outside, judge, random, hints, slots, places, alone };
+        let hints = BroadcastBus::default();
+        let ground = SimulationContext { clock, weather, outside, judge, random, hints, slots, places, alone };
         let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
         let tx = Tx { inserts: vec![Insert::new(&TENANTS, row).expect("a tenant")], ..Tx::default() };
         disk.commit(tx).await.expect("a store without faults");
-        disk.watch(Box::new(AtStore(Arc::clone(&ground.judge))));
+        disk.watch(Box::new(StoreObserver(Arc::clone(&ground.judge))));
         let faults = Arc::clone(&ground.weather);
-        disk.inject(Box::new(move |batch| faults.judge(batch)));
+        disk.inject_batch_fault(Box::new(move |batch| faults.draw_batch(batch)));
         let claims = Arc::clone(&ground.weather);
-        disk.inject_claims(Box::new(move || claims.claim()));
+        disk.inject_claim_fault(Box::new(move || claims.draw_claim()));
         let count = if alone { 1 } else { 1 + dice.below(2) };
         let mut nodes = vec![Some(Node::start(&ground, Arc::clone(&disk)))];
-        nodes.extend((1..count).map(|_| Some(Node::start(&ground, Arc::new(disk.beside())))));
-        let odds = odds(&dice);
+        nodes.extend((1..count).map(|_| Some(Node::start(&ground, Arc::new(disk.second_node())))));
+        let odds = draw_weights(&dice);
         let mut story = Self { time, odds, ground, dice, disk, nodes, leaving: Vec::new(), workflows: 0, started: 0 };
         story.apply().await;
         story
@@ -203,75 +203,75 @@ impl Story {
             let id = document["workflow_id"].as_str().unwrap_or_default().to_owned();
             let applied = flow.workflows().apply(&people::actor("admin"), &id, &document.to_string()).await;
             if let Err(error) = applied {
-                self.ground.judge.fault(format!("cannot apply {document}: {error:?}"));
+                self.ground.judge.report_violation(format!("cannot apply {document}: {error:?}"));
             }
-            self.ground.judge.tell(|| format!("workflow {document}"));
+            self.ground.judge.trace(|| format!("workflow {document}"));
         }
     }
 
     /// The phase with faults: random events at random times.
-    async fn bad_times(&mut self) {
+    async fn run_fault_phase(&mut self) {
         self.ground.weather.calm(false);
         self.start();
         let hurry = *self.dice.pick(&[30, 200, 1_000]);
         for _ in 0..30 + self.dice.below(80) {
             let pause = if self.dice.below(20) == 0 { 20_000 } else { hurry };
             tokio::time::sleep(Duration::from_millis(self.dice.below(pause) + 1)).await;
-            self.happen();
+            self.run_event();
         }
     }
 
-    fn happen(&mut self) {
-        match self.drawn() {
-            Happening::Start if self.started < 6 => self.start(),
-            Happening::Outage => {
-                self.ground.weather.outage(true);
+    fn run_event(&mut self) {
+        match self.draw_event() {
+            SimulationEvent::Start if self.started < 6 => self.start(),
+            SimulationEvent::Outage => {
+                self.ground.weather.set_outage(true);
                 let (weather, ends) = (Arc::clone(&self.ground.weather), 1 + self.dice.below(8_000));
                 tokio::spawn(async move {
                     tokio::time::sleep(Duration::from_millis(ends)).await;
-                    weather.outage(false);
+                    weather.set_outage(false);
                 });
             }
-            Happening::Crash => {
-                let at = self.any();
+            SimulationEvent::Crash => {
+                let at = self.random_node();
                 if let Some(node) = self.nodes[at].take() {
-                    self.ground.judge.tell(|| format!("node {at} crashes"));
+                    self.ground.judge.trace(|| format!("node {at} crashes"));
                     node.crash();
                 }
             }
-            Happening::Stop => {
-                let at = self.any();
+            SimulationEvent::Stop => {
+                let at = self.random_node();
                 if let Some(node) = self.nodes[at].take() {
-                    self.ground.judge.tell(|| format!("node {at} is stopped"));
+                    self.ground.judge.trace(|| format!("node {at} is stopped"));
                     let grace = Duration::from_millis(self.dice.below(3_000));
                     self.leaving.push(tokio::spawn(node.stop(grace)));
                 }
             }
-            Happening::Restart => self.restart(),
-            Happening::Freeze => self.hold(|node| node.wire.set(Link::Frozen), |wire, _| wire.set(Link::Up)),
-            Happening::Part => {
-                self.hold(
-                    |node| node.away.store(true, Ordering::Relaxed),
+            SimulationEvent::Restart => self.restart(),
+            SimulationEvent::Freeze => self.apply_temporary_fault(|node| node.wire.set(LinkState::Frozen), |wire, _| wire.set(LinkState::Up)),
+            SimulationEvent::Partition => {
+                self.apply_temporary_fault(
+                    |node| node.partitioned.store(true, Ordering::Relaxed),
                     |_, away| away.store(false, Ordering::Relaxed),
                 );
             }
-            Happening::Echo => self.echo(),
-            Happening::Jump => self.jump(),
-            Happening::Wish | Happening::Start => {
-                if let Some(wish) = people::wish(&self.dice, &self.disk, &self.ground.outside) {
-                    self.tell(wish);
+            SimulationEvent::DuplicateSignal => self.duplicate_signal(),
+            SimulationEvent::ClockJump => self.jump(),
+            SimulationEvent::UserCommand | SimulationEvent::Start => {
+                if let Some(wish) = people::random_command(&self.dice, &self.disk, &self.ground.outside) {
+                    self.send(wish);
                 }
             }
-            Happening::Answer => {
+            SimulationEvent::Answer => {
                 let answers = people::answers(&self.disk, &self.ground.outside);
                 if !answers.is_empty() {
-                    self.tell(self.dice.pick(&answers).clone());
+                    self.send(self.dice.pick(&answers).clone());
                 }
             }
         }
     }
 
-    fn drawn(&self) -> Happening {
+    fn draw_event(&self) -> SimulationEvent {
         let sum: u64 = self.odds.iter().map(|(_, weight)| weight).sum();
         let mut drawn = self.dice.below(sum);
         for (happening, weight) in &self.odds {
@@ -280,22 +280,22 @@ impl Story {
             }
             drawn -= weight;
         }
-        Happening::Answer
+        SimulationEvent::Answer
     }
 
     /// Applies a fault to a random node, and removes it after a while.
-    fn hold(&self, begin: impl Fn(&Node), end: impl Fn(&Wire, &AtomicBool) + Send + 'static) {
-        let Some(node) = &self.nodes[self.any()] else { return };
-        self.ground.judge.tell(|| "a node is frozen or partitioned".to_owned());
+    fn apply_temporary_fault(&self, begin: impl Fn(&Node), end: impl Fn(&PortSwitch, &AtomicBool) + Send + 'static) {
+        let Some(node) = &self.nodes[self.random_node()] else { return };
+        self.ground.judge.trace(|| "a node is frozen or partitioned".to_owned());
         begin(node);
-        let (wire, away, ends) = (Arc::clone(&node.wire), Arc::clone(&node.away), 1 + self.dice.below(40_000));
+        let (wire, away, ends) = (Arc::clone(&node.wire), Arc::clone(&node.partitioned), 1 + self.dice.below(40_000));
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(ends)).await;
             end(&wire, &away);
         });
     }
 
-    fn any(&self) -> usize {
+    fn random_node(&self) -> usize {
         usize::try_from(self.dice.below(self.nodes.len() as u64)).unwrap_or_default()
     }
 
@@ -307,15 +307,15 @@ impl Story {
         }
         for at in 0..self.nodes.len() {
             if self.nodes[at].is_none() {
-                self.ground.judge.tell(|| format!("node {at} starts"));
-                let records = if self.ground.alone { self.disk.instead() } else { self.disk.beside() };
+                self.ground.judge.trace(|| format!("node {at} starts"));
+                let records = if self.ground.alone { self.disk.replacement_node() } else { self.disk.second_node() };
                 self.nodes[at] = Some(Node::start(&self.ground, Arc::new(records)));
             }
         }
     }
 
     fn start(&mut self) {
-        let Some(node) = &self.nodes[self.any()] else { return };
+        let Some(node) = &self.nodes[self.random_node()] else { return };
         self.started += 1;
         let dice = &self.dice;
         let list: Vec<u64> = (0..dice.below(4)).collect();
@@ -334,38 +334,38 @@ impl Story {
         };
         let (flow, judge) = (node.flow.clone(), Arc::clone(&self.ground.judge));
         // A client may give up before it gets the answer.
-        let patience = *dice.pick(&[PATIENCE, PATIENCE, Duration::from_millis(1 + dice.below(60))]);
+        let patience = *dice.pick(&[CLIENT_TIMEOUT, CLIENT_TIMEOUT, Duration::from_millis(1 + dice.below(60))]);
         tokio::spawn(async move {
             let started = tokio::time::timeout(patience, flow.start(&who, ask)).await;
-            judge.tell(|| format!("started: {:?}", started.map(|started| started.map(|started| started.run_id))));
+            judge.trace(|| format!("started: {:?}", started.map(|started| started.map(|started| started.run_id))));
         });
     }
 
-    fn tell(&self, wish: Wish) {
-        let Some(node) = &self.nodes[self.any()] else { return };
+    fn send(&self, wish: UserCommand) {
+        let Some(node) = &self.nodes[self.random_node()] else { return };
         let (flow, judge) = (node.flow.clone(), Arc::clone(&self.ground.judge));
         tokio::spawn(async move {
             let said = format!("{wish:?}");
-            let told = tokio::time::timeout(PATIENCE, wish.tell(&flow)).await;
-            judge.tell(|| format!("{said}: {told:?}"));
+            let told = tokio::time::timeout(CLIENT_TIMEOUT, wish.send(&flow)).await;
+            judge.trace(|| format!("{said}: {told:?}"));
         });
     }
 
     /// The wall clock jumps, and is corrected after a while.
     fn jump(&self) {
         let (by, ends) = (*self.dice.pick(&[86_400, 7, -7, -3_600]), 1 + self.dice.below(40_000));
-        self.ground.judge.tell(|| format!("the clock jumps by {by} seconds"));
-        self.time.wrong.store(by * 1_000_000, Ordering::Relaxed);
+        self.ground.judge.trace(|| format!("the clock jumps by {by} seconds"));
+        self.time.wall_error_micros.store(by * 1_000_000, Ordering::Relaxed);
         let time = Arc::clone(&self.time);
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(ends)).await;
-            time.wrong.store(0, Ordering::Relaxed);
+            time.wall_error_micros.store(0, Ordering::Relaxed);
         });
     }
 
     /// Inserts a duplicate signal.
-    fn echo(&self) {
-        let Some((run, told)) = people::echo(&self.dice, &self.disk) else { return };
+    fn duplicate_signal(&self) {
+        let Some((run, told)) = people::duplicate_signal(&self.dice, &self.disk) else { return };
         let now = self.ground.clock.now();
         let signal = Signal::new(self.ground.random.row_id(now), told);
         let row = signal.row("acme", run, now).expect("a signal that was there before");
@@ -377,19 +377,19 @@ impl Story {
     }
 
     /// The phase without faults: people answer everything until no work is left.
-    async fn good_times(&mut self) {
-        self.ground.judge.tell(|| "no more faults".to_owned());
+    async fn run_recovery_phase(&mut self) {
+        self.ground.judge.trace(|| "no more faults".to_owned());
         self.ground.weather.calm(true);
         futures::future::join_all(self.leaving.drain(..)).await;
         self.restart();
         self.nodes.iter().flatten().for_each(|node| {
-            node.wire.set(Link::Up);
-            node.away.store(false, Ordering::Relaxed);
+            node.wire.set(LinkState::Up);
+            node.partitioned.store(false, Ordering::Relaxed);
         });
         self.come_to_rest().await;
         // In some worlds everything is undone in the end, as far as that can be.
         if self.dice.below(2) == 0 {
-            people::regrets(&self.disk).into_iter().for_each(|wish| self.tell(wish));
+            people::regrets(&self.disk).into_iter().for_each(|wish| self.send(wish));
             self.come_to_rest().await;
         }
     }
@@ -398,26 +398,26 @@ impl Story {
         let end = Instant::now() + Duration::from_secs(3_600);
         loop {
             tokio::time::sleep(Duration::from_secs(3)).await;
-            let left = settle::left(&self.disk);
+            let left = settle::unfinished_work(&self.disk);
             if left.is_empty() {
                 return;
             }
             if Instant::now() > end {
-                return left.into_iter().for_each(|left| self.ground.judge.fault(left));
+                return left.into_iter().for_each(|left| self.ground.judge.report_violation(left));
             }
             for wish in people::answers(&self.disk, &self.ground.outside) {
-                self.tell(wish);
+                self.send(wish);
             }
         }
     }
 
     async fn report(self, seed: u64) -> Report {
         settle::check(&self.disk, &self.ground).await;
-        if self.time.circled.load(Ordering::Relaxed) {
-            self.ground.judge.fault("busy loop: the clock was read too often at one instant".to_owned());
+        if self.time.busy_loop.load(Ordering::Relaxed) {
+            self.ground.judge.report_violation("busy loop: the clock was read too often at one instant".to_owned());
         }
         let (commits, sent, digest) = self.ground.judge.digest();
-        let (faults, lines) = self.ground.judge.verdict();
-        Report { seed, faults, lines, digest, commits, sent, ends: settle::ends(&self.disk) }
+        let (faults, lines) = self.ground.judge.violations_and_trace();
+        Report { seed, faults, lines, digest, commits, sent, ends: settle::count_by_status(&self.disk) }
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! When a call reaches the outside, the tool reads the store: the effect must already be recorded as dispatched.
 
-use super::judge::Judge;
-use super::weather::Weather;
-use super::wire::Wire;
-use crate::flow::Outside;
+use super::judge::InvariantChecker;
+use super::weather::FaultInjector;
+use super::wire::PortSwitch;
+use crate::flow::ExternalSystem;
 use crate::memory::MemoryRecords;
 use async_trait::async_trait;
 use chimera_core::error::Code;
@@ -68,17 +68,17 @@ fn declared((name, effect, idempotent, checkable): (&'static str, EffectKind, bo
 }
 
 /// A tool under fault injection.
-pub struct Simulated {
+pub struct SimulatedTool {
     pub spec: Arc<Spec>,
-    pub wire: Arc<Wire>,
-    pub outside: Arc<Outside>,
-    pub weather: Arc<Weather>,
+    pub wire: Arc<PortSwitch>,
+    pub outside: Arc<ExternalSystem>,
+    pub weather: Arc<FaultInjector>,
     /// The store, read without faults.
     pub disk: Arc<MemoryRecords>,
-    pub judge: Arc<Judge>,
+    pub judge: Arc<InvariantChecker>,
 }
 
-impl Simulated {
+impl SimulatedTool {
     /// A call reaches the outside. Reports a violation unless the effect is recorded as dispatched.
     async fn act(&self, ctx: &CallContext, what: &str) {
         self.wire.pass().await;
@@ -95,13 +95,13 @@ impl Simulated {
                 && row.text("idempotency_key").starts_with(&ctx.idempotency_key)
         });
         if !written {
-            self.judge.fault(format!("{} {what} {} was sent before it was recorded", self.spec.name, ctx.idempotency_key));
+            self.judge.report_violation(format!("{} {what} {} was sent before it was recorded", self.spec.name, ctx.idempotency_key));
         }
     }
 
-    async fn take_time(&self) {
-        self.weather.linger().await;
-        if self.weather.strikes(300) {
+    async fn delay(&self) {
+        self.weather.delay().await;
+        if self.weather.draw(300) {
             tokio::time::sleep(Duration::from_millis(self.weather.dice.below(2_000))).await;
         }
     }
@@ -114,12 +114,12 @@ impl Simulated {
         let key = &ctx.idempotency_key;
         let before = self.outside.sent().into_iter().find(|sent| sent.key == *key && sent.tool == self.spec.name);
         match before {
-            Some(sent) if sent.input != *input => self.judge.fault(format!("{key} was sent with another input")),
-            Some(_) if !self.spec.metadata.idempotent => self.judge.fault(format!("{key} was sent twice")),
+            Some(sent) if sent.input != *input => self.judge.report_violation(format!("{key} was sent with another input")),
+            Some(_) if !self.spec.metadata.idempotent => self.judge.report_violation(format!("{key} was sent twice")),
             Some(_) if self.outside.find(&self.spec.name, key).is_some() => return output,
             _ => {}
         }
-        self.outside.happen(&self.spec.name, key, input, output.clone());
+        self.outside.record(&self.spec.name, key, input, output.clone());
         output
     }
 
@@ -127,11 +127,11 @@ impl Simulated {
         let key = ctx.idempotency_key.trim_end_matches(":undo");
         let stood = self.outside.undo(&self.spec.name, key);
         if !stood && self.spec.rollback == Rollback::Once {
-            self.judge.fault(format!("{key} was undone twice"));
+            self.judge.report_violation(format!("{key} was undone twice"));
         }
     }
 
-    async fn odd(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+    async fn execute_with_fault(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let lost = || ToolError::maybe_sent(Code::ExternalServiceUnavailable, "the answer was lost");
         match self.weather.dice.below(9) {
             0 | 1 => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
@@ -162,7 +162,7 @@ impl Simulated {
 }
 
 #[async_trait]
-impl Tool for Simulated {
+impl Tool for SimulatedTool {
     fn spec(&self) -> &Arc<Spec> {
         &self.spec
     }
@@ -177,13 +177,13 @@ impl Tool for Simulated {
         if is_dry_run(input) {
             return Ok(Spec::dry_run_response(json!({"tool": self.spec.name, "echo": input["n"]}), self.spec.name.clone()));
         }
-        if self.weather.odd_call() {
-            return self.odd(ctx, input).await;
+        if self.weather.draw_call_fault() {
+            return self.execute_with_fault(ctx, input).await;
         }
-        self.take_time().await;
+        self.delay().await;
         self.act(ctx, "execute").await;
         let output = self.work(ctx, input);
-        self.take_time().await;
+        self.delay().await;
         self.wire.pass().await;
         Ok(output)
     }
@@ -193,7 +193,7 @@ impl Tool for Simulated {
         if self.spec.name == FIRM {
             return Err(ToolError::not_sent(Code::ValidationFailed, "never"));
         }
-        if self.weather.odd_call() {
+        if self.weather.draw_call_fault() {
             return match self.weather.dice.below(3) {
                 0 => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
                 1 => std::future::pending().await,
@@ -209,7 +209,7 @@ impl Tool for Simulated {
 
     async fn check(&self, ctx: &CallContext, _input: &Value) -> Result<CheckResult, ToolError> {
         self.act(ctx, "check").await;
-        if self.weather.odd_call() {
+        if self.weather.draw_call_fault() {
             return match self.weather.dice.below(3) {
                 0 => Ok(CheckResult::Unknown),
                 1 => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),

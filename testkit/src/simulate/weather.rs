@@ -1,6 +1,6 @@
 //! Fault injection for the simulator: which faults occur, decided by the seed.
 
-use crate::memory::ClaimFate;
+use crate::memory::LaneClaimOutcome;
 use crate::seeded::Seeded;
 use async_trait::async_trait;
 use chimera_core::ledger::ChainHead;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The probability of each fault, per mille.
 #[derive(Clone, Copy, Debug)]
-pub struct Odds {
+pub struct FaultOdds {
     /// The store rejects a batch as unavailable.
     pub refused: u64,
     /// A batch is committed, but its answer is lost.
@@ -32,21 +32,21 @@ pub struct Odds {
 }
 
 /// The fault injector of one simulation.
-pub struct Weather {
+pub struct FaultInjector {
     pub dice: Seeded,
-    odds: Odds,
+    odds: FaultOdds,
     calm: AtomicBool,
     outage: AtomicBool,
 }
 
-impl Weather {
+impl FaultInjector {
     /// Draws the probabilities from a seed; some seeds have more faults than others.
     #[must_use]
-    pub fn of(seed: u64) -> Self {
+    pub fn from_seed(seed: u64) -> Self {
         let dice = Seeded::new(seed ^ 0x5eed_0fda_7a5e_ed00);
         // Each kind of fault is often absent, so that one kind does not mask the others.
         let odd = |of: u64| *dice.pick(&[0, 0, 1, 3]) * dice.below(of + 1);
-        let odds = Odds {
+        let odds = FaultOdds {
             refused: odd(20),
             unsure: odd(20),
             fenced: odd(8),
@@ -66,31 +66,31 @@ impl Weather {
 
     /// Whether fault injection is off.
     #[must_use]
-    pub fn is_calm(&self) -> bool {
+    pub fn is_disabled(&self) -> bool {
         self.calm.load(Ordering::Relaxed)
     }
 
     /// Begins or ends an outage of the store.
-    pub fn outage(&self, outage: bool) {
+    pub fn set_outage(&self, outage: bool) {
         self.outage.store(outage, Ordering::Relaxed);
     }
 
-    fn is_out(&self) -> bool {
-        !self.is_calm() && self.outage.load(Ordering::Relaxed)
+    fn has_outage(&self) -> bool {
+        !self.is_disabled() && self.outage.load(Ordering::Relaxed)
     }
 
     /// Draws whether a fault with this probability occurs now.
-    pub fn strikes(&self, per_mille: u64) -> bool {
-        !self.is_calm() && self.dice.below(1_000) < per_mille
+    pub fn draw(&self, per_mille: u64) -> bool {
+        !self.is_disabled() && self.dice.below(1_000) < per_mille
     }
 
     /// Draws whether a tool call misbehaves.
-    pub fn odd_call(&self) -> bool {
-        self.strikes(self.odds.odd_call)
+    pub fn draw_call_fault(&self) -> bool {
+        self.draw(self.odds.odd_call)
     }
 
     /// Waits a random short time, so that nothing can rely on an order.
-    pub async fn linger(&self) {
+    pub async fn delay(&self) {
         match self.dice.below(16) {
             0 => tokio::time::sleep(Duration::from_millis(1 + self.dice.below(40))).await,
             1..=4 => {
@@ -103,29 +103,29 @@ impl Weather {
     }
 
     /// Draws the outcome of an attempt to claim a lane.
-    pub fn claim(&self) -> ClaimFate {
-        if self.is_out() || self.strikes(self.odds.claim_fails) {
-            ClaimFate::Failed
-        } else if self.strikes(self.odds.claim_slow) {
-            ClaimFate::Pending
+    pub fn draw_claim(&self) -> LaneClaimOutcome {
+        if self.has_outage() || self.draw(self.odds.claim_fails) {
+            LaneClaimOutcome::Failed
+        } else if self.draw(self.odds.claim_slow) {
+            LaneClaimOutcome::Pending
         } else {
-            ClaimFate::Taken
+            LaneClaimOutcome::Taken
         }
     }
 
     /// Draws the outcome of a batch; `None` applies it.
-    pub fn judge(&self, _batch: &Batch) -> Option<BatchOutcome> {
+    pub fn draw_batch(&self, _batch: &Batch) -> Option<BatchOutcome> {
         let down = || BatchOutcome::Unavailable(unavailable());
-        if self.is_out() || self.strikes(self.odds.refused) {
+        if self.has_outage() || self.draw(self.odds.refused) {
             return Some(down());
         }
-        if self.strikes(self.odds.unsure) {
+        if self.draw(self.odds.unsure) {
             return Some(BatchOutcome::Committed { head: ChainHead::EMPTY, lost: Vec::new() });
         }
-        if self.strikes(self.odds.fenced) {
+        if self.draw(self.odds.fenced) {
             return Some(BatchOutcome::Fenced);
         }
-        self.strikes(self.odds.contended).then_some(BatchOutcome::Contended)
+        self.draw(self.odds.contended).then_some(BatchOutcome::Contended)
     }
 }
 
@@ -134,43 +134,43 @@ fn unavailable() -> Unavailable {
 }
 
 /// Records under fault injection: calls take time, and reads may fail.
-pub struct Weathered {
+pub struct FaultyRecords {
     inner: Arc<dyn Records>,
-    weather: Arc<Weather>,
+    weather: Arc<FaultInjector>,
     /// This node is partitioned from the store.
     away: Arc<AtomicBool>,
 }
 
-impl Weathered {
+impl FaultyRecords {
     #[must_use]
-    pub fn new(inner: Arc<dyn Records>, weather: Arc<Weather>, away: Arc<AtomicBool>) -> Self {
+    pub fn new(inner: Arc<dyn Records>, weather: Arc<FaultInjector>, away: Arc<AtomicBool>) -> Self {
         Self { inner, weather, away }
     }
 
-    fn is_away(&self) -> bool {
-        !self.weather.is_calm() && self.away.load(Ordering::Relaxed)
+    fn is_partitioned(&self) -> bool {
+        !self.weather.is_disabled() && self.away.load(Ordering::Relaxed)
     }
 }
 
 #[async_trait]
-impl Records for Weathered {
+impl Records for FaultyRecords {
     async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
-        self.weather.linger().await;
-        if self.is_away() {
+        self.weather.delay().await;
+        if self.is_partitioned() {
             return Err(unavailable().into());
         }
         let receipt = self.inner.commit(tx).await;
-        self.weather.linger().await;
+        self.weather.delay().await;
         receipt
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
-        self.weather.linger().await;
-        if self.is_away() || self.weather.is_out() || self.weather.strikes(self.weather.odds.unread) {
+        self.weather.delay().await;
+        if self.is_partitioned() || self.weather.has_outage() || self.weather.draw(self.weather.odds.unread) {
             return Err(unavailable().into());
         }
         let page = self.inner.read(select).await;
-        self.weather.linger().await;
+        self.weather.delay().await;
         page
     }
 

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 
 /// The state of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum LinkState {
     /// Calls pass.
     Up,
     /// Calls wait until it is up again.
@@ -27,7 +27,7 @@ pub enum Link {
 
 /// A point at which to cut a wire; numbers start at one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Moment {
+pub enum CrashPoint {
     /// The transaction is committed, but its receipt is not delivered.
     AfterCommit(u64),
     /// The call is recorded as dispatched, but not sent.
@@ -36,29 +36,29 @@ pub enum Moment {
     AfterSend(u64),
 }
 
-pub struct Wire {
-    link: Mutex<Link>,
+pub struct PortSwitch {
+    link: Mutex<LinkState>,
     /// Notified when the link changes. It wakes waiters in order; a `watch` channel wakes them in random order, and a
     /// seed would not reproduce its simulation.
-    turned: Notify,
-    cut_at: Option<Moment>,
+    link_changed: Notify,
+    cut_at: Option<CrashPoint>,
     commits: watch::Sender<u64>,
     sends: AtomicU64,
 }
 
-impl Default for Wire {
+impl Default for PortSwitch {
     fn default() -> Self {
         Self::cut_at(None)
     }
 }
 
-impl Wire {
+impl PortSwitch {
     /// A wire that cuts itself at `moment`.
     #[must_use]
-    pub fn cut_at(moment: Option<Moment>) -> Self {
+    pub fn cut_at(moment: Option<CrashPoint>) -> Self {
         Self {
-            link: Mutex::new(Link::Up),
-            turned: Notify::new(),
+            link: Mutex::new(LinkState::Up),
+            link_changed: Notify::new(),
             cut_at: moment,
             commits: watch::Sender::new(0),
             sends: AtomicU64::new(0),
@@ -66,7 +66,7 @@ impl Wire {
     }
 
     #[must_use]
-    pub fn link(&self) -> Link {
+    pub fn link(&self) -> LinkState {
         *self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -78,33 +78,33 @@ impl Wire {
 
     /// Changes with every commit.
     #[must_use]
-    pub fn moves(&self) -> watch::Receiver<u64> {
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.commits.subscribe()
     }
 
     /// Sets the link. A cut link stays cut.
-    pub fn set(&self, link: Link) {
+    pub fn set(&self, link: LinkState) {
         let mut now = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        if *now != Link::Cut && *now != link {
+        if *now != LinkState::Cut && *now != link {
             *now = link;
             drop(now);
-            self.turned.notify_waiters();
+            self.link_changed.notify_waiters();
         }
     }
 
     /// Returns while the link is up, waits while it is frozen, and never returns once it is cut.
     pub async fn pass(&self) {
-        self.is(Link::Up).await;
+        self.wait_for(LinkState::Up).await;
     }
 
     /// Waits until it is cut.
-    pub async fn fallen(&self) {
-        self.is(Link::Cut).await;
+    pub async fn wait_until_cut(&self) {
+        self.wait_for(LinkState::Cut).await;
     }
 
-    async fn is(&self, wanted: Link) {
+    async fn wait_for(&self, wanted: LinkState) {
         loop {
-            let turned = self.turned.notified();
+            let turned = self.link_changed.notified();
             if self.link() == wanted {
                 return;
             }
@@ -112,34 +112,34 @@ impl Wire {
         }
     }
 
-    fn reached(&self, moment: Moment) {
+    fn reached(&self, moment: CrashPoint) {
         if self.cut_at == Some(moment) {
-            self.set(Link::Cut);
+            self.set(LinkState::Cut);
         }
     }
 }
 
-pub struct WiredRecords {
+pub struct SwitchedRecords {
     inner: Arc<dyn Records>,
-    wire: Arc<Wire>,
+    wire: Arc<PortSwitch>,
 }
 
-impl WiredRecords {
+impl SwitchedRecords {
     #[must_use]
-    pub fn new(inner: Arc<dyn Records>, wire: Arc<Wire>) -> Self {
+    pub fn new(inner: Arc<dyn Records>, wire: Arc<PortSwitch>) -> Self {
         Self { inner, wire }
     }
 }
 
 #[async_trait]
-impl Records for WiredRecords {
+impl Records for SwitchedRecords {
     async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
         self.wire.pass().await;
         let receipt = self.inner.commit(tx).await;
         if receipt.is_ok() {
             self.wire.commits.send_modify(|commits| *commits += 1);
             let count = *self.wire.commits.borrow();
-            self.wire.reached(Moment::AfterCommit(count));
+            self.wire.reached(CrashPoint::AfterCommit(count));
         }
         self.wire.pass().await;
         receipt
@@ -169,39 +169,39 @@ impl Records for WiredRecords {
     }
 }
 
-pub struct WiredTool {
+pub struct SwitchedTool {
     inner: Arc<dyn Tool>,
-    wire: Arc<Wire>,
+    wire: Arc<PortSwitch>,
 }
 
-impl WiredTool {
+impl SwitchedTool {
     #[must_use]
-    pub fn new(inner: Arc<dyn Tool>, wire: Arc<Wire>) -> Self {
+    pub fn new(inner: Arc<dyn Tool>, wire: Arc<PortSwitch>) -> Self {
         Self { inner, wire }
     }
 
     /// Waits for the link. Returns the number of the call if it reaches the outside.
-    async fn leaves(&self, dry: bool) -> Option<u64> {
+    async fn before_call(&self, dry: bool) -> Option<u64> {
         self.wire.pass().await;
         if dry || self.inner.spec().effect == EffectKind::Pure {
             return None;
         }
         let count = self.wire.sends.fetch_add(1, Ordering::Relaxed) + 1;
-        self.wire.reached(Moment::BeforeSend(count));
+        self.wire.reached(CrashPoint::BeforeSend(count));
         self.wire.pass().await;
         Some(count)
     }
 
-    async fn returns(&self, count: Option<u64>) {
+    async fn after_call(&self, count: Option<u64>) {
         if let Some(count) = count {
-            self.wire.reached(Moment::AfterSend(count));
+            self.wire.reached(CrashPoint::AfterSend(count));
         }
         self.wire.pass().await;
     }
 }
 
 #[async_trait]
-impl Tool for WiredTool {
+impl Tool for SwitchedTool {
     fn spec(&self) -> &Arc<Spec> {
         self.inner.spec()
     }
@@ -211,23 +211,23 @@ impl Tool for WiredTool {
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
-        let count = self.leaves(is_dry_run(input)).await;
+        let count = self.before_call(is_dry_run(input)).await;
         let answer = self.inner.execute(ctx, input).await;
-        self.returns(count).await;
+        self.after_call(count).await;
         answer
     }
 
     async fn rollback(&self, ctx: &CallContext, done: &CompletedCall) -> Result<Value, ToolError> {
-        let count = self.leaves(false).await;
+        let count = self.before_call(false).await;
         let answer = self.inner.rollback(ctx, done).await;
-        self.returns(count).await;
+        self.after_call(count).await;
         answer
     }
 
     async fn check(&self, ctx: &CallContext, input: &Value) -> Result<CheckResult, ToolError> {
-        let count = self.leaves(false).await;
+        let count = self.before_call(false).await;
         let answer = self.inner.check(ctx, input).await;
-        self.returns(count).await;
+        self.after_call(count).await;
         answer
     }
 }

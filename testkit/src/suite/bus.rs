@@ -25,12 +25,12 @@ pub async fn contract(make: impl AsyncFn() -> Fixture) {
 }
 
 /// Subscribes, or fails the test.
-pub async fn listen(bus: &Arc<dyn Bus>, topic: &str) -> Subscription {
+pub async fn subscribe(bus: &Arc<dyn Bus>, topic: &str) -> Subscription {
     bus.subscribe(topic).await.unwrap()
 }
 
 /// Publishes, or fails the test.
-pub async fn say(bus: &Arc<dyn Bus>, topic: &str, text: &str) {
+pub async fn publish(bus: &Arc<dyn Bus>, topic: &str, text: &str) {
     bus.publish(topic, Bytes::copy_from_slice(text.as_bytes())).await.unwrap();
 }
 
@@ -41,9 +41,9 @@ pub fn message(text: &str) -> Option<BusEvent> {
 }
 
 async fn messages_arrive_once_and_in_order(on: &Fixture) {
-    let mut ears = [listen(&on.far, "runs").await, listen(&on.far, "runs").await, listen(&on.near, "runs").await];
+    let mut ears = [subscribe(&on.far, "runs").await, subscribe(&on.far, "runs").await, subscribe(&on.near, "runs").await];
     for number in 0..100 {
-        say(&on.near, "runs", &number.to_string()).await;
+        publish(&on.near, "runs", &number.to_string()).await;
     }
     for ear in &mut ears {
         for number in 0..100 {
@@ -55,29 +55,29 @@ async fn messages_arrive_once_and_in_order(on: &Fixture) {
 }
 
 async fn topics_are_kept_apart(on: &Fixture) {
-    let (mut one, mut two) = (listen(&on.far, "one").await, listen(&on.far, "o*").await);
-    say(&on.near, "one", "for one").await;
-    say(&on.near, "o*", "for two").await;
-    say(&on.near, "one", "again").await;
+    let (mut one, mut two) = (subscribe(&on.far, "one").await, subscribe(&on.far, "o*").await);
+    publish(&on.near, "one", "for one").await;
+    publish(&on.near, "o*", "for two").await;
+    publish(&on.near, "one", "again").await;
     assert_eq!((one.next().await, one.next().await), (message("for one"), message("again")));
     assert_eq!(two.next().await, message("for two"), "a topic is no pattern");
 }
 
 async fn nobody_hears_what_was_said_before(on: &Fixture) {
-    say(&on.near, "early", "to nobody").await;
-    let mut first = listen(&on.far, "early").await;
-    say(&on.near, "early", "to one").await;
-    let mut second = listen(&on.far, "early").await;
-    say(&on.near, "early", "to both").await;
+    publish(&on.near, "early", "to nobody").await;
+    let mut first = subscribe(&on.far, "early").await;
+    publish(&on.near, "early", "to one").await;
+    let mut second = subscribe(&on.far, "early").await;
+    publish(&on.near, "early", "to both").await;
     assert_eq!(first.next().await, message("to one"));
     assert_eq!((first.next().await, second.next().await), (message("to both"), message("to both")));
 }
 
 async fn a_slow_listener_is_told_and_holds_up_nobody(on: &Fixture) {
-    let (mut slow, mut quick) = (listen(&on.far, "busy").await, listen(&on.far, "busy").await);
+    let (mut slow, mut quick) = (subscribe(&on.far, "busy").await, subscribe(&on.far, "busy").await);
     let count = BUS_BACKLOG_MAX + 50;
     for number in 0..count {
-        say(&on.near, "busy", &number.to_string()).await;
+        publish(&on.near, "busy", &number.to_string()).await;
         assert_eq!(quick.next().await, message(&number.to_string()));
     }
     assert_eq!(slow.next().await, Some(BusEvent::Lagged { missed: Some(50) }));
@@ -87,21 +87,21 @@ async fn a_slow_listener_is_told_and_holds_up_nobody(on: &Fixture) {
 }
 
 async fn a_listener_may_leave(on: &Fixture) {
-    let (gone, mut stays) = (listen(&on.far, "leave").await, listen(&on.far, "leave").await);
+    let (gone, mut stays) = (subscribe(&on.far, "leave").await, subscribe(&on.far, "leave").await);
     drop(gone);
-    say(&on.near, "leave", "still here").await;
+    publish(&on.near, "leave", "still here").await;
     assert_eq!(stays.next().await, message("still here"));
     for _ in 0..50 {
         drop(stays);
-        say(&on.near, "leave", "to nobody").await;
-        stays = listen(&on.far, "leave").await;
-        say(&on.near, "leave", "back").await;
+        publish(&on.near, "leave", "to nobody").await;
+        stays = subscribe(&on.far, "leave").await;
+        publish(&on.near, "leave", "back").await;
         assert_eq!(stays.next().await, message("back"), "who comes back hears nothing from between");
     }
 }
 
 async fn what_is_too_large_is_refused(on: &Fixture) {
-    let mut ear = listen(&on.far, "large").await;
+    let mut ear = subscribe(&on.far, "large").await;
     let largest = Bytes::from(vec![0xff; BUS_MESSAGE_BYTES_MAX]);
     let larger = Bytes::from(vec![0xff; BUS_MESSAGE_BYTES_MAX + 1]);
     assert_eq!(on.near.publish("large", larger).await, Err(BusError::MessageTooLarge));

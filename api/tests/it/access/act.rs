@@ -1,6 +1,6 @@
 //! `/act`: what each level answers, what is refused, and what a run was allowed at the moment it acts.
 
-use super::porch::{Answer, AccessServer, by, entry, harmless, porch, porch_with};
+use super::porch::{ApiResponse, AccessServer, by, entry, harmless, porch, porch_with};
 use crate::flow::NOTHING;
 use chimera_core::access::Entry;
 use chimera_core::access::registry::shipped;
@@ -10,7 +10,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::access::Settings;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, id_of, workflow};
-use chimera_testkit::memory::{Changed, Watcher};
+use chimera_testkit::memory::{RowChange, CommitObserver};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ fn notes() -> Value {
     json!([{"tool": "notion.note", "input": {"n": 1}}, {"tool": "notion.note", "input": {"n": 2}}])
 }
 
-async fn approve(porch: &AccessServer, actor: &str, run: &Value, body: Value) -> Answer {
+async fn approve(porch: &AccessServer, actor: &str, run: &Value, body: Value) -> ApiResponse {
     let url = run["approve_url"].as_str().unwrap_or_else(|| panic!("nothing waits: {run:#}"));
     porch.ask(actor, Method::POST, url, body).await
 }
@@ -100,7 +100,7 @@ async fn at_l1_everything_is_tried_dry_and_one_approval_runs_it_for_real() {
     assert_eq!((asked.count("dry"), asked.count("execute")), (2, 0));
     assert_eq!(approve(&porch, "admin", run, json!({"decision": "approve"})).await.status, 200);
     until(&porch, run, "completed").await;
-    let how: Vec<&str> = asked.all().iter().map(|made| made.how).collect();
+    let how: Vec<&str> = asked.all().iter().map(|made| made.kind).collect();
     assert_eq!(how, ["dry", "dry", "execute", "execute"]);
 }
 
@@ -427,10 +427,10 @@ async fn what_was_allowed_yesterday_is_judged_again_today() {
 
 /// Sees every status that each run had.
 #[derive(Clone, Default)]
-struct Statuses(Arc<Mutex<BTreeMap<Uuid, Vec<String>>>>);
+struct StatusObserver(Arc<Mutex<BTreeMap<Uuid, Vec<String>>>>);
 
-impl Watcher for Statuses {
-    fn changed(&mut self, changed: Changed<'_>) {
+impl CommitObserver for StatusObserver {
+    fn changed(&mut self, changed: RowChange<'_>) {
         if let (true, Some(row)) = (changed.table.name == "runs", changed.after) {
             let mut runs = self.0.lock().unwrap();
             let (seen, status) = (runs.entry(row.uuid("id")).or_default(), row.text("status").to_owned());
@@ -449,7 +449,7 @@ impl Watcher for Statuses {
 #[tokio::test]
 async fn a_run_has_the_documents_statuses_over_its_life() {
     let porch = porch().await;
-    let seen = Statuses::default();
+    let seen = StatusObserver::default();
     porch.house.stage.records.watch(Box::new(seen.clone()));
     let of = |run: &Value| seen.0.lock().unwrap().remove(&id_of(&run["run_id"])).unwrap();
     let done = porch.act("n8n_workflow_1", json!({"steps": notes(), "wait": 15})).await.body;

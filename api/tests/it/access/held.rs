@@ -68,7 +68,7 @@ async fn a_registry_that_can_not_be_read_again_is_told() {
     porch.house.stage.records.refuse_reads();
     porch.directory.refresh().await.unwrap_err();
     assert!(porch.directory.is_stale());
-    porch.house.stage.records.heal();
+    porch.house.stage.records.clear_faults();
     porch.directory.refresh().await.unwrap();
     assert!(!porch.directory.is_stale());
 }

@@ -1,7 +1,7 @@
 //! Nothing runs more freely than was decided: what is not known when a run is asked for, what is done over
 //! again, and what only looks as if it was done before.
 
-use super::porch::{Answer, AccessServer, entry, porch_with, sent};
+use super::porch::{ApiResponse, AccessServer, entry, porch_with, sent};
 use crate::flow::{NOTHING, path};
 use chimera_core::access::{Entry, Level};
 use chimera_core::flow::tables::RUNS;
@@ -23,7 +23,7 @@ async fn porch(mut entries: Vec<Entry>) -> AccessServer {
 }
 
 /// A request of an actor with a token that is narrower than they are.
-async fn narrow(porch: &AccessServer, actor: &str, scopes: &[&str], path: &str, body: Value) -> Answer {
+async fn narrow(porch: &AccessServer, actor: &str, scopes: &[&str], path: &str, body: Value) -> ApiResponse {
     let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
     let token = porch.token_with(actor, |claims| claims.scopes = Some(scopes));
     let request = porch.house.client.post(porch.house.server.url(path)).bearer_auth(token);

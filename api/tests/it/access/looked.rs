@@ -1,7 +1,7 @@
 //! What was looked at is what runs: the versions of workflows within, and the plan that a patch is put on, while
 //! others change both.
 
-use super::porch::ground;
+use super::porch::access_fixture;
 use chimera_core::access::{Entry, Level};
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::tool::{EffectKind, ReadOnlyInputs};
@@ -9,7 +9,7 @@ use chimera_engine::access::Permit;
 use chimera_engine::act::{ActRequest, ActOutcome, Actions, DuplicatePolicy, Objective};
 use chimera_engine::flow::StartRun;
 use chimera_testkit::access::{everybody, settings};
-use chimera_testkit::flow::{Air, Asked, Puppet, Stage, TENANT, World, stage, workflow};
+use chimera_testkit::flow::{Air, CallLog, ScriptedTool, EngineFixture, TENANT, World, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -20,24 +20,24 @@ use uuid::Uuid;
 
 /// A front door without a socket, so that time stands until everybody waits.
 struct SocketlessServer {
-    stage: Stage,
+    stage: EngineFixture,
     access: Arc<Actions>,
-    http: Asked,
+    http: CallLog,
     gates: Arc<BTreeMap<&'static str, Notify>>,
 }
 
 async fn yard() -> SocketlessServer {
     let (world, records) = (World::new(1), Arc::new(MemoryRecords::new()));
-    let ground = ground(&world, &records, None);
+    let ground = access_fixture(&world, &records, None);
     let directory = ground.directory(settings(TENANT, everybody(TENANT))).await;
-    let http = Puppet::new("http.request", EffectKind::Write).declared(|tool| {
+    let http = ScriptedTool::new("http.request", EffectKind::Write).with_declaration(|tool| {
         tool.metadata.capabilities = vec!["http.request".to_owned(), "external_api".to_owned()];
         tool.reads_when = Some(ReadOnlyInputs { member: "method", values: &["GET"], deletes: &["DELETE"] });
     });
     let gates: Arc<BTreeMap<&'static str, Notify>> =
         Arc::new(["a", "b"].into_iter().map(|gate| (gate, Notify::new())).collect());
     let at_gates = Arc::clone(&gates);
-    let gated = Puppet::new("gated", EffectKind::Read).acts(move |_, input| {
+    let gated = ScriptedTool::new("gated", EffectKind::Read).on_execute(move |_, input| {
         let gates = Arc::clone(&at_gates);
         async move {
             gates[input["gate"].as_str().unwrap()].notified().await;
@@ -45,7 +45,7 @@ async fn yard() -> SocketlessServer {
         }
     });
     let asked = http.asked();
-    let stage = stage(1).tool(http.build()).tool(gated.build()).world(world).on(records).await;
+    let stage = stage(1).tool(http.build()).tool(gated.build()).world(world).open_on(records).await;
     let access = ground.access(&directory, stage.flow.clone());
     SocketlessServer { stage, access, http: asked, gates }
 }

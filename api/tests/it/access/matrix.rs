@@ -3,7 +3,7 @@
 //! The operations come from the OpenAPI document, so a new endpoint fails here until its cases are
 //! written down.
 
-use super::tenants::Guests;
+use super::tenants::AllToolsShared;
 use crate::flow::{FlowServer, code, front, furnished, house, path, reviewed, setup, signed};
 use crate::support::client;
 use chimera_api::{Freshness, RateClass, RouteRules, Signed};
@@ -118,7 +118,7 @@ async fn divided() -> (FlowServer, Value) {
     let stranger = Entry { quota_per_minute: RATE_HITS_MAX, ..Entry::default_for("user_bob", TENANT) };
     let neighbour = Entry { scopes: vec!["*".to_owned()], ..Entry::default_for("user_cat", "other") };
     let neighbour = Entry { quota_per_minute: RATE_HITS_MAX, ..neighbour };
-    let stage = setup().tenancy(Arc::new(Guests)).open().await;
+    let stage = setup().tenancy(Arc::new(AllToolsShared)).open().await;
     let entries = everybody(TENANT).into_iter().chain([stranger, neighbour]).collect();
     let access = front(&stage, settings(TENANT, entries)).await;
     let flow = stage.flow.clone();

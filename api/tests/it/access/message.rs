@@ -1,6 +1,6 @@
 //! Signed requests: what a signature must cover, how long it is valid, and that it is accepted once.
 
-use super::porch::{Answer, AccessServer, porch, sent};
+use super::porch::{ApiResponse, AccessServer, porch, sent};
 use crate::flow::{FlowServer, furnished, path, reviewed, setup};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -45,7 +45,7 @@ impl Handmade {
         self
     }
 
-    async fn send(&self, house: &FlowServer, method: Method, target: &str, body: &str) -> Answer {
+    async fn send(&self, house: &FlowServer, method: Method, target: &str, body: &str) -> ApiResponse {
         sent_with(house, method, target, body, &[("s", self, &key_of("admin"))]).await
     }
 
@@ -66,7 +66,7 @@ async fn sent_with(
     target: &str,
     body: &str,
     signatures: &[(&str, &Handmade, &str)],
-) -> Answer {
+) -> ApiResponse {
     let mut request = house.client.request(method, house.server.url(target)).bearer_auth(house.token("admin"));
     let (mut inputs, mut macs) = (Vec::new(), Vec::new());
     for (label, made, key) in signatures {
@@ -265,7 +265,7 @@ fn is_nonce_alone(tx: &Tx) -> bool {
 
 /// From now on the store takes no nonce that comes without a change.
 fn refuse_nonces_alone(porch: &AccessServer) {
-    porch.house.stage.records.inject(Box::new(|batch: &Batch| {
+    porch.house.stage.records.inject_batch_fault(Box::new(|batch: &Batch| {
         let alone = batch.txs.iter().any(is_nonce_alone);
         alone.then(|| BatchOutcome::Unavailable(Unavailable::new(Outage::Full, "the disk is full")))
     }));
@@ -317,7 +317,7 @@ async fn a_decision_uses_its_nonce_up_only_if_it_is_written() {
     let failed = send().await;
     assert_eq!(failed.status, 503, "{failed:?}");
     assert_eq!(porch.house.stage.rows(&NONCES).len(), 0);
-    porch.house.stage.records.heal();
+    porch.house.stage.records.clear_faults();
     let decided = send().await;
     assert_eq!(decided.status, 200, "{decided:?}");
     let again = send().await;

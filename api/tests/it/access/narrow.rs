@@ -1,6 +1,6 @@
 //! A narrowed token can't bypass its scopes indirectly, and access ends when an actor loses it.
 
-use super::porch::{Answer, AccessServer, entry, porch_with, sent};
+use super::porch::{ApiResponse, AccessServer, entry, porch_with, sent};
 use crate::flow::{NOTHING, path};
 use chimera_core::access::{Entry, Level};
 use chimera_testkit::access::settings;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// A request of an actor with a token that is narrower than they are.
-async fn narrow(porch: &AccessServer, actor: &str, scopes: &[&str], path: &str, body: Value) -> Answer {
+async fn narrow(porch: &AccessServer, actor: &str, scopes: &[&str], path: &str, body: Value) -> ApiResponse {
     let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
     let token = porch.token_with(actor, |claims| claims.scopes = Some(scopes));
     let request = porch.house.client.post(porch.house.server.url(path)).bearer_auth(token);

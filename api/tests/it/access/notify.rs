@@ -6,7 +6,7 @@ use chimera_core::access::{Entry, TenantSettings};
 use chimera_core::flow::tables::{INBOX_MESSAGES, NOTIFICATIONS};
 use chimera_core::record::Row;
 use chimera_testkit::access::settings;
-use chimera_testkit::flow::{TENANT, id_of, link_in, workflow};
+use chimera_testkit::flow::{TENANT, id_of, approval_link, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ async fn naming_a_deciders_address_does_not_take_their_link() {
         let rows = messages(&porch, &waiting.body);
         let mail: Vec<&Row> = rows.iter().filter(|row| row.text("target") == "ann@acme.example").collect();
         assert_eq!(mail.len(), 1, "{notify}");
-        assert!(link_in(mail[0]).is_some(), "{notify}: {:?}", mail[0]);
+        assert!(approval_link(mail[0]).is_some(), "{notify}: {:?}", mail[0]);
         let links = porch.house.stage.rows_of(&APPROVAL_LINKS, id_of(&waiting.body["run_id"]));
         assert_eq!(links.iter().map(|row| row.text("actor")).collect::<Vec<_>>(), ["user_ann"], "{notify}");
     }
@@ -149,7 +149,7 @@ async fn a_link_opens_nothing_for_somebody_who_may_not_decide_any_more() {
     let waiting = porch.act("service_bot", json!({"steps": note, "autonomy_level": "L0_Ask"})).await;
     let rows = messages(&porch, &waiting.body);
     let mail = rows.iter().find(|row| row.text("target") == "ann@acme.example").unwrap();
-    let link = link_in(mail).unwrap();
+    let link = approval_link(mail).unwrap();
     let url = porch.house.server.url(&format!("/approvals/{}", link.rsplit('/').next().unwrap()));
     let opened = async || porch.house.client.get(&url).send().await.unwrap().status().as_u16();
     assert_eq!(opened().await, 200);
@@ -280,7 +280,7 @@ async fn the_links_of_whoever_is_removed_end() {
     let note = json!([{"tool": "notion.note", "input": {"n": 1}}]);
     let waiting = porch.act("service_bot", json!({"steps": note, "autonomy_level": "L0_Ask"})).await;
     let rows = messages(&porch, &waiting.body);
-    let link = link_in(rows.iter().find(|row| row.text("target") == "zed@acme.example").unwrap()).unwrap();
+    let link = approval_link(rows.iter().find(|row| row.text("target") == "zed@acme.example").unwrap()).unwrap();
     let url = porch.house.server.url(&format!("/approvals/{}", link.rsplit('/').next().unwrap()));
     let opened = async || porch.house.client.get(&url).send().await.unwrap().status().as_u16();
     assert_eq!(opened().await, 200);
@@ -309,7 +309,7 @@ async fn who_decides_is_told_when_somebody_else_than_a_person_who_asked_must_dec
         assert_eq!(waiting.body["status"], "awaiting_approval", "{waiting:?}");
         let rows = messages(&porch, &waiting.body);
         let mail = rows.iter().find(|row| row.text("target") == "ann@acme.example");
-        assert!(mail.and_then(link_in).is_some(), "{approvers}: {rows:?}");
+        assert!(mail.and_then(approval_link).is_some(), "{approvers}: {rows:?}");
         let dans = porch.get("user_dan", "/inbox").await;
         assert_eq!(dans.body["items"][0]["run_id"], waiting.body["run_id"], "{approvers}: {dans:?}");
         let admins = porch.get("admin", "/inbox").await.body["items"].as_array().map(Vec::len);

@@ -1,9 +1,9 @@
 //! Where two people must look, one with two entries is one: people with one mail address are the same person.
 
-use super::porch::{Answer, AccessServer, entry, porch_with};
+use super::porch::{ApiResponse, AccessServer, entry, porch_with};
 use chimera_core::access::Entry;
 use chimera_testkit::access::settings;
-use chimera_testkit::flow::{TENANT, id_of, link_in, workflow};
+use chimera_testkit::flow::{TENANT, id_of, approval_link, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ async fn waits(porch: &AccessServer, demanded: Value) -> Value {
     waiting.body
 }
 
-async fn decides(porch: &AccessServer, who: &str, run: &Value, decision: &str) -> Answer {
+async fn decides(porch: &AccessServer, who: &str, run: &Value, decision: &str) -> ApiResponse {
     let url = run["approve_url"].as_str().unwrap();
     porch.ask(who, Method::POST, url, json!({"decision": decision})).await
 }
@@ -49,7 +49,7 @@ async fn whoever_has_the_address_of_the_requester_is_no_second_pair_of_eyes() {
         assert_eq!(told.detail("reason"), "same_as_requester");
     }
     let sent = porch.house.stage.rows_of(&chimera_core::flow::tables::NOTIFICATIONS, id_of(&run["run_id"]));
-    let linked: Vec<&str> = sent.iter().filter(|row| link_in(row).is_some()).map(|row| row.text("target")).collect();
+    let linked: Vec<&str> = sent.iter().filter(|row| approval_link(row).is_some()).map(|row| row.text("target")).collect();
     assert_eq!(linked, ["ann+x@acme.example", "bob@acme.example"], "who may decide has a link");
     assert_eq!(decides(&porch, "user_123", &run, "approve").await.status, 200, "another address is another person");
     porch.house.until(&run, "completed").await;

@@ -1,7 +1,7 @@
 //! The checks of `/act` run in a fixed order: a request that fails two gets the error of the first, and a
 //! refusal leaves an entry in the ledger and nothing else.
 
-use super::porch::{Answer, AccessServer, by, entry, harmless, porch, porch_with, sent};
+use super::porch::{ApiResponse, AccessServer, by, entry, harmless, porch, porch_with, sent};
 use chimera_core::limits::BODY_BYTES_MAX;
 use chimera_testkit::access::{settings, token};
 use chimera_testkit::flow::{TENANT, workflow};
@@ -74,7 +74,7 @@ async fn prepared() -> AccessServer {
 }
 
 /// A request with which exactly this is wrong.
-async fn send(porch: &AccessServer, wrong: &[Violation]) -> Answer {
+async fn send(porch: &AccessServer, wrong: &[Violation]) -> ApiResponse {
     let is = |what: Violation| wrong.contains(&what);
     let actor = if is(Rate) { "user_bob" } else { "user_ann" };
     let token = match (is(Jwt), is(Revocation)) {

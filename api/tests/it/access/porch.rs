@@ -21,9 +21,9 @@ use chimera_engine::flow::port::ToolError;
 use chimera_engine::port::Clock;
 use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::LocalCounters;
-use chimera_testkit::access::{Ground, settings, signature, token, token_key};
+use chimera_testkit::access::{AccessFixture, settings, signature, token, token_key};
 use chimera_testkit::build::NOON;
-use chimera_testkit::flow::{Asked, Puppet, Setup, TENANT, World, asking, stage};
+use chimera_testkit::flow::{CallLog, ScriptedTool, EngineSetup, TENANT, World, asking, stage};
 use chimera_testkit::memory::MemoryRecords;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder};
@@ -96,18 +96,18 @@ pub(crate) struct AccessServer {
     pub(crate) house: FlowServer,
     pub(crate) clock: Arc<OffsetClock>,
     pub(crate) directory: Arc<Directory>,
-    tools: BTreeMap<&'static str, Asked>,
+    tools: BTreeMap<&'static str, CallLog>,
 }
 
 /// A response, read to its end.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
 }
 
-impl Answer {
+impl ApiResponse {
     pub(crate) fn code(&self) -> &str {
         self.body["error"]["code"].as_str().unwrap_or_default()
     }
@@ -126,21 +126,21 @@ impl Answer {
 }
 
 /// The tools of the specification's examples, and a few more.
-fn tools() -> Vec<Puppet> {
+fn tools() -> Vec<ScriptedTool> {
     let says = |name: &'static str, reach: EffectKind, capabilities: &[&str]| {
         let capabilities: Vec<String> = capabilities.iter().map(|name| (*name).to_owned()).collect();
-        Puppet::new(name, reach).declared(|tool| tool.metadata.capabilities = capabilities)
+        ScriptedTool::new(name, reach).with_declaration(|tool| tool.metadata.capabilities = capabilities)
     };
     let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
-    let careful = |tool: Puppet, risk: Risk| {
-        tool.declared(|tool| {
+    let careful = |tool: ScriptedTool, risk: Risk| {
+        tool.with_declaration(|tool| {
             tool.metadata.requires_approval = true;
             tool.metadata.risk_level = risk;
         })
     };
     let broken = says("notion.broken", EffectKind::Write, &["notion.pages.write"]);
     vec![
-        says("local.summarize", EffectKind::Pure, &["local.summarize"]).declared(|tool| {
+        says("local.summarize", EffectKind::Pure, &["local.summarize"]).with_declaration(|tool| {
             tool.description = "Summarises a text.";
             tool.input = text;
         }),
@@ -148,9 +148,9 @@ fn tools() -> Vec<Puppet> {
         says("notion.note", EffectKind::Write, &["notion.notes.write"]),
         careful(says("notion.create_page", EffectKind::Write, &["notion.pages.create", "notion.write"]), Risk::Medium),
         careful(says("outlook.send", EffectKind::Write, &["outlook.send", "external_api"]), Risk::High)
-            .declared(|tool| tool.rollback = Rollback::Unsupported),
+            .with_declaration(|tool| tool.rollback = Rollback::Unsupported),
         says("local.forbidden", EffectKind::Pure, &["local.summarize"]),
-        says("http.request", EffectKind::Write, &["http.request", "external_api"]).declared(|tool| {
+        says("http.request", EffectKind::Write, &["http.request", "external_api"]).with_declaration(|tool| {
             tool.reads_when = Some(ReadOnlyInputs { member: "method", values: &["GET"], deletes: &["DELETE"] });
         }),
         says("webhook_send", EffectKind::Write, &["webhook.send", "external_api"]),
@@ -169,23 +169,23 @@ pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counte
     let clock = Arc::new(OffsetClock { began: Instant::now(), more, stands: AtomicBool::new(false), wrong });
     let world = World { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..World::new(1) };
     let records = Arc::new(MemoryRecords::new());
-    let ground = ground(&world, &records, shared);
+    let ground = access_fixture(&world, &records, shared);
     let directory = ground.directory(settings).await;
     let tools = tools();
     let asked = tools.iter().map(|tool| (tool.name(), tool.asked())).collect();
-    let setup = tools.into_iter().fold(stage(1), |setup: Setup, tool| setup.tool(tool.build()));
+    let setup = tools.into_iter().fold(stage(1), |setup: EngineSetup, tool| setup.tool(tool.build()));
     let guard = Guard::new(Arc::clone(&directory), ForbidTool("local.forbidden"));
     let recipients = Arc::new(DirectoryRecipients::new(Arc::clone(&directory)));
     let asking = Asking { base_url: "https://chimera.example".to_owned(), recipients, ..asking() };
-    let stage = setup.world(world).policy(guard).asking(asking).on(records).await;
+    let stage = setup.world(world).policy(guard).asking(asking).open_on(records).await;
     let access = ground.access(&directory, stage.flow.clone());
     let edge = edge_of(&stage.world).with_flow(stage.flow.clone()).with_actions(access);
     let house = FlowServer { server: served(edge).await, stage, client: client() };
     AccessServer { house, clock, directory, tools: asked }
 }
 
-pub(crate) fn ground(world: &World, records: &Arc<MemoryRecords>, shared: Option<Arc<dyn Counters>>) -> Ground {
-    Ground {
+pub(crate) fn access_fixture(world: &World, records: &Arc<MemoryRecords>, shared: Option<Arc<dyn Counters>>) -> AccessFixture {
+    AccessFixture {
         records: Arc::clone(records) as _,
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,
@@ -214,13 +214,13 @@ pub(crate) fn entry(id: &str, scopes: &[&str]) -> Entry {
 impl AccessServer {
     /// Another node on the same store, with its own directory and counters.
     pub(crate) async fn second_node(&self, settings: Settings, shared: Option<Arc<dyn Counters>>) -> AccessServer {
-        let ground = ground(&self.house.stage.world, &self.house.stage.records, shared);
+        let ground = access_fixture(&self.house.stage.world, &self.house.stage.records, shared);
         let directory = ground.directory(settings).await;
         let flow = self.house.stage.flow.clone();
         let access = ground.access(&directory, flow.clone());
         let edge = edge_of(&self.house.stage.world).with_flow(flow.clone()).with_actions(access);
         let server = served(edge).await;
-        let stage = chimera_testkit::flow::Stage {
+        let stage = chimera_testkit::flow::EngineFixture {
             world: self.house.stage.world.clone(),
             records: Arc::clone(&self.house.stage.records),
             flow,
@@ -234,7 +234,7 @@ impl AccessServer {
     }
 
     /// The recorded calls of a tool.
-    pub(crate) fn asked(&self, tool: &str) -> &Asked {
+    pub(crate) fn asked(&self, tool: &str) -> &CallLog {
         &self.tools[tool]
     }
 
@@ -269,20 +269,20 @@ impl AccessServer {
     }
 
     /// Posts to `/act`.
-    pub(crate) async fn act(&self, actor: &str, body: Value) -> Answer {
+    pub(crate) async fn act(&self, actor: &str, body: Value) -> ApiResponse {
         sent(self.request(actor, Method::POST, "/act", &body)).await
     }
 
-    pub(crate) async fn ask(&self, actor: &str, method: Method, path: &str, body: Value) -> Answer {
+    pub(crate) async fn ask(&self, actor: &str, method: Method, path: &str, body: Value) -> ApiResponse {
         sent(self.request(actor, method, path, &body)).await
     }
 
-    pub(crate) async fn get(&self, actor: &str, path: &str) -> Answer {
+    pub(crate) async fn get(&self, actor: &str, path: &str) -> ApiResponse {
         self.ask(actor, Method::GET, path, NOTHING).await
     }
 
     /// Posts a body to `/act` with the given token and signature.
-    pub(crate) async fn raw(&self, token: &str, signature: Option<&str>, body: &str) -> Answer {
+    pub(crate) async fn raw(&self, token: &str, signature: Option<&str>, body: &str) -> ApiResponse {
         let request = self.house.client.post(self.house.server.url("/act")).bearer_auth(token);
         let request = request.header("content-type", "application/json").body(body.to_owned());
         sent(match signature {
@@ -293,13 +293,13 @@ impl AccessServer {
     }
 
     /// Posts a signed body without a token.
-    pub(crate) async fn post(&self, actor: &str, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, actor: &str, path: &str, body: &Value) -> ApiResponse {
         sent(crate::flow::signed(self.house.client.post(self.house.server.url(path)), self.clock.now(), actor, body))
             .await
     }
 
     /// Gets a token from `/auth/token`.
-    pub(crate) async fn sign_in(&self, actor: &str, nonce: &str) -> Answer {
+    pub(crate) async fn sign_in(&self, actor: &str, nonce: &str) -> ApiResponse {
         let body = json!({"actor": actor, "issued_at": self.now(), "nonce": nonce});
         self.post(actor, "/auth/token", &body).await
     }
@@ -325,12 +325,12 @@ impl AccessServer {
 }
 
 /// Sends a request and reads the whole answer.
-pub(crate) async fn sent(request: RequestBuilder) -> Answer {
+pub(crate) async fn sent(request: RequestBuilder) -> ApiResponse {
     let answer = request.send().await.unwrap();
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
     let text = answer.text().await.unwrap();
     let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-    Answer { status, headers, body }
+    ApiResponse { status, headers, body }
 }
 
 /// A step that every actor of the shipped registry except `anonymous` may request.

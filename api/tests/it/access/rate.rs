@@ -1,6 +1,6 @@
 //! Rate limits: what is counted, what the headers say, and that no caller exceeds its quota.
 
-use super::porch::{Answer, AccessServer, by, entry, harmless, porch, porch_with, sent};
+use super::porch::{ApiResponse, AccessServer, by, entry, harmless, porch, porch_with, sent};
 use chimera_core::access::Entry;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::limits::STRANGER_ENTRIES_MAX;
@@ -21,14 +21,14 @@ fn shared(server: &PrivateRedis) -> Option<Arc<dyn Counters>> {
 }
 
 /// A request that counts, is cheap, and always has something wrong with its body.
-async fn cheap(porch: &AccessServer, actor: &str) -> Answer {
+async fn cheap(porch: &AccessServer, actor: &str) -> ApiResponse {
     porch.act(actor, json!({})).await
 }
 
 /// How many of so many requests, many of them at once, were counted.
 async fn burst(porch: &AccessServer, beside: &AccessServer, actor: &str, count: usize) -> usize {
     let asks = futures::stream::iter(0..count).map(|at| cheap([porch, beside][at % 2], actor));
-    let many: Vec<Answer> = asks.buffer_unordered(40).collect().await;
+    let many: Vec<ApiResponse> = asks.buffer_unordered(40).collect().await;
     assert!(many.iter().all(|answer| answer.status == 400 || answer.status == 429), "{many:?}");
     many.iter().filter(|answer| answer.status != 429).count()
 }
@@ -93,7 +93,7 @@ async fn reading_has_a_larger_window_of_its_own() {
     assert_eq!(porch.act("user_ann", json!({"steps": harmless()})).await.number("x-ratelimit-remaining"), 1);
 }
 
-async fn stranger(porch: &AccessServer, address: &str) -> Answer {
+async fn stranger(porch: &AccessServer, address: &str) -> ApiResponse {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let from = address.parse::<std::net::IpAddr>().unwrap();
     let client = reqwest::Client::builder().no_proxy().local_address(from).tls_certs_only([]).build().unwrap();
@@ -205,7 +205,7 @@ async fn without_redis_nobody_is_let_through_uncounted_and_with_it_all_is_as_bef
         let_in += 1;
     }
     assert_eq!(let_in, 5);
-    server.start_again();
+    server.restart();
     assert_eq!(strict.act("user_ann", json!({"steps": harmless()})).await.status, 200);
 }
 

@@ -5,7 +5,7 @@ use chimera_core::access::Entry;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_core::limits::REMOVED_ACTORS_MAX;
 use chimera_testkit::access::{key_of, settings};
-use chimera_testkit::flow::{TENANT, id_of, link_in, workflow};
+use chimera_testkit::flow::{TENANT, id_of, approval_link, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ async fn a_removed_person_gets_no_link_for_what_waits_later() {
     registered(&porch, &["approvals.decide"], "zed@acme.example").await;
     let mails = |run: &Value| {
         let rows = porch.house.stage.rows_of(&NOTIFICATIONS, id_of(&run["run_id"]));
-        let linked = rows.iter().filter(|row| link_in(row).is_some()).map(|row| row.text("target").to_owned());
+        let linked = rows.iter().filter(|row| approval_link(row).is_some()).map(|row| row.text("target").to_owned());
         linked.collect::<Vec<_>>()
     };
     let before = asked(&porch, "user_ann", json!({"other_than_requester": true})).await;

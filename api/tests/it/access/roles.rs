@@ -1,6 +1,6 @@
 //! Roles: what they grant, who may grant them, and what a deleted one leaves.
 
-use super::porch::{AccessServer, entry, ground, porch_with};
+use super::porch::{AccessServer, entry, access_fixture, porch_with};
 use chimera_core::access::tables::ACTORS;
 use chimera_core::access::{Entry, Level, Role};
 use chimera_core::limits::ACTOR_ROLES_MAX;
@@ -24,7 +24,7 @@ fn roles() -> Settings {
     Settings { roles, ..settings(TENANT, vec![bob]) }
 }
 
-async fn put(porch: &AccessServer, actor: &str, id: &str, body: Value) -> super::porch::Answer {
+async fn put(porch: &AccessServer, actor: &str, id: &str, body: Value) -> super::porch::ApiResponse {
     porch.ask(actor, Method::PUT, &format!("/actors/{id}"), body).await
 }
 
@@ -102,7 +102,7 @@ async fn a_role_that_is_gone_gives_nothing_and_its_actors_can_still_be_disabled(
     let porch = porch_with(roles(), None).await;
     assert_eq!(put(&porch, "admin", "user_cat", json!({"roles": ["keeper"]})).await.status, 200);
     let (world, records) = (&porch.house.stage.world, &porch.house.stage.records);
-    let later = ground(world, records, None).directory(Settings { roles: Vec::new(), ..roles() }).await;
+    let later = access_fixture(world, records, None).directory(Settings { roles: Vec::new(), ..roles() }).await;
     let operator = chimera_engine::access::local_operator(TENANT);
     let shown = later.actor(&operator, "user_cat").unwrap();
     assert_eq!((shown.entry.roles.clone(), shown.effective_scopes.len()), (vec!["keeper".to_owned()], 0));

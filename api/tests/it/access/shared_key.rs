@@ -1,6 +1,6 @@
 //! A key that a pattern shares is for services: the registry says who is a person, and people never share one.
 
-use super::porch::{Answer, AccessServer, entry, porch_with, sent};
+use super::porch::{ApiResponse, AccessServer, entry, porch_with, sent};
 use chimera_core::access::{Entry, Kind, mac};
 use chimera_core::secret::Secret;
 use chimera_testkit::access::{key_of, settings};
@@ -20,7 +20,7 @@ async fn sign_in(porch: &AccessServer, pattern: &str, actor: &str, nonce: &str) 
     answer_to(porch, pattern, actor, nonce).await.status
 }
 
-async fn answer_to(porch: &AccessServer, pattern: &str, actor: &str, nonce: &str) -> Answer {
+async fn answer_to(porch: &AccessServer, pattern: &str, actor: &str, nonce: &str) -> ApiResponse {
     let body = json!({"actor": actor, "issued_at": porch.now(), "nonce": nonce}).to_string();
     let signature = mac::sign(&Secret::new(key_of(pattern)), body.as_bytes());
     let request = porch.house.client.post(porch.house.server.url("/auth/token"));

@@ -22,9 +22,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Shares every tool with every tenant but the default one.
-pub(super) struct Guests;
+pub(super) struct AllToolsShared;
 
-impl Tenancy for Guests {
+impl Tenancy for AllToolsShared {
     fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
         let shared = SharedResources { tools: vec!["*".to_owned()], ..SharedResources::default() };
         (tenant != TENANT).then(|| Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared }))
@@ -151,7 +151,7 @@ fn wide(actor: &str, tenant: &str) -> Entry {
 
 /// A house with the default tenant and two others.
 async fn street() -> FlowServer {
-    let stage = setup().tenancy(Arc::new(Guests)).open().await;
+    let stage = setup().tenancy(Arc::new(AllToolsShared)).open().await;
     let others = [
         wide("user_ann", TENANT),
         wide("user_123", "other"),

@@ -1,6 +1,6 @@
 //! Sign-in, refresh and revocation; token keys and actor keys.
 
-use super::porch::{Answer, AccessServer, by, entry, harmless, porch, porch_with, sent};
+use super::porch::{ApiResponse, AccessServer, by, entry, harmless, porch, porch_with, sent};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::tables::{ACTOR_KEYS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
@@ -30,17 +30,17 @@ fn part(token: &str, at: usize) -> Value {
     serde_json::from_slice(&bytes).unwrap()
 }
 
-fn text(answer: &Answer, member: &str) -> String {
+fn text(answer: &ApiResponse, member: &str) -> String {
     answer.body[member].as_str().unwrap_or_else(|| panic!("{answer:?}")).to_owned()
 }
 
 /// Asks for something harmless with a token.
-async fn with(porch: &AccessServer, actor: &str, token: &str) -> Answer {
+async fn with(porch: &AccessServer, actor: &str, token: &str) -> ApiResponse {
     let body = json!({"steps": harmless(), "wait": 0}).to_string();
     porch.raw(token, Some(&by(actor, &body)), &body).await
 }
 
-async fn refresh(porch: &AccessServer, actor: &str, refresh_token: &str) -> Answer {
+async fn refresh(porch: &AccessServer, actor: &str, refresh_token: &str) -> ApiResponse {
     porch.post(actor, "/auth/refresh", &json!({"refresh_token": refresh_token})).await
 }
 
@@ -278,7 +278,7 @@ fn redis(server: &PrivateRedis) -> Option<Arc<dyn Counters>> {
     Some(Arc::new(RedisCounters::new(Redis::new(&server.url()).unwrap())))
 }
 
-async fn revoke(porch: &AccessServer, actor: &str, token: &str, body: &Value) -> Answer {
+async fn revoke(porch: &AccessServer, actor: &str, token: &str, body: &Value) -> ApiResponse {
     let request = porch.house.client.post(porch.house.server.url("/auth/revoke")).bearer_auth(token);
     sent(crate::flow::signed(request, porch.clock.now(), actor, body)).await
 }

@@ -78,7 +78,7 @@ async fn a_second_click_does_not_approve_the_next_step() {
     let house = house().await;
     let run = house.run(&twice(), json!({})).await;
     assert_eq!(approve(&house, "admin", &run, json!({"decision": "approve"})).await.0, 200);
-    house.step(&run, "second", "awaiting_approval").await;
+    house.wait_for_step(&run, "second", "awaiting_approval").await;
     let (status, problem) = approve(&house, "admin", &run, json!({"decision": "approve"})).await;
     assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"));
     assert_eq!(approve(&house, "admin", &run, json!({"decision": "approve", "step_id": "second"})).await.0, 200);
@@ -97,7 +97,7 @@ async fn a_bare_post_to_the_approve_url_approves_the_only_first_approval_and_not
     house.until(&draft, "completed").await;
     let run = house.run(&twice(), json!({})).await;
     assert_eq!(approve(&house, "admin", &run, NOTHING).await.0, 200);
-    house.step(&run, "second", "awaiting_approval").await;
+    house.wait_for_step(&run, "second", "awaiting_approval").await;
     let (status, problem) = approve(&house, "admin", &run, NOTHING).await;
     assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"), "a second click approves nothing");
     assert_eq!(approve(&house, "admin", &run, json!({})).await.0, 400, "a body says what is decided");

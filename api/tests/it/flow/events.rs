@@ -19,7 +19,7 @@ struct Stream {
 }
 
 /// One event: number, type, document.
-type Heard = (i64, String, Value);
+type ReceivedEvent = (i64, String, Value);
 
 impl Stream {
     async fn open(house: &FlowServer, run: &Value, query: &str, last: Option<&str>) -> Self {
@@ -33,7 +33,7 @@ impl Stream {
     }
 
     /// The next event; none at the end.
-    async fn next(&mut self) -> Option<Heard> {
+    async fn next(&mut self) -> Option<ReceivedEvent> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let field = |name: &str| {
@@ -75,7 +75,7 @@ async fn a_cut_stream_goes_on_where_it_was_and_ends_with_the_run() {
     assert_eq!(stream.answer.headers()["content-type"], "text/event-stream");
     assert_eq!(stream.answer.headers()["cache-control"], "no-store");
     let mut seen = Vec::new();
-    while seen.last().is_none_or(|(_, kind, _): &Heard| kind != "approval.requested") {
+    while seen.last().is_none_or(|(_, kind, _): &ReceivedEvent| kind != "approval.requested") {
         seen.push(stream.next().await.unwrap());
     }
     drop(stream);
@@ -161,7 +161,7 @@ async fn one_actor_does_not_take_every_stream() {
 /// A run that was taken over is written through another lane, which may have the smaller number.
 #[tokio::test]
 async fn entries_of_several_lanes_are_paged_by_their_number() {
-    let stage = setup().unkept().on(Arc::new(MemoryRecords::with_lanes(2))).await;
+    let stage = setup().unkept().open_on(Arc::new(MemoryRecords::with_lanes(2))).await;
     let run = Uuid::from_u128(7);
     let writer = Writer { random: &*stage.world.random, clock: &*stage.world.clock };
     let records: &dyn Records = &*stage.records;

@@ -6,16 +6,16 @@ use chimera_core::flow::run::RunHead;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_engine::flow::port::{DeliveryReceipt, Message, Notifier, Recipient, Recipients, ToolError};
 use chimera_engine::flow::{Asking, RunRecipients};
-use chimera_testkit::flow::{Air, asking, id_of, link_in, workflow};
+use chimera_testkit::flow::{Air, asking, id_of, approval_link, workflow};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Has keys and sends nothing.
-struct Keys(Vec<String>);
+struct KeyNotifier(Vec<String>);
 
 #[async_trait]
-impl Notifier for Keys {
+impl Notifier for KeyNotifier {
     fn check(&self, _: &str, _: &str) -> Result<(), ToolError> {
         Ok(())
     }
@@ -57,7 +57,7 @@ async fn waiting(air: &Air) -> (FlowServer, Value, String) {
     let ask = json!({"autonomy_level": "L0_Ask", "notify": {"email": "ann@example.com"}});
     let run = house.run(air, ask).await;
     let row = house.stage.rows_of(&NOTIFICATIONS, id_of(&run["run_id"])).remove(0);
-    let link = house.server.url(&link_in(&row).unwrap());
+    let link = house.server.url(&approval_link(&row).unwrap());
     (house, run, link)
 }
 
@@ -160,7 +160,7 @@ async fn a_plan_is_shown_step_by_step() {
         .edge("first", "second");
     let run = house.run(&air, json!({"autonomy_level": "L1_Draft", "notify": {"email": "ann@example.com"}})).await;
     let row = house.stage.rows_of(&NOTIFICATIONS, id_of(&run["run_id"])).remove(0);
-    let link = house.server.url(&link_in(&row).unwrap());
+    let link = house.server.url(&approval_link(&row).unwrap());
     let (status, text) = page(house.client.get(&link).send().await.unwrap()).await;
     assert_eq!(status, 200);
     let (first, second) = (text.find("first calls think"), text.find("second calls change"));
@@ -171,7 +171,7 @@ async fn a_plan_is_shown_step_by_step() {
 /// The link in the mail about a run.
 fn link_of(house: &FlowServer, run: &Value) -> String {
     let row = house.stage.rows_of(&NOTIFICATIONS, id_of(&run["run_id"])).remove(0);
-    house.server.url(&link_in(&row).unwrap())
+    house.server.url(&approval_link(&row).unwrap())
 }
 
 #[tokio::test]
@@ -236,7 +236,7 @@ async fn a_link_that_nobody_sent_and_one_that_came_too_late_say_so() {
 #[tokio::test]
 async fn whoever_receives_webhooks_can_read_the_key_that_signs_them() {
     let keys = vec!["whpk_one".to_owned(), "whpk_two".to_owned()];
-    let house = furnished(setup().notifier(Arc::new(Keys(keys))), |edge| edge).await;
+    let house = furnished(setup().notifier(Arc::new(KeyNotifier(keys))), |edge| edge).await;
     let url = house.server.url("/.well-known/webhooks.json");
     let answer: Value = house.client.get(url).send().await.unwrap().json().await.unwrap();
     assert_eq!(answer, json!({"public_key": "whpk_one", "public_keys": ["whpk_one", "whpk_two"]}));

@@ -15,8 +15,8 @@ use chimera_engine::access::Settings;
 use chimera_engine::act::Actions;
 use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::LocalCounters;
-use chimera_testkit::access::{Ground, everybody, settings, token};
-use chimera_testkit::flow::{Air, Puppet, Setup, Stage, TENANT, id_of, stage};
+use chimera_testkit::access::{AccessFixture, everybody, settings, token};
+use chimera_testkit::flow::{Air, ScriptedTool, EngineSetup, EngineFixture, TENANT, id_of, stage};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -25,21 +25,21 @@ use std::time::Duration;
 /// A served engine and its store.
 pub(crate) struct FlowServer {
     pub(crate) server: TestServer,
-    pub(crate) stage: Stage,
+    pub(crate) stage: EngineFixture,
     /// One client: making one reads the system's certificates.
     pub(crate) client: reqwest::Client,
 }
 
 /// A setup with three tools: a pure one, one with an effect, one that always fails.
-pub(crate) fn setup() -> Setup {
-    let broken = Puppet::new("broken", EffectKind::Read).answers(|_, _| {
+pub(crate) fn setup() -> EngineSetup {
+    let broken = ScriptedTool::new("broken", EffectKind::Read).answers(|_, _| {
         let body =
             chimera_engine::flow::port::ToolError::not_sent(chimera_core::error::Code::MalformedArgs, "it never works");
         Err(body)
     });
     stage(1)
-        .tool(Puppet::new("think", EffectKind::Pure).build())
-        .tool(Puppet::new("change", EffectKind::Write).build())
+        .tool(ScriptedTool::new("think", EffectKind::Pure).build())
+        .tool(ScriptedTool::new("change", EffectKind::Write).build())
         .tool(broken.build())
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn house() -> FlowServer {
     furnished(setup(), |edge| edge).await
 }
 
-pub(crate) async fn furnished(setup: Setup, change: impl FnOnce(Edge) -> Edge) -> FlowServer {
+pub(crate) async fn furnished(setup: EngineSetup, change: impl FnOnce(Edge) -> Edge) -> FlowServer {
     let stage = setup.open().await;
     let settings = settings(TENANT, everybody(TENANT));
     let edge = edge().with_flow(stage.flow.clone()).with_actions(front(&stage, settings).await);
@@ -56,8 +56,8 @@ pub(crate) async fn furnished(setup: Setup, change: impl FnOnce(Edge) -> Edge) -
 }
 
 /// Access control for the engine of a stage.
-pub(crate) async fn front(stage: &Stage, settings: Settings) -> Arc<Actions> {
-    let ground = Ground {
+pub(crate) async fn front(stage: &EngineFixture, settings: Settings) -> Arc<Actions> {
+    let ground = AccessFixture {
         records: stage.records.clone(),
         clock: Arc::clone(&stage.world.clock),
         random: Arc::clone(&stage.world.random) as Arc<dyn chimera_engine::port::Random>,
@@ -132,7 +132,7 @@ impl FlowServer {
     }
 
     /// Waits until a node of a run has this status.
-    pub(crate) async fn step(&self, run: &Value, node: &str, status: &str) -> Value {
+    pub(crate) async fn wait_for_step(&self, run: &Value, node: &str, status: &str) -> Value {
         within_timeout(self.stage.step(id_of(&run["run_id"]), node, status)).await
     }
 

@@ -4,7 +4,7 @@ use super::{NOTHING, code, furnished, house, path, reviewed, setup};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::tool::EffectKind;
 use chimera_engine::flow::port::{Sent, ToolError};
-use chimera_testkit::flow::{Puppet, chain, workflow};
+use chimera_testkit::flow::{ScriptedTool, chain, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ async fn a_paused_run_waits_until_it_is_resumed() {
     assert_eq!(house.post(&path(&run, "/pause"), NOTHING).await.0, 202);
     house.sees(&run, |run| run["paused"] == true).await;
     assert_eq!(house.post(&path(&run, "/approve"), json!({"decision": "approve"})).await.0, 200);
-    house.step(&run, "review", "completed").await;
+    house.wait_for_step(&run, "review", "completed").await;
     assert_eq!(house.get(&path(&run, "")).await.1["status"], "running");
     assert_eq!(house.post(&path(&run, "/resume"), NOTHING).await.0, 202);
     house.until(&run, "completed").await;
@@ -57,7 +57,7 @@ async fn what_was_done_is_undone_and_told() {
 /// CORE-141
 #[tokio::test]
 async fn a_run_that_has_failed_can_be_marked_as_undone_by_hand_and_set_to_nothing_else() {
-    let puppet = Puppet::new("push", EffectKind::Write);
+    let puppet = ScriptedTool::new("push", EffectKind::Write);
     let asked = puppet.asked();
     let house = furnished(setup().tool(puppet.build()), |edge| edge).await;
     let waits = house.run(&reviewed(), json!({})).await;
@@ -90,7 +90,7 @@ async fn a_run_that_has_failed_can_be_marked_as_undone_by_hand_and_set_to_nothin
 
 #[tokio::test]
 async fn a_frozen_replay_calls_nobody_and_a_retry_does() {
-    let puppet = Puppet::new("push", EffectKind::Write);
+    let puppet = ScriptedTool::new("push", EffectKind::Write);
     let asked = puppet.asked();
     let house = furnished(setup().tool(puppet.build()), |edge| edge).await;
     let run = house.run(&chain("w", &[("a", "think"), ("b", "push")]), json!({})).await;
@@ -138,7 +138,7 @@ async fn a_patch_shows_its_difference_and_is_taken_out_again() {
     assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"));
     let (status, proposed) = house.post(&path(&run, "/patch"), json!({"patch": patch()})).await;
     assert_eq!((status, &proposed["number"]), (202, &json!(1)), "{proposed}");
-    house.step(&run, "extra", "pending").await;
+    house.wait_for_step(&run, "extra", "pending").await;
     let patched = house.get(&path(&run, "")).await.1["state_version"].as_i64();
     assert_eq!(house.ask(Method::DELETE, &path(&run, "/patches/x"), NOTHING).await.0, 404);
     assert_eq!(house.ask(Method::DELETE, &path(&run, "/patches/1"), NOTHING).await.0, 202);
@@ -151,13 +151,13 @@ async fn a_patch_shows_its_difference_and_is_taken_out_again() {
 
 #[tokio::test]
 async fn a_person_settles_what_nobody_can_tell() {
-    let lost = Puppet::new("lost", EffectKind::Write)
+    let lost = ScriptedTool::new("lost", EffectKind::Write)
         .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the line broke")));
     let house = furnished(setup().tool(lost.build()), |edge| edge).await;
     let air = workflow("w").function("push", "lost", json!({}));
     house.apply(&air).await;
     let (_, run) = house.start("w", NOTHING).await;
-    let step = house.step(&run, "push", "outcome_unknown").await;
+    let step = house.wait_for_step(&run, "push", "outcome_unknown").await;
     let doubts = house.get(&path(&run, "")).await.1["doubts"].clone();
     assert_eq!((&doubts[0]["node_id"], &doubts[0]["tool"]), (&json!("push"), &json!("lost")), "{doubts}");
     assert_eq!(doubts[0]["step_id"], step["step_id"]);
@@ -176,7 +176,7 @@ async fn a_person_settles_what_nobody_can_tell() {
 
 #[tokio::test]
 async fn calls_in_doubt_are_listed_with_their_reason_and_what_settles_them_until_they_are_settled() {
-    let lost = Puppet::new("lost", EffectKind::Write)
+    let lost = ScriptedTool::new("lost", EffectKind::Write)
         .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the line broke")));
     let house = furnished(setup().tool(lost.build()), |edge| edge).await;
     house.apply(&workflow("w").function("push", "lost", json!({}))).await;
@@ -187,7 +187,7 @@ async fn calls_in_doubt_are_listed_with_their_reason_and_what_settles_them_until
     let mut runs = Vec::new();
     for _ in 0..3 {
         let (_, run) = house.start("w", NOTHING).await;
-        house.step(&run, "push", "outcome_unknown").await;
+        house.wait_for_step(&run, "push", "outcome_unknown").await;
         runs.push(run);
     }
     let (_, listed) = house.get("/runs?in_doubt=true").await;
@@ -222,7 +222,7 @@ async fn calls_in_doubt_are_listed_with_their_reason_and_what_settles_them_until
 #[tokio::test]
 async fn an_undo_in_doubt_is_listed_until_it_is_undone_again_or_by_hand() {
     let tries = Arc::new(AtomicU32::new(0));
-    let kept = Puppet::new("kept", EffectKind::Write).undoes(move |_, _| match tries.fetch_add(1, Ordering::Relaxed) {
+    let kept = ScriptedTool::new("kept", EffectKind::Write).on_rollback(move |_, _| match tries.fetch_add(1, Ordering::Relaxed) {
         0 | 2 => Err(ToolError { body: Box::new(lasting("no answer")), sent: Sent::Maybe }),
         _ => Ok(json!({})),
     });

@@ -1,7 +1,7 @@
 //! Creates data with a run in every state, with the real binary.
 
 use super::{Store, look_at};
-use crate::support::{Place, until};
+use crate::support::{Workspace, wait_until};
 use chimera_testkit::access::unix_seconds;
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, BufReader};
@@ -35,12 +35,12 @@ fn outside() -> (SocketAddr, Receiver<TcpStream>) {
 }
 
 /// Creates runs and keeps them by name.
-struct Made<'a> {
-    place: &'a Place,
+struct RunMaker<'a> {
+    place: &'a Workspace,
     runs: Map<String, Value>,
 }
 
-impl Made<'_> {
+impl RunMaker<'_> {
     /// Starts a run and waits until a condition holds.
     fn run(&mut self, name: &str, args: &[&str], is_so: impl Fn(&Value) -> bool) -> String {
         // A run that fails at once ends the command with another status.
@@ -53,7 +53,7 @@ impl Made<'_> {
     }
 
     fn until(&self, run: &str, name: &str, is_so: impl Fn(&Value) -> bool) {
-        until(name, || {
+        wait_until(name, || {
             let seen = look_at(self.place, run);
             (!is_so(&seen)).then(|| seen.to_string())
         });
@@ -69,7 +69,7 @@ fn step_is(node: &'static str, status: &'static str) -> impl Fn(&Value) -> bool 
 }
 
 /// Everything that a server does by itself and with people, until it is stopped.
-fn live(made: &mut Made<'_>) {
+fn live(made: &mut RunMaker<'_>) {
     let place = made.place;
     made.run("completed", &["--step", "local.echo={\"message\":\"x\"}"], has("completed"));
     made.run("failed", &["--step", "http.request={\"url\":\"http://127.0.0.1:1\"}"], has("failed"));
@@ -97,7 +97,7 @@ fn live(made: &mut Made<'_>) {
 }
 
 /// Makes data in `place`: it is stopped once in order, and killed in the end in the middle of a call.
-pub(super) fn make(store: &Store) -> Place {
+pub(super) fn make(store: &Store) -> Workspace {
     let (address, waiting) = outside();
     let place = WORKFLOWS
         .iter()
@@ -106,7 +106,7 @@ pub(super) fn make(store: &Store) -> Place {
         .file("patch.json", include_str!("patch.json"))
         .env("CHIMERA_EGRESS_ALLOW", &address.to_string())
         .env("CHIMERA_LEDGER__CHECKPOINT_SECONDS", "1");
-    let mut made = Made { place: &place, runs: Map::new() };
+    let mut made = RunMaker { place: &place, runs: Map::new() };
     let server = place.dev(&[]);
     for (name, _) in WORKFLOWS {
         place.json(&["workflow", "apply", name]);

@@ -3,8 +3,8 @@
 //! They pause during a restore: a client holds a read lock on `pause` from its request until it has recorded the
 //! answer.
 
-use super::doubts::Settled;
-use super::outside::Outside;
+use super::doubts::SettledDoubts;
+use super::outside::EffectServer;
 use chimera_core::access::token::{Claims, TokenKey};
 use chimera_core::secret::Secret;
 use chimera_core::time::Timestamp;
@@ -51,7 +51,7 @@ const FOLLOWERS: usize = 2;
 /// Maximum number of unfinished runs.
 const UNFINISHED_MAX: usize = 60;
 /// The read timeout: a suspended node accepts connections but does not answer.
-const SILENCE: Duration = Duration::from_secs(4);
+const READ_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long no node may be up.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -74,7 +74,7 @@ impl Nodes {
     }
 
     /// Waits until a node is up.
-    pub(crate) fn until_up(&self) {
+    pub(crate) fn wait_until_up(&self) {
         let up = self.up.lock().unwrap();
         let (_up, waited) = self.changed.wait_timeout_while(up, PATIENCE, |up| up.is_empty()).unwrap();
         assert!(!waited.timed_out(), "no node came up");
@@ -90,7 +90,7 @@ impl Nodes {
 
 /// A run that was acknowledged.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct AcknowledgedRun {
     pub(crate) run: String,
     /// When it was first requested, as a [`Clients::moment`].
     pub(crate) asked: u64,
@@ -100,7 +100,7 @@ pub(crate) struct Known {
 
 /// A run that was lost in a restore.
 #[derive(Clone, Debug)]
-pub(crate) struct Gone {
+pub(crate) struct LostRun {
     /// Its idempotency key, if it was acknowledged.
     pub(crate) key: Option<String>,
     pub(crate) run: String,
@@ -109,7 +109,7 @@ pub(crate) struct Gone {
 /// The state shared by all clients.
 pub(crate) struct Clients {
     pub(crate) nodes: Nodes,
-    pub(crate) outside: Arc<Outside>,
+    pub(crate) outside: Arc<EffectServer>,
     pub(crate) pause: RwLock<()>,
     /// A logical clock that orders requests, acknowledgements and backups.
     moment: AtomicU64,
@@ -124,18 +124,18 @@ pub(crate) struct Clients {
     /// Runs that were acknowledged and have not ended.
     pub(crate) open: Mutex<BTreeSet<String>>,
     /// Every acknowledged run that was not lost, by key.
-    pub(crate) acknowledged: Mutex<BTreeMap<String, Known>>,
+    pub(crate) acknowledged: Mutex<BTreeMap<String, AcknowledgedRun>>,
     /// Every lost run.
-    pub(crate) gone: Mutex<Vec<Gone>>,
+    pub(crate) gone: Mutex<Vec<LostRun>>,
     /// Keys of lost runs that have to be requested again.
-    pub(crate) again: Mutex<Vec<String>>,
+    pub(crate) retry_keys: Mutex<Vec<String>>,
     /// Every run, including children, that had work left at a restore.
     pub(crate) restored: Mutex<BTreeSet<String>>,
-    pub(crate) settled: Settled,
+    pub(crate) settled: SettledDoubts,
 }
 
 impl Clients {
-    pub(crate) fn new(outside: Arc<Outside>) -> Self {
+    pub(crate) fn new(outside: Arc<EffectServer>) -> Self {
         Self {
             nodes: Nodes::default(),
             outside,
@@ -149,17 +149,17 @@ impl Clients {
             open: Mutex::default(),
             acknowledged: Mutex::default(),
             gone: Mutex::default(),
-            again: Mutex::default(),
+            retry_keys: Mutex::default(),
             restored: Mutex::default(),
-            settled: Settled::default(),
+            settled: SettledDoubts::default(),
         }
     }
 
     /// Runs the clients until `campaign` is over and every run has ended. Returns the runs by key.
-    pub(crate) fn work(&self, campaign: impl FnOnce()) -> BTreeMap<String, Known> {
+    pub(crate) fn work(&self, campaign: impl FnOnce()) -> BTreeMap<String, AcknowledgedRun> {
         std::thread::scope(|scope| {
             // The clients must stop even if the campaign panics.
-            let closing = Closing(self);
+            let closing = CloseGuard(self);
             (0..STARTERS).for_each(|number| drop(scope.spawn(move || self.start_runs(number))));
             (0..FOLLOWERS).for_each(|_| drop(scope.spawn(|| self.follow_runs())));
             scope.spawn(|| self.settle_doubts());
@@ -188,12 +188,12 @@ impl Clients {
     }
 
     /// How many runs were acknowledged so far.
-    pub(crate) fn so_far(&self) -> usize {
+    pub(crate) fn acknowledged_count(&self) -> usize {
         self.acknowledged.lock().unwrap().len()
     }
 
     /// Waits until every run that is open now has ended or has a call with unknown outcome.
-    pub(crate) fn until_ended(&self) {
+    pub(crate) fn wait_until_ended(&self) {
         let mut open = self.open.lock().unwrap().clone();
         let over = self.until(|| {
             // One request for all: after a restore there may be a thousand.
@@ -214,18 +214,18 @@ impl Clients {
                 return true;
             }
             // Checks again after the next request outside, or after a short timeout.
-            self.outside.look_up(self.outside.count() + 1_000_000);
+            self.outside.wait_briefly(self.outside.count() + 1_000_000);
         }
         false
     }
 
     fn start_runs(&self, number: usize) {
         // The followers must not wait forever if this client panics.
-        let _ended = Ended(&self.starting);
+        let _ended = StarterGuard(&self.starting);
         let mut runs = 0;
         loop {
             let seen = self.outside.count();
-            let again = std::mem::take(&mut *self.again.lock().unwrap());
+            let again = std::mem::take(&mut *self.retry_keys.lock().unwrap());
             if !again.is_empty() {
                 // All concurrently: Redis still holds claims of these keys, so each answer takes a while.
                 std::thread::scope(|scope| again.into_iter().for_each(|key| drop(scope.spawn(|| self.start_run(key)))));
@@ -235,7 +235,7 @@ impl Clients {
                 runs += 1;
                 self.start_run(format!("client {number} run {runs}"));
             }
-            self.outside.look_up(seen + 8);
+            self.outside.wait_briefly(seen + 8);
         }
     }
 
@@ -244,21 +244,21 @@ impl Clients {
         self.count.fetch_add(1, Ordering::SeqCst);
         let asked = self.moment();
         loop {
-            self.nodes.until_up();
+            self.nodes.wait_until_up();
             let _unpaused = self.pause.read().unwrap();
-            let Some(run) = self.started(&key) else { continue };
-            let was = |gone: &Gone| gone.run == run;
+            let Some(run) = self.start_or_find(&key) else { continue };
+            let was = |gone: &LostRun| gone.run == run;
             assert!(!self.gone.lock().unwrap().iter().any(was), "{key} is answered with {run}, which was lost");
             self.open.lock().unwrap().insert(run.clone());
             self.unfinished.lock().unwrap().push_back(run.clone());
-            let known = Known { run, asked, told: self.moment() };
+            let known = AcknowledgedRun { run, asked, told: self.moment() };
             self.acknowledged.lock().unwrap().insert(key, known);
             return;
         }
     }
 
     /// Starts the run of a key, or finds the existing one. `None` if no node answers with a run.
-    pub(crate) fn started(&self, key: &str) -> Option<String> {
+    pub(crate) fn start_or_find(&self, key: &str) -> Option<String> {
         let body = json!({"workflow_id": "load", "idempotency_key": key, "autonomy_level": "L3_ExecuteSilent"});
         match self.ask("POST", "/act", Some(&body)) {
             Some((200 | 202, said)) => Some(said["run_id"].as_str().unwrap().to_owned()),
@@ -275,7 +275,7 @@ impl Clients {
 
     fn follow_runs(&self) {
         while !self.are_done() {
-            self.nodes.until_up();
+            self.nodes.wait_until_up();
             let unpaused = self.pause.read().unwrap();
             let next = self.unfinished.lock().unwrap().pop_front();
             let more = match next {
@@ -291,7 +291,7 @@ impl Clients {
                 None => 1,
             };
             drop(unpaused);
-            self.outside.look_up(self.outside.count() + more);
+            self.outside.wait_briefly(self.outside.count() + more);
         }
     }
 
@@ -312,7 +312,7 @@ impl Clients {
 /// Sends a request to the node at an address.
 pub(crate) fn ask_at(address: &str, method: &str, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(SILENCE)).unwrap();
+    stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
     let body = body.map(Value::to_string).unwrap_or_default();
     let signed = signed_with(KEY, "admin", now(), (method, path), body.as_bytes());
     let signed: String = signed.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -333,18 +333,18 @@ pub(crate) fn ask_at(address: &str, method: &str, path: &str, body: Option<&Valu
 }
 
 /// Decrements the count of starters when dropped, also after a panic.
-struct Ended<'a>(&'a AtomicUsize);
+struct StarterGuard<'a>(&'a AtomicUsize);
 
-impl Drop for Ended<'_> {
+impl Drop for StarterGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// Tells the clients to finish when dropped, also after a panic.
-struct Closing<'a>(&'a Clients);
+struct CloseGuard<'a>(&'a Clients);
 
-impl Drop for Closing<'_> {
+impl Drop for CloseGuard<'_> {
     fn drop(&mut self) {
         self.0.closing.store(true, Ordering::SeqCst);
     }

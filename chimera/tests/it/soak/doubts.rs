@@ -2,7 +2,7 @@
 
 use super::clients::Clients;
 use super::outside;
-use crate::support::{Place, until};
+use crate::support::{Workspace, wait_until};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ const PEOPLE: usize = 8;
 
 /// The doubts that were settled so far.
 #[derive(Default)]
-pub(crate) struct Settled {
+pub(crate) struct SettledDoubts {
     /// Step id and time of doubts about interrupted calls.
     cut: Mutex<BTreeSet<(String, String)>>,
     /// Step id and time of doubts caused by restores.
@@ -27,7 +27,7 @@ pub(crate) struct Settled {
     roots: Mutex<BTreeMap<String, String>>,
 }
 
-impl Settled {
+impl SettledDoubts {
     /// The number caused by kills, and by restores.
     pub(crate) fn count(&self) -> (usize, usize) {
         (self.cut.lock().unwrap().len(), self.restored.lock().unwrap().len())
@@ -46,7 +46,7 @@ impl Clients {
     /// Settles doubts until every run has ended.
     pub(crate) fn settle_doubts(&self) {
         while !self.are_done() {
-            self.nodes.until_up();
+            self.nodes.wait_until_up();
             let unpaused = self.pause.read().unwrap();
             let doubts = self.doubts();
             std::thread::scope(|scope| {
@@ -60,7 +60,7 @@ impl Clients {
                 }
             });
             drop(unpaused);
-            self.outside.look_up(self.outside.count() + 10);
+            self.outside.wait_briefly(self.outside.count() + 10);
         }
     }
 
@@ -94,7 +94,7 @@ impl Clients {
     }
 
     /// The effect outside that a doubt is about.
-    fn place(&self, doubt: &Value) -> Option<outside::Place> {
+    fn place(&self, doubt: &Value) -> Option<outside::EffectId> {
         let (root, node) = (self.root(doubt)?, doubt["node_id"].as_str().unwrap());
         let restored = self.restored.lock().unwrap().contains(doubt["run_id"].as_str().unwrap());
         assert!(restored || node == "once", "only `once` may be in doubt without a restore: {doubt:#}");
@@ -122,9 +122,9 @@ impl Clients {
     }
 
     /// Waits for the doubts of a restore, and settles the first ones with the commands that they suggest.
-    pub(crate) fn settle_by_command(&self, place: &Place) {
+    pub(crate) fn settle_by_command(&self, place: &Workspace) {
         let mut listed = Value::Null;
-        until("a doubt", || {
+        wait_until("a doubt", || {
             listed = place.json(&["runs", "doubts"]);
             listed["items"].as_array().unwrap().is_empty().then(|| listed.to_string())
         });

@@ -11,16 +11,16 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Identifies an effect: root run, node, item.
-pub(crate) type Place = (String, String, i64);
+pub(crate) type EffectId = (String, String, i64);
 
 /// The requests for one effect.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct EffectRequests {
     pub(crate) keys: BTreeSet<String>,
     pub(crate) requests: usize,
 }
 
-impl Asked {
+impl EffectRequests {
     /// Whether it took effect. The first request of `stubborn` is refused.
     pub(crate) fn is_done(&self, node: &str) -> bool {
         self.requests > usize::from(node == "stubborn")
@@ -28,8 +28,8 @@ impl Asked {
 }
 
 #[derive(Default)]
-struct Noted {
-    asked: BTreeMap<Place, Asked>,
+struct ServerState {
+    asked: BTreeMap<EffectId, EffectRequests>,
     notes: BTreeMap<String, Vec<Value>>,
     count: u64,
     /// Settled doubts; they count as progress although they send no request.
@@ -38,13 +38,13 @@ struct Noted {
 }
 
 /// The server. It lives as long as the process.
-pub(crate) struct Outside {
+pub(crate) struct EffectServer {
     pub(crate) address: SocketAddr,
-    noted: Mutex<Noted>,
+    noted: Mutex<ServerState>,
     more: Condvar,
 }
 
-impl Outside {
+impl EffectServer {
     pub(crate) fn start() -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -65,7 +65,7 @@ impl Outside {
         outside
     }
 
-    fn noted(&self) -> MutexGuard<'_, Noted> {
+    fn noted(&self) -> MutexGuard<'_, ServerState> {
         self.noted.lock().unwrap()
     }
 
@@ -136,7 +136,7 @@ impl Outside {
     }
 
     /// Waits for this many new effects. Repetitions don't count, or a campaign could pass without progress.
-    pub(crate) fn more(&self, things: usize) {
+    pub(crate) fn wait_for_effects(&self, things: usize) {
         let mut noted = self.noted();
         let wanted = noted.asked.len() + things;
         while noted.asked.len() < wanted {
@@ -151,13 +151,13 @@ impl Outside {
     }
 
     /// Waits until `count` requests were made, but at most 200 ms.
-    pub(crate) fn look_up(&self, count: u64) {
+    pub(crate) fn wait_briefly(&self, count: u64) {
         let bound = Duration::from_millis(200);
         drop(self.more.wait_timeout_while(self.noted(), bound, |noted| noted.count < count).unwrap());
     }
 
     /// Waits until every request that killed nodes had sent is recorded.
-    pub(crate) fn until_quiet(&self) {
+    pub(crate) fn wait_until_quiet(&self) {
         // Connections are accepted in order: when this one is answered, all earlier ones are counted.
         let mut last = TcpStream::connect(self.address).unwrap();
         last.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
@@ -168,16 +168,16 @@ impl Outside {
         assert!(!waited.timed_out(), "{} connections are still open", noted.connections);
     }
 
-    pub(crate) fn has_done(&self, place: &Place) -> bool {
+    pub(crate) fn has_done(&self, place: &EffectId) -> bool {
         self.noted().asked.get(place).is_some_and(|asked| asked.is_done(&place.1))
     }
 
-    pub(crate) fn asked(&self) -> BTreeMap<Place, Asked> {
+    pub(crate) fn asked(&self) -> BTreeMap<EffectId, EffectRequests> {
         self.noted().asked.clone()
     }
 }
 
-fn place(body: &Value) -> Place {
+fn place(body: &Value) -> EffectId {
     let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
     (text("run"), text("node"), body["item"].as_i64().unwrap_or(0))
 }

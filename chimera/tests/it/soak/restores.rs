@@ -4,8 +4,8 @@
 //! acknowledged before the backup started is there; what was requested after it ended is not. A lost run is
 //! requested again with its idempotency key and becomes a new run.
 
-use super::clients::{Gone, Known, ask_at};
-use super::outside::Asked;
+use super::clients::{LostRun, AcknowledgedRun, ask_at};
+use super::outside::EffectRequests;
 use super::{Soak, no_fault_in, outside};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ pub(crate) struct Restores {
     backup: Option<Backup>,
     pub(crate) count: usize,
     /// Effects that may not be requested again, with their number of requests.
-    pub(crate) sealed: BTreeMap<outside::Place, usize>,
+    pub(crate) sealed: BTreeMap<outside::EffectId, usize>,
 }
 
 struct Backup {
@@ -42,7 +42,7 @@ struct Backup {
 }
 
 /// Every run of a held store, with its status.
-type Present = BTreeMap<String, String>;
+type RunStatuses = BTreeMap<String, String>;
 
 impl Soak {
     /// Takes or restores a backup if it is due.
@@ -64,7 +64,7 @@ impl Soak {
             self.kill(node);
             self.start(node);
         }
-        well_ended(backup);
+        assert_succeeded(backup);
         let ended = self.clients.moment();
         self.restores.backup = Some(Backup { name, kills: self.kills, begun, ended });
     }
@@ -76,22 +76,22 @@ impl Soak {
         self.machine.heal();
         (0..self.places.len()).for_each(|node| self.end(node));
         let paused = clients.pause.write().unwrap();
-        self.outside.until_quiet();
+        self.outside.wait_until_quiet();
         let asked = self.outside.asked();
         let restored = self.places[0].json(&["restore", "--from", &backup.name, "--force"]);
         assert_eq!(restored["held"], true, "{restored}");
         if self.below(2) == 0 {
-            self.machine.forget();
+            self.machine.reset_redis();
         }
         (0..self.places.len()).for_each(|node| self.nodes[node] = Some(self.places[node].serve(&[])));
-        let present = self.look_while_held();
+        let present = self.check_while_held();
         if self.places.len() == 1 {
             self.end(0);
         }
         let resumed = self.places[0].json(&["resume", "--after-restore", "--yes"]);
-        let restored = told_of(&resumed, &present);
+        let restored = resumed_runs(&resumed, &present);
         clients.restored.lock().unwrap().extend(restored.iter().cloned());
-        let gone = self.account(&backup, &present, &asked);
+        let gone = self.account_for_lost(&backup, &present, &asked);
         self.seal(&present, asked);
         self.restores.count += 1;
         println!(
@@ -103,7 +103,7 @@ impl Soak {
         );
         for node in 0..self.places.len() {
             if let Some(server) = &self.nodes[node] {
-                server.until_ready();
+                server.wait_until_ready();
                 clients.nodes.set(node, Some(server.address.clone()));
             } else {
                 self.start(node);
@@ -129,10 +129,10 @@ impl Soak {
     }
 
     /// Checks that every node answers reads and refuses changes. Returns the runs.
-    fn look_while_held(&self) -> Present {
-        let mut present = Present::new();
+    fn check_while_held(&self) -> RunStatuses {
+        let mut present = RunStatuses::new();
         for server in self.nodes.iter().flatten() {
-            server.until_not_ready("records", "held: ");
+            server.wait_until_not_ready("records", "held: ");
             present = all_runs(&server.address);
             let refused = |path: &str, body: Value| {
                 let (status, said) = ask_at(&server.address, "POST", path, Some(&body)).unwrap();
@@ -151,18 +151,18 @@ impl Soak {
     }
 
     /// Finds lost runs and queues them for the clients. Returns the keys of the lost runs.
-    fn account(&self, backup: &Backup, present: &Present, asked: &BTreeMap<outside::Place, Asked>) -> Vec<String> {
+    fn account_for_lost(&self, backup: &Backup, present: &RunStatuses, asked: &BTreeMap<outside::EffectId, EffectRequests>) -> Vec<String> {
         let clients = &self.clients;
         let (mut acknowledged, mut gone) = (clients.acknowledged.lock().unwrap(), clients.gone.lock().unwrap());
         let (mut open, mut unfinished) = (clients.open.lock().unwrap(), clients.unfinished.lock().unwrap());
         let (pending, open_before) = (clients.count.load(Ordering::SeqCst) - open.len(), open.len());
-        for (key, Known { run, asked, told }) in &*acknowledged {
+        for (key, AcknowledgedRun { run, asked, told }) in &*acknowledged {
             let there = present.contains_key(run);
             assert!(there || *told > backup.begun, "{key}, {run}: acknowledged before the backup, but not in it");
             assert!(!there || *asked < backup.ended, "{key}, {run}: requested after the backup, but in it");
         }
-        let is_there = |_: &String, known: &mut Known| present.contains_key(&known.run);
-        let lost: Vec<(String, Known)> = acknowledged.extract_if(.., |key, known| !is_there(key, known)).collect();
+        let is_there = |_: &String, known: &mut AcknowledgedRun| present.contains_key(&known.run);
+        let lost: Vec<(String, AcknowledgedRun)> = acknowledged.extract_if(.., |key, known| !is_there(key, known)).collect();
         let known: BTreeSet<&String> = acknowledged.values().map(|known| &known.run).collect();
         let known_gone: BTreeSet<String> =
             gone.iter().map(|gone| gone.run.clone()).chain(lost.iter().map(|(_, known)| known.run.clone())).collect();
@@ -170,12 +170,12 @@ impl Soak {
         let unheard = acting
             .into_iter()
             .filter(|run| !known.contains(run) && !known_gone.contains(*run) && !present.contains_key(*run));
-        let unheard: Vec<Gone> = unheard.map(|run| Gone { key: None, run: run.clone() }).collect();
+        let unheard: Vec<LostRun> = unheard.map(|run| LostRun { key: None, run: run.clone() }).collect();
         assert!(unheard.len() <= pending, "more runs had effects than were requested: {unheard:?}");
         let mut names: Vec<String> = lost.iter().map(|(key, _)| key.clone()).collect();
         names.extend(unheard.iter().map(|gone| format!("{} (never acknowledged)", gone.run)));
-        clients.again.lock().unwrap().extend(lost.iter().map(|(key, _)| key.clone()));
-        gone.extend(lost.into_iter().map(|(key, known)| Gone { key: Some(key), run: known.run }).chain(unheard));
+        clients.retry_keys.lock().unwrap().extend(lost.iter().map(|(key, _)| key.clone()));
+        gone.extend(lost.into_iter().map(|(key, known)| LostRun { key: Some(key), run: known.run }).chain(unheard));
         // Runs that ended after the backup are open again.
         let still = known.into_iter().filter(|run| is_open(&present[*run])).cloned();
         *open = still.collect();
@@ -188,7 +188,7 @@ impl Soak {
 
     /// Records the effects that may not be requested again: those that happened, and those of lost runs. Checks by
     /// idempotency key that no existing run acts for a lost one.
-    fn seal(&mut self, present: &Present, asked: BTreeMap<outside::Place, Asked>) {
+    fn seal(&mut self, present: &RunStatuses, asked: BTreeMap<outside::EffectId, EffectRequests>) {
         let prefixes: BTreeSet<String> = present.keys().map(|run| run.replace('-', "")).collect();
         for (place, asked) in asked {
             let (run, node, _) = &place;
@@ -210,7 +210,7 @@ impl Soak {
     fn repeats_are_answered(&self) {
         let known = self.clients.acknowledged.lock().unwrap().clone();
         for (key, known) in known.iter().rev().take(REPEATED) {
-            assert_eq!(self.clients.started(key).as_ref(), Some(&known.run), "{key}");
+            assert_eq!(self.clients.start_or_find(key).as_ref(), Some(&known.run), "{key}");
         }
     }
 
@@ -222,7 +222,7 @@ impl Soak {
     }
 }
 
-fn well_ended(backup: Child) {
+fn assert_succeeded(backup: Child) {
     let said = backup.wait_with_output().unwrap();
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
 }
@@ -237,8 +237,8 @@ fn is_doubtful(run: &Value) -> bool {
 }
 
 /// Every run in a store, including children.
-fn all_runs(address: &str) -> Present {
-    let (mut runs, mut path) = (Present::new(), "/runs?limit=1000".to_owned());
+fn all_runs(address: &str) -> RunStatuses {
+    let (mut runs, mut path) = (RunStatuses::new(), "/runs?limit=1000".to_owned());
     loop {
         let (status, said) = ask_at(address, "GET", &path, None).unwrap();
         assert_eq!(status, 200, "{said}");
@@ -251,7 +251,7 @@ fn all_runs(address: &str) -> Present {
 
 /// The resumed runs that had work left. Checks that they are all open runs. A run that has ended is listed only for its
 /// dropped signals.
-fn told_of(resumed: &Value, present: &Present) -> BTreeSet<String> {
+fn resumed_runs(resumed: &Value, present: &RunStatuses) -> BTreeSet<String> {
     assert_eq!(resumed["resumed"], true, "{resumed}");
     let id = |run: &Value| run["run_id"].as_str().unwrap().to_owned();
     let runs = resumed["runs"].as_array().unwrap().iter();

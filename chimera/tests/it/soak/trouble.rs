@@ -1,9 +1,9 @@
 //! Faults of the environment while nodes are killed: the disk, the clock, Redis, lane claims.
 
-use super::outside::Outside;
-use crate::support::Place;
+use super::outside::EffectServer;
+use crate::support::Workspace;
 use chimera_testkit::postgres::{PrivatePostgres, TableLock};
-use chimera_testkit::preload::{Disk, WallClock, together};
+use chimera_testkit::preload::{FaultyDisk, WallClock, merge_env};
 use chimera_testkit::redis::PrivateRedis;
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ const DAY: i64 = 86_400;
 const HOUR: i64 = 3_600;
 
 /// How long a blocking fault lasts, in waits of 200 ms.
-const LOOKS: u64 = 6;
+const FAULT_WAITS: u64 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Trouble {
+pub(crate) enum MachineFault {
     /// Every flush, and so every claim of a lane, takes longer.
     SlowDisk,
     FailingFlush,
@@ -29,7 +29,7 @@ pub(crate) enum Trouble {
     SlowClaim,
 }
 
-impl Trouble {
+impl MachineFault {
     /// Whether it blocks all work.
     pub(crate) const fn blocks(self) -> bool {
         matches!(self, Self::FailingFlush | Self::FullDisk | Self::LostRedis | Self::SlowClaim)
@@ -43,21 +43,21 @@ impl Trouble {
 
 /// The machine that the nodes run on, with injected faults.
 pub(crate) struct Machine {
-    disk: Disk,
+    disk: FaultyDisk,
     clock: WallClock,
     redis: Option<PrivateRedis>,
     database: Option<String>,
     lock: Option<TableLock>,
-    now: Option<Trouble>,
+    now: Option<MachineFault>,
     broken: bool,
-    seen: BTreeMap<Trouble, usize>,
+    seen: BTreeMap<MachineFault, usize>,
 }
 
 impl Machine {
     /// A machine for one node with SQLite.
     pub(crate) fn embedded() -> Self {
         Self {
-            disk: Disk::new(),
+            disk: FaultyDisk::new(),
             clock: WallClock::new(),
             redis: None,
             database: None,
@@ -75,8 +75,8 @@ impl Machine {
     }
 
     /// Configures a place so that its servers run on this machine.
-    pub(crate) fn place(&self, place: Place) -> Place {
-        let env = together(&[self.disk.env(), self.clock.env()]);
+    pub(crate) fn place(&self, place: Workspace) -> Workspace {
+        let env = merge_env(&[self.disk.env(), self.clock.env()]);
         let place = env.iter().fold(place, |place, (name, value)| place.server_env(name, value));
         let place = match &self.database {
             Some(url) => place.env("CHIMERA_DATABASE_URL", url),
@@ -89,8 +89,8 @@ impl Machine {
     }
 
     /// The possible faults, repeated by weight.
-    pub(crate) const fn troubles(&self) -> &'static [Trouble] {
-        use Trouble::{DayAhead, FailingFlush, FullDisk, HourBack, LostRedis, SlowClaim, SlowDisk};
+    pub(crate) const fn troubles(&self) -> &'static [MachineFault] {
+        use MachineFault::{DayAhead, FailingFlush, FullDisk, HourBack, LostRedis, SlowClaim, SlowDisk};
         match self.redis {
             None => &[SlowDisk, SlowDisk, FailingFlush, FullDisk, DayAhead, HourBack],
             Some(_) => &[SlowClaim, SlowClaim, LostRedis, DayAhead, HourBack],
@@ -98,16 +98,16 @@ impl Machine {
     }
 
     /// Injects a fault.
-    pub(crate) fn begin(&mut self, trouble: Trouble) {
+    pub(crate) fn begin(&mut self, trouble: MachineFault) {
         self.heal();
         match trouble {
-            Trouble::SlowDisk => self.disk.slow(40),
-            Trouble::FailingFlush => self.disk.fail_flushes(),
-            Trouble::FullDisk => self.disk.fail_writes(),
-            Trouble::DayAhead => self.clock.set(DAY),
-            Trouble::HourBack => self.clock.set(-HOUR),
-            Trouble::LostRedis => self.redis.as_mut().unwrap().stop(),
-            Trouble::SlowClaim => {
+            MachineFault::SlowDisk => self.disk.slow(40),
+            MachineFault::FailingFlush => self.disk.fail_flushes(),
+            MachineFault::FullDisk => self.disk.fail_writes(),
+            MachineFault::DayAhead => self.clock.set(DAY),
+            MachineFault::HourBack => self.clock.set(-HOUR),
+            MachineFault::LostRedis => self.redis.as_mut().unwrap().stop(),
+            MachineFault::SlowClaim => {
                 let url = self.database.as_ref().unwrap();
                 self.lock = Some(PrivatePostgres::shared().unwrap().lock(url, "ledger_lanes").unwrap());
             }
@@ -118,8 +118,8 @@ impl Machine {
     }
 
     /// Waits while a fault blocks all work.
-    pub(crate) fn endure(&self, outside: &Outside) {
-        (0..LOOKS).for_each(|_| outside.look_up(u64::MAX));
+    pub(crate) fn wait_out(&self, outside: &EffectServer) {
+        (0..FAULT_WAITS).for_each(|_| outside.wait_briefly(u64::MAX));
     }
 
     /// Ends the current fault.
@@ -127,14 +127,14 @@ impl Machine {
         self.disk.slow(0);
         self.clock.set(0);
         self.lock = None;
-        if self.now.take() == Some(Trouble::LostRedis) {
-            self.redis.as_mut().unwrap().start_again();
+        if self.now.take() == Some(MachineFault::LostRedis) {
+            self.redis.as_mut().unwrap().restart();
         }
     }
 
     /// Restarts Redis, which loses its data.
-    pub(crate) fn forget(&mut self) {
-        self.redis.iter_mut().for_each(PrivateRedis::start_again);
+    pub(crate) fn reset_redis(&mut self) {
+        self.redis.iter_mut().for_each(PrivateRedis::restart);
     }
 
     /// Corrects the wall clock.
@@ -148,12 +148,12 @@ impl Machine {
     }
 
     /// A fault that makes a starting node wait for its lane.
-    pub(crate) const fn slow_start(&self) -> Trouble {
-        if self.database.is_some() { Trouble::SlowClaim } else { Trouble::SlowDisk }
+    pub(crate) const fn slow_start(&self) -> MachineFault {
+        if self.database.is_some() { MachineFault::SlowClaim } else { MachineFault::SlowDisk }
     }
 
     /// The number of faults of each kind.
-    pub(crate) fn seen(&self) -> String {
+    pub(crate) fn fault_counts(&self) -> String {
         self.seen.iter().map(|(trouble, times)| format!("{trouble:?} {times}")).collect::<Vec<_>>().join(", ")
     }
 }

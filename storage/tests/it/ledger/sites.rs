@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
-struct Memory(MemoryRecords);
+struct MemorySite(MemoryRecords);
 
 #[async_trait]
-impl Site for Memory {
+impl Site for MemorySite {
     async fn start(&self) -> Arc<dyn Records> {
-        Arc::new(self.0.beside())
+        Arc::new(self.0.second_node())
     }
 
     fn is_shared(&self) -> bool {
@@ -23,10 +23,10 @@ impl Site for Memory {
     }
 }
 
-struct File(TempDir);
+struct SqliteSite(TempDir);
 
 #[async_trait]
-impl Site for File {
+impl Site for SqliteSite {
     async fn start(&self) -> Arc<dyn Records> {
         Arc::new(sqlite(self.0.path()).unwrap())
     }
@@ -36,10 +36,10 @@ impl Site for File {
     }
 }
 
-struct Database(String);
+struct PostgresSite(String);
 
 #[async_trait]
-impl Site for Database {
+impl Site for PostgresSite {
     async fn start(&self) -> Arc<dyn Records> {
         Arc::new(postgres(&self.0).await)
     }
@@ -52,9 +52,9 @@ impl Site for Database {
 /// Each kind of store, empty.
 pub(crate) fn every_site() -> impl Iterator<Item = Box<dyn Site>> {
     let sites: [(&str, Box<dyn Site>); 3] = [
-        ("memory", Box::new(Memory(MemoryRecords::with_lanes(2)))),
-        ("SQLite", Box::new(File(tempfile::tempdir().unwrap()))),
-        ("PostgreSQL", Box::new(Database(fresh_database()))),
+        ("memory", Box::new(MemorySite(MemoryRecords::with_lanes(2)))),
+        ("SQLite", Box::new(SqliteSite(tempfile::tempdir().unwrap()))),
+        ("PostgreSQL", Box::new(PostgresSite(fresh_database()))),
     ];
     sites.into_iter().map(|(name, site)| {
         println!("on {name}");

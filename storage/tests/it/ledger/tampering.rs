@@ -13,7 +13,7 @@ use chimera_engine::audit::verify;
 use chimera_engine::ledger::audit::EventRecord;
 use chimera_engine::ledger::last_checkpoint;
 use chimera_engine::port::{Clock as _, Records};
-use chimera_testkit::world::World;
+use chimera_testkit::world::LedgerFixture;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,35 +23,35 @@ const TABLES: [&str; 4] = ["audit_log_entries", "ledger_lanes", "ledger_checkpoi
 const COVERED: i64 = 300;
 const LAST: i64 = 303;
 
-enum Door {
+enum DirectAccess {
     Postgres(tokio_postgres::Client),
     Sqlite(rusqlite::Connection, #[expect(dead_code, reason = "the folder lives as long")] tempfile::TempDir),
 }
 
 /// A ledger of one lane, with direct access. Two checkpoints cover 300 entries; three more follow them.
-struct Scene {
-    world: World,
+struct TamperedLedger {
+    world: LedgerFixture,
     store: Arc<dyn Records>,
-    door: Door,
+    door: DirectAccess,
 }
 
-impl Scene {
+impl TamperedLedger {
     async fn both() -> [Self; 2] {
         let url = fresh_database();
-        let postgres = Self::set(Arc::new(one_lane(&url).await), Door::Postgres(sites::client(&url).await)).await;
+        let postgres = Self::set(Arc::new(one_lane(&url).await), DirectAccess::Postgres(sites::client(&url).await)).await;
         let folder = tempfile::tempdir().unwrap();
         let store = Arc::new(sqlite(folder.path()).unwrap());
-        let door = Door::Sqlite(sites::file(folder.path()), folder);
+        let door = DirectAccess::Sqlite(sites::file(folder.path()), folder);
         [postgres, Self::set(store, door).await]
     }
 
-    async fn set(store: Arc<dyn Records>, door: Door) -> Self {
-        let scene = Self { world: World::new(1), store, door };
+    async fn set(store: Arc<dyn Records>, door: DirectAccess) -> Self {
+        let scene = Self { world: LedgerFixture::new(1), store, door };
         for (from, to) in [(1, 100), (101, COVERED), (COVERED + 1, LAST)] {
             let mut tx = Tx::default();
             for n in from..=to {
                 scene.world.writer().event(&mut tx, scene.event(n)).unwrap();
-                scene.world.wait_seconds(1);
+                scene.world.advance_seconds(1);
             }
             scene.store.commit(tx).await.unwrap();
             if to <= COVERED {
@@ -84,8 +84,8 @@ impl Scene {
 
     async fn run(&self, text: &str) {
         match &self.door {
-            Door::Postgres(client) => client.batch_execute(text).await.unwrap(),
-            Door::Sqlite(connection, _) => connection.execute_batch(text).unwrap(),
+            DirectAccess::Postgres(client) => client.batch_execute(text).await.unwrap(),
+            DirectAccess::Sqlite(connection, _) => connection.execute_batch(text).unwrap(),
         }
     }
 
@@ -93,8 +93,8 @@ impl Scene {
     async fn open(&self) {
         for table in ["audit_log_entries", "ledger_checkpoints"] {
             let text = match &self.door {
-                Door::Postgres(_) => format!("ALTER TABLE {table} DISABLE TRIGGER {table}_append_only"),
-                Door::Sqlite(..) => {
+                DirectAccess::Postgres(_) => format!("ALTER TABLE {table} DISABLE TRIGGER {table}_append_only"),
+                DirectAccess::Sqlite(..) => {
                     ["update", "delete", "replace"].map(|act| format!("DROP TRIGGER {table}_no_{act}")).join(";")
                 }
             };
@@ -136,8 +136,8 @@ impl Scene {
             hex
         });
         match &self.door {
-            Door::Postgres(_) => format!("decode('{hex}', 'hex')"),
-            Door::Sqlite(..) => format!("x'{hex}'"),
+            DirectAccess::Postgres(_) => format!("decode('{hex}', 'hex')"),
+            DirectAccess::Sqlite(..) => format!("x'{hex}'"),
         }
     }
 
@@ -174,7 +174,7 @@ fn before(entry: &StoredEntry) -> ChainHead {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_untouched_ledger_verifies_on_both_stores() {
-    for scene in Scene::both().await {
+    for scene in TamperedLedger::both().await {
         let report = scene.report().await;
         assert!(report.is_intact(), "{report:?}");
         assert_eq!((report.entries, report.lanes, report.checkpoints, report.covered), (303, 1, 2, 300));
@@ -183,7 +183,7 @@ async fn an_untouched_ledger_verifies_on_both_stores() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_in_any_column_of_an_entry_is_found_and_named() {
-    for scene in Scene::both().await {
+    for scene in TamperedLedger::both().await {
         for column in AUDIT_LOG_ENTRIES.columns.iter().map(|column| column.name) {
             let other = match column {
                 "lane" | "seq" => "1000".to_owned(),
@@ -202,7 +202,7 @@ async fn a_change_in_any_column_of_an_entry_is_found_and_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replaced_payload_is_found_even_when_its_digests_fit() {
-    for scene in Scene::both().await {
+    for scene in TamperedLedger::both().await {
         let plain = r#"UPDATE audit_log_entries SET data_json = '{"n":42}' WHERE seq = 42"#;
         assert_eq!(scene.after(plain).await, (Some(42), LedgerFault::Content));
         let spelled = "UPDATE audit_log_entries SET data_json = '{ \"a\": 1 }' WHERE seq = 42";
@@ -225,7 +225,7 @@ async fn a_replaced_payload_is_found_even_when_its_digests_fit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_and_swapped_entries_are_found_and_named() {
-    for scene in Scene::both().await {
+    for scene in TamperedLedger::both().await {
         let delete = |seq| format!("DELETE FROM audit_log_entries WHERE seq = {seq}");
         assert_eq!(scene.after(&delete(1)).await, (Some(2), LedgerFault::Link));
         assert_eq!(scene.after(&delete(42)).await, (Some(43), LedgerFault::Link));
@@ -240,7 +240,7 @@ async fn deleted_and_swapped_entries_are_found_and_named() {
 /// No guard rejects an added row, so this needs no ownership of the tables.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_added_entry_that_no_head_leads_to_is_found() {
-    for scene in Scene::both().await {
+    for scene in TamperedLedger::both().await {
         let columns: Vec<&str> = AUDIT_LOG_ENTRIES.columns.iter().map(|column| column.name).skip(2).collect();
         let columns = columns.join(", ");
         let add = |lane: i64, seq: i64| {
@@ -260,7 +260,7 @@ async fn an_added_entry_that_no_head_leads_to_is_found() {
 /// A truncation that includes the lane's head goes unnoticed only after the newest checkpoint.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_tail_is_found_up_to_the_newest_checkpoint() {
-    for scene in Scene::both().await {
+    for scene in TamperedLedger::both().await {
         let entries = scene.entries(1).await;
         let cut = |last: i64| {
             let head = entries[usize::try_from(last - 1).unwrap()].link.head();
@@ -278,7 +278,7 @@ async fn a_cut_tail_is_found_up_to_the_newest_checkpoint() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_checkpoints_tree_hashes_and_heads_are_found() {
-    for scene in Scene::both().await {
+    for scene in TamperedLedger::both().await {
         let (hash, signature) = (scene.bytes(&[9; 32]), scene.bytes(&[9; 64]));
         let head = format!("UPDATE ledger_lanes SET head_hash = {hash}");
         assert_eq!(scene.after(&head).await, (Some(LAST), LedgerFault::Lane));

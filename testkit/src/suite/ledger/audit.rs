@@ -1,8 +1,8 @@
 //! The audit writer: a decision's records commit together, and no action commits without them.
 
-use super::{Stage, all_rows, entries};
+use super::{LedgerNodes, all_rows, entries};
 use crate::build::run;
-use crate::world::{World, decision, event};
+use crate::world::{LedgerFixture, decision, event};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::{RECORD_SCOPES, SCOPED_AUDIT_LOGS};
 use chimera_core::record::{Row, Scope, Select, Table, Tx, Value};
@@ -16,21 +16,21 @@ async fn system(records: &dyn Records, table: &'static Table) -> Vec<Row> {
 }
 
 /// An action (a row that must not exist without its audit entry) with the decision that allowed it.
-fn decided(world: &World, decision: Decision) -> (Tx, String) {
+fn decided_tx(world: &LedgerFixture, decision: Decision) -> (Tx, String) {
     let mut tx = run(&world.random).tx().unwrap();
     let id = world.writer().decision(&mut tx, decision).unwrap();
     (tx, id)
 }
 
 /// Row counts of everything that an audited action writes.
-async fn traces(records: &dyn Records) -> [usize; 4] {
+async fn count_rows(records: &dyn Records) -> [usize; 4] {
     let rows = [&RUNS, &SCOPED_AUDIT_LOGS, &RECORD_SCOPES].map(|table| system(records, table));
     let [runs, logs, scopes] = rows;
     [runs.await.len(), logs.await.len(), scopes.await.len(), entries(records).await.len()]
 }
 
-pub(super) async fn a_decision_leaves_a_row_an_entry_and_a_scope(stage: &Stage) {
-    let (tx, id) = decided(&stage.world, decision("acme"));
+pub(super) async fn a_decision_leaves_a_row_an_entry_and_a_scope(stage: &LedgerNodes) {
+    let (tx, id) = decided_tx(&stage.world, decision("acme"));
     commit(&*stage.one, tx).await.unwrap();
     let row = system(&*stage.two, &SCOPED_AUDIT_LOGS).await.pop().unwrap();
     assert_eq!(row.text("event_type"), "policy_evaluation");
@@ -53,9 +53,9 @@ pub(super) async fn a_decision_leaves_a_row_an_entry_and_a_scope(stage: &Stage) 
     assert_eq!((&data["outcome"], &data["policies"]), (&json!("rejected"), &json!(["budget/v3"])));
 }
 
-pub(super) async fn a_decision_is_seen_by_its_tenant_only(stage: &Stage) {
+pub(super) async fn a_decision_is_seen_by_its_tenant_only(stage: &LedgerNodes) {
     for tenant in ["globex", "globex", "initech"] {
-        commit(&*stage.one, decided(&stage.world, decision(tenant)).0).await.unwrap();
+        commit(&*stage.one, decided_tx(&stage.world, decision(tenant)).0).await.unwrap();
     }
     for (tenant, count) in [("globex", 2), ("initech", 1), ("nobody", 0)] {
         let select = Select::from(&SCOPED_AUDIT_LOGS, Scope::Tenant(tenant.to_owned()));
@@ -65,7 +65,7 @@ pub(super) async fn a_decision_is_seen_by_its_tenant_only(stage: &Stage) {
     }
 }
 
-pub(super) async fn a_persons_action_names_the_person_and_the_subject(stage: &Stage) {
+pub(super) async fn a_persons_action_names_the_person_and_the_subject(stage: &LedgerNodes) {
     let mut tx = Tx::default();
     let id = stage.world.writer().event(&mut tx, event("acme")).unwrap();
     commit(&*stage.one, tx).await.unwrap();
@@ -75,15 +75,15 @@ pub(super) async fn a_persons_action_names_the_person_and_the_subject(stage: &St
     assert_eq!((entry.text("subject_type"), entry.text("subject_id")), ("task", "task-1"));
 }
 
-pub(super) async fn an_act_that_loses_leaves_no_half_entry(stage: &Stage) {
-    let (tx, _) = decided(&stage.world, decision("acme"));
+pub(super) async fn an_act_that_loses_leaves_no_half_entry(stage: &LedgerNodes) {
+    let (tx, _) = decided_tx(&stage.world, decision("acme"));
     commit(&*stage.one, tx.clone()).await.unwrap();
-    let (before, mut late) = (traces(&*stage.two).await, decided(&stage.world, decision("acme")).0);
+    let (before, mut late) = (count_rows(&*stage.two).await, decided_tx(&stage.world, decision("acme")).0);
     // The decision is new, but the action is a duplicate.
     late.inserts[0] = tx.inserts[0].clone();
     assert!(matches!(commit(&*stage.two, late).await, Err(CommitError::Conflict(_))));
     assert!(matches!(commit(&*stage.two, tx).await, Err(CommitError::Conflict(_))), "the very same decision");
-    assert_eq!(traces(&*stage.one).await, before);
+    assert_eq!(count_rows(&*stage.one).await, before);
 }
 
 /// While `audit_logs` cannot be written, nothing of the action commits; afterwards all of it does. `hurt` makes the
@@ -93,16 +93,16 @@ pub async fn without_its_audit_row_an_act_does_not_happen(
     hurt: impl AsyncFn(),
     mend: impl AsyncFn(),
 ) {
-    let world = World::new(3);
-    commit(records, decided(&world, decision("acme")).0).await.unwrap();
-    let [runs, logs, scopes, written] = traces(records).await;
-    let (tx, _) = decided(&world, decision("acme"));
+    let world = LedgerFixture::new(3);
+    commit(records, decided_tx(&world, decision("acme")).0).await.unwrap();
+    let [runs, logs, scopes, written] = count_rows(records).await;
+    let (tx, _) = decided_tx(&world, decision("acme"));
     hurt().await;
     let refused = commit(records, tx.clone()).await;
     let is_refusal = matches!(refused, Err(CommitError::Rejected { .. } | CommitError::Unavailable(_)));
     assert!(is_refusal, "{refused:?}");
-    assert_eq!(traces(records).await, [runs, logs, scopes, written]);
+    assert_eq!(count_rows(records).await, [runs, logs, scopes, written]);
     mend().await;
     commit(records, tx).await.unwrap();
-    assert_eq!(traces(records).await, [runs + 1, logs + 1, scopes + 1, written + 1]);
+    assert_eq!(count_rows(records).await, [runs + 1, logs + 1, scopes + 1, written + 1]);
 }

@@ -1,6 +1,6 @@
 //! Checkpoints: what they cover, and concurrent makers.
 
-use super::{Stage, all_rows, entries, joined};
+use super::{LedgerNodes, all_rows, entries, join_workers};
 use chimera_core::ledger::checkpoint::SignedCheckpoint;
 use chimera_core::ledger::tables::{LEDGER_CHECKPOINTS, LEDGER_LANES};
 use chimera_core::ledger::{Digest32, ChainHead};
@@ -29,7 +29,7 @@ async fn stored(records: &dyn Records) -> Vec<SignedCheckpoint> {
     rows.iter().map(|row| SignedCheckpoint::from_row(row).unwrap()).collect()
 }
 
-async fn assert_intact(stage: &Stage) {
+async fn assert_intact(stage: &LedgerNodes) {
     let report = verify(&*stage.two, &stage.world.keys()).await.unwrap();
     assert!(report.is_intact(), "{report:?}");
     assert_eq!((report.entries, report.covered), (report.entries, report.entries), "everything is covered");
@@ -37,7 +37,7 @@ async fn assert_intact(stage: &Stage) {
     assert_eq!(report.checkpoints as usize, stored(&*stage.one).await.len());
 }
 
-pub(super) async fn without_anything_new_there_is_no_checkpoint(stage: &Stage) {
+pub(super) async fn without_anything_new_there_is_no_checkpoint(stage: &LedgerNodes) {
     assert_eq!(stage.world.try_checkpoint(&*stage.one).await, CheckpointOutcome::NothingNew);
     stage.world.write(&*stage.one, 0, "acme", 1).await;
     let made = stage.world.checkpoint(&*stage.one).await;
@@ -45,7 +45,7 @@ pub(super) async fn without_anything_new_there_is_no_checkpoint(stage: &Stage) {
     assert_eq!(last_checkpoint(&*stage.two).await.unwrap(), Some(made));
 }
 
-pub(super) async fn a_checkpoint_has_the_right_root_of_every_lane(stage: &Stage) {
+pub(super) async fn a_checkpoint_has_the_right_root_of_every_lane(stage: &LedgerNodes) {
     // More than one block of stored tree hashes, started in one checkpoint and completed in another.
     for (affinity, count) in [(0, 200), (1, 7), (0, 100), (1, 1)] {
         stage.world.write(&*stage.one, affinity, "acme", count).await;
@@ -70,7 +70,7 @@ pub(super) async fn a_checkpoint_has_the_right_root_of_every_lane(stage: &Stage)
     assert_intact(stage).await;
 }
 
-pub(super) async fn of_makers_at_once_one_wins(stage: &Stage) {
+pub(super) async fn of_makers_at_once_one_wins(stage: &LedgerNodes) {
     for affinity in 0..5 {
         stage.world.write(&*stage.one, affinity, "acme", 1).await;
         let before = stored(&*stage.one).await.len();
@@ -83,8 +83,8 @@ pub(super) async fn of_makers_at_once_one_wins(stage: &Stage) {
     assert_intact(stage).await;
 }
 
-pub(super) async fn a_ledger_that_grows_is_covered_and_verifies(stage: &Stage) {
-    let writing = tokio::spawn(joined(stage.writers(4, 20)));
+pub(super) async fn a_ledger_that_grows_is_covered_and_verifies(stage: &LedgerNodes) {
+    let writing = tokio::spawn(join_workers(stage.writers(4, 20)));
     while !writing.is_finished() {
         join_all(stage.nodes().take(2).map(|node| stage.world.try_checkpoint(&**node))).await;
         let report = verify(&*stage.two, &stage.world.keys()).await.unwrap();

@@ -1,6 +1,6 @@
 //! Proofs and exports: they are complete, and verified without the store.
 
-use super::{Stage, entries, joined};
+use super::{LedgerNodes, entries, join_workers};
 use crate::seeded::Seeded;
 use chimera_core::audit::{VerificationReport, verify};
 use chimera_core::ledger::LedgerFault;
@@ -9,22 +9,22 @@ use chimera_engine::audit::{ExportSummary, export, prove};
 use chimera_engine::ledger::LedgerError;
 use chimera_engine::port::Records;
 
-async fn exported(stage: &Stage, records: &dyn Records, tenant: Option<&str>) -> (ExportSummary, Vec<u8>) {
+async fn exported(stage: &LedgerNodes, records: &dyn Records, tenant: Option<&str>) -> (ExportSummary, Vec<u8>) {
     let (world, mut out) = (&stage.world, Vec::new());
     let done = export(records, &world.clock, tenant, &world.keys(), Some(&world.signer), &mut out).await.unwrap();
     (done, out)
 }
 
-fn check(stage: &Stage, bytes: &[u8]) -> VerificationReport {
+fn check(stage: &LedgerNodes, bytes: &[u8]) -> VerificationReport {
     verify(bytes, &stage.world.keys()).unwrap()
 }
 
 /// The number of a tenant's entries.
-async fn owned(stage: &Stage, tenant: &str) -> u64 {
+async fn owned(stage: &LedgerNodes, tenant: &str) -> u64 {
     entries(&*stage.two).await.iter().filter(|row| row.text("tenant_id") == tenant).count() as u64
 }
 
-pub(super) async fn what_no_checkpoint_covers_can_not_be_proven(stage: &Stage) {
+pub(super) async fn what_no_checkpoint_covers_can_not_be_proven(stage: &LedgerNodes) {
     assert!(check(stage, &exported(stage, &*stage.one, Some("acme")).await.1).is_intact(), "nothing to prove");
     let receipt = stage.world.write(&*stage.one, 0, "acme", 2).await;
     let tenants = export(&*stage.two, &stage.world.clock, Some("acme"), &[], None, &mut Vec::new()).await;
@@ -33,7 +33,7 @@ pub(super) async fn what_no_checkpoint_covers_can_not_be_proven(stage: &Stage) {
     assert!(matches!(proof, Err(LedgerError::NoCheckpoint)));
 }
 
-pub(super) async fn a_covered_entry_has_a_proof_for_its_own_tenant_only(stage: &Stage) {
+pub(super) async fn a_covered_entry_has_a_proof_for_its_own_tenant_only(stage: &LedgerNodes) {
     let (world, keys) = (&stage.world, stage.world.keys());
     let scope = |tenant: &str| Scope::Tenant(tenant.to_owned());
     world.write(&*stage.one, 0, "zeta", 250).await;
@@ -57,7 +57,7 @@ pub(super) async fn a_covered_entry_has_a_proof_for_its_own_tenant_only(stage: &
     assert_eq!(prove(&*stage.one, scope("acme"), lane, 99_999).await.unwrap(), None);
 }
 
-pub(super) async fn a_whole_export_holds_everything_and_verifies(stage: &Stage) {
+pub(super) async fn a_whole_export_holds_everything_and_verifies(stage: &LedgerNodes) {
     stage.world.write(&*stage.one, 1, "acme", 2).await;
     let (done, bytes) = exported(stage, &*stage.two, None).await;
     let report = check(stage, &bytes);
@@ -67,7 +67,7 @@ pub(super) async fn a_whole_export_holds_everything_and_verifies(stage: &Stage) 
     assert_eq!(report.covered, report.entries - 2, "the last ones are after the newest checkpoint");
 }
 
-pub(super) async fn a_tenants_export_holds_only_its_entries_and_verifies(stage: &Stage) {
+pub(super) async fn a_tenants_export_holds_only_its_entries_and_verifies(stage: &LedgerNodes) {
     stage.world.checkpoint(&*stage.one).await;
     for tenant in ["acme", "zeta", "nobody"] {
         let (done, bytes) = exported(stage, &*stage.two, Some(tenant)).await;
@@ -81,7 +81,7 @@ pub(super) async fn a_tenants_export_holds_only_its_entries_and_verifies(stage: 
     }
 }
 
-pub(super) async fn a_flipped_bit_in_an_export_is_found(stage: &Stage) {
+pub(super) async fn a_flipped_bit_in_an_export_is_found(stage: &LedgerNodes) {
     let seeded = Seeded::new(11);
     for tenant in [None, Some("acme")] {
         let (_, bytes) = exported(stage, &*stage.one, tenant).await;
@@ -94,8 +94,8 @@ pub(super) async fn a_flipped_bit_in_an_export_is_found(stage: &Stage) {
     }
 }
 
-pub(super) async fn an_export_of_a_ledger_that_grows_verifies(stage: &Stage) {
-    let writing = tokio::spawn(joined(stage.writers(4, 10)));
+pub(super) async fn an_export_of_a_ledger_that_grows_verifies(stage: &LedgerNodes) {
+    let writing = tokio::spawn(join_workers(stage.writers(4, 10)));
     while !writing.is_finished() {
         stage.world.try_checkpoint(&*stage.one).await;
         for tenant in [None, Some("acme")] {

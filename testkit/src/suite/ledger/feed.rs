@@ -1,7 +1,7 @@
 //! The feed: every entry once, in the order of its lane, across restarts of consumers and nodes.
 
-use super::{Site, Stage, all_rows, entries, joined};
-use crate::world::World;
+use super::{Site, LedgerNodes, all_rows, entries, join_workers};
+use crate::world::LedgerFixture;
 use chimera_core::ledger::StoredEntry;
 use chimera_core::ledger::tables::FEED_CURSORS;
 use chimera_core::record::{Scope, Select, Tx};
@@ -22,7 +22,7 @@ async fn open(records: &Arc<dyn Records>, consumer: &str) -> Feed {
 }
 
 /// Reads and acknowledges until the feed is empty.
-async fn drain(world: &World, feed: &mut Feed, acked: &mut Places) {
+async fn drain(world: &LedgerFixture, feed: &mut Feed, acked: &mut Places) {
     loop {
         let entries = feed.next(7).await.unwrap();
         if entries.is_empty() {
@@ -44,7 +44,7 @@ async fn assert_complete(records: &dyn Records, acked: &Places) {
 }
 
 pub(super) async fn a_consumer_goes_on_where_it_stopped_and_finds_new_lanes(site: &dyn Site) {
-    let (world, mut acked) = (World::new(2), Places::new());
+    let (world, mut acked) = (LedgerFixture::new(2), Places::new());
     let node = site.start().await;
     world.write(&*node, 0, "acme", 10).await;
     let mut feed = open(&node, "search").await;
@@ -77,8 +77,8 @@ pub(super) async fn a_consumer_goes_on_where_it_stopped_and_finds_new_lanes(site
     node.close().await;
 }
 
-pub(super) async fn no_entry_is_missed_or_repeated_while_writers_write(stage: &Stage) {
-    let writing = tokio::spawn(joined(stage.writers(6, 20)));
+pub(super) async fn no_entry_is_missed_or_repeated_while_writers_write(stage: &LedgerNodes) {
+    let writing = tokio::spawn(join_workers(stage.writers(6, 20)));
     let (mut acked, mut nodes) = (Places::new(), stage.nodes());
     let mut feed = open(nodes.next().unwrap(), "concurrent").await;
     let mut rounds = 0;
@@ -101,7 +101,7 @@ pub(super) async fn no_entry_is_missed_or_repeated_while_writers_write(stage: &S
     assert_complete(&*stage.two, &acked).await;
 }
 
-pub(super) async fn of_two_processes_under_one_name_one_is_told_to_stop(stage: &Stage) {
+pub(super) async fn of_two_processes_under_one_name_one_is_told_to_stop(stage: &LedgerNodes) {
     let clock = &stage.world.clock;
     let (mut one, mut two) = (open(&stage.one, "twice").await, open(&stage.two, "twice").await);
     for _ in 0..2 {
@@ -115,7 +115,7 @@ pub(super) async fn of_two_processes_under_one_name_one_is_told_to_stop(stage: &
     }
 }
 
-pub(super) async fn a_cursor_moves_with_the_consumers_own_change_or_not_at_all(stage: &Stage) {
+pub(super) async fn a_cursor_moves_with_the_consumers_own_change_or_not_at_all(stage: &LedgerNodes) {
     let now = stage.world.clock.now();
     let mut feed = open(&stage.one, "atomic").await;
     let given = feed.next(3).await.unwrap();

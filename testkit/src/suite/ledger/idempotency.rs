@@ -1,6 +1,6 @@
 //! Requests with an idempotency key take effect once, however often they are repeated.
 
-use super::{Stage, entries};
+use super::{LedgerNodes, entries};
 use crate::world::event;
 use chimera_core::ledger::idempotency::{KeyOwner, IdempotencyRecord, KeyedRequest, RecordState};
 use chimera_core::limits::IDEMPOTENCY_TTL_SECONDS;
@@ -18,18 +18,18 @@ fn request(user: &str, key: &str, body: &Value) -> KeyedRequest {
 }
 
 /// The change of a request: one entry about `subject`.
-fn change(stage: &Stage, subject: &str) -> Tx {
+fn change(stage: &LedgerNodes, subject: &str) -> Tx {
     let mut tx = Tx::default();
     stage.world.writer().event(&mut tx, EventRecord { subject_id: subject.into(), ..event("acme") }).unwrap();
     tx
 }
 
 /// How often the change was made.
-async fn happened(stage: &Stage, subject: &str) -> usize {
+async fn happened(stage: &LedgerNodes, subject: &str) -> usize {
     entries(&*stage.two).await.iter().filter(|row| row.text("subject_id") == subject).count()
 }
 
-async fn eight(stage: &Stage, request: &KeyedRequest, subject: &str) -> Vec<BeginOutcome> {
+async fn eight(stage: &LedgerNodes, request: &KeyedRequest, subject: &str) -> Vec<BeginOutcome> {
     let now = stage.world.clock.now();
     let attempts = stage.nodes().take(8).zip(0..).map(|(node, affinity)| {
         let tx = Tx { affinity, ..change(stage, subject) };
@@ -38,18 +38,18 @@ async fn eight(stage: &Stage, request: &KeyedRequest, subject: &str) -> Vec<Begi
     join_all(attempts).await.into_iter().map(Result::unwrap).collect()
 }
 
-async fn first(stage: &Stage, request: &KeyedRequest, subject: &str) -> IdempotencyRecord {
+async fn first(stage: &LedgerNodes, request: &KeyedRequest, subject: &str) -> IdempotencyRecord {
     match begin(&*stage.one, request, change(stage, subject), stage.world.clock.now()).await.unwrap() {
         BeginOutcome::First(_, record) => record,
         other => panic!("{other:?}"),
     }
 }
 
-async fn again(stage: &Stage, request: &KeyedRequest, subject: &str) -> BeginOutcome {
+async fn again(stage: &LedgerNodes, request: &KeyedRequest, subject: &str) -> BeginOutcome {
     begin(&*stage.two, request, change(stage, subject), stage.world.clock.now()).await.unwrap()
 }
 
-pub(super) async fn of_eight_at_once_one_is_the_first(stage: &Stage) {
+pub(super) async fn of_eight_at_once_one_is_the_first(stage: &LedgerNodes) {
     for round in 0..4 {
         let subject = format!("race-{round}");
         let asked = request("ann", &subject, &json!({"goal": "tidy"}));
@@ -61,7 +61,7 @@ pub(super) async fn of_eight_at_once_one_is_the_first(stage: &Stage) {
     }
 }
 
-pub(super) async fn a_finished_request_is_answered_from_its_record(stage: &Stage) {
+pub(super) async fn a_finished_request_is_answered_from_its_record(stage: &LedgerNodes) {
     let asked = request("ann", "finish", &json!({"goal": "tidy"}));
     let record = first(stage, &asked, "finish").await;
     assert_eq!(again(stage, &asked, "finish").await, BeginOutcome::InFlight(record.clone()));
@@ -79,9 +79,9 @@ pub(super) async fn a_finished_request_is_answered_from_its_record(stage: &Stage
     assert_eq!(happened(stage, "finish").await, 1, "the change happened once");
 }
 
-pub(super) async fn an_expired_record_is_taken_over_once(stage: &Stage) {
+pub(super) async fn an_expired_record_is_taken_over_once(stage: &LedgerNodes) {
     let slow = first(stage, &request("ann", "expiry", &json!({"old": true})), "expiry").await;
-    stage.world.wait_seconds(IDEMPOTENCY_TTL_SECONDS);
+    stage.world.advance_seconds(IDEMPOTENCY_TTL_SECONDS);
     let begun = eight(stage, &request("ann", "expiry", &json!({"goal": "tidy"})), "expiry").await;
     assert_eq!(begun.iter().filter(|begun| matches!(begun, BeginOutcome::First(..))).count(), 1, "{begun:?}");
     assert_eq!(happened(stage, "expiry").await, 2);
@@ -90,7 +90,7 @@ pub(super) async fn an_expired_record_is_taken_over_once(stage: &Stage) {
     assert!(matches!(late, Err(CommitError::Conflict(Conflict::Stale(_)))), "{late:?}");
 }
 
-pub(super) async fn a_record_and_its_change_stand_or_fall_together(stage: &Stage) {
+pub(super) async fn a_record_and_its_change_stand_or_fall_together(stage: &LedgerNodes) {
     let asked = request("ann", "together", &json!({"goal": "tidy"}));
     let other = first(stage, &request("bob", "together", &json!({})), "bob").await;
     let mut impossible = change(stage, "together");
@@ -104,7 +104,7 @@ pub(super) async fn a_record_and_its_change_stand_or_fall_together(stage: &Stage
     first(stage, &asked, "together").await;
 }
 
-pub(super) async fn owners_do_not_see_each_others_records(stage: &Stage) {
+pub(super) async fn owners_do_not_see_each_others_records(stage: &LedgerNodes) {
     first(stage, &request("ann", "owned", &json!({"goal": "tidy"})), "owned").await;
     let bob = request("bob", "owned", &json!({"goal": "other"}));
     assert_eq!(find(&*stage.two, &bob).await.unwrap(), None);

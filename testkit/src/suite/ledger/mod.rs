@@ -9,7 +9,7 @@ mod exports;
 mod feed;
 mod idempotency;
 
-use crate::world::World;
+use crate::world::LedgerFixture;
 use async_trait::async_trait;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Row, Scope, Select};
@@ -27,17 +27,17 @@ pub trait Site: Send + Sync {
 }
 
 /// Two nodes (the same one twice if the site is not shared), and the fixtures.
-pub(crate) struct Stage {
+pub(crate) struct LedgerNodes {
     pub(crate) one: Arc<dyn Records>,
     pub(crate) two: Arc<dyn Records>,
-    pub(crate) world: Arc<World>,
+    pub(crate) world: Arc<LedgerFixture>,
 }
 
-impl Stage {
-    async fn set(site: &dyn Site) -> Self {
+impl LedgerNodes {
+    async fn start(site: &dyn Site) -> Self {
         let one = site.start().await;
         let two = if site.is_shared() { site.start().await } else { Arc::clone(&one) };
-        Self { one, two, world: Arc::new(World::new(1)) }
+        Self { one, two, world: Arc::new(LedgerFixture::new(1)) }
     }
 
     /// The nodes in rotation, without end.
@@ -66,7 +66,7 @@ impl Stage {
 }
 
 /// Waits for tasks and propagates their panics.
-pub(crate) async fn joined(tasks: Vec<tokio::task::JoinHandle<()>>) {
+pub(crate) async fn join_workers(tasks: Vec<tokio::task::JoinHandle<()>>) {
     for task in tasks {
         task.await.unwrap();
     }
@@ -90,7 +90,7 @@ pub(crate) async fn entries(records: &dyn Records) -> Vec<Row> {
 
 /// Checkpoints and verification in place.
 pub async fn checkpoints(site: &dyn Site) {
-    let stage = Stage::set(site).await;
+    let stage = LedgerNodes::start(site).await;
     checkpoints::without_anything_new_there_is_no_checkpoint(&stage).await;
     checkpoints::a_checkpoint_has_the_right_root_of_every_lane(&stage).await;
     checkpoints::of_makers_at_once_one_wins(&stage).await;
@@ -100,7 +100,7 @@ pub async fn checkpoints(site: &dyn Site) {
 
 /// Proofs and exports, verified without the store.
 pub async fn exports(site: &dyn Site) {
-    let stage = Stage::set(site).await;
+    let stage = LedgerNodes::start(site).await;
     exports::what_no_checkpoint_covers_can_not_be_proven(&stage).await;
     exports::a_covered_entry_has_a_proof_for_its_own_tenant_only(&stage).await;
     exports::a_whole_export_holds_everything_and_verifies(&stage).await;
@@ -113,7 +113,7 @@ pub async fn exports(site: &dyn Site) {
 /// The feed, on running nodes and across their restarts.
 pub async fn feed(site: &dyn Site) {
     feed::a_consumer_goes_on_where_it_stopped_and_finds_new_lanes(site).await;
-    let stage = Stage::set(site).await;
+    let stage = LedgerNodes::start(site).await;
     feed::no_entry_is_missed_or_repeated_while_writers_write(&stage).await;
     feed::of_two_processes_under_one_name_one_is_told_to_stop(&stage).await;
     feed::a_cursor_moves_with_the_consumers_own_change_or_not_at_all(&stage).await;
@@ -122,7 +122,7 @@ pub async fn feed(site: &dyn Site) {
 
 /// Requests under idempotency keys.
 pub async fn idempotency(site: &dyn Site) {
-    let stage = Stage::set(site).await;
+    let stage = LedgerNodes::start(site).await;
     idempotency::of_eight_at_once_one_is_the_first(&stage).await;
     idempotency::a_finished_request_is_answered_from_its_record(&stage).await;
     idempotency::an_expired_record_is_taken_over_once(&stage).await;
@@ -133,7 +133,7 @@ pub async fn idempotency(site: &dyn Site) {
 
 /// The audit writer.
 pub async fn audit(site: &dyn Site) {
-    let stage = Stage::set(site).await;
+    let stage = LedgerNodes::start(site).await;
     audit::a_decision_leaves_a_row_an_entry_and_a_scope(&stage).await;
     audit::a_decision_is_seen_by_its_tenant_only(&stage).await;
     audit::a_persons_action_names_the_person_and_the_subject(&stage).await;

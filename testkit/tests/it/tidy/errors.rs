@@ -1,7 +1,7 @@
 //! Error enums are small, and their messages start in lower case, so that they can follow a colon.
 
-use super::finding::{Exception, Finding, assert_none, except};
-use super::rust::{Rust, body, closing, is_name};
+use super::finding::{Exception, Finding, assert_none, apply_exceptions};
+use super::rust::{RustFile, body_start, closing_brace, is_name};
 use super::scan::LITERAL;
 use super::tree;
 
@@ -13,9 +13,9 @@ const PROPER_NAMES: &[&str] = &["PostgreSQL", "SQLite", "Redis", "Chimera", "Mer
 const EXCEPTIONS: &[Exception] = &[];
 
 /// The number of variants in the braces that open at `open`.
-fn variants(file: &Rust, open: usize) -> usize {
+fn variants(file: &RustFile, open: usize) -> usize {
     let (mut depth, mut count, mut fresh) = (0_usize, 0, true);
-    for token in &file.tokens[open + 1..closing(&file.tokens, open)] {
+    for token in &file.tokens[open + 1..closing_brace(&file.tokens, open)] {
         match token.word.as_str() {
             "{" | "(" | "[" => depth += 1,
             "}" | ")" | "]" => depth = depth.saturating_sub(1),
@@ -27,7 +27,7 @@ fn variants(file: &Rust, open: usize) -> usize {
     count
 }
 
-fn too_many(file: &Rust) -> Vec<Finding> {
+fn too_many(file: &RustFile) -> Vec<Finding> {
     let derives = file.find("Error)]").into_iter().filter_map(|at| {
         let item =
             file.tokens.iter().enumerate().skip(at).find(|(_, token)| ["enum", "struct"].contains(&&*token.word));
@@ -35,7 +35,7 @@ fn too_many(file: &Rust) -> Vec<Finding> {
     });
     derives
         .filter_map(|at| {
-            let count = variants(file, body(&file.tokens, at)?);
+            let count = variants(file, body_start(&file.tokens, at)?);
             let what = format!(
                 "{} has {count} variants, more than {VARIANTS_MAX}: merge those that callers treat alike",
                 file.tokens[at + 1].word
@@ -45,7 +45,7 @@ fn too_many(file: &Rust) -> Vec<Finding> {
         .collect()
 }
 
-fn capitals(file: &Rust) -> Vec<Finding> {
+fn capitals(file: &RustFile) -> Vec<Finding> {
     let strings = file.strings();
     let literals: Vec<usize> = (0..file.tokens.len()).filter(|at| file.tokens[*at].word == LITERAL).collect();
     let messages = file.find("#[error(\"\"").into_iter().filter_map(|at| {
@@ -63,7 +63,7 @@ fn capitals(file: &Rust) -> Vec<Finding> {
 
 #[test]
 fn error_enums_have_at_most_eight_variants() {
-    assert_none(&except(tree::rust().iter().flat_map(too_many).collect(), EXCEPTIONS));
+    assert_none(&apply_exceptions(tree::rust().iter().flat_map(too_many).collect(), EXCEPTIONS));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn error_messages_begin_in_lower_case() {
 const WORDS: &str = "core/src/error/os.rs";
 
 /// An `ErrorKind` may be compared, but messages use `io_reason`.
-fn printed_kinds(file: &Rust) -> Vec<Finding> {
+fn printed_kinds(file: &RustFile) -> Vec<Finding> {
     let compares = ["==", "!=", "match ", "matches!("];
     let prints = |line: &usize| {
         let text = file.text.lines().nth(line - 1).unwrap_or_default();
@@ -98,22 +98,22 @@ mod tests {
     #[test]
     fn a_kind_that_is_printed_is_found() {
         let text = "fn f() {\n    warn!(reason = %error.kind());\n    if error.kind() == K {}\n}\n";
-        let found = printed_kinds(&Rust::new("core/src/x.rs", text));
+        let found = printed_kinds(&RustFile::new("core/src/x.rs", text));
         assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [2]);
     }
 
     #[test]
     fn an_error_with_nine_variants_is_found() {
         let nine = "#[derive(Debug, thiserror::Error)]\npub enum Many { A, B(u8, u8), C { x: u8, y: u8 }, #[error(\"d, e\")] D, E, F, G, H, I }";
-        assert_eq!(too_many(&Rust::new("core/src/x.rs", nine)).len(), 1);
-        assert_eq!(too_many(&Rust::new("core/src/x.rs", &nine.replace(", I ", ","))), []);
-        assert_eq!(too_many(&Rust::new("core/src/x.rs", &nine.replace("thiserror::Error", "Clone"))), []);
+        assert_eq!(too_many(&RustFile::new("core/src/x.rs", nine)).len(), 1);
+        assert_eq!(too_many(&RustFile::new("core/src/x.rs", &nine.replace(", I ", ","))), []);
+        assert_eq!(too_many(&RustFile::new("core/src/x.rs", &nine.replace("thiserror::Error", "Clone"))), []);
     }
 
     #[test]
     fn a_message_with_a_capital_is_found() {
         let text = "#[error(\"Row is gone\")]\nA,\n#[error(\"row is gone\")]\nB,\n#[error(\"PostgreSQL is gone\")]\nC,\n#[error(\"JSON is bad\")]\nD";
-        let found = capitals(&Rust::new("core/src/x.rs", text));
+        let found = capitals(&RustFile::new("core/src/x.rs", text));
         assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [1]);
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn assert_none(findings: &[Finding]) {
 }
 
 /// Drops excepted findings, and reports each unused exception.
-pub(super) fn except(findings: Vec<Finding>, exceptions: &[Exception]) -> Vec<Finding> {
+pub(super) fn apply_exceptions(findings: Vec<Finding>, exceptions: &[Exception]) -> Vec<Finding> {
     let needless = exceptions.iter().filter(|exception| findings.iter().all(|found| found.file != exception.file));
     let mut left: Vec<Finding> = needless
         .map(|exception| {
@@ -51,7 +51,7 @@ pub(super) fn except(findings: Vec<Finding>, exceptions: &[Exception]) -> Vec<Fi
 fn an_exception_covers_its_file_and_becomes_a_finding_when_it_is_not_needed() {
     let found = vec![Finding::new("a.rs", 3, "long"), Finding::new("b.rs", 4, "long")];
     let exceptions = [Exception { file: "a.rs", why: "generated" }, Exception { file: "c.rs", why: "old" }];
-    let left = except(found, &exceptions);
+    let left = apply_exceptions(found, &exceptions);
     assert_eq!(left.iter().map(|found| found.file.as_str()).collect::<Vec<_>>(), ["c.rs", "b.rs"]);
     assert!(left[0].to_string().starts_with("c.rs:1: the exception (old)"));
 }

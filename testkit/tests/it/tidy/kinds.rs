@@ -2,7 +2,7 @@
 //! name; any other code that does gets some actors wrong.
 
 use super::finding::{Finding, assert_none};
-use super::rust::Rust;
+use super::rust::RustFile;
 use super::tree;
 
 /// The registry's default, and the decoder of rows from before kinds were stored.
@@ -14,7 +14,7 @@ const BY_NAME: &[&str] = &["access::kind_of", "kind::kind_of", "Kind::of("];
 /// Prefixes of the names of people and services.
 const PREFIXES: &[&str] = &["\"user_", "\"service_", "\"n8n_"];
 
-fn check(file: &Rust) -> Vec<Finding> {
+fn check(file: &RustFile) -> Vec<Finding> {
     if DEFAULT.contains(&file.path.as_str()) {
         return Vec::new();
     }
@@ -33,7 +33,7 @@ fn nobody_but_the_default_of_the_registry_takes_a_kind_from_a_name() {
 #[test]
 fn a_kind_that_is_taken_from_a_name_is_found() {
     let text = "use chimera_core::access::kind_of;\nfn a() { Kind::of(name) }\nfn b() { name.starts_with(\"user_\") }\nfn c() { entry.kind }";
-    let found = check(&Rust::new("engine/src/flow/tell.rs", text));
+    let found = check(&RustFile::new("engine/src/flow/tell.rs", text));
     assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [1, 2, 3]);
-    assert!(check(&Rust::new("core/src/access/registry.rs", text)).is_empty());
+    assert!(check(&RustFile::new("core/src/access/registry.rs", text)).is_empty());
 }

@@ -47,7 +47,7 @@ const LAYERS: &[Layer] = &[
 ];
 
 /// A dependency as a manifest declares it.
-pub(super) struct Edge<'a> {
+pub(super) struct Dependency<'a> {
     pub(super) from: &'a str,
     pub(super) to: &'a str,
     pub(super) manifest: String,
@@ -57,7 +57,7 @@ pub(super) struct Edge<'a> {
 }
 
 /// Every dependency declared by a crate of the workspace. `text` returns a manifest.
-pub(super) fn edges<'a>(metadata: &'a Value, text: &'a dyn Fn(&str) -> &'a str) -> Vec<Edge<'a>> {
+pub(super) fn edges<'a>(metadata: &'a Value, text: &'a dyn Fn(&str) -> &'a str) -> Vec<Dependency<'a>> {
     let members = metadata["workspace_members"].as_array().map(Vec::as_slice).unwrap_or_default();
     let root = metadata["workspace_root"].as_str().unwrap_or_default();
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -68,7 +68,7 @@ pub(super) fn edges<'a>(metadata: &'a Value, text: &'a dyn Fn(&str) -> &'a str) 
         let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
         dependencies.iter().map(move |dependency| {
             let to = dependency["name"].as_str().unwrap_or_default();
-            Edge {
+            Dependency {
                 from: package["name"].as_str().unwrap_or_default(),
                 to,
                 manifest: manifest.clone(),
@@ -81,7 +81,7 @@ pub(super) fn edges<'a>(metadata: &'a Value, text: &'a dyn Fn(&str) -> &'a str) 
     .collect()
 }
 
-fn check(edges: &[Edge<'_>]) -> Vec<Finding> {
+fn check(edges: &[Dependency<'_>]) -> Vec<Finding> {
     let ours = edges.iter().filter(|edge| edge.ours);
     ours.filter_map(|edge| {
         let Some(layer) = LAYERS.iter().find(|layer| layer.name == edge.from) else {

@@ -1,8 +1,8 @@
 //! Nothing unfinished is committed: no marks for later, no debug output, no ignored tests, no sleeping tests, and no
 //! ticket numbers, which mean nothing to a reader of the code.
 
-use super::finding::{Exception, Finding, assert_none, except};
-use super::rust::Rust;
+use super::finding::{Exception, Finding, assert_none, apply_exceptions};
+use super::rust::RustFile;
 use super::tree;
 
 const MARKS: &[&str] = &["TODO", "FIXME", "XXX", "HACK"];
@@ -20,7 +20,7 @@ const PRINTS: &[&str] = &["println!", "print!", "eprintln!", "eprint!"];
 const PRINT_EXCEPTIONS: &[Exception] = &[];
 
 /// Whether the code may print: the binary's output module and `main.rs`, tests, build scripts.
-fn may_print(file: &Rust, line: usize) -> bool {
+fn may_print(file: &RustFile, line: usize) -> bool {
     let speaks = file.path.starts_with("chimera/src/output") || file.path == "chimera/src/main.rs";
     speaks || file.is_test(line) || file.path.ends_with("/build.rs")
 }
@@ -41,7 +41,7 @@ fn tickets(path: &str, comments: &[(usize, &str)]) -> Vec<Finding> {
     found.map(|(line, _)| Finding::new(path, *line, "ticket number: state the reason itself")).collect()
 }
 
-fn forbidden(file: &Rust) -> Vec<Finding> {
+fn forbidden(file: &RustFile) -> Vec<Finding> {
     let each = |(pattern, what): &(&str, &'static str)| {
         let lines = file.find(pattern).into_iter().map(|at| file.tokens[at].line);
         lines.map(|line| Finding::new(&file.path, line, *what)).collect::<Vec<_>>()
@@ -49,14 +49,14 @@ fn forbidden(file: &Rust) -> Vec<Finding> {
     FORBIDDEN.iter().flat_map(each).collect()
 }
 
-fn prints(file: &Rust) -> Vec<Finding> {
+fn prints(file: &RustFile) -> Vec<Finding> {
     let lines = PRINTS.iter().flat_map(|pattern| file.find(pattern)).map(|at| file.tokens[at].line);
     let lines = lines.filter(|line| !may_print(file, *line));
     lines.map(|line| Finding::new(&file.path, line, "prints: use the output module of the binary, or tracing")).collect()
 }
 
 /// Tests wait for an event, not for a time. The helpers that wait live in `testkit/src`.
-fn sleeps(file: &Rust) -> Vec<Finding> {
+fn sleeps(file: &RustFile) -> Vec<Finding> {
     if file.path.starts_with("testkit/src/") {
         return Vec::new();
     }
@@ -93,7 +93,7 @@ fn no_code_is_unfinished_and_no_test_is_switched_off() {
 
 #[test]
 fn only_the_binary_prints() {
-    assert_none(&except(tree::rust().iter().flat_map(prints).collect(), PRINT_EXCEPTIONS));
+    assert_none(&apply_exceptions(tree::rust().iter().flat_map(prints).collect(), PRINT_EXCEPTIONS));
 }
 
 #[test]
@@ -121,7 +121,7 @@ mod tests {
     fn unfinished_code_and_switched_off_tests_are_found() {
         let text =
             "fn a() { todo!() }\n#[ignore = \"slow\"]\nfn b() { dbg!(1); }\n// todo!()\nfn c() { unimplemented!() }";
-        let file = Rust::new("core/tests/it/x.rs", text);
+        let file = RustFile::new("core/tests/it/x.rs", text);
         let mut lines: Vec<usize> = forbidden(&file).iter().map(|found| found.line).collect();
         lines.sort_unstable();
         assert_eq!(lines, [1, 2, 3, 5]);
@@ -130,10 +130,10 @@ mod tests {
     #[test]
     fn printing_is_for_the_binary_s_output_and_for_tests() {
         let text = "fn a() { println!(\"x\"); }";
-        assert_eq!(prints(&Rust::new("engine/src/flow/run.rs", text)).len(), 1);
-        assert_eq!(prints(&Rust::new("chimera/src/config.rs", text)).len(), 1);
+        assert_eq!(prints(&RustFile::new("engine/src/flow/run.rs", text)).len(), 1);
+        assert_eq!(prints(&RustFile::new("chimera/src/config.rs", text)).len(), 1);
         for path in ["chimera/src/output.rs", "chimera/src/main.rs", "core/tests/it/main.rs", "storage/build.rs"] {
-            assert_eq!(prints(&Rust::new(path, text)), [], "{path}");
+            assert_eq!(prints(&RustFile::new(path, text)), [], "{path}");
         }
     }
 
@@ -141,7 +141,7 @@ mod tests {
     fn a_sleeping_test_is_found_and_a_sleeping_loop_is_not() {
         let text =
             "async fn f() { tokio::time::sleep(x).await }\n#[cfg(test)]\nmod tests { fn g() { thread::sleep(y) } }";
-        let lines = |path| sleeps(&Rust::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>();
+        let lines = |path| sleeps(&RustFile::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>();
         assert_eq!(lines("engine/src/commit/loop.rs"), [3]);
         assert_eq!(lines("engine/tests/it/x.rs"), [1, 3]);
         assert_eq!(lines("testkit/src/server.rs"), [0_usize; 0]);

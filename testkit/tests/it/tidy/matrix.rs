@@ -5,7 +5,7 @@
 
 use super::finding::{Finding, assert_none};
 use super::rooms::LAYERS;
-use super::rust::Rust;
+use super::rust::RustFile;
 use super::tree;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ fn rank(room: &str) -> Option<u8> {
 }
 
 /// A room that a file uses, and the line.
-struct Use<'a> {
+struct RoomUse<'a> {
     room: &'a str,
     line: usize,
 }
@@ -52,7 +52,7 @@ fn depth(path: &str) -> usize {
 }
 
 /// Every room that the paths of a file name, outside comments.
-fn uses<'a>(path: &str, text: &'a str) -> Vec<Use<'a>> {
+fn uses<'a>(path: &str, text: &'a str) -> Vec<RoomUse<'a>> {
     let mut found = Vec::new();
     let mut offset = 0;
     for (index, whole) in text.split_inclusive('\n').enumerate() {
@@ -60,7 +60,7 @@ fn uses<'a>(path: &str, text: &'a str) -> Vec<Use<'a>> {
         for (at, root) in roots(code) {
             let rest = &text[offset + at + root.len()..];
             let Some(rest) = leaves_to_root(root, rest, path) else { continue };
-            found.extend(first_names(rest).into_iter().map(|room| Use { room, line: index + 1 }));
+            found.extend(first_names(rest).into_iter().map(|room| RoomUse { room, line: index + 1 }));
         }
         offset += whole.len();
     }
@@ -120,7 +120,7 @@ fn may_use(room: &str, other: &str) -> bool {
 fn check(path: &str, text: &str) -> Vec<Finding> {
     let Some((_, room)) = room_of(path) else { return Vec::new() };
     let forbidden = uses(path, text).into_iter().filter(|used| !may_use(room, used.room));
-    let what = |used: &Use<'_>| {
+    let what = |used: &RoomUse<'_>| {
         format!("{room} uses {}, which is not before it: see docs/adr/0016-rooms-have-an-order.md", used.room)
     };
     forbidden.map(|used| Finding::new(path, used.line, what(&used))).collect()
@@ -147,13 +147,13 @@ fn shared_module(path: &str) -> Option<(&str, &str)> {
     (counts && !matches!(module, "lib" | "catalog")).then_some((layer, module))
 }
 
-fn check_shared(file: &Rust) -> Vec<Finding> {
+fn check_shared(file: &RustFile) -> Vec<Finding> {
     let Some((layer, module)) = shared_module(&file.path) else { return Vec::new() };
     let allowed =
         |room: &str| SHARED_USES.iter().any(|(at, name, used, _)| (*at, *name, *used) == (layer, module, room));
     let foreign =
         uses(&file.path, &file.text).into_iter().filter(|used| !file.is_test(used.line) && !allowed(used.room));
-    let what = |used: &Use<'_>| {
+    let what = |used: &RoomUse<'_>| {
         format!("{module} is shared by all rooms of {layer} and names {}: move it into that room", used.room)
     };
     foreign.map(|used| Finding::new(&file.path, used.line, what(&used))).collect()
@@ -201,7 +201,7 @@ fn shared_modules_name_only_the_rooms_in_the_list() {
     };
     let idle = SHARED_USES.iter().filter(|entry| !used(entry));
     assert_none(&idle.map(|entry| Finding::new(entry.0, 1, format!("{entry:?} is unused: remove it from the list"))).collect::<Vec<_>>());
-    let stray = Rust::new("core/src/json/strict.rs", "use crate::flow::Run;\n");
+    let stray = RustFile::new("core/src/json/strict.rs", "use crate::flow::Run;\n");
     assert_eq!(check_shared(&stray).len(), 1);
 }
 

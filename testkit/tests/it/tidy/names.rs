@@ -1,7 +1,7 @@
 //! Names are specific: no filler words, no version suffixes. The name of a test is a sentence.
 
 use super::finding::{Finding, assert_none};
-use super::rust::{Rust, is_name};
+use super::rust::{RustFile, is_name};
 use super::tree;
 
 const EMPTY_WORDS: &[&str] = &["Manager", "Helper", "Helpers", "Util", "Utils", "Common", "Impl", "Misc", "V2"];
@@ -19,7 +19,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-fn types(file: &Rust) -> Vec<Finding> {
+fn types(file: &RustFile) -> Vec<Finding> {
     let declares = |word: &str| ["struct", "enum", "trait", "type", "union"].contains(&word);
     let declared = file.tokens.windows(2).filter(|pair| declares(&pair[0].word) && is_name(&pair[1].word));
     declared
@@ -32,7 +32,7 @@ fn types(file: &Rust) -> Vec<Finding> {
         .collect()
 }
 
-fn functions(file: &Rust) -> Vec<Finding> {
+fn functions(file: &RustFile) -> Vec<Finding> {
     let named = file.tokens.windows(2).filter(|pair| ["fn", "mod", "const", "static"].contains(&pair[0].word.as_str()));
     let old = named.filter(|pair| pair[1].word.to_lowercase().ends_with("_v2"));
     old.map(|pair| Finding::new(&file.path, pair[1].line, format!("{} has a version suffix: replace the old one", pair[1].word)))
@@ -46,7 +46,7 @@ fn path(path: &str) -> Option<Finding> {
 }
 
 /// Tests whose names are not sentences: fewer than three words, or a `test_` prefix.
-fn mumbled_tests(file: &Rust) -> Vec<Finding> {
+fn unclear_tests(file: &RustFile) -> Vec<Finding> {
     let marks = ["#[test]", "#[tokio::test"].iter().flat_map(|mark| file.find(mark));
     let named = marks.filter_map(|at| {
         let name = file.tokens[at..].windows(2).find(|pair| pair[0].word == "fn")?;
@@ -59,7 +59,7 @@ fn mumbled_tests(file: &Rust) -> Vec<Finding> {
 
 #[test]
 fn tests_are_named_by_sentences() {
-    assert_none(&tree::rust().iter().flat_map(mumbled_tests).collect::<Vec<_>>());
+    assert_none(&tree::rust().iter().flat_map(unclear_tests).collect::<Vec<_>>());
 }
 
 #[test]
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn an_empty_word_in_a_type_is_found() {
         let text = "struct LeaseManager;\nenum StoreImpl {}\ntrait Managed {}\ntype Utility = u8;\nstruct ImplicitV2;\nimpl X {}";
-        let found = types(&Rust::new("core/src/x.rs", text));
+        let found = types(&RustFile::new("core/src/x.rs", text));
         assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [1, 2, 5]);
     }
 
@@ -88,14 +88,14 @@ mod tests {
     fn a_test_without_a_sentence_is_found() {
         let text = "#[test]\nfn works() {}\n#[tokio::test(start_paused = true)]\nasync fn test_it_all_works() {}\n#[test]\nfn a_row_is_kept() {}\nfn plain() {}";
         let mut lines: Vec<usize> =
-            mumbled_tests(&Rust::new("core/tests/it/x.rs", text)).iter().map(|found| found.line).collect();
+            unclear_tests(&RustFile::new("core/tests/it/x.rs", text)).iter().map(|found| found.line).collect();
         lines.sort_unstable();
         assert_eq!(lines, [2, 4]);
     }
 
     #[test]
     fn history_in_a_name_is_found() {
-        assert_eq!(functions(&Rust::new("core/src/x.rs", "fn commit_v2() {}\nfn uuid_v7() {}")).len(), 1);
+        assert_eq!(functions(&RustFile::new("core/src/x.rs", "fn commit_v2() {}\nfn uuid_v7() {}")).len(), 1);
         assert!(path("core/src/flow/run_v2.rs").is_some());
     }
 

@@ -2,27 +2,27 @@
 //!
 //! The binary names concrete adapters only in `compose.rs` and the files below it.
 
-use super::finding::{Exception, Finding, assert_none, except};
-use super::layers::{Edge, edges};
-use super::rust::Rust;
+use super::finding::{Exception, Finding, assert_none, apply_exceptions};
+use super::layers::{Dependency, edges};
+use super::rust::RustFile;
 use super::tree;
 
 /// An external crate, its owner, and whether tests of other layers may use it.
-struct Owned {
+struct OwnedCrate {
     name: &'static str,
     owner: &'static str,
     in_tests: bool,
 }
 
-const fn owned(name: &'static str, owner: &'static str) -> Owned {
-    Owned { name, owner, in_tests: false }
+const fn owned(name: &'static str, owner: &'static str) -> OwnedCrate {
+    OwnedCrate { name, owner, in_tests: false }
 }
 
-const fn client(name: &'static str) -> Owned {
-    Owned { name, owner: "connect", in_tests: true }
+const fn client(name: &'static str) -> OwnedCrate {
+    OwnedCrate { name, owner: "connect", in_tests: true }
 }
 
-const OWNED: &[Owned] = &[
+const OWNED: &[OwnedCrate] = &[
     owned("rusqlite", "storage"),
     owned("tokio-postgres", "storage"),
     owned("tokio-postgres-rustls", "storage"),
@@ -54,8 +54,8 @@ const NAME_EXCEPTIONS: &[Exception] = &[
 
 const ADAPTER_EXCEPTIONS: &[Exception] = &[];
 
-fn declared(edges: &[Edge<'_>]) -> Vec<Finding> {
-    let breach = |edge: &Edge<'_>| {
+fn declared(edges: &[Dependency<'_>]) -> Vec<Finding> {
+    let breach = |edge: &Dependency<'_>| {
         let crate_ = OWNED.iter().find(|owned| owned.name == edge.to)?;
         let folder = edge.manifest.split('/').next().unwrap_or_default();
         let allowed = folder == crate_.owner || (edge.for_tests && crate_.in_tests);
@@ -65,7 +65,7 @@ fn declared(edges: &[Edge<'_>]) -> Vec<Finding> {
     edges.iter().filter_map(breach).collect()
 }
 
-fn named(file: &Rust) -> Vec<Finding> {
+fn named(file: &RustFile) -> Vec<Finding> {
     let foreign = OWNED.iter().filter(|owned| owned.owner != file.layer());
     foreign
         .flat_map(|owned| {
@@ -82,7 +82,7 @@ fn named(file: &Rust) -> Vec<Finding> {
         .collect()
 }
 
-fn adapters(file: &Rust) -> Vec<Finding> {
+fn adapters(file: &RustFile) -> Vec<Finding> {
     let composes = file.path == "chimera/src/compose.rs" || file.path.starts_with("chimera/src/compose/");
     if file.layer() != "chimera" || composes {
         return Vec::new();
@@ -93,26 +93,26 @@ fn adapters(file: &Rust) -> Vec<Finding> {
 
 #[test]
 fn crates_that_belong_to_one_layer_are_declared_by_no_other() {
-    assert_none(&except(declared(&edges(tree::metadata(), &tree::text)), EXCEPTIONS));
+    assert_none(&apply_exceptions(declared(&edges(tree::metadata(), &tree::text)), EXCEPTIONS));
 }
 
 #[test]
 fn crates_that_belong_to_one_layer_are_named_by_no_other() {
-    assert_none(&except(tree::rust().iter().flat_map(named).collect(), NAME_EXCEPTIONS));
+    assert_none(&apply_exceptions(tree::rust().iter().flat_map(named).collect(), NAME_EXCEPTIONS));
 }
 
 #[test]
 fn only_compose_names_adapters() {
     let found = tree::rust().iter().flat_map(adapters).collect();
-    assert_none(&except(found, ADAPTER_EXCEPTIONS));
+    assert_none(&apply_exceptions(found, ADAPTER_EXCEPTIONS));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn edge(manifest: &str, to: &'static str, for_tests: bool) -> Edge<'static> {
-        Edge { from: "a", to, manifest: manifest.to_owned(), line: 1, for_tests, ours: false }
+    fn edge(manifest: &str, to: &'static str, for_tests: bool) -> Dependency<'static> {
+        Dependency { from: "a", to, manifest: manifest.to_owned(), line: 1, for_tests, ours: false }
     }
 
     #[test]
@@ -131,19 +131,19 @@ mod tests {
     #[test]
     fn a_crate_of_another_layer_is_found_in_source() {
         let text = "use tokio_postgres::Client;\nfn f() { axum::serve(); }\n// redis::x\nlet object_store = 1;";
-        let lines = |path| named(&Rust::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>();
+        let lines = |path| named(&RustFile::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>();
         assert_eq!(lines("engine/src/flow/run.rs"), [1, 2]);
         assert_eq!(lines("storage/src/lib.rs"), [2]);
-        assert_eq!(named(&Rust::new("chimera/tests/it/main.rs", "use chimera_testkit::redis::PrivateRedis;")), []);
-        assert_eq!(named(&Rust::new("api/tests/it/main.rs", "reqwest::get()")), []);
-        assert_eq!(named(&Rust::new("api/src/lib.rs", "reqwest::get()")).len(), 1);
+        assert_eq!(named(&RustFile::new("chimera/tests/it/main.rs", "use chimera_testkit::redis::PrivateRedis;")), []);
+        assert_eq!(named(&RustFile::new("api/tests/it/main.rs", "reqwest::get()")), []);
+        assert_eq!(named(&RustFile::new("api/src/lib.rs", "reqwest::get()")).len(), 1);
     }
 
     #[test]
     fn an_adapter_is_named_in_compose_only() {
         let text = "use chimera_storage::sqlite;";
-        assert_eq!(adapters(&Rust::new("chimera/src/main.rs", text)).len(), 1);
-        assert_eq!(adapters(&Rust::new("chimera/src/compose.rs", text)), []);
-        assert_eq!(adapters(&Rust::new("chimera/tests/it/main.rs", text)), []);
+        assert_eq!(adapters(&RustFile::new("chimera/src/main.rs", text)).len(), 1);
+        assert_eq!(adapters(&RustFile::new("chimera/src/compose.rs", text)), []);
+        assert_eq!(adapters(&RustFile::new("chimera/tests/it/main.rs", text)), []);
     }
 }

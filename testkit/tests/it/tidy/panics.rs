@@ -2,8 +2,8 @@
 //!
 //! The clippy lints check the same, but can be allowed in place; this test cannot.
 
-use super::finding::{Exception, Finding, assert_none, except};
-use super::rust::Rust;
+use super::finding::{Exception, Finding, assert_none, apply_exceptions};
+use super::rust::RustFile;
 use super::tree;
 
 const FORBIDDEN: &[(&str, &str)] = &[
@@ -18,7 +18,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
 
 const EXCEPTIONS: &[Exception] = &[];
 
-fn check(file: &Rust) -> Vec<Finding> {
+fn check(file: &RustFile) -> Vec<Finding> {
     let each = |(pattern, what): &(&str, &'static str)| {
         let lines = file.lines_outside_tests(pattern).into_iter();
         lines.map(|line| Finding::new(&file.path, line, *what)).collect::<Vec<_>>()
@@ -28,13 +28,13 @@ fn check(file: &Rust) -> Vec<Finding> {
 
 #[test]
 fn nothing_outside_tests_brings_the_process_down() {
-    assert_none(&except(tree::rust().iter().flat_map(check).collect(), EXCEPTIONS));
+    assert_none(&apply_exceptions(tree::rust().iter().flat_map(check).collect(), EXCEPTIONS));
 }
 
 #[test]
 fn a_way_to_bring_the_process_down_is_found() {
     let text = "fn a() { x.unwrap(); }\nfn b() { y.expect(\"z\"); }\nfn c() { panic!() }\nfn d() { x.unwrap_or(1); }\n/// x.unwrap()\n#[cfg(test)]\nmod tests { fn e() { x.unwrap(); } }";
-    let lines = |path| check(&Rust::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>();
+    let lines = |path| check(&RustFile::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>();
     assert_eq!(lines("core/src/flow/run.rs"), [1, 2, 3]);
     assert_eq!(lines("core/tests/it/main.rs"), [0_usize; 0]);
 }

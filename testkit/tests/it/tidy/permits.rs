@@ -4,7 +4,7 @@
 //! caller, named below with its reason.
 
 use super::finding::{Finding, assert_none};
-use super::rust::Rust;
+use super::rust::RustFile;
 use super::tree;
 
 const ACCESS: &str = "engine/src/access/";
@@ -18,7 +18,7 @@ const CALLERS: &[(&str, &str, &str)] = &[
     ("link_holder(", "engine/src/flow/link.rs", "the row of the link was read and is valid"),
 ];
 
-fn check(file: &Rust) -> Vec<Finding> {
+fn check(file: &RustFile) -> Vec<Finding> {
     if file.path.starts_with(ACCESS) {
         return Vec::new();
     }
@@ -48,7 +48,7 @@ fn a_permit_made_elsewhere_is_found() {
     let lines = |path: &str| {
         let text =
             "fn a() { Permit::of(entry) }\nfn b() { link_holder(tenant, actor) }\nfn c() { local_operator(tenant) }";
-        check(&Rust::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>()
+        check(&RustFile::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>()
     };
     assert_eq!(lines("engine/src/flow/decide.rs"), [1, 3, 2]);
     assert_eq!(lines("engine/src/flow/link.rs"), [1, 3]);

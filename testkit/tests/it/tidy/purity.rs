@@ -1,8 +1,8 @@
 //! The simulator needs deterministic code: `core` does no I/O, and neither `core` nor `engine` depends on hash
 //! order or on a random choice between ready branches.
 
-use super::finding::{Exception, Finding, assert_none, except};
-use super::rust::Rust;
+use super::finding::{Exception, Finding, assert_none, apply_exceptions};
+use super::rust::RustFile;
 use super::tree;
 
 const CORE: &[(&str, &str)] = &[
@@ -36,7 +36,7 @@ const BOTH: &[(&str, &str)] = &[
 
 const EXCEPTIONS: &[Exception] = &[];
 
-fn check(file: &Rust) -> Vec<Finding> {
+fn check(file: &RustFile) -> Vec<Finding> {
     let rules: &[&[(&str, &'static str)]] = match file.layer() {
         "expr" | "core" => &[CORE, BOTH],
         "engine" => &[ENGINE, BOTH],
@@ -50,7 +50,7 @@ fn check(file: &Rust) -> Vec<Finding> {
 }
 
 /// A `select!` without `biased;` picks a ready branch at random.
-fn coin_tosses(file: &Rust) -> Vec<Finding> {
+fn unbiased_selects(file: &RustFile) -> Vec<Finding> {
     if file.layer() != "engine" {
         return Vec::new();
     }
@@ -64,12 +64,12 @@ fn coin_tosses(file: &Rust) -> Vec<Finding> {
 
 #[test]
 fn core_and_engine_are_repeatable() {
-    assert_none(&except(tree::rust().iter().flat_map(check).collect(), EXCEPTIONS));
+    assert_none(&apply_exceptions(tree::rust().iter().flat_map(check).collect(), EXCEPTIONS));
 }
 
 #[test]
 fn the_engine_never_tosses_a_coin() {
-    assert_none(&tree::rust().iter().flat_map(coin_tosses).collect::<Vec<_>>());
+    assert_none(&tree::rust().iter().flat_map(unbiased_selects).collect::<Vec<_>>());
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     fn what_is_not_repeatable_is_found() {
         let text = "use std::fs;\nasync fn f() {}\nuse std::collections::HashMap;\n/// HashMap\nfn g() {}";
         let lines = |path| {
-            let mut lines: Vec<usize> = check(&Rust::new(path, text)).iter().map(|found| found.line).collect();
+            let mut lines: Vec<usize> = check(&RustFile::new(path, text)).iter().map(|found| found.line).collect();
             lines.sort_unstable();
             lines
         };
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_select_without_an_order_is_found() {
         let text = "tokio::select! {\n    biased;\n    a = b => {}\n}\nselect! {\n    a = b => {}\n}";
-        let found = coin_tosses(&Rust::new("engine/src/commit/loop.rs", text));
+        let found = unbiased_selects(&RustFile::new("engine/src/commit/loop.rs", text));
         assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [5]);
     }
 }

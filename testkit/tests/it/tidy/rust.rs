@@ -1,9 +1,9 @@
 //! A parsed Rust file for the rules: its tokens, its functions, and which lines are tests.
 
-use super::scan::{self, Kind, Token};
+use super::scan::{self, SpanKind, Token};
 use std::ops::RangeInclusive;
 
-pub(super) struct Rust {
+pub(super) struct RustFile {
     pub(super) path: String,
     pub(super) text: String,
     pub(super) tokens: Vec<Token>,
@@ -18,7 +18,7 @@ pub(super) struct Function {
     pub(super) lines: usize,
 }
 
-impl Rust {
+impl RustFile {
     /// Reads `text` as the file at `path`, relative to the root.
     pub(super) fn new(path: &str, text: &str) -> Self {
         let tokens = scan::tokens(text);
@@ -58,7 +58,7 @@ impl Rust {
     /// Line and content of every string.
     pub(super) fn strings(&self) -> Vec<(usize, &str)> {
         let literals = self.tokens.iter().filter(|token| token.word == scan::LITERAL);
-        let mut spans = scan::spans(&self.text).into_iter().filter(|span| span.kind == Kind::Literal);
+        let mut spans = scan::spans(&self.text).into_iter().filter(|span| span.kind == SpanKind::Literal);
         literals
             .filter_map(|token| {
                 let span = spans.find(|span| span.start == token.start)?;
@@ -69,7 +69,7 @@ impl Rust {
 
     /// Line and text of every comment, one item per line.
     pub(super) fn comments(&self) -> Vec<(usize, &str)> {
-        let spans = scan::spans(&self.text).into_iter().filter(|span| span.kind == Kind::Comment);
+        let spans = scan::spans(&self.text).into_iter().filter(|span| span.kind == SpanKind::Comment);
         spans
             .flat_map(|span| {
                 let first = 1 + self.text[..span.start].matches('\n').count();
@@ -84,8 +84,8 @@ impl Rust {
         let starts = tokens.windows(2).enumerate().filter(|(_, pair)| pair[0].word == "fn" && is_name(&pair[1].word));
         starts
             .filter_map(|(at, pair)| {
-                let open = body(tokens, at)?;
-                let lines = tokens[closing(tokens, open)].line - pair[0].line + 1;
+                let open = body_start(tokens, at)?;
+                let lines = tokens[closing_brace(tokens, open)].line - pair[0].line + 1;
                 Some(Function { name: pair[1].word.clone(), line: pair[0].line, lines })
             })
             .collect()
@@ -98,7 +98,7 @@ pub(super) fn is_name(word: &str) -> bool {
 }
 
 /// The brace that closes the one at `open`, or the last token if there is none.
-pub(super) fn closing(tokens: &[Token], open: usize) -> usize {
+pub(super) fn closing_brace(tokens: &[Token], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
         match token.word.as_str() {
@@ -112,7 +112,7 @@ pub(super) fn closing(tokens: &[Token], open: usize) -> usize {
 }
 
 /// The brace that opens the body of the item at `at`; `None` if it has no body.
-pub(super) fn body(tokens: &[Token], at: usize) -> Option<usize> {
+pub(super) fn body_start(tokens: &[Token], at: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(at) {
         match token.word.as_str() {
@@ -133,8 +133,8 @@ fn test_regions(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
         pairs.all(|(found, want)| found.word == want.word)
     });
     let regions = marks.filter_map(|(at, window)| {
-        let open = body(tokens, at + mark.len())?;
-        Some(window[0].line..=tokens[closing(tokens, open)].line)
+        let open = body_start(tokens, at + mark.len())?;
+        Some(window[0].line..=tokens[closing_brace(tokens, open)].line)
     });
     regions.collect()
 }
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn functions_are_measured_from_signature_to_closing_brace() {
         let text = "fn one() {}\n\nfn two(\n    a: [u8; 3],\n) -> u8\nwhere\n    u8: Copy,\n{\n    let s = \"}\";\n    fn in_two() {\n    }\n    0\n}\n\ntrait T {\n    fn none(&self);\n    fn pointer(f: fn(u8)) { }\n}\n";
-        let file = Rust::new("core/src/x.rs", text);
+        let file = RustFile::new("core/src/x.rs", text);
         let seen: Vec<(String, usize, usize)> =
             file.functions().into_iter().map(|function| (function.name, function.line, function.lines)).collect();
         let expected = [("one", 1, 1), ("two", 3, 11), ("in_two", 10, 2), ("pointer", 17, 1)];
@@ -155,23 +155,23 @@ mod tests {
 
     #[test]
     fn lines_of_tests_are_told_from_the_rest() {
-        let file = Rust::new("core/src/x.rs", "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n");
+        let file = RustFile::new("core/src/x.rs", "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n");
         let tests: Vec<usize> = (1..=6).filter(|line| file.is_test(*line)).collect();
         assert_eq!(tests, [2, 3, 4, 5]);
-        assert!(Rust::new("storage/tests/it/main.rs", "").is_test(1));
-        assert!(Rust::new("core/src/record/tests.rs", "").is_test(1));
-        assert!(!Rust::new("core/src/record/contests.rs", "").is_test(1));
+        assert!(RustFile::new("storage/tests/it/main.rs", "").is_test(1));
+        assert!(RustFile::new("core/src/record/tests.rs", "").is_test(1));
+        assert!(!RustFile::new("core/src/record/contests.rs", "").is_test(1));
     }
 
     #[test]
     fn a_pattern_is_found_across_spaces_and_never_in_text() {
-        let file = Rust::new("core/src/x.rs", "a\n    .unwrap\n    ();\n// b.unwrap()\n\"c.unwrap()\"; d.unwrap_or(1)");
+        let file = RustFile::new("core/src/x.rs", "a\n    .unwrap\n    ();\n// b.unwrap()\n\"c.unwrap()\"; d.unwrap_or(1)");
         assert_eq!(file.lines_outside_tests(".unwrap()"), [2]);
     }
 
     #[test]
     fn strings_and_comments_know_their_lines() {
-        let file = Rust::new("core/src/x.rs", "//! one\nlet a = \"two\";\n/* three\nfour */ 'c'; r#\"five\"#;");
+        let file = RustFile::new("core/src/x.rs", "//! one\nlet a = \"two\";\n/* three\nfour */ 'c'; r#\"five\"#;");
         assert_eq!(file.comments(), [(1, "//! one"), (3, "/* three"), (4, "four */")]);
         assert_eq!(file.strings(), [(2, "two"), (4, ""), (4, "five")]);
     }

@@ -4,7 +4,7 @@
 //! or the start of a character literal. It does not parse the grammar.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SpanKind {
     Code,
     Comment,
     Literal,
@@ -13,7 +13,7 @@ pub(super) enum Kind {
 /// A range of source of one kind, as byte offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    pub(super) kind: Kind,
+    pub(super) kind: SpanKind,
     pub(super) start: usize,
     pub(super) end: usize,
 }
@@ -34,18 +34,18 @@ pub(super) fn spans(text: &str) -> Vec<Span> {
     let bytes = text.as_bytes();
     let (mut at, mut code_from, mut spans) = (0, 0, Vec::new());
     while at < bytes.len() {
-        let Some((kind, end)) = special(bytes, at) else {
+        let Some((kind, end)) = comment_or_literal(bytes, at) else {
             at = word_end(bytes, at).max(at + 1);
             continue;
         };
         if code_from < at {
-            spans.push(Span { kind: Kind::Code, start: code_from, end: at });
+            spans.push(Span { kind: SpanKind::Code, start: code_from, end: at });
         }
         spans.push(Span { kind, start: at, end });
         (at, code_from) = (end, end);
     }
     if code_from < bytes.len() {
-        spans.push(Span { kind: Kind::Code, start: code_from, end: bytes.len() });
+        spans.push(Span { kind: SpanKind::Code, start: code_from, end: bytes.len() });
     }
     spans
 }
@@ -62,9 +62,9 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
     };
     for span in spans(text) {
         match span.kind {
-            Kind::Comment => {}
-            Kind::Literal => push(span.start, LITERAL),
-            Kind::Code => {
+            SpanKind::Comment => {}
+            SpanKind::Literal => push(span.start, LITERAL),
+            SpanKind::Code => {
                 let mut at = span.start;
                 while at < span.end {
                     let end = word_end(bytes, at).max(at + 1);
@@ -98,16 +98,16 @@ fn word_end(bytes: &[u8], at: usize) -> usize {
 }
 
 /// The comment or literal that starts at `at`, and its end.
-fn special(bytes: &[u8], at: usize) -> Option<(Kind, usize)> {
+fn comment_or_literal(bytes: &[u8], at: usize) -> Option<(SpanKind, usize)> {
     match (bytes[at], bytes.get(at + 1)) {
         (b'/', Some(b'/')) => {
             let length = bytes[at..].iter().position(|byte| *byte == b'\n');
-            Some((Kind::Comment, length.map_or(bytes.len(), |length| at + length)))
+            Some((SpanKind::Comment, length.map_or(bytes.len(), |length| at + length)))
         }
-        (b'/', Some(b'*')) => Some((Kind::Comment, block_comment_end(bytes, at))),
-        (b'"', _) => Some((Kind::Literal, string_end(bytes, at))),
-        (b'\'', _) => character_end(bytes, at).map(|end| (Kind::Literal, end)),
-        (b'r' | b'b' | b'c', _) => prefixed_end(bytes, at).map(|end| (Kind::Literal, end)),
+        (b'/', Some(b'*')) => Some((SpanKind::Comment, block_comment_end(bytes, at))),
+        (b'"', _) => Some((SpanKind::Literal, string_end(bytes, at))),
+        (b'\'', _) => character_end(bytes, at).map(|end| (SpanKind::Literal, end)),
+        (b'r' | b'b' | b'c', _) => prefixed_end(bytes, at).map(|end| (SpanKind::Literal, end)),
         _ => None,
     }
 }
@@ -176,7 +176,7 @@ fn prefixed_end(bytes: &[u8], start: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn of(kind: Kind, text: &str) -> Vec<&str> {
+    fn of(kind: SpanKind, text: &str) -> Vec<&str> {
         spans(text).iter().filter(|span| span.kind == kind).map(|span| &text[span.start..span.end]).collect()
     }
 
@@ -187,20 +187,20 @@ mod tests {
     #[test]
     fn quotes_and_slashes_inside_one_another_are_kept_apart() {
         let text = "let a = \"// no \\\" /* \"; // yes \"text\"\n/* one /* two */ \" */ b";
-        assert_eq!(of(Kind::Literal, text), ["\"// no \\\" /* \""]);
-        assert_eq!(of(Kind::Comment, text), ["// yes \"text\"", "/* one /* two */ \" */"]);
+        assert_eq!(of(SpanKind::Literal, text), ["\"// no \\\" /* \""]);
+        assert_eq!(of(SpanKind::Comment, text), ["// yes \"text\"", "/* one /* two */ \" */"]);
     }
 
     #[test]
     fn raw_strings_end_at_their_own_hashes() {
         let text = r####"f(r#"a " b"#, br##"x "# y"##, r"\", b"\"", r#type, cr"z")"####;
-        assert_eq!(of(Kind::Literal, text), ["r#\"a \" b\"#", "br##\"x \"# y\"##", "r\"\\\"", "b\"\\\"\"", "cr\"z\""]);
+        assert_eq!(of(SpanKind::Literal, text), ["r#\"a \" b\"#", "br##\"x \"# y\"##", "r\"\\\"", "b\"\\\"\"", "cr\"z\""]);
     }
 
     #[test]
     fn characters_are_literals_and_lifetimes_are_code() {
         let text = r"fn f<'a>(x: &'a str, q: &'static u8) { ('\'', '{', 'é', b'\\', '\u{7d}') }";
-        assert_eq!(of(Kind::Literal, text), ["'\\''", "'{'", "'é'", "b'\\\\'", "'\\u{7d}'"]);
+        assert_eq!(of(SpanKind::Literal, text), ["'\\''", "'{'", "'é'", "b'\\\\'", "'\\u{7d}'"]);
     }
 
     #[test]

@@ -4,12 +4,12 @@
 //! track which of its texts come from the other side.
 
 use super::finding::{Finding, assert_none};
-use super::rust::Rust;
+use super::rust::RustFile;
 use super::tree;
 
 const KEYRING: &str = "connect/src/http/keyring.rs";
 
-fn check(file: &Rust) -> Vec<Finding> {
+fn check(file: &RustFile) -> Vec<Finding> {
     if !file.path.starts_with("connect/src/") || file.path == KEYRING {
         return Vec::new();
     }
@@ -40,7 +40,7 @@ fn whoever_uses_a_secret_masks_what_comes_back() {
 #[test]
 fn an_adapter_that_does_not_mask_is_found() {
     let lines =
-        |path: &str, text: &str| check(&Rust::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>();
+        |path: &str, text: &str| check(&RustFile::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>();
     let own = "fn a() { self.secrets.resolve(name) }\nfn b() { let keys = Keyring::of_call(s, call); call(&keys) }";
     assert_eq!(lines("connect/src/flow/mail/mod.rs", own), [1, 2]);
     assert_eq!(lines("storage/src/secrets/file.rs", own), [0_usize; 0]);

@@ -3,8 +3,8 @@
 //! Some specifications fix every column of their tables, without a tenant. A SELECT from such a table would see the rows
 //! of every tenant; the view of the table adds the tenant.
 
-use super::finding::{Exception, Finding, assert_none, except};
-use super::rust::Rust;
+use super::finding::{Exception, Finding, assert_none, apply_exceptions};
+use super::rust::RustFile;
 use super::tree;
 
 /// Tables without a tenant column, read only through their views.
@@ -44,7 +44,7 @@ fn is_sql(text: &str) -> bool {
 }
 
 /// The table without a tenant column that a text reads.
-fn reads_bare(text: &str) -> Option<&'static str> {
+fn reads_unscoped(text: &str) -> Option<&'static str> {
     let words = words(text);
     let named = |at: usize| {
         SCOPED.iter().copied().find(|table| words.get(at).is_some_and(|word| word == &table.to_uppercase()))
@@ -56,7 +56,7 @@ fn reads_bare(text: &str) -> Option<&'static str> {
     })
 }
 
-fn outside_storage(file: &Rust) -> Vec<Finding> {
+fn outside_storage(file: &RustFile) -> Vec<Finding> {
     if file.layer() == "storage" {
         return Vec::new();
     }
@@ -64,38 +64,38 @@ fn outside_storage(file: &Rust) -> Vec<Finding> {
     strings.map(|(line, _)| Finding::new(&file.path, line, "SQL outside storage: use Tx or Select")).collect()
 }
 
-fn bare_in_text(file: &Rust) -> Vec<Finding> {
+fn unscoped_in_text(file: &RustFile) -> Vec<Finding> {
     let strings = file.strings().into_iter().filter(|(line, _)| !file.is_test(*line));
-    let reads = strings.filter_map(|(line, text)| Some((line, reads_bare(text)?)));
-    reads.map(|(line, table)| Finding::new(&file.path, line, bare(table))).collect()
+    let reads = strings.filter_map(|(line, text)| Some((line, reads_unscoped(text)?)));
+    reads.map(|(line, table)| Finding::new(&file.path, line, unscoped_message(table))).collect()
 }
 
 /// `Select::from(&tables::TASKS, …)` is a SELECT too.
-fn bare_in_data(file: &Rust) -> Vec<Finding> {
+fn unscoped_in_data(file: &RustFile) -> Vec<Finding> {
     let reads = file.find("Select::from(&").into_iter().filter_map(|at| {
         let path = file.tokens[at + 6..].iter().take_while(|token| token.word != "," && token.word != ")");
         let name = path.last()?;
         let table = SCOPED.iter().find(|table| table.to_uppercase() == name.word)?;
-        (!file.is_test(name.line)).then(|| Finding::new(&file.path, name.line, bare(table)))
+        (!file.is_test(name.line)).then(|| Finding::new(&file.path, name.line, unscoped_message(table)))
     });
     reads.collect()
 }
 
-fn bare(table: &str) -> String {
+fn unscoped_message(table: &str) -> String {
     format!("{table} has no tenant column: read scoped_{table}")
 }
 
 #[test]
 fn sql_is_written_in_storage_only() {
-    assert_none(&except(tree::rust().iter().flat_map(outside_storage).collect(), EXCEPTIONS));
+    assert_none(&apply_exceptions(tree::rust().iter().flat_map(outside_storage).collect(), EXCEPTIONS));
 }
 
 #[test]
 fn tables_without_a_tenant_are_read_through_their_views() {
-    let rust = tree::rust().iter().flat_map(|file| [bare_in_text(file), bare_in_data(file)].concat());
+    let rust = tree::rust().iter().flat_map(|file| [unscoped_in_text(file), unscoped_in_data(file)].concat());
     let scripts = tree::files().iter().filter(|file| file.path.ends_with(".sql"));
     let scripts = scripts.filter(|file| !file.path.contains("/migrations/") && !file.path.contains("/tests/"));
-    let scripts = scripts.filter_map(|file| Some(Finding::new(&file.path, 1, bare(reads_bare(&file.text)?))));
+    let scripts = scripts.filter_map(|file| Some(Finding::new(&file.path, 1, unscoped_message(reads_unscoped(&file.text)?))));
     assert_none(&rust.chain(scripts).collect::<Vec<_>>());
 }
 
@@ -123,26 +123,26 @@ mod tests {
     #[test]
     fn sql_outside_storage_is_found() {
         let text = "const Q: &str = \"DELETE FROM runs\";";
-        assert_eq!(outside_storage(&Rust::new("engine/src/flow/run.rs", text)).len(), 1);
-        assert_eq!(outside_storage(&Rust::new("storage/src/flow.rs", text)), []);
-        assert_eq!(outside_storage(&Rust::new("chimera/tests/it/main.rs", text)), []);
+        assert_eq!(outside_storage(&RustFile::new("engine/src/flow/run.rs", text)).len(), 1);
+        assert_eq!(outside_storage(&RustFile::new("storage/src/flow.rs", text)), []);
+        assert_eq!(outside_storage(&RustFile::new("chimera/tests/it/main.rs", text)), []);
     }
 
     #[test]
     fn reading_a_table_without_a_tenant_is_found() {
-        assert_eq!(reads_bare("SELECT * FROM runs r JOIN tasks t ON t.id = r.id"), Some("tasks"));
-        assert_eq!(reads_bare("select id from \"agents\" where id = $1"), Some("agents"));
-        assert_eq!(reads_bare("SELECT * FROM (SELECT id FROM audit_logs) x"), Some("audit_logs"));
-        assert_eq!(reads_bare("SELECT * FROM scoped_tasks"), None);
-        assert_eq!(reads_bare("DELETE FROM tasks"), None);
-        assert_eq!(reads_bare("INSERT INTO tasks (id) VALUES ($1)"), None);
+        assert_eq!(reads_unscoped("SELECT * FROM runs r JOIN tasks t ON t.id = r.id"), Some("tasks"));
+        assert_eq!(reads_unscoped("select id from \"agents\" where id = $1"), Some("agents"));
+        assert_eq!(reads_unscoped("SELECT * FROM (SELECT id FROM audit_logs) x"), Some("audit_logs"));
+        assert_eq!(reads_unscoped("SELECT * FROM scoped_tasks"), None);
+        assert_eq!(reads_unscoped("DELETE FROM tasks"), None);
+        assert_eq!(reads_unscoped("INSERT INTO tasks (id) VALUES ($1)"), None);
     }
 
     #[test]
     fn reading_it_as_data_is_found_too() {
         let text = "let a = Select::from(&swarm::tables::TASKS, scope);\nlet b = Select::from(&SCOPED_TASKS, scope);";
-        let found = bare_in_data(&Rust::new("engine/src/swarm/task.rs", text));
+        let found = unscoped_in_data(&RustFile::new("engine/src/swarm/task.rs", text));
         assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [1]);
-        assert_eq!(bare_in_text(&Rust::new("storage/src/x.rs", "f(\"SELECT 1 FROM plans\")")).len(), 1);
+        assert_eq!(unscoped_in_text(&RustFile::new("storage/src/x.rs", "f(\"SELECT 1 FROM plans\")")).len(), 1);
     }
 }

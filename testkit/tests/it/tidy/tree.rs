@@ -2,13 +2,13 @@
 //!
 //! It is read from disk, not from version control, so that rules apply before a commit.
 
-use super::rust::Rust;
+use super::rust::RustFile;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-pub(super) struct File {
+pub(super) struct TextFile {
     pub(super) path: String,
     pub(super) text: String,
 }
@@ -18,8 +18,8 @@ pub(super) fn root() -> PathBuf {
 }
 
 /// Every text file except build output, hidden files and `Cargo.lock`; `.ci` is included.
-pub(super) fn files() -> &'static [File] {
-    static FILES: OnceLock<Vec<File>> = OnceLock::new();
+pub(super) fn files() -> &'static [TextFile] {
+    static FILES: OnceLock<Vec<TextFile>> = OnceLock::new();
     FILES.get_or_init(|| {
         let mut files = Vec::new();
         walk(&root(), "", &mut files);
@@ -28,11 +28,11 @@ pub(super) fn files() -> &'static [File] {
     })
 }
 
-pub(super) fn rust() -> &'static [Rust] {
-    static RUST: OnceLock<Vec<Rust>> = OnceLock::new();
+pub(super) fn rust() -> &'static [RustFile] {
+    static RUST: OnceLock<Vec<RustFile>> = OnceLock::new();
     RUST.get_or_init(|| {
         let sources = files().iter().filter(|file| file.path.ends_with(".rs"));
-        sources.map(|file| Rust::new(&file.path, &file.text)).collect()
+        sources.map(|file| RustFile::new(&file.path, &file.text)).collect()
     })
 }
 
@@ -60,7 +60,7 @@ fn host() -> String {
     told.lines().find_map(|line| line.strip_prefix("host: ")).expect("rustc names its host").to_owned()
 }
 
-fn walk(folder: &Path, prefix: &str, files: &mut Vec<File>) {
+fn walk(folder: &Path, prefix: &str, files: &mut Vec<TextFile>) {
     for entry in fs::read_dir(folder).expect("a folder of the workspace") {
         let entry = entry.expect("an entry of a folder");
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -74,7 +74,7 @@ fn walk(folder: &Path, prefix: &str, files: &mut Vec<File>) {
             && name != "Cargo.lock"
             && let Ok(text) = fs::read_to_string(entry.path())
         {
-            files.push(File { path, text });
+            files.push(TextFile { path, text });
         }
     }
 }

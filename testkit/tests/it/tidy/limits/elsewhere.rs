@@ -5,7 +5,7 @@
 
 use super::all;
 use crate::tidy::finding::{Finding, assert_none};
-use crate::tidy::rust::{Rust, is_name};
+use crate::tidy::rust::{RustFile, is_name};
 use crate::tidy::scan::Token;
 use crate::tidy::tree;
 use std::collections::BTreeSet;
@@ -112,7 +112,7 @@ struct Constant<'a> {
 }
 
 /// Every constant and static of a file, including those inside functions, traits and impls.
-fn constants(file: &Rust) -> Vec<Constant<'_>> {
+fn constants(file: &RustFile) -> Vec<Constant<'_>> {
     let tokens = &file.tokens;
     let declared = tokens.windows(3).enumerate().filter(|(_, three)| {
         ["const", "static"].contains(&three[0].word.as_str()) && is_name(&three[1].word) && three[2].word == ":"
@@ -138,7 +138,7 @@ fn looks_like_limit(constant: &Constant<'_>) -> bool {
 }
 
 /// Constants of a file that look like limits. `known` holds the names in `core/src/limits`.
-fn constants_elsewhere(file: &Rust, known: &BTreeSet<String>, except: &[NotLimits]) -> Vec<Finding> {
+fn constants_elsewhere(file: &RustFile, known: &BTreeSet<String>, except: &[NotLimits]) -> Vec<Finding> {
     let names: Vec<&str> =
         except.iter().filter(|(path, ..)| *path == file.path).flat_map(|(_, names, _)| names.split(' ')).collect();
     let found = constants(file).into_iter().filter(|constant| {
@@ -158,7 +158,7 @@ fn constants_elsewhere(file: &Rust, known: &BTreeSet<String>, except: &[NotLimit
 }
 
 /// Bare numbers in [`CALLS`].
-fn bare_numbers(file: &Rust) -> Vec<Finding> {
+fn bare_numbers(file: &RustFile) -> Vec<Finding> {
     let number = |token: &Token| token.word.replace('_', "").parse::<u64>().ok();
     let mut lines = BTreeSet::new();
     for (call, from) in CALLS {
@@ -177,7 +177,7 @@ fn bare_numbers(file: &Rust) -> Vec<Finding> {
 }
 
 /// Unused exceptions.
-fn needless(files: &[Rust], except: &[NotLimits]) -> Vec<Finding> {
+fn needless(files: &[RustFile], except: &[NotLimits]) -> Vec<Finding> {
     let is_there = |file: &str, name: &str| {
         let mut files = files.iter().filter(|found| found.path == file);
         files.any(|file| constants(file).iter().any(|found| found.name.word == name && looks_like_limit(found)))
@@ -189,7 +189,7 @@ fn needless(files: &[Rust], except: &[NotLimits]) -> Vec<Finding> {
 }
 
 /// Whether a file may not define limits.
-fn is_elsewhere(file: &Rust) -> bool {
+fn is_elsewhere(file: &RustFile) -> bool {
     !file.is_test_file()
         && file.path != "core/src/limits.rs"
         && !file.path.starts_with("core/src/limits/")
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &str) -> Vec<usize> {
-        let (file, known) = (Rust::new("engine/src/flow/x.rs", text), BTreeSet::from(["LEASE_SECONDS".to_owned()]));
+        let (file, known) = (RustFile::new("engine/src/flow/x.rs", text), BTreeSet::from(["LEASE_SECONDS".to_owned()]));
         let found = [constants_elsewhere(&file, &known, &[]), bare_numbers(&file)].concat();
         found.iter().map(|found| found.line).collect()
     }
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn an_exception_covers_its_names_and_is_found_when_it_is_not_needed() {
-        let file = Rust::new("core/src/x.rs", "const KEY_BYTES: usize = 32;\nconst BODY_BYTES: usize = 64;\n");
+        let file = RustFile::new("core/src/x.rs", "const KEY_BYTES: usize = 32;\nconst BODY_BYTES: usize = 64;\n");
         let except = [("core/src/x.rs", "KEY_BYTES OLD_BYTES", "a format")];
         let found = constants_elsewhere(&file, &BTreeSet::new(), &except);
         assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [2]);
